@@ -1,0 +1,236 @@
+//! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that takes them.
+
+use detect::Metric;
+use wire::FlowKey;
+
+/// Nanoseconds since the Unix epoch (or since the start of simulated time).
+pub type Nanos = u64;
+
+/// What kind of news an event is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A metric key seen for the first time.
+    New = 0,
+    /// A value moved by more than its threshold from the last reported value.
+    Change = 1,
+    /// A flow's path is another than before.
+    PathChange = 2,
+    /// A path visits a node twice.
+    PathLoop = 3,
+    /// A rule became true for a flow.
+    RuleOn = 4,
+    /// A rule became false for a flow.
+    RuleOff = 5,
+    /// A drop report arrived.
+    Drop = 6,
+    /// Reports are missing in a reporter's sequence.
+    Loss = 7,
+    /// A flow or key was not seen for its timeout.
+    Expired = 8,
+    /// The E bit: a hop could not add data because the hop limit was reached.
+    HopLimit = 9,
+    /// The M bit: a hop could not add data because of the MTU.
+    Mtu = 10,
+    /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not news.
+    Latest = 11,
+}
+
+impl Kind {
+    /// All, in numeric order.
+    pub const ALL: [Self; 12] = [
+        Self::New,
+        Self::Change,
+        Self::PathChange,
+        Self::PathLoop,
+        Self::RuleOn,
+        Self::RuleOff,
+        Self::Drop,
+        Self::Loss,
+        Self::Expired,
+        Self::HopLimit,
+        Self::Mtu,
+        Self::Latest,
+    ];
+
+    /// The name used in the store, the API and the UI.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Change => "change",
+            Self::PathChange => "path_change",
+            Self::PathLoop => "path_loop",
+            Self::RuleOn => "rule_on",
+            Self::RuleOff => "rule_off",
+            Self::Drop => "drop",
+            Self::Loss => "loss",
+            Self::Expired => "expired",
+            Self::HopLimit => "hop_limit",
+            Self::Mtu => "mtu",
+            Self::Latest => "latest",
+        }
+    }
+}
+
+/// How a latency came about. Anything but `Measured` is a mark that people must see beside the value.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
+pub enum Basis {
+    /// Measured by one clock, or by clocks that the profile calls synchronised.
+    #[default]
+    Measured = 0,
+    /// Sum of the hops' latencies: time on links is not in it.
+    HopSum = 1,
+    /// Corrected by an estimated clock offset.
+    Corrected = 2,
+    /// The clocks disagree (egress before ingress); the value is not usable as a latency.
+    Unsynchronised = 3,
+}
+
+/// Something worth telling. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
+///
+/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) travel beside the event as a
+/// slice, so that an event has a fixed size.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Event {
+    /// When it was observed (receive time).
+    pub ts: Nanos,
+    /// Deterministic record id (hash of reporter, sequence, time, key): equal for equal news seen twice.
+    pub id: u64,
+    /// What kind of news.
+    pub kind: Kind,
+    /// Which metric, where one is concerned.
+    pub metric: Option<Metric>,
+    /// The flow, where one is concerned.
+    pub flow: Option<FlowKey>,
+    /// The node.
+    pub node: Option<u32>,
+    /// The interface (egress for `LinkUtilization`; for drops the egress interface).
+    pub interface: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+    /// The new value.
+    pub value: Option<u64>,
+    /// The last value told before.
+    pub previous: Option<u64>,
+    /// The threshold that was passed.
+    pub threshold: Option<u64>,
+    /// Index of the rule in the rule set in force (`RuleOn`, `RuleOff`).
+    pub rule: Option<u16>,
+    /// Drop reason code (`Drop`).
+    pub reason: Option<u8>,
+    /// How `value` came about.
+    pub basis: Basis,
+}
+
+/// One metric of one key over one interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rollup {
+    /// Start of the interval.
+    pub ts: Nanos,
+    /// Length of the interval, seconds (1 or 60).
+    pub interval: u32,
+    /// Which metric.
+    pub metric: Metric,
+    /// The flow, for per-flow roll-ups.
+    pub flow: Option<FlowKey>,
+    /// The node.
+    pub node: Option<u32>,
+    /// The egress interface.
+    pub interface: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+    /// Values seen. Exact, as are `min`, `max` and `sum`.
+    pub count: u64,
+    /// Least value.
+    pub min: u64,
+    /// Greatest value.
+    pub max: u64,
+    /// Sum of values.
+    pub sum: u64,
+    /// Median and 99th percentile from the sketch; `None` where no sketch was kept.
+    pub p50: Option<u64>,
+    /// See `p50`.
+    pub p99: Option<u64>,
+}
+
+/// The latest state of a flow. Its path travels beside it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlowRow {
+    /// Whose.
+    pub flow: FlowKey,
+    /// Latest flow latency, ns.
+    pub flow_latency: Option<u64>,
+    /// How the latency came about.
+    pub basis: Basis,
+    /// Receive time of the first report.
+    pub first_seen: Nanos,
+    /// Receive time of the latest report.
+    pub last_seen: Nanos,
+    /// Reports so far.
+    pub reports: u64,
+}
+
+/// One dropped-packet report.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Drop {
+    /// Receive time.
+    pub ts: Nanos,
+    /// Deterministic record id.
+    pub id: u64,
+    /// The packet's flow.
+    pub flow: Option<FlowKey>,
+    /// The dropping node.
+    pub node: Option<u32>,
+    /// Where it came in.
+    pub ingress_if: Option<u32>,
+    /// Where it would have gone out.
+    pub egress_if: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+    /// Device code; its name is in the reporter's profile.
+    pub reason: Option<u8>,
+}
+
+/// Reports that never reached us, over one accounting interval of one reporter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// End of the interval.
+    pub ts: Nanos,
+    /// The reporter's node id; `None` where the dialect carries none (then the source address tells).
+    pub node: Option<u32>,
+    /// Source address of the reports (IPv4 mapped into IPv6).
+    pub source: [u8; 16],
+    /// Subsystem inside the node.
+    pub hw_id: u8,
+    /// Missing for good: fell out of the reorder window.
+    pub lost: u64,
+    /// Arrived late, inside the window.
+    pub reordered: u64,
+    /// Arrived twice.
+    pub duplicated: u64,
+}
+
+/// Takes what the collector found. Every method does nothing by default.
+pub trait Sink {
+    /// News. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        let _ = (event, path);
+    }
+    /// A finished interval.
+    fn rollup(&mut self, rollup: &Rollup) {
+        let _ = rollup;
+    }
+    /// The latest state of a flow: at the periodic push and when it expires.
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        let _ = (row, path);
+    }
+    /// A dropped packet.
+    fn drop_report(&mut self, drop: &Drop) {
+        let _ = drop;
+    }
+    /// Missing reports.
+    fn loss(&mut self, loss: &Loss) {
+        let _ = loss;
+    }
+}

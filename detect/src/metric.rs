@@ -1,0 +1,59 @@
+//! The six metrics (INTCollector paper, Table 2).
+
+use std::fmt;
+
+/// What is measured. The ids a value belongs to are given beside each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Metric {
+    /// 5-tuple: the nodes in forwarding order. Its "value" is the number of hops.
+    FlowPath = 0,
+    /// 5-tuple: time from the first node's ingress to the last node's egress, ns.
+    FlowLatency = 1,
+    /// 5-tuple and node: time inside the node, ns.
+    HopLatency = 2,
+    /// Node and queue: occupancy, device units.
+    QueueOccupancy = 3,
+    /// Node and queue: congestion status (INT 0.5) or occupancy of the shared buffer (2.x), device units.
+    QueueCongestion = 4,
+    /// Node and egress interface: utilisation, device units (scaled to a fraction of 1 by the profile).
+    LinkUtilization = 5,
+}
+
+impl Metric {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+
+    /// All, in numeric order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::FlowPath,
+        Self::FlowLatency,
+        Self::HopLatency,
+        Self::QueueOccupancy,
+        Self::QueueCongestion,
+        Self::LinkUtilization,
+    ];
+
+    /// The name used in configuration, rules, the store, the API and the UI.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FlowPath => "flow_path",
+            Self::FlowLatency => "flow_latency",
+            Self::HopLatency => "hop_latency",
+            Self::QueueOccupancy => "queue_occupancy",
+            Self::QueueCongestion => "queue_congestion",
+            Self::LinkUtilization => "link_utilization",
+        }
+    }
+
+    /// The metric of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

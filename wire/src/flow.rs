@@ -1,0 +1,167 @@
+//! The 5-tuple of a flow, IPv4 or IPv6.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A flow's 5-tuple. IPv4 addresses are held as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with [`FlowKey::V6`] clear.
+///
+/// Ports are absent (zero, with [`FlowKey::PORTS`] clear) when the packet was cut before them, is a fragment, or
+/// carries a protocol without ports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(C)]
+pub struct FlowKey {
+    src: [u8; 16],
+    dst: [u8; 16],
+    sport: u16,
+    dport: u16,
+    proto: u8,
+    kind: u8,
+}
+
+impl FlowKey {
+    const V6: u8 = 1;
+    const PORTS: u8 = 2;
+
+    /// A flow between two addresses of one family; a mixed pair is read as IPv6.
+    pub fn new(src: IpAddr, dst: IpAddr, ports: Option<(u16, u16)>, proto: u8) -> Self {
+        match (src, dst) {
+            (IpAddr::V4(s), IpAddr::V4(d)) => Self::v4(s.octets(), d.octets(), ports, proto),
+            _ => Self::v6(widen(src), widen(dst), ports, proto),
+        }
+    }
+
+    /// An IPv4 flow.
+    #[inline]
+    pub fn v4(src: [u8; 4], dst: [u8; 4], ports: Option<(u16, u16)>, proto: u8) -> Self {
+        let mapped = |a: [u8; 4]| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3]];
+        Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
+    }
+
+    /// An IPv6 flow.
+    #[inline]
+    pub fn v6(src: [u8; 16], dst: [u8; 16], ports: Option<(u16, u16)>, proto: u8) -> Self {
+        let (sport, dport) = ports.unwrap_or((0, 0));
+        let kind = Self::V6 | if ports.is_some() { Self::PORTS } else { 0 };
+        Self { src, dst, sport, dport, proto, kind }
+    }
+
+    #[inline]
+    fn with_kind_cleared(mut self, bit: u8) -> Self {
+        self.kind &= !bit;
+        self
+    }
+
+    /// Source address.
+    pub fn src(&self) -> IpAddr {
+        self.address(&self.src)
+    }
+
+    /// Destination address.
+    pub fn dst(&self) -> IpAddr {
+        self.address(&self.dst)
+    }
+
+    /// Source address as 16 bytes, IPv4 mapped into IPv6.
+    pub fn src_octets(&self) -> &[u8; 16] {
+        &self.src
+    }
+
+    /// Destination address as 16 bytes, IPv4 mapped into IPv6.
+    pub fn dst_octets(&self) -> &[u8; 16] {
+        &self.dst
+    }
+
+    /// Source port, if the packet had one that was not cut off.
+    pub fn sport(&self) -> Option<u16> {
+        self.ports().map(|(sport, _)| sport)
+    }
+
+    /// Destination port, likewise.
+    pub fn dport(&self) -> Option<u16> {
+        self.ports().map(|(_, dport)| dport)
+    }
+
+    /// Source and destination port.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        (self.kind & Self::PORTS != 0).then_some((self.sport, self.dport))
+    }
+
+    /// IP protocol number.
+    pub fn proto(&self) -> u8 {
+        self.proto
+    }
+
+    /// Is this an IPv6 flow?
+    pub fn is_v6(&self) -> bool {
+        self.kind & Self::V6 != 0
+    }
+
+    /// 64-bit hash under `seed`. Not cryptographic; the seed keeps a sender from aiming at one bucket.
+    #[inline]
+    pub fn hash(&self, seed: u64) -> u64 {
+        let tail = u64::from(self.sport) << 32
+            | u64::from(self.dport) << 16
+            | u64::from(self.proto) << 8
+            | u64::from(self.kind);
+        let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
+        if self.is_v6() {
+            let (s, d) = (halves(&self.src), halves(&self.dst));
+            state = fold(state ^ s.0, 0xa076_1d64_78bd_642f ^ d.0);
+            state = fold(state ^ s.1, 0xe703_7ed1_a0b4_28db ^ d.1);
+        } else {
+            state = fold(state ^ halves(&self.src).1, 0xa076_1d64_78bd_642f ^ halves(&self.dst).1);
+        }
+        fold(state ^ tail, 0x8ebc_6af0_9c88_c6e3 ^ seed.rotate_left(32))
+    }
+
+    /// The stable identity of this flow: the same number in every process, run and file. It is a hash, so two flows of
+    /// a very large network may share it; what must be exact compares the whole key.
+    pub fn id(&self) -> u64 {
+        self.hash(0)
+    }
+
+    fn address(&self, octets: &[u8; 16]) -> IpAddr {
+        if self.is_v6() {
+            IpAddr::V6(Ipv6Addr::from(*octets))
+        } else {
+            IpAddr::V4(Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]))
+        }
+    }
+}
+
+fn widen(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+#[inline]
+fn halves(octets: &[u8; 16]) -> (u64, u64) {
+    let wide = u128::from_be_bytes(*octets);
+    ((wide >> 64) as u64, wide as u64)
+}
+
+/// Multiplies to 128 bits and folds the halves: every input bit reaches every output bit.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    (wide >> 64) as u64 ^ wide as u64
+}
+
+/// `10.0.0.1:5000>10.0.0.2:80/17`, `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`.
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.ports(), self.is_v6()) {
+            (Some((s, d)), true) => write!(f, "[{}]:{s}>[{}]:{d}/{}", self.src(), self.dst(), self.proto),
+            (Some((s, d)), false) => write!(f, "{}:{s}>{}:{d}/{}", self.src(), self.dst(), self.proto),
+            (None, _) => write!(f, "{}>{}/{}", self.src(), self.dst(), self.proto),
+        }
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,88 @@
+//! One node's part of a report: the items of wire-formats section 1.4.
+
+/// Which items a hop carried, whether or not their values were available. Bits are ours, not the wire's.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Items(pub u16);
+
+impl Items {
+    /// Node (switch) id.
+    pub const NODE_ID: Self = Self(1 << 0);
+    /// Level-1 ingress and egress interface.
+    pub const INTERFACES: Self = Self(1 << 1);
+    /// Hop latency.
+    pub const HOP_LATENCY: Self = Self(1 << 2);
+    /// Queue id and occupancy.
+    pub const QUEUE: Self = Self(1 << 3);
+    /// Ingress time stamp.
+    pub const INGRESS_TS: Self = Self(1 << 4);
+    /// Egress time stamp.
+    pub const EGRESS_TS: Self = Self(1 << 5);
+    /// Level-2 (logical) ingress and egress interface.
+    pub const L2_INTERFACES: Self = Self(1 << 6);
+    /// Egress interface TX utilisation.
+    pub const TX_UTILIZATION: Self = Self(1 << 7);
+    /// Buffer id and occupancy.
+    pub const BUFFER: Self = Self(1 << 8);
+    /// Queue id and congestion status (INT 0.5 only).
+    pub const QUEUE_CONGESTION: Self = Self(1 << 9);
+    /// Checksum complement.
+    pub const CHECKSUM_COMPLEMENT: Self = Self(1 << 10);
+
+    /// Are all items of `other` in here?
+    #[inline]
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Adds the items of `other`.
+    #[inline]
+    pub fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Nothing carried.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What one node said about one packet. A value that was carried but is all-ones is `None` (unavailable); `carried` tells
+/// the two kinds of absence apart. Values are as read: units and widths are the device profile's business.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// Which items were on the wire.
+    pub carried: Items,
+    /// Node id; `None` also when all-ones.
+    pub node_id: Option<u32>,
+    /// Level-1 ingress interface.
+    pub ingress_if: Option<u16>,
+    /// Level-1 egress interface.
+    pub egress_if: Option<u16>,
+    /// Time inside the node, device units (ns by default).
+    pub hop_latency: Option<u32>,
+    /// Queue the packet left through.
+    pub queue_id: Option<u8>,
+    /// Its occupancy, 24 bits, device units.
+    pub queue_occupancy: Option<u32>,
+    /// Queue congestion status (INT 0.5), 24 bits.
+    pub queue_congestion: Option<u32>,
+    /// Ingress time stamp; 32 bits wide unless `wide_ts`.
+    pub ingress_ts: Option<u64>,
+    /// Egress time stamp; 32 bits wide unless `wide_ts`.
+    pub egress_ts: Option<u64>,
+    /// Time stamps are 64 bits wide.
+    pub wide_ts: bool,
+    /// Logical ingress interface.
+    pub l2_ingress_if: Option<u32>,
+    /// Logical egress interface.
+    pub l2_egress_if: Option<u32>,
+    /// Egress utilisation, device units.
+    pub tx_utilization: Option<u32>,
+    /// Buffer id.
+    pub buffer_id: Option<u8>,
+    /// Buffer occupancy, 24 bits.
+    pub buffer_occupancy: Option<u32>,
+    /// Checksum complement, as it is.
+    pub checksum_complement: Option<u32>,
+}
