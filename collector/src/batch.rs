@@ -1,0 +1,149 @@
+//! Results that left a collector, owned: what travels through the queues to the store, the live stream and the exporters.
+
+use crate::event::{Drop, Event, FlowRow, Loss, Rollup, Sink};
+
+/// Everything one worker found since the batch was last taken. Cleared and used again, so that in the steady state nothing
+/// is allocated; a batch at its capacity refuses and counts instead of growing.
+#[derive(Debug, Default)]
+pub struct Batch {
+    capacity: usize,
+    events: Vec<(Event, Span)>,
+    rollups: Vec<Rollup>,
+    flows: Vec<(FlowRow, Span)>,
+    drops: Vec<Drop>,
+    losses: Vec<Loss>,
+    paths: Vec<u32>,
+    refused: u64,
+}
+
+/// Where a path lies in the batch's arena.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Batch {
+    /// Room for `capacity` records of each kind and as many path entries times eight.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            capacity,
+            events: Vec::with_capacity(capacity),
+            rollups: Vec::with_capacity(capacity),
+            flows: Vec::with_capacity(capacity),
+            drops: Vec::with_capacity(capacity),
+            losses: Vec::with_capacity(capacity),
+            paths: Vec::with_capacity(capacity * 8),
+            refused: 0,
+        }
+    }
+
+    /// Events with their paths.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
+        self.events.iter().map(|(event, span)| (event, self.path(*span)))
+    }
+
+    /// Roll-ups.
+    pub fn rollups(&self) -> &[Rollup] {
+        &self.rollups
+    }
+
+    /// Flow rows with their paths.
+    pub fn flows(&self) -> impl ExactSizeIterator<Item = (&FlowRow, &[u32])> {
+        self.flows.iter().map(|(row, span)| (row, self.path(*span)))
+    }
+
+    /// Dropped-packet reports.
+    pub fn drops(&self) -> &[Drop] {
+        &self.drops
+    }
+
+    /// Losses.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// Records of all kinds.
+    pub fn len(&self) -> usize {
+        self.events.len() + self.rollups.len() + self.flows.len() + self.drops.len() + self.losses.len()
+    }
+
+    /// Nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Records refused because the batch was at its capacity, since the last [`Batch::clear`].
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.rollups.clear();
+        self.flows.clear();
+        self.drops.clear();
+        self.losses.clear();
+        self.paths.clear();
+        self.refused = 0;
+    }
+
+    fn path(&self, span: Span) -> &[u32] {
+        &self.paths[span.start as usize..][..span.len as usize]
+    }
+
+    #[inline]
+    fn keep_path(&mut self, path: &[u32]) -> Option<Span> {
+        if self.paths.len() + path.len() > self.capacity * 8 {
+            return None;
+        }
+        let span = Span { start: self.paths.len() as u32, len: path.len() as u32 };
+        self.paths.extend_from_slice(path);
+        Some(span)
+    }
+}
+
+impl Sink for Batch {
+    #[inline]
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        if self.events.len() < self.capacity
+            && let Some(span) = self.keep_path(path)
+        {
+            self.events.push((*event, span));
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        push_bounded(&mut self.rollups, *rollup, self.capacity, &mut self.refused);
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        if self.flows.len() < self.capacity
+            && let Some(span) = self.keep_path(path)
+        {
+            self.flows.push((*row, span));
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        push_bounded(&mut self.drops, *drop, self.capacity, &mut self.refused);
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        push_bounded(&mut self.losses, *loss, self.capacity, &mut self.refused);
+    }
+}
+
+#[inline]
+fn push_bounded<T>(list: &mut Vec<T>, item: T, capacity: usize, refused: &mut u64) {
+    if list.len() < capacity {
+        list.push(item);
+    } else {
+        *refused += 1;
+    }
+}
