@@ -1,0 +1,36 @@
+# hopwise: `make demo` shows a network, `make test` proves that it works. Both install what is missing.
+
+.PHONY: all demo build ui test bench fmt docs clean help
+
+help:            ## list what can be made
+	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
+
+all: build
+
+demo: build      ## a simulated fabric, a real collector, the web page on http://127.0.0.1:8080
+	./target/release/hopwise demo
+
+build: ui        ## the program with its web page: target/release/hopwise
+	@scripts/setup build
+	cargo build --release --locked --bin hopwise
+
+ui:              ## the web page alone: ui/dist
+	@scripts/setup ui
+	@scripts/build-ui
+
+test:            ## everything that the gate checks, with a count at the end
+	@scripts/setup test
+	@scripts/test
+
+bench: build     ## the figures of docs/reference/performance.md, on this machine
+	./target/release/hopwise bench --all
+
+fmt:             ## format everything
+	cargo fmt
+	cd ui && npm run format
+
+docs: build      ## generated reference pages
+	scripts/generate-docs
+
+clean:           ## remove what was built
+	rm -rf target ui/dist ui/node_modules

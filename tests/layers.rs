@@ -1,0 +1,56 @@
+//! A folder may use only folders that stand above it in the list of `ARCHITECTURE.md`.
+
+use std::fs;
+use std::path::Path;
+
+/// The folders with a manifest, in the order the data walks.
+const ORDER: [&str; 10] =
+    ["wire", "detect", "dataplane", "memory", "nic", "translator", "collector", "store", "export", "manager"];
+
+/// The workspace crates that a manifest depends on; dev-dependencies included, because a test that reaches down the list
+/// ties the folders together just as well.
+fn dependencies(folder: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml");
+    let Ok(manifest) = fs::read_to_string(path) else { return Vec::new() };
+    let names = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| ORDER.contains(name)).map(str::to_owned).collect()
+}
+
+fn violations<'a>(graph: impl Iterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
+    let place = |name: &str| ORDER.iter().position(|known| *known == name);
+    graph
+        .flat_map(|(folder, used)| {
+            let later = used.into_iter().filter(move |name| place(name) >= place(folder));
+            later.map(move |name| format!("{folder} uses {name}"))
+        })
+        .collect()
+}
+
+#[test]
+fn no_folder_uses_a_later_one() {
+    let graph = ORDER.iter().map(|folder| (*folder, dependencies(folder)));
+    assert_eq!(violations(graph), Vec::<String>::new());
+}
+
+#[test]
+fn a_later_folder_would_be_noticed() {
+    let graph = [("wire", vec!["store".to_owned()]), ("store", vec!["wire".to_owned()])];
+    assert_eq!(violations(graph.into_iter()), ["wire uses store"]);
+}
+
+#[test]
+fn the_manifests_are_found_and_read() {
+    assert_eq!(dependencies("store").first().map(String::as_str), Some("wire"));
+}
+
+#[test]
+fn unsafe_code_is_forbidden_in_all_crates_but_two() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let forbids = |folder: &str, file: &str| {
+        let text = fs::read_to_string(root.join(folder).join("src").join(file)).unwrap_or_default();
+        text.contains("#![forbid(unsafe_code)]")
+    };
+    let lax: Vec<_> = ORDER.iter().filter(|f| root.join(f).is_dir() && !forbids(f, "lib.rs")).collect();
+    assert_eq!(lax, [&"memory", &"nic"]);
+    assert!(forbids(".", "main.rs"));
+}
