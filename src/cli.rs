@@ -1,0 +1,68 @@
+//! The command line: which commands there are, and who runs each. The arguments of a command are declared beside its code,
+//! in `commands/`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{commands, error::CliError};
+
+/// In-band Network Telemetry, from the bytes on the wire to the answer on the screen.
+///
+/// Receives telemetry reports (INT), says what matters in them, keeps it, and shows it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "hopwise",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.\nStart here: hopwise demo"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(commands::run::Args),
+    Check(commands::check::Args),
+    Decode(commands::decode::Args),
+    Replay(commands::replay::Args),
+    Query(commands::query::Args),
+    Path(commands::path::Args),
+    Events(commands::events::Args),
+    Top(commands::top::Args),
+    Demo(commands::demo::Args),
+    Bench(commands::bench::Args),
+    Generate(commands::generate::Args),
+}
+
+/// Reads the command line and runs what it asks for. Wrong usage ends the process with code 2, help with code 0.
+pub(crate) fn run() -> Result<ExitCode, CliError> {
+    match Cli::parse().command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Check(args) => commands::check::run(args),
+        Command::Decode(args) => commands::decode::run(args),
+        Command::Replay(args) => commands::replay::run(args),
+        Command::Query(args) => commands::query::run(args),
+        Command::Path(args) => commands::path::run(args),
+        Command::Events(args) => commands::events::run(args),
+        Command::Top(args) => commands::top::run(args),
+        Command::Demo(args) => commands::demo::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Generate(args) => commands::generate::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,36 @@
+//! `hopwise generate`: man pages and shell completions, made from the definition of the command line.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use clap::CommandFactory;
+
+use crate::{cli::Cli, error::CliError};
+
+/// Write man pages and shell completions (for packagers)
+#[derive(clap::Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct Args {
+    /// Directory to write into; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Writes `man/hopwise*.1` and `completions/hopwise.*` under the directory.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let failed = |error| {
+        CliError::io(
+            format!("cannot write to {}", args.directory.display()),
+            error,
+            "name a directory you may write",
+        )
+    };
+    let man = args.directory.join("man");
+    let completions = args.directory.join("completions");
+    fs::create_dir_all(&man).and_then(|()| fs::create_dir_all(&completions)).map_err(failed)?;
+    let mut command = Cli::command();
+    clap_mangen::generate_to(command.clone(), &man).map_err(failed)?;
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+        clap_complete::generate_to(shell, &mut command, "hopwise", &completions).map_err(failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
