@@ -1,0 +1,138 @@
+//! Settings of a store and what can be wrong with opening one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How much time one file covers, in UTC.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Period {
+    /// A file per hour.
+    Hour,
+    /// A file per day.
+    #[default]
+    Day,
+}
+
+impl Period {
+    /// Its length, ns.
+    pub fn nanos(self) -> u64 {
+        match self {
+            Self::Hour => 3_600_000_000_000,
+            Self::Day => 86_400_000_000_000,
+        }
+    }
+}
+
+/// What [`crate::Store::submit`] does when the queue is full.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    /// Refuse the batch and count its records: the collector never waits. For live traffic.
+    #[default]
+    Shed,
+    /// Wait for room: nothing is lost. For replay, where the input can wait.
+    Block,
+}
+
+/// Settings of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Where the files are. Created when it does not exist.
+    pub dir: PathBuf,
+    /// How much time one file covers.
+    pub period: Period,
+    /// Commit at the latest this long after a record arrived: what a `kill -9` may cost.
+    pub commit_every: Duration,
+    /// Batches that may wait for the writer. With the batches' capacity, this bounds memory.
+    pub queue_batches: usize,
+    /// What happens when that many wait.
+    pub policy: Policy,
+    /// Delete files whose newest record is older than this. `None`: keep.
+    pub max_age: Option<Duration>,
+    /// Delete the oldest files when all together are larger than this, bytes. `None`: no bound but the disk.
+    pub max_bytes: Option<u64>,
+    /// Keep a row per hop of every decoded report (view `reports`). Off by default: it is by far the largest table.
+    pub reports_table: bool,
+}
+
+impl Config {
+    /// Defaults: a file per day, commit every second, 64 batches, shed, no retention.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            period: Period::Day,
+            commit_every: Duration::from_secs(1),
+            queue_batches: 64,
+            policy: Policy::Shed,
+            max_age: None,
+            max_bytes: None,
+            reports_table: false,
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub enum Error {
+    /// The directory or a file in it cannot be used.
+    Io(PathBuf, std::io::Error),
+    /// Another process writes here.
+    Locked(PathBuf),
+    /// The file was written by a newer hopwise.
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
+        /// The newest that we know.
+        known: u32,
+    },
+    /// The file is an SQLite database, but not ours.
+    Foreign(PathBuf),
+    /// SQLite refused.
+    Sqlite(PathBuf, rusqlite::Error),
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, error: std::io::Error) -> Self {
+        Self::Io(path.to_owned(), error)
+    }
+
+    pub(crate) fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
+        Self::Sqlite(path.to_owned(), error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => {
+                write!(f, "{}: {error}; check that it exists and may be written", path.display())
+            }
+            Self::Locked(path) => write!(
+                f,
+                "another hopwise is writing to {}; stop it, or give this one a directory of its own",
+                path.display()
+            ),
+            Self::Newer { path, found, known } => write!(
+                f,
+                "{} has schema {found}, this hopwise knows {known}; use the newer hopwise, or move the file away",
+                path.display()
+            ),
+            Self::Foreign(path) => {
+                write!(f, "{} is a database, but not of hopwise; move it away", path.display())
+            }
+            Self::Sqlite(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            Self::Sqlite(_, error) => Some(error),
+            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) => None,
+        }
+    }
+}

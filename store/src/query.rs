@@ -1,0 +1,105 @@
+//! What a query is asked with, and what comes back.
+
+use std::fmt;
+use std::time::Duration;
+
+use collector::event::Nanos;
+
+/// One value of a row.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Int(i64),
+    /// A floating-point number.
+    Real(f64),
+    /// Text. Bytes that are not UTF-8 are replaced.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+/// Bounds of a query. Everything has one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueryOptions {
+    /// Only files with records at or after this time. `None`: from the beginning.
+    pub from: Option<Nanos>,
+    /// Only files with records before or at this time. `None`: to the end.
+    pub to: Option<Nanos>,
+    /// Rows returned at most; more set [`Table::truncated`].
+    pub max_rows: usize,
+    /// Bytes of values returned at most; more set [`Table::truncated`].
+    pub max_bytes: usize,
+    /// The query is stopped with an error after this long.
+    pub timeout: Duration,
+    /// Values for `?1`, `?2`, …
+    pub params: Vec<Value>,
+}
+
+impl Default for QueryOptions {
+    /// All files, 10,000 rows, 64 MiB, 10 s, no parameters.
+    fn default() -> Self {
+        Self {
+            from: None,
+            to: None,
+            max_rows: 10_000,
+            max_bytes: 64 << 20,
+            timeout: Duration::from_secs(10),
+            params: Vec::new(),
+        }
+    }
+}
+
+/// The answer to a query.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Table {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Rows, each as long as `columns`.
+    pub rows: Vec<Vec<Value>>,
+    /// There was more than the limits allow.
+    pub truncated: bool,
+    /// Sentences that the asker must see, such as files left out.
+    pub notes: Vec<String>,
+}
+
+/// What sort of thing was wrong with a query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueryErrorKind {
+    /// The SQL is wrong.
+    Syntax,
+    /// Queries may only read.
+    Refused,
+    /// It took longer than allowed.
+    Timeout,
+    /// A value, the text of the query or its nesting is larger than allowed.
+    TooLarge,
+    /// The store's files could not be read.
+    Storage,
+}
+
+/// Why there is no answer: one sentence that says what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueryError {
+    /// What sort of error.
+    pub kind: QueryErrorKind,
+    /// The sentence.
+    pub message: String,
+    /// Where in the text of the query (bytes from its start), where SQLite knows.
+    pub offset: Option<usize>,
+}
+
+impl QueryError {
+    pub(crate) fn new(kind: QueryErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), offset: None }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for QueryError {}

@@ -1,0 +1,160 @@
+//! What the typed questions ([`crate::Reader::events`] and its sisters) are asked with and answer.
+
+use collector::event::{Basis, Event, FlowRow, Kind, Nanos};
+use detect::Metric;
+use wire::FlowKey;
+
+/// Which events. Absent filters match everything.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct EventFilter {
+    /// At or after.
+    pub from: Option<Nanos>,
+    /// Strictly before: give the `ts` of the last row to get the next page.
+    pub before: Option<Nanos>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// About this node.
+    pub node: Option<u32>,
+    /// About this metric.
+    pub metric: Option<Metric>,
+    /// About this flow.
+    pub flow: Option<FlowKey>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for EventFilter {
+    /// The latest 200.
+    fn default() -> Self {
+        Self { from: None, before: None, kind: None, node: None, metric: None, flow: None, limit: 200 }
+    }
+}
+
+/// An event as it was stored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EventRow {
+    /// The event. `rule` is `None`: an index means something only in the rule set that was in force.
+    pub event: Event,
+    /// The rule's name.
+    pub rule: Option<String>,
+    /// The nodes in forwarding order (`u32::MAX` = unavailable); empty where it does not apply.
+    pub path: Vec<u32>,
+}
+
+/// Which roll-ups. Absent filters match everything.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RollupFilter {
+    /// Intervals that start at or after.
+    pub from: Option<Nanos>,
+    /// Intervals that start at or before.
+    pub to: Option<Nanos>,
+    /// Of this metric.
+    pub metric: Option<Metric>,
+    /// Of this node.
+    pub node: Option<u32>,
+    /// Of this queue.
+    pub queue: Option<u8>,
+    /// Of this egress interface.
+    pub interface: Option<u32>,
+    /// Of this flow.
+    pub flow: Option<FlowKey>,
+    /// Of this length, seconds.
+    pub interval: Option<u32>,
+    /// At most so many: the latest, in ascending order of time.
+    pub limit: usize,
+}
+
+impl Default for RollupFilter {
+    /// The latest 10,000.
+    fn default() -> Self {
+        Self {
+            from: None,
+            to: None,
+            metric: None,
+            node: None,
+            queue: None,
+            interface: None,
+            flow: None,
+            interval: None,
+            limit: 10_000,
+        }
+    }
+}
+
+/// Which drops or losses. Absent filters match everything.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RecordFilter {
+    /// At or after.
+    pub from: Option<Nanos>,
+    /// Strictly before.
+    pub before: Option<Nanos>,
+    /// About this node.
+    pub node: Option<u32>,
+    /// About this flow (drops only).
+    pub flow: Option<FlowKey>,
+    /// At most so many: the latest, newest first.
+    pub limit: usize,
+}
+
+impl Default for RecordFilter {
+    /// The latest 200.
+    fn default() -> Self {
+        Self { from: None, before: None, node: None, flow: None, limit: 200 }
+    }
+}
+
+/// The latest state of a flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowState {
+    /// The flow's numbers.
+    pub row: FlowRow,
+    /// The nodes in forwarding order (`u32::MAX` = unavailable).
+    pub path: Vec<u32>,
+}
+
+/// A flow over time.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct FlowHistory {
+    /// Latencies, in ascending order of time.
+    pub series: Vec<FlowPoint>,
+    /// From when on which path was taken, in ascending order of time.
+    pub paths: Vec<(Nanos, Vec<u32>)>,
+    /// There were more points than asked for: the oldest are missing.
+    pub truncated: bool,
+}
+
+/// A flow's latencies at one moment. A value that was not told at this moment is the last one told before it.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct FlowPoint {
+    /// When.
+    pub ts: Nanos,
+    /// First node's ingress to last node's egress, ns.
+    pub flow_latency: Option<u64>,
+    /// How `flow_latency` came about.
+    pub basis: Basis,
+    /// `(node, ns inside the node)`, in the order in which the nodes were first told.
+    pub hops: Vec<(u32, u64)>,
+}
+
+/// What is in the files.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Bytes, logs included.
+    pub bytes: u64,
+    /// Time of the oldest record.
+    pub from: Option<Nanos>,
+    /// Time of the newest record.
+    pub to: Option<Nanos>,
+    /// Events.
+    pub events: u64,
+    /// Roll-ups.
+    pub rollups: u64,
+    /// Flows, counted once per file.
+    pub flows: u64,
+    /// Drop reports.
+    pub drops: u64,
+    /// Loss records.
+    pub losses: u64,
+}

@@ -1,0 +1,73 @@
+//! What the store did, in numbers that add up.
+
+use collector::event::Nanos;
+
+/// Is anything being kept?
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum State {
+    /// Rows are written.
+    #[default]
+    Ok,
+    /// The disk is full: rows are shed until there is space again.
+    Full,
+    /// Something else is wrong (see [`Stats::message`]): rows are shed, and it is tried again every second.
+    Failing,
+    /// Closed.
+    Closed,
+}
+
+impl State {
+    /// `ok`, `full`, `failing`, `closed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Full => "full",
+            Self::Failing => "failing",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// A consistent copy of the store's accounts. Records are counted, whatever their kind.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Offered by [`crate::Store::submit`].
+    pub submitted: u64,
+    /// Put into a transaction so far, whether or not it was committed.
+    pub written: u64,
+    /// On disk.
+    pub committed: u64,
+    /// Refused because the queue was full or the store could not write.
+    pub shed: u64,
+    /// Lost with a transaction that could not be committed.
+    pub failed: u64,
+    /// In the queue or in the open transaction.
+    pub queued: u64,
+    /// Batches in the queue.
+    pub queue_len: usize,
+    /// Room in the queue, batches.
+    pub queue_capacity: usize,
+    /// Records that the submitted batches themselves had refused because they were full. Not part of `submitted`.
+    pub refused: u64,
+    /// Is anything being kept?
+    pub state: State,
+    /// What is wrong and what to do, when `state` is not [`State::Ok`].
+    pub message: Option<String>,
+    /// When the last transaction was committed (wall clock).
+    pub last_commit: Option<Nanos>,
+    /// Bytes of all files, logs included, at the last look (every few seconds).
+    pub bytes: u64,
+    /// Files at the last look.
+    pub files: u64,
+    /// Files deleted by retention.
+    pub deleted: u64,
+    /// Damaged files that were set aside.
+    pub set_aside: u64,
+}
+
+impl Stats {
+    /// `(in, out + drops + waiting)`; equal, always.
+    pub fn balance(&self) -> (u64, u64) {
+        (self.submitted, self.committed + self.shed + self.failed + self.queued)
+    }
+}
