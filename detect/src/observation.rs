@@ -1,0 +1,69 @@
+//! The values of one report, as rules see them.
+
+use crate::metric::Metric;
+
+/// A per-hop value that the report did not give.
+pub const ABSENT: u64 = u64::MAX;
+
+/// A hop whose node id the report did not give.
+pub const NO_NODE: u32 = u32::MAX;
+
+/// `link_utilization` is counted in millionths of the link's capacity, so that rules need no floating point:
+/// 80 % is `800_000`. Whoever fills an [`Observation`] scales the device's units by its profile.
+pub const UTILIZATION_ONE: u64 = 1_000_000;
+
+/// What one hop said. [`ABSENT`] stands for a value it did not give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct HopValues {
+    /// Time inside the node, ns.
+    pub hop_latency: u64,
+    /// Queue occupancy, device units.
+    pub queue_occupancy: u64,
+    /// Queue congestion or occupancy of the shared buffer, device units.
+    pub queue_congestion: u64,
+    /// Utilisation of the egress link, millionths ([`UTILIZATION_ONE`]).
+    pub link_utilization: u64,
+    /// Node id, or [`NO_NODE`].
+    pub node: u32,
+}
+
+impl HopValues {
+    /// A hop that said nothing.
+    pub const NOTHING: Self = Self {
+        hop_latency: ABSENT,
+        queue_occupancy: ABSENT,
+        queue_congestion: ABSENT,
+        link_utilization: ABSENT,
+        node: NO_NODE,
+    };
+
+    /// The value of a per-hop metric; `None` when absent, and for the metrics that belong to the whole flow.
+    pub fn value(&self, metric: Metric) -> Option<u64> {
+        let value = match metric {
+            Metric::FlowPath | Metric::FlowLatency => ABSENT,
+            Metric::HopLatency => self.hop_latency,
+            Metric::QueueOccupancy => self.queue_occupancy,
+            Metric::QueueCongestion => self.queue_congestion,
+            Metric::LinkUtilization => self.link_utilization,
+        };
+        (value != ABSENT).then_some(value)
+    }
+}
+
+impl Default for HopValues {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+/// One report, ready for [`crate::RuleSet::evaluate`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Observation<'a> {
+    /// Time from the first node's ingress to the last node's egress, ns; `None` when it is not usable as a latency.
+    pub flow_latency: Option<u64>,
+    /// The path visits a node twice.
+    pub looped: bool,
+    /// The hops in forwarding order.
+    pub hops: &'a [HopValues],
+}

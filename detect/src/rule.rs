@@ -1,0 +1,174 @@
+//! Rules: boolean expressions over the values of one report.
+//!
+//! `max(queue_occupancy) > 50 and flow_latency > 5ms`
+//!
+//! # What can be said
+//! - Of the flow: `flow_latency`, `hops` (their number), `loop` (the path visits a node twice).
+//! - Of the hops: `hop_latency`, `queue_occupancy`, `queue_congestion`, `link_utilization`, under an aggregate:
+//!   `max(…)`, `min(…)`, `sum(…)`, `avg(…)`; `any(queue_occupancy > 50)`, `all(…)`, `count(queue_occupancy > 50) >= 2`;
+//!   `count(queue_occupancy)` is how many hops gave the value. A hop's metric by itself means any hop:
+//!   `queue_occupancy > 50` is `any(queue_occupancy > 50)`.
+//! - Of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
+//! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilisation as `80%` or `0.8`;
+//!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
+//! - `not` before `and` before `or`; parentheses.
+//!
+//! # What is missing is unknown
+//! A value that the report does not give makes its comparison unknown: neither true nor false. `not unknown` is unknown,
+//! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So
+//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates are over the hops that gave the value,
+//! and unknown when none did.
+//!
+//! # How it is kept
+//! Each rule is compiled once into conjunctive normal form, all clauses of some terms, in flat arrays of fixed-size
+//! elements with stated bounds, so that the same table can be written into kernel maps or switch registers.
+
+mod error;
+mod expression;
+pub mod fuzz;
+mod lexer;
+mod names;
+mod parser;
+pub mod term;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use error::RuleError;
+pub use term::Term;
+
+use crate::metric::Metric;
+use crate::observation::Observation;
+use error::Fault;
+use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, TooBig};
+
+/// Rules a set holds at most: [`RuleSet::evaluate`] gives one bit for each.
+pub const MAX_RULES: usize = 64;
+
+/// Compiled rules.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+    /// Ends of the clauses in `terms`; a clause begins where the one before ends.
+    clause_ends: Vec<u32>,
+    terms: Vec<Term>,
+    /// Bit `m` is set when a term looks at metric `m`.
+    metrics: u8,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    name: String,
+    text: String,
+    /// Where its clauses are in `clause_ends`.
+    first_clause: u32,
+    end_clause: u32,
+}
+
+impl RuleSet {
+    /// Compiles rules, given as name and text. Rule `i` is bit `i` of [`RuleSet::evaluate`].
+    ///
+    /// # Errors
+    /// The first rule that is wrong, with the place: syntax, unknown names, units that do not fit, more than [`MAX_RULES`]
+    /// rules, two of one name, or a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms.
+    pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
+        let mut set = Self::default();
+        for (index, (name, text)) in rules.iter().enumerate() {
+            let refused = |message: String| Fault::new(0, 0, message).in_rule(name, text);
+            if index == MAX_RULES {
+                return Err(refused(format!(
+                    "there are {} rules; at most {MAX_RULES} are possible",
+                    rules.len()
+                )));
+            }
+            if name.trim().is_empty() {
+                return Err(refused("a rule needs a name".into()));
+            }
+            if rules[..index].iter().any(|(earlier, _)| earlier == name) {
+                return Err(refused("another rule has this name".into()));
+            }
+            let expression = parser::parse(text).map_err(|fault| fault.in_rule(name, text))?;
+            let normal = NormalForm::of(&expression).map_err(|too_big| refused(too_big.to_string()))?;
+            set.push(name, text, &normal);
+        }
+        Ok(set)
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The name of rule `index`; empty when there is no such rule.
+    pub fn name(&self, index: usize) -> &str {
+        self.rules.get(index).map_or("", |rule| &rule.name)
+    }
+
+    /// The text of rule `index`; empty when there is no such rule.
+    pub fn text(&self, index: usize) -> &str {
+        self.rules.get(index).map_or("", |rule| &rule.text)
+    }
+
+    /// Does any rule look at `metric`? (The number of hops and loops count as the path.) Others need not be filled into
+    /// the observation.
+    pub fn uses(&self, metric: Metric) -> bool {
+        self.metrics >> (metric as u8) & 1 == 1
+    }
+
+    /// The clauses of rule `index`, each a list of terms of which one must hold.
+    pub fn clauses(&self, index: usize) -> impl Iterator<Item = &[Term]> {
+        let (first, end) = self.rules.get(index).map_or((0, 0), |rule| (rule.first_clause, rule.end_clause));
+        (first..end).map(|clause| self.clause(clause as usize))
+    }
+
+    /// Bit `i` of the result is set when rule `i` is true of `observation`. Costs a few ns per term; allocates nothing.
+    #[inline]
+    pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
+        let mut fired = 0;
+        for (index, rule) in self.rules.iter().enumerate() {
+            fired |= u64::from(self.fires(rule, observation)) << index;
+        }
+        fired
+    }
+
+    #[inline]
+    fn fires(&self, rule: &Rule, observation: &Observation<'_>) -> bool {
+        (rule.first_clause..rule.end_clause).all(|clause| {
+            self.clause(clause as usize).iter().any(|term| term.truth(observation) == Some(true))
+        })
+    }
+
+    #[inline]
+    fn clause(&self, clause: usize) -> &[Term] {
+        let start = if clause == 0 { 0 } else { self.clause_ends[clause - 1] };
+        &self.terms[start as usize..self.clause_ends[clause] as usize]
+    }
+
+    fn push(&mut self, name: &str, text: &str, normal: &NormalForm) {
+        let first_clause = self.clause_ends.len() as u32;
+        for clause in &normal.clauses {
+            self.terms.extend_from_slice(clause);
+            self.clause_ends.push(self.terms.len() as u32);
+            self.metrics |= clause.iter().fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
+        }
+        let end_clause = self.clause_ends.len() as u32;
+        self.rules.push(Rule { name: name.to_owned(), text: text.to_owned(), first_clause, end_clause });
+    }
+}
+
+impl fmt::Display for TooBig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = match self {
+            Self::Literals => format!("more than {MAX_LITERALS} different comparisons"),
+            Self::Clauses => format!("more than {MAX_CLAUSES} clauses in conjunctive normal form"),
+            Self::Terms => format!("more than {MAX_TERMS} terms in conjunctive normal form"),
+        };
+        write!(f, "the rule is too big ({limit}): split it into several rules")
+    }
+}

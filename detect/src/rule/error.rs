@@ -1,0 +1,67 @@
+//! What is wrong with a rule, and where.
+
+use std::fmt;
+
+/// A rule that was refused. `Display` is several lines: the sentence, the line of the rule, and a mark under the place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleError {
+    /// The rule's name.
+    pub rule: String,
+    /// Its text.
+    pub text: String,
+    /// The byte of `text` where the fault begins; at most `text.len()`.
+    pub position: usize,
+    /// Bytes it covers; 0 at the end of the text.
+    pub length: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// A fault inside a rule whose name is not known here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    pub position: usize,
+    pub length: usize,
+    pub message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(position: usize, length: usize, message: String) -> Self {
+        Self { position, length, message }
+    }
+
+    pub(crate) fn in_rule(self, rule: &str, text: &str) -> RuleError {
+        let Self { position, length, message } = self;
+        RuleError { rule: rule.to_owned(), text: text.to_owned(), position, length, message }
+    }
+}
+
+impl RuleError {
+    /// Line and column of the fault, both from 1; columns are characters.
+    pub fn line_and_column(&self) -> (usize, usize) {
+        let before = &self.text[..self.position];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.line_and_column();
+        write!(f, "rule `{}`: {}", self.rule, self.message)?;
+        let Some(shown) = self.text.lines().nth(line - 1).filter(|shown| shown.chars().count() <= WIDEST)
+        else {
+            return write!(f, " (at line {line}, column {column})");
+        };
+        // A tab or another control character would move the mark away from its place.
+        let shown: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let covered = self.text.get(self.position..self.position + self.length).unwrap_or("");
+        let width = covered.lines().next().map_or(1, |part| part.chars().count().max(1));
+        write!(f, "\n  {shown}\n  {:column$}{:^<width$}", "", "", column = column - 1)
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+/// Longer lines are not printed: nobody would find the mark.
+const WIDEST: usize = 200;

@@ -1,0 +1,63 @@
+//! The fuzz body of rules: a plain function, so that any driver can call it, the tests among them.
+
+use super::error::Fault;
+use super::expression::{Expression, NormalForm};
+use super::parser;
+use super::{RuleSet, Term};
+use crate::observation::{ABSENT, HopValues, Observation};
+
+/// Reads `data` as a rule and, behind a zero byte, as values. Any text is either refused at a place inside it, or its
+/// compiled form says the same as its meaning; a term's text reads back as the term.
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn rule(data: &[u8]) {
+    let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
+    let text = String::from_utf8_lossy(&data[..end]);
+    let compiled = RuleSet::compile(&[("fuzz".to_owned(), text.clone().into_owned())]);
+    match (parser::parse(&text), compiled) {
+        (Err(fault), Err(refused)) => {
+            assert_eq!(fault.clone().in_rule("fuzz", &text), refused);
+            assert!(covers_characters(&fault, &text), "{fault:?}");
+            assert!(refused.to_string().starts_with("rule `fuzz`: "), "{refused}");
+        }
+        (Ok(expression), Ok(rules)) => {
+            agrees(&expression, &rules, &data[end..]);
+            rules.clauses(0).flatten().for_each(reads_back);
+        }
+        (Ok(expression), Err(_)) => assert!(NormalForm::of(&expression).is_err(), "{text} was refused"),
+        (Err(fault), Ok(_)) => panic!("{text} compiled in spite of {fault:?}"),
+    }
+}
+
+fn covers_characters(fault: &Fault, text: &str) -> bool {
+    text.get(fault.position..fault.position + fault.length).is_some()
+}
+
+/// Values from bytes, few enough that they often meet the rule's numbers.
+fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
+    let value = |byte: u8| if byte >= 0xf0 { ABSENT } else { u64::from(byte) };
+    let hops: Vec<HopValues> = bytes
+        .chunks_exact(5)
+        .map(|b| HopValues {
+            hop_latency: value(b[0]),
+            queue_occupancy: value(b[1]),
+            queue_congestion: value(b[2]),
+            link_utilization: value(b[3]),
+            node: u32::from(b[4]),
+        })
+        .collect();
+    for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX)] {
+        for looped in [false, true] {
+            let observation = Observation { flow_latency, looped, hops: &hops };
+            let expected = u64::from(expression.truth(&observation) == Some(true));
+            assert_eq!(rules.evaluate(&observation), expected, "{expression:?} of {observation:?}");
+        }
+    }
+}
+
+fn reads_back(term: &Term) {
+    let expression = parser::parse(&term.to_string());
+    let read = expression.as_ref().map(NormalForm::of);
+    assert_eq!(read, Ok(Ok(NormalForm { clauses: vec![vec![*term]] })), "{term}");
+}

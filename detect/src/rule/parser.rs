@@ -1,0 +1,360 @@
+//! Words to an [`Expression`].
+//!
+//! ```text
+//! rule       = and { "or" and }
+//! and        = unary { "and" unary }
+//! unary      = "not" unary | "(" rule ")" | "loop" | comparison
+//! comparison = value sign number | number sign value | ( "any" | "all" ) "(" hop sign number ")"
+//! value      = "flow_latency" | "hops" | hop | aggregate "(" hop ")" | "count" "(" hop sign number ")"
+//! hop        = metric [ "@" node ]
+//! aggregate  = "max" | "min" | "sum" | "avg" | "count" | "any" | "all"
+//! ```
+
+use super::error::Fault;
+use super::expression::Expression;
+use super::lexer::{Lexer, Number, Placed, Token, Unit};
+use super::names;
+use super::term::{Aggregate, Comparison, Subject, Term};
+use crate::metric::Metric;
+use crate::observation::{NO_NODE, UTILIZATION_ONE};
+
+/// Longest text of a rule, bytes.
+pub(crate) const MAX_TEXT: usize = 4096;
+/// How deep parentheses and `not` may nest: parsing recurses.
+const MAX_DEPTH: usize = 64;
+
+const AGGREGATES: [Aggregate; 7] = [
+    Aggregate::Max,
+    Aggregate::Min,
+    Aggregate::Sum,
+    Aggregate::Avg,
+    Aggregate::Count,
+    Aggregate::Any,
+    Aggregate::All,
+];
+
+/// The meaning of `text`.
+pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
+    if text.len() > MAX_TEXT {
+        let message = format!("the rule has {} bytes; at most {MAX_TEXT} are read", text.len());
+        return Err(Fault::new(0, 0, message));
+    }
+    let mut lexer = Lexer::new(text);
+    let now = lexer.next()?;
+    let mut parser = Parser { text, lexer, now, depth: 0 };
+    let expression = parser.any_of()?;
+    match parser.now.token {
+        Token::End => Ok(expression),
+        Token::Close => Err(parser.fault("this `)` closes nothing")),
+        Token::Comparison(_) => {
+            Err(parser.fault("comparisons are not chained: write `1 < hops and hops < 5`"))
+        }
+        _ => Err(parser.fault("expected `and`, `or` or the end of the rule")),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    lexer: Lexer<'a>,
+    now: Placed<'a>,
+    depth: usize,
+}
+
+/// The left side of a comparison, or a whole one.
+enum Value {
+    Comparable(Term),
+    Complete(Term),
+}
+
+impl<'a> Parser<'a> {
+    fn advance(&mut self) -> Result<Placed<'a>, Fault> {
+        let next = self.lexer.next()?;
+        Ok(std::mem::replace(&mut self.now, next))
+    }
+
+    fn accept(&mut self, token: Token<'_>) -> Result<bool, Fault> {
+        let is_it = self.now.token == token;
+        if is_it {
+            self.advance()?;
+        }
+        Ok(is_it)
+    }
+
+    fn expect_close(&mut self, open: Placed<'_>) -> Result<(), Fault> {
+        if self.accept(Token::Close)? {
+            return Ok(());
+        }
+        if self.now.token == Token::End {
+            return Err(Fault::new(open.start, open.len, "this `(` is never closed".into()));
+        }
+        Err(self.fault("expected `)`"))
+    }
+
+    fn fault(&self, message: &str) -> Fault {
+        Self::fault_at(self.now, message.to_owned())
+    }
+
+    fn fault_at(place: Placed<'_>, message: String) -> Fault {
+        Fault::new(place.start, place.len, message)
+    }
+
+    fn any_of(&mut self) -> Result<Expression, Fault> {
+        let mut parts = vec![self.all_of()?];
+        while self.accept(Token::Or)? {
+            parts.push(self.all_of()?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Or(parts) })
+    }
+
+    fn all_of(&mut self) -> Result<Expression, Fault> {
+        let mut parts = vec![self.unary()?];
+        while self.accept(Token::And)? {
+            parts.push(self.unary()?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::And(parts) })
+    }
+
+    fn unary(&mut self) -> Result<Expression, Fault> {
+        if !matches!(self.now.token, Token::Not | Token::Open) {
+            return self.comparison().map(Expression::Term);
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(self.fault(&format!("`not` and parentheses nest deeper than {MAX_DEPTH}")));
+        }
+        self.depth += 1;
+        let open = self.advance()?;
+        let expression = if open.token == Token::Not {
+            Expression::Not(Box::new(self.unary()?))
+        } else {
+            let inner = self.any_of()?;
+            self.expect_close(open)?;
+            inner
+        };
+        self.depth -= 1;
+        Ok(expression)
+    }
+
+    fn comparison(&mut self) -> Result<Term, Fault> {
+        if let Token::Number(number) = self.now.token {
+            let place = self.advance()?;
+            let sign = self.sign("a number")?;
+            let term = match self.value()? {
+                Value::Comparable(term) => term,
+                Value::Complete(_) => {
+                    return Err(Self::fault_at(
+                        place,
+                        "what follows is true or false by itself: it is not compared with a number".into(),
+                    ));
+                }
+            };
+            return self.finish(term, sign.mirrored(), number, place);
+        }
+        let term = match self.value()? {
+            Value::Complete(term) => return Ok(term),
+            Value::Comparable(term) => term,
+        };
+        let sign = self.sign("a value")?;
+        let (number, place) = self.number()?;
+        self.finish(term, sign, number, place)
+    }
+
+    fn sign(&mut self, after: &str) -> Result<Comparison, Fault> {
+        let Token::Comparison(sign) = self.now.token else {
+            return Err(self.fault(&format!("after {after}, expected a comparison: < <= > >= == !=")));
+        };
+        self.advance()?;
+        Ok(sign)
+    }
+
+    fn number(&mut self) -> Result<(Number, Placed<'a>), Fault> {
+        match self.now.token {
+            Token::Number(number) => Ok((number, self.advance()?)),
+            Token::Name(_) => Err(self.fault("a value is compared with a number, not with another value")),
+            _ => Err(self.fault("expected a number, such as 50, 5ms or 80%")),
+        }
+    }
+
+    /// Puts the right-hand side into a comparable term.
+    fn finish(&self, term: Term, sign: Comparison, number: Number, place: Placed<'_>) -> Result<Term, Fault> {
+        if term.aggregate == Aggregate::CountWhere {
+            let hops = whole(number, Scale::Plain("a number of hops"))
+                .and_then(|hops| u32::try_from(hops).map_err(|_| "no report has so many hops".to_owned()));
+            let hops = hops.map_err(|message| Self::fault_at(place, message))?;
+            return Ok(Term { hops, hops_comparison: sign, ..term });
+        }
+        let value = whole(number, Scale::of(&term)).map_err(|message| Self::fault_at(place, message))?;
+        Ok(Term { value, comparison: sign, ..term })
+    }
+
+    fn value(&mut self) -> Result<Value, Fault> {
+        let Token::Name(name) = self.now.token else {
+            let message = match self.now.token {
+                Token::End if self.text.trim().is_empty() => "the rule is empty",
+                Token::End => "the rule ends where a condition should be",
+                Token::Close => "expected a condition before this `)`",
+                _ => "expected a condition, such as max(queue_occupancy) > 50",
+            };
+            return Err(self.fault(message));
+        };
+        if let Some(aggregate) = AGGREGATES.into_iter().find(|aggregate| aggregate.name() == name) {
+            return self.aggregate(aggregate);
+        }
+        let subject = self.subject()?;
+        if subject == Subject::Loop {
+            return Ok(Value::Complete(Term::flow(subject, Comparison::Equal, 1)));
+        }
+        if !subject.is_per_hop() {
+            if self.now.token == Token::At {
+                return Err(self.fault(&format!("{} belongs to the flow, not to a node", subject.name())));
+            }
+            return Ok(Value::Comparable(Term::flow(subject, Comparison::Equal, 0)));
+        }
+        // A hop's metric by itself: true when any hop's value is.
+        self.at_node(subject, Aggregate::Any).map(Value::Comparable)
+    }
+
+    /// `max(…)` and so on, from the name on.
+    fn aggregate(&mut self, aggregate: Aggregate) -> Result<Value, Fault> {
+        let name = self.advance()?;
+        let open = self.now;
+        if !self.accept(Token::Open)? {
+            let name = aggregate.name();
+            return Err(Self::fault_at(
+                open,
+                format!("`{name}` is over the hops: write {name}(queue_occupancy)"),
+            ));
+        }
+        let place = self.now;
+        let subject = match place.token {
+            Token::Name(_) => self.subject()?,
+            _ => return Err(self.fault("expected a metric of a hop, such as queue_occupancy")),
+        };
+        if !subject.is_per_hop() {
+            let (subject, aggregate) = (subject.name(), aggregate.name());
+            let message =
+                format!("{subject} belongs to the flow, not to its hops: write it without {aggregate}()");
+            return Err(Self::fault_at(place, message));
+        }
+        let mut term = self.at_node(subject, aggregate)?;
+        let mut complete = false;
+        if let Token::Comparison(sign) = self.now.token {
+            if !matches!(aggregate, Aggregate::Any | Aggregate::All | Aggregate::Count) {
+                let name = aggregate.name();
+                return Err(self.fault(&format!(
+                    "compare behind the parenthesis: {name}({}) {} …",
+                    subject.name(),
+                    sign.symbol()
+                )));
+            }
+            self.advance()?;
+            let (number, place) = self.number()?;
+            let hop_value = Term { aggregate: Aggregate::Any, ..term };
+            term = Term { aggregate, ..self.finish(hop_value, sign, number, place)? };
+            complete = aggregate != Aggregate::Count;
+            if !complete {
+                term.aggregate = Aggregate::CountWhere;
+            }
+        }
+        if matches!(self.now.token, Token::And | Token::Or) {
+            let name = self.text[name.start..][..name.len].to_owned();
+            return Err(
+                self.fault(&format!("one comparison fits into {name}(): write {name}(…) and {name}(…)"))
+            );
+        }
+        self.expect_close(open)?;
+        Ok(if complete { Value::Complete(term) } else { Value::Comparable(term) })
+    }
+
+    fn subject(&mut self) -> Result<Subject, Fault> {
+        let place = self.now;
+        let written = &self.text[place.start..][..place.len];
+        if let Some(subject) = Subject::ALL.into_iter().find(|subject| subject.name() == written) {
+            self.advance()?;
+            return Ok(subject);
+        }
+        if written == Metric::FlowPath.name() {
+            return Err(self.fault(
+                "flow_path is not a number: use `hops` for its length, `loop` for a node seen twice",
+            ));
+        }
+        let known = Subject::ALL.iter().map(|s| s.name()).chain(AGGREGATES.iter().map(|a| a.name()));
+        let message = match names::nearest(written, known.chain(["and", "or", "not"])) {
+            Some(name) => format!("unknown name `{written}`: did you mean `{name}`?"),
+            None => {
+                let all: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
+                format!("unknown name `{written}`: known are {}", all.join(", "))
+            }
+        };
+        Err(Self::fault_at(place, message))
+    }
+
+    /// A hop's metric, of every hop or with `@node` of one node.
+    fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
+        let mut term = Term { aggregate, ..Term::flow(subject, Comparison::Less, 0) };
+        if self.accept(Token::At)? {
+            let place = self.now;
+            let Token::Number(number) = place.token else {
+                return Err(self.fault("expected a node id behind `@`, such as 102 or 0x66"));
+            };
+            let plain = number.decimals == 0 && number.unit == Unit::None;
+            let id = u32::try_from(number.digits).ok().filter(|&id| plain && id != NO_NODE);
+            term.node = id.ok_or_else(|| self.fault("a node id is a whole number below 4294967295"))?;
+            self.advance()?;
+        }
+        Ok(term)
+    }
+}
+
+/// What one of a value's units is, to read a number in.
+enum Scale {
+    Nanoseconds,
+    /// Millionths of a whole.
+    Fraction,
+    /// Counted; with its name.
+    Plain(&'static str),
+}
+
+impl Scale {
+    fn of(term: &Term) -> Self {
+        match term.subject {
+            _ if term.aggregate == Aggregate::Count => Self::Plain("a number of hops"),
+            Subject::FlowLatency | Subject::HopLatency => Self::Nanoseconds,
+            Subject::LinkUtilization => Self::Fraction,
+            Subject::Hops | Subject::Loop => Self::Plain("a number of hops"),
+            Subject::QueueOccupancy | Subject::QueueCongestion => Self::Plain("in the device's own units"),
+        }
+    }
+}
+
+/// The number in a value's smallest unit.
+fn whole(number: Number, scale: Scale) -> Result<u64, String> {
+    let factor = match (&scale, number.unit) {
+        (Scale::Fraction, Unit::None) => UTILIZATION_ONE,
+        (Scale::Fraction, Unit::Percent) => UTILIZATION_ONE / 100,
+        (Scale::Fraction, Unit::Factor(factor)) => factor * UTILIZATION_ONE,
+        (Scale::Nanoseconds, Unit::Time(factor)) => factor,
+        (_, Unit::None) => 1,
+        (_, Unit::Factor(factor)) => factor,
+        (Scale::Nanoseconds, Unit::Percent) => return Err("a latency is a time: use ns, us, ms or s".into()),
+        (Scale::Fraction, Unit::Time(_)) => {
+            return Err("a utilisation is a fraction: write 80% or 0.8".into());
+        }
+        (Scale::Plain(what), Unit::Percent) => {
+            return Err(format!("this value is {what}: `%` has no meaning here"));
+        }
+        (Scale::Plain(what), Unit::Time(_)) => {
+            return Err(format!("this value is {what}: a unit of time has no meaning here"));
+        }
+    };
+    let (scaled, divisor) = (u128::from(number.digits) * u128::from(factor), 10u128.pow(number.decimals));
+    if scaled % divisor != 0 {
+        return Err(match scale {
+            Scale::Nanoseconds => "finer than a nanosecond".into(),
+            Scale::Fraction => "finer than a millionth".into(),
+            Scale::Plain(what) => format!("this value is {what}, which are whole: write a whole number"),
+        });
+    }
+    // u64::MAX stands for an absent value.
+    let value = u64::try_from(scaled / divisor).ok().filter(|&value| value != u64::MAX);
+    value.ok_or_else(|| "too great for 64 bits".into())
+}

@@ -1,0 +1,340 @@
+//! One comparison: the smallest thing that is true, false or unknown of a report.
+
+use std::fmt;
+
+use crate::metric::Metric;
+use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
+
+/// What a term looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Subject {
+    /// The flow's latency, ns.
+    FlowLatency = 0,
+    /// The number of hops.
+    Hops = 1,
+    /// 1 when the path visits a node twice, else 0.
+    Loop = 2,
+    /// Latency of a hop, ns.
+    HopLatency = 3,
+    /// Queue occupancy at a hop, device units.
+    QueueOccupancy = 4,
+    /// Queue congestion at a hop, device units.
+    QueueCongestion = 5,
+    /// Utilisation of a hop's egress link, millionths.
+    LinkUtilization = 6,
+}
+
+impl Subject {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::FlowLatency,
+        Self::Hops,
+        Self::Loop,
+        Self::HopLatency,
+        Self::QueueOccupancy,
+        Self::QueueCongestion,
+        Self::LinkUtilization,
+    ];
+
+    /// Its name in rules: the metric's, where it is one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hops => "hops",
+            Self::Loop => "loop",
+            Self::FlowLatency => Metric::FlowLatency.name(),
+            Self::HopLatency => Metric::HopLatency.name(),
+            Self::QueueOccupancy => Metric::QueueOccupancy.name(),
+            Self::QueueCongestion => Metric::QueueCongestion.name(),
+            Self::LinkUtilization => Metric::LinkUtilization.name(),
+        }
+    }
+
+    /// Has it a value per hop?
+    pub fn is_per_hop(self) -> bool {
+        self as u8 >= Self::HopLatency as u8
+    }
+
+    /// The metric it is computed from; the path for the number of hops and loops.
+    pub fn metric(self) -> Metric {
+        match self {
+            Self::FlowLatency => Metric::FlowLatency,
+            Self::Hops | Self::Loop => Metric::FlowPath,
+            Self::HopLatency => Metric::HopLatency,
+            Self::QueueOccupancy => Metric::QueueOccupancy,
+            Self::QueueCongestion => Metric::QueueCongestion,
+            Self::LinkUtilization => Metric::LinkUtilization,
+        }
+    }
+}
+
+/// How the hops' values become one answer. All are over the hops that gave the value; unless said otherwise the answer is
+/// unknown when none did.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Aggregate {
+    /// Not per hop: the flow's own value.
+    Flow = 0,
+    /// The greatest value.
+    Max = 1,
+    /// The least value.
+    Min = 2,
+    /// The sum.
+    Sum = 3,
+    /// The mean, compared exactly (no rounding).
+    Avg = 4,
+    /// How many hops gave the value. Always known.
+    Count = 5,
+    /// How many hops' values compare as asked.
+    CountWhere = 6,
+    /// At least one hop's value compares as asked.
+    Any = 7,
+    /// Every hop's value compares as asked.
+    All = 8,
+}
+
+impl Aggregate {
+    /// Its name in rules; [`Aggregate::Flow`] has none.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Count | Self::CountWhere => "count",
+            Self::Any => "any",
+            Self::All => "all",
+        }
+    }
+}
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Comparison {
+    /// `<`
+    Less = 0,
+    /// `<=`
+    AtMost = 1,
+    /// `>`
+    Greater = 2,
+    /// `>=`
+    AtLeast = 3,
+    /// `==`
+    Equal = 4,
+    /// `!=`
+    Unequal = 5,
+}
+
+impl Comparison {
+    /// Does it hold between `a` and `b`?
+    #[inline]
+    pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {
+        match self {
+            Self::Less => a < b,
+            Self::AtMost => a <= b,
+            Self::Greater => a > b,
+            Self::AtLeast => a >= b,
+            Self::Equal => a == b,
+            Self::Unequal => a != b,
+        }
+    }
+
+    /// The one that holds exactly when this one does not.
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Less => Self::AtLeast,
+            Self::AtMost => Self::Greater,
+            Self::Greater => Self::AtMost,
+            Self::AtLeast => Self::Less,
+            Self::Equal => Self::Unequal,
+            Self::Unequal => Self::Equal,
+        }
+    }
+
+    /// The one that holds when the sides are exchanged.
+    pub(crate) fn mirrored(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::AtMost => Self::AtLeast,
+            Self::Greater => Self::Less,
+            Self::AtLeast => Self::AtMost,
+            Self::Equal | Self::Unequal => self,
+        }
+    }
+
+    /// As it is written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::AtMost => "<=",
+            Self::Greater => ">",
+            Self::AtLeast => ">=",
+            Self::Equal => "==",
+            Self::Unequal => "!=",
+        }
+    }
+}
+
+/// One comparison, in the fixed-size form that a table in a kernel map or in switch registers can hold.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(C)]
+pub struct Term {
+    /// The number on the right-hand side, in the subject's unit.
+    pub value: u64,
+    /// Only the hops of this node; [`NO_NODE`] for every hop.
+    pub node: u32,
+    /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side. 0 otherwise.
+    pub hops: u32,
+    /// What is looked at.
+    pub subject: Subject,
+    /// What is made of the hops' values.
+    pub aggregate: Aggregate,
+    /// How `value` is compared with: by each hop (`CountWhere`, `Any`, `All`) or by the aggregate.
+    pub comparison: Comparison,
+    /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
+    pub hops_comparison: Comparison,
+}
+
+const _: () = assert!(size_of::<Term>() == 24, "what other languages read has a fixed layout");
+
+impl Term {
+    /// Of the whole flow.
+    pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
+        let (aggregate, hops_comparison) = (Aggregate::Flow, Comparison::Less);
+        Self { value, node: NO_NODE, hops: 0, subject, aggregate, comparison, hops_comparison }
+    }
+
+    /// Does it hold? `None`: the report does not say.
+    #[inline]
+    pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
+        let compared = |value: u64| self.comparison.holds(&value, &self.value);
+        match self.subject {
+            Subject::FlowLatency => observation.flow_latency.map(compared),
+            Subject::Hops => Some(compared(observation.hops.len() as u64)),
+            Subject::Loop => Some(compared(u64::from(observation.looped))),
+            Subject::HopLatency => self.over(observation.hops, |hop| hop.hop_latency),
+            Subject::QueueOccupancy => self.over(observation.hops, |hop| hop.queue_occupancy),
+            Subject::QueueCongestion => self.over(observation.hops, |hop| hop.queue_congestion),
+            Subject::LinkUtilization => self.over(observation.hops, |hop| hop.link_utilization),
+        }
+    }
+
+    /// The term that is true when this one is false, and unknown when this one is.
+    pub(crate) fn negated(self) -> Self {
+        match self.aggregate {
+            Aggregate::CountWhere => Self { hops_comparison: self.hops_comparison.negated(), ..self },
+            Aggregate::Any => {
+                Self { aggregate: Aggregate::All, comparison: self.comparison.negated(), ..self }
+            }
+            Aggregate::All => {
+                Self { aggregate: Aggregate::Any, comparison: self.comparison.negated(), ..self }
+            }
+            _ => Self { comparison: self.comparison.negated(), ..self },
+        }
+    }
+
+    /// Roughly what it costs to evaluate: cheap terms are tried first.
+    pub(crate) fn cost(&self) -> u32 {
+        if self.subject.is_per_hop() { 8 } else { 1 }
+    }
+
+    #[inline]
+    fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> Option<bool> {
+        let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
+        let given = hops.iter().filter(chosen).map(value_of).filter(|&value| value != ABSENT);
+        let compared = |value: u64| self.comparison.holds(&value, &self.value);
+        match self.aggregate {
+            Aggregate::Max => given.max().map(compared),
+            Aggregate::Min => given.min().map(compared),
+            Aggregate::Sum => {
+                let (sum, count) = sum_and_count(given);
+                (count > 0).then(|| self.comparison.holds(&sum, &u128::from(self.value)))
+            }
+            Aggregate::Avg => {
+                let (sum, count) = sum_and_count(given);
+                // sum / count against value, without the division's rounding.
+                (count > 0)
+                    .then(|| self.comparison.holds(&sum, &(u128::from(self.value) * u128::from(count))))
+            }
+            Aggregate::Count => Some(compared(given.count() as u64)),
+            Aggregate::CountWhere | Aggregate::Any | Aggregate::All => self.of_hits(given),
+            Aggregate::Flow => None,
+        }
+    }
+
+    /// The aggregates that compare hop by hop.
+    #[inline]
+    fn of_hits(&self, given: impl Iterator<Item = u64>) -> Option<bool> {
+        let (mut count, mut hits) = (0u32, 0u32);
+        for value in given {
+            count += 1;
+            hits += u32::from(self.comparison.holds(&value, &self.value));
+        }
+        (count > 0).then(|| match self.aggregate {
+            Aggregate::Any => hits > 0,
+            Aggregate::All => hits == count,
+            _ => self.hops_comparison.holds(&hits, &self.hops),
+        })
+    }
+}
+
+#[inline]
+fn sum_and_count(values: impl Iterator<Item = u64>) -> (u128, u64) {
+    values.fold((0, 0), |(sum, count), value| (sum + u128::from(value), count + 1))
+}
+
+/// As a rule would say it; reading it again gives the same term.
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subject, aggregate, .. } = *self;
+        match (subject, aggregate) {
+            (Subject::Loop, _) => {
+                let looped = self.comparison.holds(&1, &self.value);
+                f.write_str(if looped { "loop" } else { "not loop" })
+            }
+            (_, Aggregate::Flow) => {
+                write!(f, "{}", subject.name())?;
+                self.write_comparison(f)
+            }
+            (_, Aggregate::CountWhere | Aggregate::Any | Aggregate::All) => {
+                write!(f, "{}(", aggregate.name())?;
+                self.write_subject(f)?;
+                self.write_comparison(f)?;
+                f.write_str(")")?;
+                if aggregate == Aggregate::CountWhere {
+                    write!(f, " {} {}", self.hops_comparison.symbol(), self.hops)?;
+                }
+                Ok(())
+            }
+            _ => {
+                write!(f, "{}(", aggregate.name())?;
+                self.write_subject(f)?;
+                f.write_str(")")?;
+                self.write_comparison(f)
+            }
+        }
+    }
+}
+
+impl Term {
+    fn write_subject(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.subject.name())?;
+        if self.node == NO_NODE { Ok(()) } else { write!(f, "@{}", self.node) }
+    }
+
+    fn write_comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {} ", self.comparison.symbol())?;
+        if self.aggregate == Aggregate::Count {
+            return write!(f, "{}", self.value);
+        }
+        match self.subject {
+            Subject::FlowLatency | Subject::HopLatency => write!(f, "{}ns", self.value),
+            Subject::LinkUtilization => {
+                let percent = UTILIZATION_ONE / 100;
+                write!(f, "{}.{:04}%", self.value / percent, self.value % percent)
+            }
+            _ => write!(f, "{}", self.value),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+use super::expression::Expression;
+use super::term::{Aggregate, Comparison, Subject};
+use super::*;
+use crate::observation::{ABSENT, HopValues, NO_NODE};
+use crate::random::Random;
+
+fn compile(text: &str) -> Result<RuleSet, RuleError> {
+    RuleSet::compile(&[("r".to_owned(), text.to_owned())])
+}
+
+fn refused(text: &str) -> RuleError {
+    compile(text).map(|rules| rules.len()).expect_err(text)
+}
+
+fn hop(node: u32, hop_latency: u64, queue_occupancy: u64) -> HopValues {
+    HopValues { node, hop_latency, queue_occupancy, ..HopValues::NOTHING }
+}
+
+/// Three hops: 101 is quick, 102 queues, 103 gave no queue. 7 ms in all.
+const HOPS: [HopValues; 3] = [
+    HopValues { node: 101, hop_latency: 1_000, queue_occupancy: 10, ..HopValues::NOTHING },
+    HopValues { node: 102, hop_latency: 6_000_000, queue_occupancy: 51, ..HopValues::NOTHING },
+    HopValues { node: 103, hop_latency: 2_000, link_utilization: 800_001, ..HopValues::NOTHING },
+];
+
+fn fires(text: &str) -> bool {
+    let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
+    rules.evaluate(&Observation { flow_latency: Some(7_000_000), looped: false, hops: &HOPS }) == 1
+}
+
+#[test]
+fn what_the_documentation_promises() {
+    let cases = [
+        ("max(queue_occupancy) > 50 and flow_latency > 5ms", true),
+        ("max(queue_occupancy) > 51 and flow_latency > 5ms", false),
+        ("max(queue_occupancy) > 51 or flow_latency > 5ms", true),
+        ("min(queue_occupancy) == 10", true),
+        ("sum(queue_occupancy) == 61", true),
+        ("avg(queue_occupancy) > 30 and avg(queue_occupancy) < 31", true),
+        ("avg(queue_occupancy) <= 30", false),
+        ("count(queue_occupancy) == 2", true),
+        ("count(queue_occupancy > 50) == 1", true),
+        ("count(queue_occupancy >= 10) >= 2", true),
+        ("any(queue_occupancy > 50)", true),
+        ("any(queue_occupancy) > 50", true),
+        ("queue_occupancy > 50", true),
+        ("all(queue_occupancy > 9)", true),
+        ("all(queue_occupancy) > 10", false),
+        ("queue_occupancy@102 > 50", true),
+        ("queue_occupancy@0x66 > 50", true),
+        ("queue_occupancy@101 > 50", false),
+        ("max(hop_latency@101) == 1us", true),
+        ("hops > 2", true),
+        ("hops > 3", false),
+        ("loop", false),
+        ("not loop", true),
+        ("5ms < flow_latency", true),
+        ("7ms <= flow_latency and 7ms >= flow_latency", true),
+        ("flow_latency == 7000000", true),
+        ("flow_latency == 0.007s", true),
+        ("flow_latency == 7M", true),
+        ("flow_latency != 7_000 us", false),
+        ("link_utilization > 80%", true),
+        ("link_utilization > 80.0001%", false),
+        ("max(link_utilization) > 0.8", true),
+        ("link_utilization < 1", true),
+        ("not (loop or hops > 6) and queue_occupancy > 0x32", true),
+        ("loop and hops > 6 or hops == 3", true),
+        ("hops == 3 or hops > 6 and loop", true),
+        ("(hops == 3 or hops > 6) and loop", false),
+        ("not hops == 3 or hops == 3", true),
+        ("\n  hops\t==\n3 ", true),
+        ("hop_latency > 5 \u{b5}s", true),
+        ("hop_latency > 5\u{3bc}s", true),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(fires(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_missing_value_fires_nothing() {
+    let silent = ["flow_latency", "max(queue_congestion)", "min(queue_congestion)", "sum(queue_congestion)"]
+        .into_iter()
+        .chain(["avg(queue_congestion)", "queue_congestion", "all(queue_congestion)", "queue_occupancy@103"])
+        .chain(["queue_occupancy@999", "count(queue_congestion > 5)"]);
+    for value in silent {
+        for sign in ["<", "<=", ">", ">=", "==", "!="] {
+            for text in [format!("{value} {sign} 5"), format!("not {value} {sign} 5")] {
+                let observation = Observation { flow_latency: None, looped: false, hops: &HOPS };
+                assert_eq!(compile(&text).unwrap().evaluate(&observation), 0, "{text}");
+            }
+        }
+    }
+    // Only the number of hops that gave a value is always known.
+    assert!(fires("count(queue_congestion) == 0"));
+}
+
+/// `Some(b)` as a condition whose truth is `b`, `None` as one that is unknown.
+fn condition(truth: Option<bool>) -> &'static str {
+    match truth {
+        Some(true) => "hops == 0",
+        Some(false) => "hops == 1",
+        None => "flow_latency > 0",
+    }
+}
+
+#[test]
+fn three_valued_logic_by_its_truth_table() {
+    const T: Option<bool> = Some(true);
+    const F: Option<bool> = Some(false);
+    const U: Option<bool> = None;
+    // a, b, a and b, a or b
+    let table = [
+        (T, T, T, T),
+        (T, F, F, T),
+        (T, U, U, T),
+        (F, T, F, T),
+        (F, F, F, F),
+        (F, U, F, U),
+        (U, T, U, T),
+        (U, F, F, U),
+        (U, U, U, U),
+    ];
+    let nothing = Observation::default();
+    let is = |text: String, expected: Option<bool>| {
+        let expression = parser::parse(&text).unwrap();
+        assert_eq!(expression.truth(&nothing), expected, "{text}");
+        // Compiled, a rule fires when it is true, and its negation when it is false: unknown fires neither.
+        assert_eq!(compile(&text).unwrap().evaluate(&nothing) == 1, expected == T, "{text}");
+        assert_eq!(
+            compile(&format!("not ({text})")).unwrap().evaluate(&nothing) == 1,
+            expected == F,
+            "not {text}"
+        );
+    };
+    for (a, b, and, or) in table {
+        is(condition(a).to_owned(), a);
+        is(format!("not {}", condition(a)), a.map(|truth| !truth));
+        is(format!("{} and {}", condition(a), condition(b)), and);
+        is(format!("{} or {}", condition(a), condition(b)), or);
+    }
+    // The law of the excluded middle does not hold, and compiling must not use it.
+    is("flow_latency > 0 or not flow_latency > 0".to_owned(), U);
+}
+
+#[test]
+fn the_normal_form_of_known_rules() {
+    let normal = |text: &str| {
+        let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
+        let clause = |terms: &[Term]| terms.iter().map(Term::to_string).collect::<Vec<_>>().join(" or ");
+        rules.clauses(0).map(clause).collect::<Vec<_>>().join(" and ")
+    };
+    let cases = [
+        ("hops > 6", "hops > 6"),
+        ("not (hops > 6 and loop)", "hops <= 6 or not loop"),
+        ("not not loop", "loop"),
+        ("loop and loop and loop", "loop"),
+        ("hops > 1 and (hops > 1 or loop)", "hops > 1"),
+        ("hops > 1 or hops > 2 and loop", "hops > 1 or hops > 2 and hops > 1 or loop"),
+        (
+            "max(queue_occupancy) > 50 and flow_latency > 5ms",
+            "flow_latency > 5000000ns and max(queue_occupancy) > 50",
+        ),
+        ("not any(hop_latency@7 > 1us)", "all(hop_latency@7 <= 1000ns)"),
+        ("not all(link_utilization < 50%)", "any(link_utilization >= 50.0000%)"),
+        ("not count(queue_occupancy > 5) >= 2", "count(queue_occupancy > 5) < 2"),
+        ("not count(queue_occupancy) >= 2", "count(queue_occupancy) < 2"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(normal(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn terms_are_small_values() {
+    let rules = compile("count(queue_occupancy@102 > 5) >= 2").unwrap();
+    let terms: Vec<Term> = rules.clauses(0).flatten().copied().collect();
+    let expected = Term {
+        value: 5,
+        node: 102,
+        hops: 2,
+        subject: Subject::QueueOccupancy,
+        aggregate: Aggregate::CountWhere,
+        comparison: Comparison::Greater,
+        hops_comparison: Comparison::AtLeast,
+    };
+    assert_eq!(terms, [expected]);
+}
+
+#[test]
+fn several_rules_are_bits_in_their_order() {
+    let texts = ["hops == 3", "loop", "flow_latency > 1s", "queue_occupancy > 50"];
+    let named: Vec<_> = texts.iter().map(|text| (format!("rule {text}"), (*text).to_owned())).collect();
+    let rules = RuleSet::compile(&named).unwrap();
+    let observation = Observation { flow_latency: Some(7_000_000), looped: true, hops: &HOPS };
+    assert_eq!(rules.evaluate(&observation), 0b1011);
+    assert_eq!((rules.len(), rules.name(1), rules.text(2)), (4, "rule loop", "flow_latency > 1s"));
+    assert_eq!((rules.name(4), rules.text(4), rules.clauses(4).count()), ("", "", 0));
+    let used: Vec<Metric> = Metric::ALL.into_iter().filter(|&metric| rules.uses(metric)).collect();
+    assert_eq!(used, [Metric::FlowPath, Metric::FlowLatency, Metric::QueueOccupancy]);
+    let none = RuleSet::compile(&[]).unwrap();
+    assert!(none.is_empty() && none.evaluate(&observation) == 0);
+}
+
+#[test]
+fn names_are_there_and_differ() {
+    let rule = |name: &str| (name.to_owned(), "loop".to_owned());
+    let message = |rules: &[_]| RuleSet::compile(rules).unwrap_err().message;
+    assert_eq!(message(&[rule("a"), rule("b"), rule("a")]), "another rule has this name");
+    assert_eq!(message(&[rule(" ")]), "a rule needs a name");
+    let many: Vec<_> = (0..65).map(|n| rule(&n.to_string())).collect();
+    assert_eq!(message(&many), "there are 65 rules; at most 64 are possible");
+    let full = RuleSet::compile(&many[..64]).unwrap();
+    assert_eq!(full.evaluate(&Observation { looped: true, ..Observation::default() }), u64::MAX);
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn errors_point_at_the_place() {
+    // Text, the part the mark is under, the message.
+    let cases = [
+        (
+            "max(queue_occupncy) > 50",
+            "queue_occupncy",
+            "unknown name `queue_occupncy`: did you mean `queue_occupancy`?",
+        ),
+        ("hops > 6 ad loop", "ad", "expected `and`, `or` or the end of the rule"),
+        ("flow_latency > 5 parsecs", "parsecs", "expected `and`, `or` or the end of the rule"),
+        ("flow_latency > 5mss", "mss", "`mss` is not a unit: did you mean `ms`?"),
+        ("flow_latency > 5furlongs", "furlongs", "`furlongs` is not a unit: use ns, us, ms, s, k, M, G or %"),
+        ("hops = 6", "=", "`=` is not used here: to compare, write `==`"),
+        ("hops > 6 && loop", "&&", "`&&` is not used here: write `and`"),
+        ("!loop", "!", "`!` is not used here: write `not`, or `!=` to compare"),
+        ("hops ≥ 6", "≥", "`≥` is not used here: write `>=`"),
+        ("hops > ß", "ß", "'ß' does not belong in a rule"),
+        ("(hops > 6", "(", "this `(` is never closed"),
+        ("hops > 6)", ")", "this `)` closes nothing"),
+        ("1 < hops < 5", "<", "comparisons are not chained: write `1 < hops and hops < 5`"),
+        ("hops > ", "", "expected a number, such as 50, 5ms or 80%"),
+        ("hops > loop", "loop", "a value is compared with a number, not with another value"),
+        ("hops", "", "after a value, expected a comparison: < <= > >= == !="),
+        ("", "", "the rule is empty"),
+        (" \n", "", "the rule is empty"),
+        ("loop and", "", "the rule ends where a condition should be"),
+        ("loop and ()", ")", "expected a condition before this `)`"),
+        ("max > 50", ">", "`max` is over the hops: write max(queue_occupancy)"),
+        ("max(hops) > 5", "hops", "hops belongs to the flow, not to its hops: write it without max()"),
+        ("max(5) > 5", "5", "expected a metric of a hop, such as queue_occupancy"),
+        ("max(queue_occupancy > 5)", ">", "compare behind the parenthesis: max(queue_occupancy) > …"),
+        ("any(hop_latency > 5 and loop)", "and", "one comparison fits into any(): write any(…) and any(…)"),
+        ("flow_latency@3 > 5", "@", "flow_latency belongs to the flow, not to a node"),
+        ("hop_latency@ > 5", ">", "expected a node id behind `@`, such as 102 or 0x66"),
+        ("hop_latency@4294967295 > 5", "4294967295", "a node id is a whole number below 4294967295"),
+        ("hop_latency@1.5 > 5", "1.5", "a node id is a whole number below 4294967295"),
+        ("flow_latency > 5%", "5%", "a latency is a time: use ns, us, ms or s"),
+        ("link_utilization > 5ms", "5ms", "a utilisation is a fraction: write 80% or 0.8"),
+        ("queue_occupancy > 5%", "5%", "this value is in the device's own units: `%` has no meaning here"),
+        ("hops > 5 ms", "5 ms", "this value is a number of hops: a unit of time has no meaning here"),
+        ("hops > 1.5", "1.5", "this value is a number of hops, which are whole: write a whole number"),
+        ("flow_latency > 0.5", "0.5", "finer than a nanosecond"),
+        ("link_utilization > 0.00001%", "0.00001%", "finer than a millionth"),
+        ("hops > 18446744073709551615", "18446744073709551615", "too great for 64 bits"),
+        ("flow_latency > 18446744073709551614 s", "18446744073709551614 s", "too great for 64 bits"),
+        (
+            "hops > 99999999999999999999",
+            "99999999999999999999",
+            "`99999999999999999999` is not a number of at most 64 bits",
+        ),
+        ("hops > 0x", "0x", "`0x` is not a number of at most 64 bits"),
+        ("hops > 1.", "1.", "digits are missing after the point"),
+        ("count(hop_latency > 5) > 4294967296", "4294967296", "no report has so many hops"),
+        ("5 < loop", "5", "what follows is true or false by itself: it is not compared with a number"),
+        ("hops > -5", "-", "`-` is not used here: values are never negative"),
+    ];
+    for (text, marked, message) in cases {
+        let error = refused(text);
+        assert_eq!(
+            (&text[error.position..][..error.length], error.message.as_str()),
+            (marked, message),
+            "{text}"
+        );
+    }
+    let flow_path = refused("flow_path > 3").message;
+    assert_eq!(
+        flow_path,
+        "flow_path is not a number: use `hops` for its length, `loop` for a node seen twice"
+    );
+    let all = "flow_latency, hops, loop, hop_latency, queue_occupancy, queue_congestion, link_utilization";
+    assert_eq!(refused("bananas > 3").message, format!("unknown name `bananas`: known are {all}"));
+}
+
+#[test]
+fn an_error_is_printed_with_a_mark_under_the_place() {
+    let error = refused("hops > 6 and\n\tmax(queue_ocupancy) > 50\nor loop");
+    let expected = "rule `r`: unknown name `queue_ocupancy`: did you mean `queue_occupancy`?\n   max(queue_ocupancy) > 50\n       ^^^^^^^^^^^^^^";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(error.line_and_column(), (2, 6));
+    assert_eq!(
+        refused("hops >").to_string(),
+        "rule `r`: expected a number, such as 50, 5ms or 80%\n  hops >\n        ^"
+    );
+    let long = format!("{}hopps", "loop and ".repeat(100));
+    let expected = "rule `r`: unknown name `hopps`: did you mean `hops`? (at line 1, column 901)";
+    assert_eq!(refused(&long).to_string(), expected);
+    assert_eq!(refused("").to_string(), "rule `r`: the rule is empty (at line 1, column 1)");
+}
+
+#[test]
+fn bounds_are_stated_and_kept() {
+    let join = |count: usize, by: &str, term: &dyn Fn(usize) -> String| {
+        (0..count).map(term).collect::<Vec<_>>().join(by)
+    };
+    let hops = |n: usize| format!("hops > {n}");
+    let pair = |n: usize| format!("hops > {n} and hops < {n}");
+    assert!(compile(&join(64, " or ", &hops)).is_ok());
+    let literals = refused(&join(65, " or ", &hops)).message;
+    assert_eq!(
+        literals,
+        "the rule is too big (more than 64 different comparisons): split it into several rules"
+    );
+    assert!(
+        compile(&join(6, " or ", &pair)).is_err_and(|error| error.message.contains("more than 256 terms"))
+    );
+    assert!(compile(&join(5, " or ", &pair)).is_ok_and(|rules| rules.clauses(0).count() == 32));
+    let clauses = refused(&join(30, " or ", &pair)).message;
+    assert_eq!(
+        clauses,
+        "the rule is too big (more than 64 clauses in conjunctive normal form): split it into several rules"
+    );
+    let deep = |depth: usize| format!("{}loop{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(compile(&deep(64)).is_ok());
+    assert_eq!(refused(&deep(65)).message, "`not` and parentheses nest deeper than 64");
+    assert_eq!(refused(&"not ".repeat(1000)).message, "`not` and parentheses nest deeper than 64");
+    assert_eq!(refused(&"(".repeat(5000)).message, "the rule has 5000 bytes; at most 4096 are read");
+    // The bound is on different terms and clauses: repeating oneself costs nothing.
+    assert!(compile(&join(400, " or ", &|_| "loop".into())).is_ok_and(|rules| rules.clauses(0).count() == 1));
+}
+
+fn random_term(random: &mut Random) -> String {
+    let metrics = ["hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"];
+    let signs = ["<", "<=", ">", ">=", "==", "!="];
+    let sign = random.pick(&signs);
+    let metric = random.pick(&metrics);
+    let number = if metric == "link_utilization" {
+        format!("0.00000{}", random.below(6))
+    } else {
+        random.below(6).to_string()
+    };
+    let node = if random.below(4) == 0 { format!("@{}", random.below(4)) } else { String::new() };
+    match random.below(8) {
+        0 => format!("flow_latency {sign} {}", random.below(6)),
+        1 => format!("hops {sign} {}", random.below(6)),
+        2 => "loop".into(),
+        3 => format!("{metric}{node} {sign} {number}"),
+        4 => format!("count({metric}{node} {sign} {number}) {} {}", random.pick(&signs), random.below(4)),
+        5 => format!("{}({metric}{node} {sign} {number})", random.pick(&["any", "all"])),
+        6 => format!("count({metric}{node}) {sign} {}", random.below(4)),
+        _ => format!("{}({metric}{node}) {sign} {number}", random.pick(&["max", "min", "sum", "avg"])),
+    }
+}
+
+fn random_rule(random: &mut Random, depth: u64) -> String {
+    if depth == 0 || random.below(4) == 0 {
+        return random_term(random);
+    }
+    let (a, b) = (random_rule(random, depth - 1), random_rule(random, depth - 1));
+    match random.below(5) {
+        0 | 1 => format!("({a}) and {b}"),
+        2 | 3 => format!("{a} or ({b})"),
+        _ => format!("not ({a})"),
+    }
+}
+
+fn random_hops(random: &mut Random) -> Vec<HopValues> {
+    let count = random.below(5);
+    let value = |random: &mut Random| random.maybe(|r| r.below(6)).unwrap_or(ABSENT);
+    (0..count)
+        .map(|_| HopValues {
+            hop_latency: value(random),
+            queue_occupancy: value(random),
+            queue_congestion: value(random),
+            link_utilization: value(random),
+            node: random.maybe(|r| r.below(4) as u32).unwrap_or(NO_NODE),
+        })
+        .collect()
+}
+
+#[test]
+fn the_normal_form_means_what_the_expression_means() {
+    let mut random = Random::new(7);
+    let (mut compiled, mut fired) = (0, 0);
+    for _ in 0..20_000 {
+        let text = random_rule(&mut random, 4);
+        let expression: Expression = parser::parse(&text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        let Ok(rules) = compile(&text) else { continue };
+        compiled += 1;
+        for _ in 0..10 {
+            let hops = random_hops(&mut random);
+            let observation = Observation {
+                flow_latency: random.maybe(|r| r.below(6)),
+                looped: random.below(2) == 0,
+                hops: &hops,
+            };
+            let expected = expression.truth(&observation) == Some(true);
+            assert_eq!(rules.evaluate(&observation) == 1, expected, "{text} of {observation:?}");
+            fired += usize::from(expected);
+        }
+    }
+    // Neither all refused nor all alike, or the test would show nothing.
+    assert!(compiled > 19_000 && fired > 20_000 && fired < 180_000, "{compiled} {fired}");
+}
+
+#[test]
+fn sums_of_huge_values_do_not_wrap() {
+    let huge = [hop(1, ABSENT - 1, 0), hop(2, ABSENT - 1, 0), hop(3, ABSENT - 1, 0)];
+    let observation = Observation { hops: &huge, ..Observation::default() };
+    let fires = |text: &str| compile(text).unwrap().evaluate(&observation) == 1;
+    assert!(fires("sum(hop_latency) > 1000000000s"));
+    assert!(fires("avg(hop_latency) == 18446744073709551614"));
+}
+
+/// A few seconds of a mutating driver over rules that reach every branch.
+#[test]
+fn the_fuzz_body_holds() {
+    let seeds = [
+        "max(queue_occupancy) > 50 and flow_latency > 5ms\0\x01\x02\x03\x04\x05\x33\u{fe}\x01\x01\x02",
+        "not (count(hop_latency@0x66 >= 1.5us) != 2 or loop) and hops<=6\0aaaaabbbbb",
+        "all(link_utilization<80%)or any(queue_congestion)==7k or 5 \u{b5}s<avg(hop_latency)\0\x00\x00\x00\x00\x00",
+    ];
+    let mut random = Random::new(11);
+    for round in 0..30_000u64 {
+        let mut data = seeds[(round % 3) as usize].as_bytes().to_vec();
+        for _ in 0..random.below(4) {
+            let at = random.below(data.len() as u64 + 1) as usize;
+            data.resize(data.len().max(at + 1), b' ');
+            match random.below(4) {
+                0 => data[at] = random.next() as u8,
+                1 => drop(data.remove(at)),
+                2 => data.insert(at, *b"()<>=!@%. 0".get(random.below(11) as usize).unwrap()),
+                _ => data.truncate(at),
+            }
+        }
+        fuzz::rule(&data);
+    }
+    (0..seeds[0].len()).for_each(|end| fuzz::rule(&seeds[0].as_bytes()[..end]));
+}

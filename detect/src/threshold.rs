@@ -1,0 +1,492 @@
+//! How far a value must move to be told, per metric, overridden per flow.
+//!
+//! # Which override wins
+//! For each metric by itself, the most specific override that matches the flow *and* names the metric. Of two that match:
+//! 1. the one whose source and destination prefix lengths add up to more (an absent prefix counts 0);
+//! 2. then the one that admits fewer pairs of ports (width of the source range times width of the destination range);
+//! 3. then the one that names a protocol;
+//! 4. then the one that comes first in the file.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use wire::FlowKey;
+
+use crate::metric::Metric;
+use crate::prefix::Prefix;
+
+/// One value per metric, in the metric's unit, indexed by `Metric as usize`. 0 tells every change.
+pub type Set = [u64; Metric::COUNT];
+
+/// What an override says: `None` leaves the metric to less specific overrides.
+pub type Override = [Option<u64>; Metric::COUNT];
+
+/// Overrides a [`Thresholds`] takes at most: a flow is compared with each when it is first seen.
+pub const MAX_OVERRIDES: usize = 1024;
+
+/// Different threshold sets that overlapping overrides may add up to.
+pub const MAX_SETS: usize = 4096;
+
+/// Ports from `first` to `last`, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    /// Every port, and flows without ports.
+    pub const ANY: Self = Self { first: 0, last: u16::MAX };
+
+    /// The ports from `first` to `last`.
+    ///
+    /// # Errors
+    /// `first` is greater than `last`.
+    pub fn new(first: u16, last: u16) -> Result<Self, ThresholdError> {
+        if first > last {
+            return Err(ThresholdError::Ports { text: format!("{first}-{last}") });
+        }
+        Ok(Self { first, last })
+    }
+
+    /// First and last port.
+    pub fn bounds(&self) -> (u16, u16) {
+        (self.first, self.last)
+    }
+
+    /// Is `port` in it? A flow without ports is in [`PortRange::ANY`] only.
+    #[inline]
+    pub fn contains(&self, port: Option<u16>) -> bool {
+        port.map_or(*self == Self::ANY, |port| self.first <= port && port <= self.last)
+    }
+
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        Self::new(self.first.max(other.first), self.last.min(other.last)).ok()
+    }
+
+    fn width(&self) -> u64 {
+        u64::from(self.last) - u64::from(self.first) + 1
+    }
+}
+
+impl Default for PortRange {
+    fn default() -> Self {
+        Self::ANY
+    }
+}
+
+/// `80` or `1000-2000`.
+impl FromStr for PortRange {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        let refused = || ThresholdError::Ports { text: text.to_owned() };
+        let port = |text: &str| text.trim().parse().map_err(|_| refused());
+        match text.split_once('-') {
+            Some((first, last)) => Self::new(port(first)?, port(last)?).map_err(|_| refused()),
+            None => port(text).map(|port| Self { first: port, last: port }),
+        }
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+/// Which flows an override is for. The default matches every flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Match {
+    /// Source address.
+    pub src: Option<Prefix>,
+    /// Destination address.
+    pub dst: Option<Prefix>,
+    /// Source port.
+    pub sport: PortRange,
+    /// Destination port.
+    pub dport: PortRange,
+    /// IP protocol number.
+    pub proto: Option<u8>,
+}
+
+impl Match {
+    /// Is `flow` meant?
+    #[inline]
+    pub fn matches(&self, flow: &FlowKey) -> bool {
+        self.proto.is_none_or(|proto| proto == flow.proto())
+            && self.src.is_none_or(|prefix| prefix.contains_octets(flow.src_octets()))
+            && self.dst.is_none_or(|prefix| prefix.contains_octets(flow.dst_octets()))
+            && self.sport.contains(flow.sport())
+            && self.dport.contains(flow.dport())
+    }
+
+    /// Sorts from general to specific; see the module's rules 1 to 3.
+    fn specificity(&self) -> impl Ord + use<> {
+        let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
+        let port_pairs = self.sport.width() * self.dport.width();
+        (bits(self.src) + bits(self.dst), std::cmp::Reverse(port_pairs), self.proto.is_some())
+    }
+
+    /// The flows that both match; `None` when there can be none.
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        let both = Self {
+            src: both(self.src, other.src, |a, b| a.intersection(&b))?,
+            dst: both(self.dst, other.dst, |a, b| a.intersection(&b))?,
+            sport: self.sport.intersection(&other.sport)?,
+            dport: self.dport.intersection(&other.dport)?,
+            proto: both(self.proto, other.proto, |a, b| (a == b).then_some(a))?,
+        };
+        (!both.mixes_families()).then_some(both)
+    }
+
+    /// Does it match every flow that `other` matches?
+    fn covers(&self, other: &Self) -> bool {
+        self.intersection(other) == Some(*other)
+    }
+
+    fn mixes_families(&self) -> bool {
+        matches!((self.src, self.dst), (Some(src), Some(dst)) if src.is_v6() != dst.is_v6())
+    }
+}
+
+/// Joins two optional conditions; the outer `None` says that they exclude each other.
+fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
+    match (a, b) {
+        (Some(a), Some(b)) => join(a, b).map(Some),
+        (one, None) | (None, one) => Some(one),
+    }
+}
+
+/// Thresholds of every flow. Resolved once per flow: [`Thresholds::set_for`] gives a small number to keep beside it.
+#[derive(Clone, Debug)]
+pub struct Thresholds {
+    /// From general to specific: a later one overwrites.
+    overrides: Vec<(Match, Override)>,
+    /// Every set that can result; the first is the default.
+    sets: Vec<Set>,
+    /// Indices into `sets`, sorted by the set.
+    sorted: Vec<u16>,
+}
+
+impl Thresholds {
+    /// Thresholds of `defaults`, and of `overrides` for the flows they match.
+    ///
+    /// # Errors
+    /// More than [`MAX_OVERRIDES`]; an override that can match nothing; overrides that overlap in more than [`MAX_SETS`]
+    /// ways.
+    pub fn new(defaults: Set, overrides: Vec<(Match, Override)>) -> Result<Self, ThresholdError> {
+        if overrides.len() > MAX_OVERRIDES {
+            return Err(ThresholdError::TooManyOverrides { count: overrides.len() });
+        }
+        if let Some(index) = overrides.iter().position(|(flows, _)| flows.mixes_families()) {
+            return Err(ThresholdError::MixedFamilies { index });
+        }
+        let mut overrides = overrides;
+        // The sort is stable: turned round first, of two equally specific ones the first in the file ends up last and wins.
+        overrides.reverse();
+        overrides.sort_by_key(|(flows, _)| flows.specificity());
+        let sets = reachable_sets(defaults, &overrides)?;
+        let mut sorted: Vec<u16> = (0..sets.len() as u16).collect();
+        sorted.sort_by_key(|&index| sets[usize::from(index)]);
+        Ok(Self { overrides, sets, sorted })
+    }
+
+    /// The number of the set in force for `flow`, good for [`Thresholds::get`]. Compares the flow with every override
+    /// (a few ns each): call it when a flow is new or the thresholds have changed, not per report.
+    pub fn set_for(&self, flow: &FlowKey) -> u16 {
+        if self.overrides.is_empty() {
+            return 0;
+        }
+        let set = resolve(self.sets[0], self.overrides.iter().filter(|(flows, _)| flows.matches(flow)));
+        let found = self.sorted.binary_search_by_key(&&set, |&index| &self.sets[usize::from(index)]);
+        debug_assert!(found.is_ok(), "new() enumerates every set that overrides add up to");
+        found.map_or(0, |position| self.sorted[position])
+    }
+
+    /// The thresholds of a set that [`Thresholds::set_for`] gave; the defaults for any other number.
+    #[inline]
+    pub fn get(&self, set: u16) -> &Set {
+        self.sets.get(usize::from(set)).unwrap_or(&self.sets[0])
+    }
+
+    /// The thresholds of a flow that no override matches.
+    pub fn defaults(&self) -> &Set {
+        &self.sets[0]
+    }
+
+    /// How many different sets there are.
+    pub fn set_count(&self) -> usize {
+        self.sets.len()
+    }
+}
+
+impl Default for Thresholds {
+    /// Every change is told.
+    fn default() -> Self {
+        Self { overrides: Vec::new(), sets: vec![[0; Metric::COUNT]], sorted: vec![0] }
+    }
+}
+
+fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override)>) -> Set {
+    for (_, values) in matching {
+        for (threshold, value) in set.iter_mut().zip(values) {
+            *threshold = value.unwrap_or(*threshold);
+        }
+    }
+    set
+}
+
+/// Every set some flow can have, that of the defaults first. A flow's set depends on which overrides match it, and those
+/// are the ones that cover the intersection of their matches: so the intersections are enumerated, step by step.
+fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<Set>, ThresholdError> {
+    let mut regions = vec![Match::default()];
+    let mut known: HashSet<Match> = regions.iter().copied().collect();
+    for (flows, _) in overrides {
+        for index in 0..regions.len() {
+            if let Some(part) = regions[index].intersection(flows)
+                && known.insert(part)
+            {
+                regions.push(part);
+            }
+        }
+        if regions.len() > MAX_SETS {
+            return Err(ThresholdError::TooManySets);
+        }
+    }
+    let mut sets = vec![defaults];
+    let mut seen: HashSet<Set> = sets.iter().copied().collect();
+    for region in regions {
+        let set = resolve(defaults, overrides.iter().filter(|(flows, _)| flows.covers(&region)));
+        if seen.insert(set) {
+            sets.push(set);
+        }
+    }
+    Ok(sets)
+}
+
+/// Why thresholds were refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ThresholdError {
+    /// Not a port or a range of ports.
+    Ports {
+        /// What was written.
+        text: String,
+    },
+    /// More than [`MAX_OVERRIDES`].
+    TooManyOverrides {
+        /// How many there were.
+        count: usize,
+    },
+    /// Source and destination of different families.
+    MixedFamilies {
+        /// Which override, counted from 0 in the file.
+        index: usize,
+    },
+    /// More than [`MAX_SETS`] combinations.
+    TooManySets,
+}
+
+impl fmt::Display for ThresholdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ports { text } => {
+                write!(
+                    f,
+                    "`{text}` is not a range of ports: write one port, or two in rising order, as in 1000-2000"
+                )
+            }
+            Self::TooManyOverrides { count } => {
+                write!(f, "{count} threshold overrides are too many: at most {MAX_OVERRIDES}")
+            }
+            Self::MixedFamilies { index } => {
+                let number = index + 1;
+                write!(
+                    f,
+                    "threshold override {number} matches nothing: one address is IPv4 and the other is IPv6"
+                )
+            }
+            Self::TooManySets => {
+                write!(
+                    f,
+                    "threshold overrides overlap in more than {MAX_SETS} ways: give each match all its values"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ThresholdError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const DEFAULTS: Set = [0, 1, 2, 3, 4, 5];
+
+    fn flow(src: &str, dst: &str, ports: Option<(u16, u16)>, proto: u8) -> FlowKey {
+        FlowKey::new(src.parse().unwrap(), dst.parse().unwrap(), ports, proto)
+    }
+
+    fn only(metric: Metric, value: u64) -> Override {
+        let mut values = [None; Metric::COUNT];
+        values[metric as usize] = Some(value);
+        values
+    }
+
+    fn src(prefix: &str) -> Match {
+        Match { src: Some(prefix.parse().unwrap()), ..Match::default() }
+    }
+
+    fn dst(prefix: &str) -> Match {
+        Match { dst: Some(prefix.parse().unwrap()), ..Match::default() }
+    }
+
+    /// The hop latency threshold of `10.1.1.1:1000>10.2.2.2:80/6` when the overrides give 100, 101, … in file order.
+    fn winner(matches: &[Match]) -> u64 {
+        let overrides =
+            (100..).zip(matches).map(|(value, m)| (*m, only(Metric::HopLatency, value))).collect();
+        let thresholds = Thresholds::new(DEFAULTS, overrides).unwrap();
+        let flow = flow("10.1.1.1", "10.2.2.2", Some((1000, 80)), 6);
+        thresholds.get(thresholds.set_for(&flow))[Metric::HopLatency as usize]
+    }
+
+    #[test]
+    fn without_a_match_the_defaults_hold() {
+        assert_eq!(winner(&[]), 2);
+        assert_eq!(winner(&[src("10.9.0.0/16"), dst("2001:db8::/32")]), 2);
+    }
+
+    #[test]
+    fn the_longer_sum_of_prefixes_wins_first() {
+        let ports = |low, high| PortRange::new(low, high).unwrap();
+        let broad_but_narrow_ports =
+            Match { sport: ports(1000, 1000), dport: ports(80, 80), proto: Some(6), ..src("10.1.0.0/16") };
+        assert_eq!(winner(&[broad_but_narrow_ports, src("10.1.0.0/17")]), 101);
+        // 8 + 16 is more than 23.
+        let pair = Match { dst: Some("10.2.0.0/16".parse().unwrap()), ..src("10.0.0.0/8") };
+        assert_eq!(winner(&[pair, src("10.1.0.0/23"), dst("10.2.2.0/23")]), 100);
+    }
+
+    #[test]
+    fn then_narrower_ports_then_a_protocol_then_the_first_in_the_file() {
+        let dport = |text: &str| Match { dport: text.parse().unwrap(), ..src("10.1.0.0/16") };
+        let tcp = |m: Match| Match { proto: Some(6), ..m };
+        assert_eq!(winner(&[dport("0-1023"), dport("80-81"), dport("79-81")]), 101);
+        assert_eq!(winner(&[tcp(dport("79-81")), dport("80")]), 101);
+        assert_eq!(winner(&[dport("80"), tcp(dport("80"))]), 101);
+        assert_eq!(winner(&[dport("80"), dport("80"), dport("80")]), 100);
+        assert_eq!(winner(&[tcp(dport("80-81")), tcp(dport("79-80"))]), 100);
+    }
+
+    #[test]
+    fn each_metric_is_decided_by_itself() {
+        let overrides = vec![
+            (src("10.0.0.0/8"), [None, Some(10), Some(10), None, None, None]),
+            (src("10.1.0.0/16"), [None, None, Some(16), Some(16), None, None]),
+        ];
+        let thresholds = Thresholds::new(DEFAULTS, overrides).unwrap();
+        let set = |src| *thresholds.get(thresholds.set_for(&flow(src, "10.2.2.2", None, 1)));
+        assert_eq!(set("10.1.0.1"), [0, 10, 16, 16, 4, 5]);
+        assert_eq!(set("10.2.0.1"), [0, 10, 10, 3, 4, 5]);
+        assert_eq!(set("11.0.0.1"), DEFAULTS);
+        assert_eq!(thresholds.set_count(), 3);
+    }
+
+    #[test]
+    fn a_flow_without_ports_matches_only_where_every_port_does() {
+        let web = Match { dport: "80".parse().unwrap(), ..Match::default() };
+        let thresholds = Thresholds::new(DEFAULTS, vec![(web, only(Metric::FlowLatency, 9))]).unwrap();
+        assert_ne!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", Some((1, 80)), 6)), 0);
+        assert_eq!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", None, 6)), 0);
+        assert!(PortRange::ANY.contains(None));
+    }
+
+    #[test]
+    fn what_cannot_match_or_is_too_much_is_refused() {
+        let mixed = Match { dst: Some("::/0".parse().unwrap()), ..src("10.0.0.0/8") };
+        let refused = |overrides| Thresholds::new(DEFAULTS, overrides).unwrap_err();
+        let empty = [None; Metric::COUNT];
+        assert_eq!(
+            refused(vec![(src("::/0"), empty), (mixed, empty)]),
+            ThresholdError::MixedFamilies { index: 1 }
+        );
+        let many = vec![(Match::default(), empty); MAX_OVERRIDES + 1];
+        assert_eq!(refused(many), ThresholdError::TooManyOverrides { count: 1025 });
+        // Seventy nested ranges of one metric crossed with seventy of another: 4,900 sets.
+        let ports =
+            |port, values| (Match { sport: PortRange { first: 0, last: port }, ..Match::default() }, values);
+        let crossing =
+            |port, values| (Match { dport: PortRange { first: 0, last: port }, ..Match::default() }, values);
+        let overrides = (1..=70u16)
+            .flat_map(|n| {
+                let value = u64::from(n) * 1000;
+                [
+                    ports(n * 10, only(Metric::HopLatency, value)),
+                    crossing(n * 10, only(Metric::FlowLatency, value)),
+                ]
+            })
+            .collect();
+        assert_eq!(refused(overrides), ThresholdError::TooManySets);
+        for text in ["", "80-", "90-80", "65536", "a"] {
+            assert_eq!(text.parse::<PortRange>(), Err(ThresholdError::Ports { text: text.into() }));
+        }
+    }
+
+    /// Against the definition, written without sorting or enumeration: for each metric the best matching override.
+    fn by_definition(overrides: &[(Match, Override)], flow: &FlowKey) -> Set {
+        let mut set = DEFAULTS;
+        for metric in Metric::ALL {
+            let mut best: Option<&(Match, Override)> = None;
+            for candidate in overrides.iter().filter(|(m, o)| m.matches(flow) && o[metric as usize].is_some())
+            {
+                if best.is_none_or(|best| candidate.0.specificity() > best.0.specificity()) {
+                    best = Some(candidate);
+                }
+            }
+            set[metric as usize] = best.and_then(|(_, o)| o[metric as usize]).unwrap_or(set[metric as usize]);
+        }
+        set
+    }
+
+    fn random_match(random: &mut Random) -> Match {
+        let ranges = ["0-65535", "0-1", "1-2", "2", "1"];
+        let v4 = ["0.0.0.0/0", "0.0.0.0/1", "10.0.0.0/8", "10.0.0.0/31", "10.0.0.1/32"];
+        let v6 = ["::/0", "2001:db8::/32", "2001:db8::1/128"];
+        let prefixes: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
+        let mut prefix = || (random.below(2) == 0).then(|| random.pick(prefixes).parse().unwrap());
+        Match {
+            src: prefix(),
+            dst: prefix(),
+            sport: random.pick(&ranges).parse().unwrap(),
+            dport: random.pick(&ranges).parse().unwrap(),
+            proto: (random.below(2) == 0).then(|| random.below(2) as u8),
+        }
+    }
+
+    #[test]
+    fn any_set_of_overrides_resolves_as_defined() {
+        let mut random = Random::new(1);
+        for _ in 0..300 {
+            let overrides: Vec<(Match, Override)> = (0..random.below(8))
+                .map(|_| (random_match(&mut random), std::array::from_fn(|_| random.maybe(|r| r.below(100)))))
+                .collect();
+            let thresholds = Thresholds::new(DEFAULTS, overrides.clone()).unwrap();
+            for _ in 0..50 {
+                let v6 = ["2001:db8::1", "2001:db8::2", "::1"];
+                let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
+                let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
+                let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
+                let flow = flow(random.pick(addresses), random.pick(addresses), ports, random.below(3) as u8);
+                let found = thresholds.get(thresholds.set_for(&flow));
+                assert_eq!(*found, by_definition(&overrides, &flow), "{flow} under {overrides:?}");
+            }
+        }
+    }
+}
