@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 mod cli;
 mod commands;
+#[allow(dead_code)] // what is not read yet will be by the server
+mod config;
 mod error;
 
 /// Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.

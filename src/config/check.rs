@@ -1,0 +1,211 @@
+//! What the types of single settings cannot say: bounds, and settings that must fit each other.
+
+use super::{
+    read::{Node, Reader, is_written, nearest, span_of},
+    sections::{ProfileSettings, Settings, SourceSettings},
+};
+
+/// Profiles that exist without being written.
+pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
+    ["default", "strict", "geant", "hostint", "intcollector-gen", "onos"];
+
+/// Most rules.
+const MAX_RULES: usize = 64;
+
+/// Notes everything that is wrong with settings which are right each by itself.
+pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let mut checker = Checker { root, reader };
+    checker.collector(settings);
+    for (name, profile) in &settings.profiles {
+        checker.profile(name, profile);
+    }
+    for (index, source) in settings.sources.iter().enumerate() {
+        checker.source(index, source, settings);
+    }
+    checker.nodes(settings);
+    checker.rules(settings, text);
+    checker.store(settings);
+    checker.api(settings);
+}
+
+struct Checker<'a, 'i> {
+    root: &'a Node<'a>,
+    reader: &'a mut Reader<'i>,
+}
+
+impl Checker<'_, '_> {
+    fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
+        self.reader.refuse(span_of(self.root, path), message);
+    }
+
+    fn within(&mut self, path: &[&str], value: u64, least: u64, most: u64) {
+        if !(least..=most).contains(&value) {
+            self.refuse(path, format!("{value} is out of range; write a number from {least} to {most}"));
+        }
+    }
+
+    fn collector(&mut self, settings: &Settings) {
+        let collector = &settings.collector;
+        if collector.listen.is_empty() {
+            self.refuse(
+                &["collector", "listen"],
+                "nowhere to listen; write at least one address, such as \"udp://*:32766\"",
+            );
+        }
+        for (index, listen) in collector.listen.iter().enumerate() {
+            if collector.listen[..index].contains(listen) {
+                let message = format!("{listen} is listed twice; remove one");
+                self.refuse(&["collector", "listen", &index.to_string()], message);
+            }
+        }
+        let most = u64::from(u32::MAX) / 2;
+        for (name, value, least, most) in [
+            ("workers", collector.workers, 0, 64),
+            ("burst", collector.burst, 1, 1024),
+            ("worker_queue", collector.worker_queue, 1, 65_536),
+            ("batch", collector.batch, 1024, 1 << 20),
+            ("result_queue", collector.result_queue, 1, 65_536),
+            ("max_flows", collector.max_flows, 64, most),
+            ("max_queues", collector.max_queues, 16, most),
+            ("max_links", collector.max_links, 16, most),
+            ("max_nodes", collector.max_nodes, 16, most),
+            ("max_sources", collector.max_sources, 16, most),
+        ] {
+            self.within(&["collector", name], value as u64, least, most);
+        }
+        if !(512..=65_535).contains(&collector.datagram.0) {
+            self.refuse(
+                &["collector", "datagram"],
+                "a datagram has at most 65535 bytes; write \"512 B\" to \"65535 B\"",
+            );
+        }
+        if collector.flow_timeout.as_secs() < 1 {
+            self.refuse(&["collector", "flow_timeout"], "flows would expire at once; write at least \"1s\"");
+        }
+    }
+
+    fn profile(&mut self, name: &str, profile: &ProfileSettings) {
+        for (key, unit) in
+            [("timestamp_unit", profile.timestamp_unit), ("latency_unit", profile.latency_unit)]
+        {
+            if unit.is_zero() || unit.as_secs() > 1 {
+                self.refuse(
+                    &["profiles", name, key],
+                    "a tick lasts from \"1ns\" to \"1s\"; write what the device documents",
+                );
+            }
+        }
+        if profile.telemetry_ports.len() > 8 {
+            self.refuse(&["profiles", name, "telemetry_ports"], "at most 8 ports; remove some");
+        }
+        if profile.utilization_scale <= 0.0 {
+            self.refuse(
+                &["profiles", name, "utilization_scale"],
+                "the factor must be greater than 0, for example 0.01 for percent",
+            );
+        }
+        for (key, value) in
+            [("dscp", profile.dscp), ("dscp_mask", profile.dscp_mask), ("dscp_other", profile.dscp_other)]
+        {
+            self.within(&["profiles", name, key], u64::from(value.unwrap_or(0)), 0, 63);
+        }
+    }
+
+    fn source(&mut self, index: usize, source: &SourceSettings, settings: &Settings) {
+        let position = index.to_string();
+        if !is_written(self.root, &["sources", &position, "prefix"]) {
+            self.refuse(
+                &["sources", &position],
+                "a source needs an address; add prefix = \"10.0.0.0/8\" or the like",
+            );
+        }
+        let mut known: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
+        known.extend(BUILT_IN_PROFILES);
+        if !known.contains(&source.profile.as_str()) {
+            let advice = match nearest(&source.profile, &known) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("add [profiles.{}], or use one of: {}", source.profile, known.join(", ")),
+            };
+            let message = format!("there is no profile `{}`; {advice}", source.profile);
+            self.refuse(&["sources", &position, "profile"], message);
+        }
+    }
+
+    fn nodes(&mut self, settings: &Settings) {
+        for (id, name) in &settings.nodes {
+            if name.is_empty() || name.len() > 64 {
+                self.refuse(
+                    &["nodes", &id.to_string()],
+                    "a name has 1 to 64 characters; shorten it, or remove the line",
+                );
+            }
+        }
+    }
+
+    fn rules(&mut self, settings: &Settings, _text: &str) {
+        if settings.rules.len() > MAX_RULES {
+            self.refuse(
+                &["rules"],
+                format!("{} rules are too many; keep at most {MAX_RULES}", settings.rules.len()),
+            );
+        }
+        for (index, rule) in settings.rules.iter().enumerate() {
+            let position = index.to_string();
+            if rule.name.is_empty() {
+                self.refuse(&["rules", &position, "name"], "a rule needs a name; add name = \"...\"");
+            } else if settings.rules[..index].iter().any(|other| other.name == rule.name) {
+                let message = format!("there are two rules `{}`; rename one", rule.name);
+                self.refuse(&["rules", &position, "name"], message);
+            }
+            if rule.when.is_empty() {
+                self.refuse(
+                    &["rules", &position, "when"],
+                    "a rule needs a condition; add when = \"flow_latency > 5ms\" or the like",
+                );
+            }
+        }
+    }
+
+    fn store(&mut self, settings: &Settings) {
+        let store = &settings.store;
+        self.within(&["store", "queue"], store.queue as u64, 1, 65_536);
+        let commit = store.commit_every.as_millis();
+        if !(10..=60_000).contains(&commit) {
+            self.refuse(&["store", "commit_every"], "write a duration from \"10ms\" to \"60s\"");
+        }
+        if store.max_age.is_some_and(|age| age.as_secs() < 3600) {
+            self.refuse(
+                &["store", "max_age"],
+                "files are deleted whole, an hour is the least; write \"1h\" or more, or remove the line",
+            );
+        }
+        if store.max_bytes.is_some_and(|size| size.0 < 16 << 20) {
+            self.refuse(
+                &["store", "max_bytes"],
+                "too small for one file; write \"16 MiB\" or more, or remove the line",
+            );
+        }
+    }
+
+    fn api(&mut self, settings: &Settings) {
+        let api = &settings.api;
+        if !api.listen.ip().is_loopback() && api.token.is_none() {
+            let message = format!(
+                "{} can be reached from other machines; add token = \"...\" (openssl rand -hex 24), or listen on 127.0.0.1",
+                api.listen
+            );
+            self.refuse(&["api", "listen"], message);
+        }
+        for (name, value, most) in [
+            ("max_streams", api.max_streams, 10_000),
+            ("stream_queue", api.stream_queue, 1 << 20),
+            ("max_queries", api.max_queries, 64),
+            ("query_rows", api.query_rows, 1_000_000),
+        ] {
+            self.within(&["api", name], value as u64, 1, most);
+        }
+        if api.query_timeout.is_zero() || api.query_timeout.as_secs() > 3600 {
+            self.refuse(&["api", "query_timeout"], "write a duration from \"1ms\" to \"1h\"");
+        }
+    }
+}

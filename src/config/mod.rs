@@ -1,0 +1,99 @@
+//! The configuration: declared once in `sections.rs`, read and checked in one step, so that later code cannot meet a bad one.
+
+mod check;
+pub(crate) mod read;
+pub(crate) mod sections;
+pub(crate) mod setting;
+mod show;
+pub(crate) mod values;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub(crate) use read::ConfigError;
+pub(crate) use sections::Settings;
+use setting::Setting;
+
+use crate::error::CliError;
+
+impl Settings {
+    /// The settings of a file, or the defaults without one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong; the message names each line.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Self, CliError> {
+        let Some(path) = file else { return Ok(Self::default()) };
+        let text = fs::read_to_string(path).map_err(|error| {
+            let remedy = "name a readable TOML file with -c, or leave -c out to use the defaults";
+            CliError::io(format!("cannot read {}", path.display()), error, remedy)
+        })?;
+        Self::parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))
+    }
+
+    /// The settings that `text` gives. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every problem of the file, with its line.
+    pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
+        let mut reader = read::Reader::new(text);
+        let mut settings = Self::default();
+        if let Some(root) = reader.parse() {
+            if let Some(read) = Self::read(&root, &mut reader) {
+                settings = read;
+            }
+            check::check(&settings, text, &root, &mut reader);
+        }
+        reader.finish(file).map(|()| settings)
+    }
+
+    /// What a running program takes over from `new`: all that can change live. The names of the other settings that differ
+    /// come back; they stay as they are.
+    pub(crate) fn reload(&self, new: Self) -> (Self, Vec<String>) {
+        let mut kept = Vec::new();
+        let mut merged = new;
+        merged.keep_fixed(self, false, "", &mut kept);
+        (merged, kept)
+    }
+
+    /// The settings in force as a TOML file, secrets hidden.
+    pub(crate) fn to_toml(&self) -> String {
+        self.show().to_toml()
+    }
+
+    /// The settings in force as JSON, secrets hidden.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        self.show().to_json()
+    }
+
+    /// The directory of the store: as configured, else where systemd says, else in the current directory.
+    pub(crate) fn store_directory(&self) -> PathBuf {
+        let configured = self.store.dir.clone();
+        configured
+            .or_else(|| std::env::var_os("STATE_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from))
+            .unwrap_or_else(|| PathBuf::from("hopwise-data"))
+    }
+
+    /// Threads that decode, with 0 resolved for this machine.
+    pub(crate) fn workers(&self) -> usize {
+        match self.collector.workers {
+            0 => match std::thread::available_parallelism().map_or(1, usize::from) {
+                0..=2 => 1,
+                cores => (cores / 2).min(8),
+            },
+            fixed => fixed,
+        }
+    }
+}
+
+/// The reference page of the configuration, in Markdown.
+pub(crate) fn reference() -> String {
+    let mut chapters = Vec::new();
+    Settings::explain("", &mut chapters);
+    chapters.remove(0); // the file itself: its keys are the tables that follow
+    show::reference(&chapters)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! From the text of a file to checked settings, with every problem located: line, column, caret, and what to do.
+
+use std::{fmt, ops::Range};
+
+use toml::{Spanned, de::DeTable, de::DeValue};
+
+/// A value of the file and where it stands.
+pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
+
+/// Everything that is wrong with a configuration. `Display` is what the user sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigError {
+    file: String,
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Problem {
+    line: usize,
+    column: usize,
+    width: usize,
+    source: String,
+    message: String,
+}
+
+/// Collects problems while the settings read themselves from the parsed file.
+#[derive(Debug)]
+pub(crate) struct Reader<'i> {
+    text: &'i str,
+    problems: Vec<(Range<usize>, String)>,
+}
+
+impl<'i> Reader<'i> {
+    /// A reader over the text that the spans of the nodes refer to.
+    pub(crate) fn new(text: &'i str) -> Self {
+        Self { text, problems: Vec::new() }
+    }
+
+    /// The parsed file; `None` after a syntax error, which is then the one problem.
+    pub(crate) fn parse(&mut self) -> Option<Node<'i>> {
+        match DeTable::parse(self.text) {
+            Ok(table) => {
+                let span = table.span();
+                Some(Spanned::new(span, DeValue::Table(table.into_inner())))
+            }
+            Err(error) => {
+                let message =
+                    format!("this is not TOML: {}; see https://toml.io", error.message().trim_end());
+                self.refuse(error.span().unwrap_or(0..0), message);
+                None
+            }
+        }
+    }
+
+    /// Notes a problem at bytes `span` of the file.
+    pub(crate) fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.problems.push((span, message.into()));
+    }
+
+    /// Notes that `node` is not what it must be.
+    pub(crate) fn expected(&mut self, node: &Node<'_>, what: &str) {
+        let found = match node.get_ref() {
+            DeValue::String(text) => format!("the text {text:?}"),
+            DeValue::Integer(number) => format!("the number {}", number.as_str()),
+            DeValue::Float(number) => format!("the number {}", number.as_str()),
+            DeValue::Boolean(value) => format!("{value}"),
+            DeValue::Datetime(_) => "a date".to_owned(),
+            DeValue::Array(_) => "a list".to_owned(),
+            DeValue::Table(_) => "a table".to_owned(),
+        };
+        self.refuse(node.span(), format!("found {found}; write {what}"));
+    }
+
+    /// Notes a key that does not exist, with the nearest of the `known` ones.
+    pub(crate) fn unknown(&mut self, span: Range<usize>, key: &str, place: &str, known: &[&str]) {
+        let advice = match nearest(key, known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("remove it, or use one of: {}", known.join(", ")),
+        };
+        self.refuse(span, format!("there is no key `{key}` in {place}; {advice}"));
+    }
+
+    /// The end of the reading: the problems in the order of the file, or none.
+    pub(crate) fn finish(mut self, file: &str) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        self.problems.sort_by_key(|(span, _)| span.start);
+        let problems = self.problems.iter().map(|(span, message)| locate(self.text, span, message)).collect();
+        Err(ConfigError { file: file.to_owned(), problems })
+    }
+}
+
+/// Where the value under `path` stands; the nearest existing ancestor where it is absent. Elements of lists are named by
+/// their index in digits.
+pub(crate) fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
+    walk(root, path).0
+}
+
+/// Is there a value under `path`, right or wrong?
+pub(crate) fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
+    walk(root, path).1 == path.len()
+}
+
+/// The span of the last value on the way along `path`, and how many steps there were.
+fn walk(root: &Node<'_>, path: &[&str]) -> (Range<usize>, usize) {
+    let mut node = root;
+    for (done, step) in path.iter().enumerate() {
+        let child = match node.get_ref() {
+            DeValue::Table(table) => table.get(*step),
+            DeValue::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
+            _ => None,
+        };
+        match child {
+            Some(found) => node = found,
+            None => return (node.span(), done),
+        }
+    }
+    (node.span(), path.len())
+}
+
+/// The name nearest to `key`: at most two letters off, or a third of its length.
+pub(crate) fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
+    let bound = (key.chars().count() / 3).max(2);
+    names
+        .iter()
+        .map(|name| (distance(key, name), *name))
+        .filter(|(d, _)| *d <= bound)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Letters to insert, remove or replace to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Turns bytes of the file into line, column and the piece of that line to underline.
+fn locate(text: &str, span: &Range<usize>, message: &str) -> Problem {
+    let start = span.start.min(text.len());
+    let before = &text[..start];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let source = text[line_start..].lines().next().unwrap_or("");
+    let end = span.end.clamp(start, line_start + source.len().max(start - line_start));
+    Problem {
+        line: before.matches('\n').count() + 1,
+        column: text[line_start..start].chars().count() + 1,
+        width: text[start..end].chars().count().max(1),
+        source: source.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            let Problem { line, column, width, source, message } = problem;
+            let margin = line.to_string().len();
+            writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
+            writeln!(f, "{:margin$} |", "")?;
+            writeln!(f, "{line} | {source}")?;
+            write!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(*width), indent = column - 1)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_at_most_a_few_letters_off() {
+        let names = ["listen", "workers", "max_flows"];
+        assert_eq!(nearest("listne", &names), Some("listen"));
+        assert_eq!(nearest("max_flow", &names), Some("max_flows"));
+        assert_eq!(nearest("colour", &names), None);
+    }
+
+    #[test]
+    fn a_span_over_several_lines_underlines_the_first() {
+        let problem = locate("a = 1\nb = [1,\n 2]\n", &(10..16), "no");
+        assert_eq!((problem.line, problem.column, problem.width), (2, 5, 3));
+    }
+}

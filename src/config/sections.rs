@@ -1,0 +1,320 @@
+//! The tables of the configuration file. The doc comments are the manual: `docs/reference/config.md` is made from them.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{
+    setting::{choice, section},
+    values::{Amount, Listen, Network, Ports, Protocol, Secret, Size},
+};
+
+section! {
+    /// What a configuration file can hold.
+    pub(crate) struct Settings("the file") {
+        /// How reports come in and how much is remembered.
+        pub(crate) collector: CollectorSettings = CollectorSettings::default(),
+        /// What devices mean by their numbers, by name.
+        pub(crate) profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
+        /// Who sends, and which profile reads it.
+        pub(crate) sources: Vec<SourceSettings> = Vec::new(),
+        /// Names of nodes.
+        [live] pub(crate) nodes: BTreeMap<u32, String> = BTreeMap::new(),
+        /// What counts as a change.
+        [live] pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
+        /// Conditions to watch.
+        [live] pub(crate) rules: Vec<RuleSettings> = Vec::new(),
+        /// What is kept on disk.
+        pub(crate) store: StoreSettings = StoreSettings::default(),
+        /// The HTTP API.
+        pub(crate) api: ApiSettings = ApiSettings::default(),
+        /// The pages.
+        pub(crate) ui: UiSettings = UiSettings::default(),
+        /// What the program says about itself.
+        pub(crate) log: LogSettings = LogSettings::default(),
+    }
+}
+
+section! {
+    /// How reports come in, how the work is spread, and the bounds of every table. All memory is bounded by these numbers.
+    pub(crate) struct CollectorSettings("[collector]") {
+        /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6. Each entry has its own socket and
+        /// thread.
+        pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
+        /// Threads that decode and keep state; 0 takes one on machines with up to two cores, else half the cores, at most 8.
+        /// With one worker and one socket the receiving thread does all the work itself. With more, reports are spread by
+        /// their inner flow, so that one busy reporter can use them all; a datagram that groups several reports goes where
+        /// its first flow belongs.
+        pub(crate) workers: usize = 0,
+        /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has
+        /// CAP_NET_ADMIN; what was granted is logged at start.
+        pub(crate) receive_buffer: Size = Size(8 << 20),
+        /// Datagrams taken from a socket at once.
+        pub(crate) burst: usize = 64,
+        /// Longest datagram; a longer one is cut and refused.
+        pub(crate) datagram: Size = Size(9216),
+        /// Bursts that may wait for a worker (with more than one worker). What does not fit is dropped and counted.
+        pub(crate) worker_queue: usize = 32,
+        /// Records of each kind (events, roll-ups, flows, drops, losses) in one batch on its way to the store. What does not
+        /// fit is dropped and counted.
+        pub(crate) batch: usize = 8192,
+        /// Batches that may wait between the workers and the store. What does not fit is dropped and counted.
+        pub(crate) result_queue: usize = 64,
+        /// Flows to remember, in all workers together. When the table is full, flows that were not seen for long make room.
+        pub(crate) max_flows: usize = 262_144,
+        /// Queues (node and queue id) to remember, per worker.
+        pub(crate) max_queues: usize = 16_384,
+        /// Links (node and egress interface) to remember, per worker.
+        pub(crate) max_links: usize = 16_384,
+        /// Nodes to remember, per worker.
+        pub(crate) max_nodes: usize = 4_096,
+        /// Reporters (address, node and subsystem) to remember for loss accounting.
+        pub(crate) max_sources: usize = 4_096,
+        /// A flow, queue or link that is not seen for so long expires, with an event.
+        pub(crate) flow_timeout: Duration = Duration::from_secs(60),
+        /// Push the latest values of everything periodically, changed or not; `0s` turns it off.
+        pub(crate) push_interval: Duration = Duration::from_secs(10),
+    }
+}
+
+section! {
+    /// What a kind of device means by its numbers. A source without a profile is read by `[profiles.default]`; where that is
+    /// not written, it is the standard in nanoseconds. The names `strict`, `geant`, `hostint`, `intcollector-gen` and `onos` are
+    /// profiles of that dialect, ready to use; writing a table of such a name replaces it.
+    pub(crate) struct ProfileSettings("[profiles.NAME]") {
+        /// How the bytes are laid out.
+        pub(crate) dialect: Dialect = Dialect::Strict,
+        /// Duration of one tick of the time stamps.
+        pub(crate) timestamp_unit: Duration = Duration::from_nanos(1),
+        /// Duration of one tick of the hop latency.
+        pub(crate) latency_unit: Duration = Duration::from_nanos(1),
+        /// The device's unit of queue occupancy, for people: it is shown beside the numbers.
+        pub(crate) queue_unit: String = "packets".to_owned(),
+        /// Factor from the device's link utilisation to a fraction of 1.
+        pub(crate) utilization_scale: f64 = 1e-6,
+        /// Do the clocks of different nodes agree? With `free` clocks a flow's latency is the sum of its hops', marked so.
+        pub(crate) clocks: Clocks = Clocks::Free,
+        /// DSCP that marks INT over TCP and UDP; not set: the dialect's.
+        pub(crate) dscp: Option<u8> = None,
+        /// Bits of the DSCP that count; 0 switches the mark off. Not set: the dialect's.
+        pub(crate) dscp_mask: Option<u8> = None,
+        /// A second DSCP that marks INT, compared whole. Not set: the dialect's.
+        pub(crate) dscp_other: Option<u8> = None,
+        /// UDP destination port that marks INT; 0 switches the mark off.
+        pub(crate) int_udp_port: u16 = 33122,
+        /// Eight bytes after the TCP or UDP header that announce INT, as a number.
+        pub(crate) probe_marker: Option<u64> = None,
+        /// GRE protocol that announces INT.
+        pub(crate) gre_protocol: u16 = 0x88b6,
+        /// Where the INT shim lies in TCP.
+        pub(crate) tcp_shim: TcpShim = TcpShim::AfterFixed,
+        /// UDP ports of telemetry reports, at most eight; a report about a packet to one of them is refused as nested.
+        pub(crate) telemetry_ports: Vec<u16> = vec![32766],
+        /// Names of the device's drop reasons, by code.
+        pub(crate) drop_reasons: BTreeMap<u8, String> = BTreeMap::new(),
+    }
+}
+
+choice! {
+    /// How a device lays out its bytes; see `wire`.
+    pub(crate) enum Dialect("\"strict\", \"geant\", \"hostint\", \"intcollector-gen\" or \"onos\"") {
+        /// As specified.
+        Strict = "strict",
+        /// GEANT's data plane.
+        Geant = "geant",
+        /// Intel's Host-INT.
+        HostInt = "hostint",
+        /// INTCollector's generator.
+        IntCollectorGen = "intcollector-gen",
+        /// ONOS' basic pipeline.
+        Onos = "onos",
+    }
+}
+
+choice! {
+    /// Where the shim lies in TCP.
+    pub(crate) enum TcpShim("\"after-fixed\" or \"after-options\"") {
+        /// After the 20 fixed bytes, before the options.
+        AfterFixed = "after-fixed",
+        /// After the options.
+        AfterOptions = "after-options",
+    }
+}
+
+choice! {
+    /// Whether clocks of different nodes can be compared.
+    pub(crate) enum Clocks("\"free\" or \"synchronised\"") {
+        /// Each node counts its own time.
+        Free = "free",
+        /// PTP or similar keeps them together.
+        Synchronised = "synchronised",
+    }
+}
+
+section! {
+    /// A sender of reports, by its address. The longest matching prefix wins.
+    pub(crate) struct SourceSettings("[[sources]]") {
+        /// The sender's address, or a network of senders.
+        pub(crate) prefix: Option<Network> = None,
+        /// Name of the profile that reads its reports.
+        pub(crate) profile: String = "default".to_owned(),
+        /// A name for people.
+        pub(crate) name: Option<String> = None,
+    }
+}
+
+section! {
+    /// How far a value must move from the last value told before the change is told; 0 tells every change. In the metric's unit:
+    /// nanoseconds for latencies (or write a duration), the device's unit for queues, millionths for links (or write a
+    /// percentage).
+    pub(crate) struct ThresholdSettings("[thresholds]") {
+        /// Time from the first node's ingress to the last node's egress.
+        pub(crate) flow_latency: Amount = Amount(50_000),
+        /// Time inside a node.
+        pub(crate) hop_latency: Amount = Amount(50_000),
+        /// Occupancy of a queue, device units.
+        pub(crate) queue_occupancy: Amount = Amount(50),
+        /// Congestion status of a queue or occupancy of its buffer, device units.
+        pub(crate) queue_congestion: Amount = Amount(50),
+        /// Utilisation of an egress link.
+        pub(crate) link_utilization: Amount = Amount(50_000),
+        /// Other thresholds for some flows.
+        pub(crate) r#override: Vec<OverrideSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// Thresholds for the flows that match; what is not set here is as in `[thresholds]`. Of several matches the most specific
+    /// wins.
+    pub(crate) struct OverrideSettings("[[thresholds.override]]") {
+        /// Source address of the flow.
+        pub(crate) src: Option<Network> = None,
+        /// Destination address of the flow.
+        pub(crate) dst: Option<Network> = None,
+        /// Source port.
+        pub(crate) sport: Option<Ports> = None,
+        /// Destination port.
+        pub(crate) dport: Option<Ports> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// See `[thresholds]`.
+        pub(crate) flow_latency: Option<Amount> = None,
+        /// See `[thresholds]`.
+        pub(crate) hop_latency: Option<Amount> = None,
+        /// See `[thresholds]`.
+        pub(crate) queue_occupancy: Option<Amount> = None,
+        /// See `[thresholds]`.
+        pub(crate) queue_congestion: Option<Amount> = None,
+        /// See `[thresholds]`.
+        pub(crate) link_utilization: Option<Amount> = None,
+    }
+}
+
+section! {
+    /// A condition over the metrics of a flow; when it becomes true or false, that is an event. At most 64 rules.
+    pub(crate) struct RuleSettings("[[rules]]") {
+        /// The rule's name in events.
+        pub(crate) name: String = String::new(),
+        /// The condition, for example `max(queue_occupancy) > 50 and flow_latency > 5ms`.
+        pub(crate) when: String = String::new(),
+    }
+}
+
+section! {
+    /// What is kept on disk: SQLite files, one per period, so that any tool opens them and retention is deleting files.
+    pub(crate) struct StoreSettings("[store]") {
+        /// Keep events, roll-ups, flows, drops and losses on disk. Without it the live view still works.
+        pub(crate) enabled: bool = true,
+        /// Directory; made if it is not there. Not set: $STATE_DIRECTORY (systemd), else `hopwise-data` in the current directory.
+        pub(crate) dir: Option<PathBuf> = None,
+        /// Time that one file covers.
+        pub(crate) period: Period = Period::Day,
+        /// Longest time between arrival and disk. A crash loses at most this.
+        pub(crate) commit_every: Duration = Duration::from_secs(1),
+        /// Batches that may wait for the disk.
+        pub(crate) queue: usize = 64,
+        /// When the disk is too slow: `shed` drops results and counts them; `block` makes the workers wait, and what then does not
+        /// fit in the sockets' buffers is lost in the kernel, and counted there.
+        pub(crate) policy: Policy = Policy::Shed,
+        /// Delete files whose period ended longer ago than this; not set: keep.
+        [live] pub(crate) max_age: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
+        /// Delete the oldest files when all are larger than this together; not set: no bound.
+        [live] pub(crate) max_bytes: Option<Size> = Some(Size(100 << 30)),
+        /// Keep every decoded report, one row per hop. Much data.
+        pub(crate) reports: bool = false,
+    }
+}
+
+choice! {
+    /// Time that one file of the store covers.
+    pub(crate) enum Period("\"hour\" or \"day\"") {
+        /// An hour.
+        Hour = "hour",
+        /// A day (UTC).
+        Day = "day",
+    }
+}
+
+choice! {
+    /// What to do when a queue is full.
+    pub(crate) enum Policy("\"shed\" or \"block\"") {
+        /// Drop and count.
+        Shed = "shed",
+        /// Wait.
+        Block = "block",
+    }
+}
+
+section! {
+    /// The HTTP API and the pages.
+    pub(crate) struct ApiSettings("[api]") {
+        /// Address to serve on. Any other than a loopback address needs a `token`.
+        pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
+        /// What a client must show: `Authorization: Bearer TOKEN`, or `?token=TOKEN`. Make one with `openssl rand -hex 24`. Over a
+        /// network, put a proxy with TLS in front.
+        [live] pub(crate) token: Option<Secret> = None,
+        /// Further names under which this machine is reached on a loopback address (a tunnel or a proxy); requests for any other
+        /// host name are refused, so that web sites cannot reach the API through a visitor's browser.
+        [live] pub(crate) hosts: Vec<String> = Vec::new(),
+        /// Clients of the live stream at once.
+        pub(crate) max_streams: usize = 64,
+        /// Events that may wait for one client of the live stream; a slower one is shed, and told how many.
+        pub(crate) stream_queue: usize = 1024,
+        /// SQL queries at once; further ones are refused until one ends.
+        pub(crate) max_queries: usize = 2,
+        /// Longest time for a SQL query.
+        pub(crate) query_timeout: Duration = Duration::from_secs(10),
+        /// Most rows in an answer to a SQL query.
+        pub(crate) query_rows: usize = 10_000,
+    }
+}
+
+section! {
+    /// The pages that show it all.
+    pub(crate) struct UiSettings("[ui]") {
+        /// Serve them.
+        pub(crate) enabled: bool = true,
+    }
+}
+
+section! {
+    /// What the program says about itself, on standard error.
+    pub(crate) struct LogSettings("[log]") {
+        /// How much.
+        [live] pub(crate) level: Level = Level::Info,
+    }
+}
+
+choice! {
+    /// How much to log.
+    pub(crate) enum Level("\"error\", \"warn\", \"info\", \"debug\" or \"trace\"") {
+        /// What failed.
+        Error = "error",
+        /// And what may need attention.
+        Warn = "warn",
+        /// And starts, stops, reloads.
+        Info = "info",
+        /// And why.
+        Debug = "debug",
+        /// And everything.
+        Trace = "trace",
+    }
+}

@@ -1,0 +1,324 @@
+//! What a setting is: a value that reads itself from the file, shows itself, and explains itself in the manual.
+//!
+//! `section!` declares a table of the file once; reading, defaults, unknown keys, the dump, reload and the reference page
+//! follow from that declaration.
+
+use std::collections::BTreeMap;
+
+use toml::de::DeValue;
+
+use super::read::{Node, Reader};
+
+/// A value that a configuration file can hold.
+pub(crate) trait Setting: Sized + Clone + PartialEq {
+    /// What to write, for the manual and for error messages: "a whole number", "a duration such as \"10s\"".
+    const KIND: &'static str;
+
+    /// Reads the value; a problem is noted in `reader` and gives `None`.
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// The value for the dump, with secrets hidden.
+    fn show(&self) -> Shown;
+
+    /// For a reload: what may not change while running is set back to `old`, and its name is pushed on `kept`.
+    fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
+        if !live && self != old {
+            kept.push(path.to_owned());
+            *self = old.clone();
+        }
+    }
+
+    /// Chapters of the manual about this value; only tables have any.
+    fn explain(_path: &str, _chapters: &mut Vec<Chapter>) {}
+}
+
+/// A value as it is shown: in declaration order, ready to become TOML or JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shown {
+    /// Not set.
+    Nothing,
+    /// A plain value.
+    Plain(serde_json::Value),
+    /// A list of plain values or of tables.
+    List(Vec<Shown>),
+    /// A table.
+    Table(Vec<(String, Shown)>),
+}
+
+/// A table of the file, explained.
+#[derive(Clone, Debug)]
+pub(crate) struct Chapter {
+    /// As it is written in the file: `[api]`, `[profiles.NAME]`, `[[rules]]`.
+    pub(crate) heading: String,
+    /// What the table is for.
+    pub(crate) text: String,
+    /// Its keys.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// A key of a table, explained.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What to write.
+    pub(crate) kind: &'static str,
+    /// The default, shown.
+    pub(crate) default: Shown,
+    /// Can it change while the program runs?
+    pub(crate) live: bool,
+    /// The manual's text.
+    pub(crate) text: String,
+}
+
+/// The lines of a doc comment as one text.
+pub(crate) fn paragraph(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The heading of a table at `path`.
+pub(crate) fn heading(path: &str) -> String {
+    match path.strip_suffix("[]") {
+        Some(list) => format!("[[{list}]]"),
+        None => format!("[{path}]"),
+    }
+}
+
+/// `parent.name`, or `name` at the top.
+pub(crate) fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+}
+
+/// Declares a table: a struct with a default and a manual text per key. `[live]` before a key: it can change while the
+/// program runs.
+macro_rules! section {
+    ($(#[doc = $doc:literal])+ $vis:vis struct $name:ident($place:literal) {
+        $($(#[doc = $text:literal])+ $([$live:ident])? pub(crate) $field:ident: $type:ty = $default:expr),* $(,)?
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $($(#[doc = $text])+ pub(crate) $field: $type),*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+
+        impl $crate::config::setting::Setting for $name {
+            const KIND: &'static str = concat!("the table ", $place);
+
+            fn read(
+                node: &$crate::config::read::Node<'_>,
+                reader: &mut $crate::config::read::Reader<'_>,
+            ) -> Option<Self> {
+                let toml::de::DeValue::Table(table) = node.get_ref() else {
+                    reader.expected(node, Self::KIND);
+                    return None;
+                };
+                let names = [$(stringify!($field).trim_start_matches("r#")),*];
+                let mut section = Self::default();
+                for (key, value) in table {
+                    let name: &str = key.get_ref();
+                    let mut index = 0;
+                    $(
+                        if name == names[index] {
+                            if let Some(read) = $crate::config::setting::Setting::read(value, reader) {
+                                section.$field = read;
+                            }
+                            continue;
+                        }
+                        index += 1;
+                    )*
+                    let _ = index;
+                    reader.unknown(key.span(), name, $place, &names);
+                }
+                Some(section)
+            }
+
+            fn show(&self) -> $crate::config::setting::Shown {
+                $crate::config::setting::Shown::Table(vec![$((
+                    stringify!($field).trim_start_matches("r#").to_owned(),
+                    $crate::config::setting::Setting::show(&self.$field),
+                )),*])
+            }
+
+            fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
+                $(
+                    let name = stringify!($field).trim_start_matches("r#");
+                    let live_here = live || $crate::config::setting::is_live(&[$(stringify!($live))?]);
+                    let path_here = $crate::config::setting::join(path, name);
+                    $crate::config::setting::Setting::keep_fixed(
+                        &mut self.$field, &old.$field, live_here, &path_here, kept,
+                    );
+                )*
+            }
+
+            fn explain(path: &str, chapters: &mut Vec<$crate::config::setting::Chapter>) {
+                let defaults = Self::default();
+                chapters.push($crate::config::setting::Chapter {
+                    heading: $crate::config::setting::heading(path),
+                    text: $crate::config::setting::paragraph(&[$($doc),+]),
+                    keys: vec![$($crate::config::setting::Key {
+                        name: stringify!($field).trim_start_matches("r#"),
+                        kind: <$type as $crate::config::setting::Setting>::KIND,
+                        default: $crate::config::setting::Setting::show(&defaults.$field),
+                        live: $crate::config::setting::is_live(&[$(stringify!($live))?]),
+                        text: $crate::config::setting::paragraph(&[$($text),+]),
+                    }),*],
+                });
+                $(<$type as $crate::config::setting::Setting>::explain(
+                    &$crate::config::setting::join(path, stringify!($field).trim_start_matches("r#")),
+                    chapters,
+                );)*
+            }
+        }
+    };
+}
+pub(crate) use section;
+
+/// Declares a choice between words.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) {
+        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $($(#[doc = $text])+ $variant),+
+        }
+
+        impl $name {
+            /// The word in the file.
+            $vis fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl $crate::config::setting::Setting for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(
+                node: &$crate::config::read::Node<'_>,
+                reader: &mut $crate::config::read::Reader<'_>,
+            ) -> Option<Self> {
+                match node.get_ref().as_str() {
+                    $(Some($word) => Some(Self::$variant),)+
+                    _ => {
+                        reader.expected(node, Self::KIND);
+                        None
+                    }
+                }
+            }
+
+            fn show(&self) -> $crate::config::setting::Shown {
+                $crate::config::setting::Shown::Plain(self.word().into())
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+impl<T: Setting> Setting for Option<T> {
+    const KIND: &'static str = T::KIND;
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        T::read(node, reader).map(Some)
+    }
+
+    fn show(&self) -> Shown {
+        self.as_ref().map_or(Shown::Nothing, Setting::show)
+    }
+}
+
+impl<T: Setting> Setting for Vec<T> {
+    const KIND: &'static str = "a list";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let DeValue::Array(list) = node.get_ref() else {
+            reader.expected(node, &format!("a list, each element {}", T::KIND));
+            return None;
+        };
+        let read: Vec<T> = list.iter().filter_map(|element| T::read(element, reader)).collect();
+        (read.len() == list.len()).then_some(read)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::List(self.iter().map(Setting::show).collect())
+    }
+
+    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
+        T::explain(&format!("{path}[]"), chapters);
+    }
+}
+
+/// A key of a table whose keys the user chooses.
+pub(crate) trait Name: Sized + Clone + Ord + ToString {
+    /// How the manual writes it.
+    const PLACEHOLDER: &'static str;
+    /// Reads it; the error says what to write.
+    fn parse(text: &str) -> Result<Self, &'static str>;
+}
+
+impl Name for String {
+    const PLACEHOLDER: &'static str = "NAME";
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Name for u32 {
+    const PLACEHOLDER: &'static str = "ID";
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        text.parse().map_err(|_| "a node id, a whole number such as 101")
+    }
+}
+
+impl Name for u8 {
+    const PLACEHOLDER: &'static str = "CODE";
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        text.parse().map_err(|_| "a code from 0 to 255")
+    }
+}
+
+impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
+    const KIND: &'static str = "a table";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let DeValue::Table(table) = node.get_ref() else {
+            reader.expected(node, "a table");
+            return None;
+        };
+        let mut map = Self::new();
+        for (key, value) in table {
+            match K::parse(key.get_ref()) {
+                Ok(name) => {
+                    if let Some(read) = T::read(value, reader) {
+                        map.insert(name, read);
+                    }
+                }
+                Err(what) => reader
+                    .refuse(key.span(), format!("`{}` cannot be a key here; write {what}", key.get_ref())),
+            }
+        }
+        Some(map)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Table(self.iter().map(|(name, value)| (name.to_string(), value.show())).collect())
+    }
+
+    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
+        T::explain(&format!("{path}.{}", K::PLACEHOLDER), chapters);
+    }
+}
+
+/// Was a key declared with `[live]`?
+pub(crate) fn is_live(marks: &[&str]) -> bool {
+    !marks.is_empty()
+}

@@ -1,0 +1,134 @@
+//! Settings as text: the dump in TOML, the API's JSON, and the reference page.
+
+use std::fmt::Write;
+
+use super::setting::{Chapter, Key, Shown};
+
+impl Shown {
+    /// As JSON. What is not set is null.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Nothing => serde_json::Value::Null,
+            Self::Plain(value) => value.clone(),
+            Self::List(list) => list.iter().map(Self::to_json).collect(),
+            Self::Table(entries) => {
+                entries.iter().map(|(key, value)| (key.clone(), value.to_json())).collect()
+            }
+        }
+    }
+
+    /// As a TOML document. What is not set is left out, as are empty tables.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut out = String::new();
+        if let Self::Table(entries) = self {
+            write_table(&mut out, "", entries);
+        }
+        out.trim_start().to_owned()
+    }
+
+    fn is_table_list(&self) -> bool {
+        matches!(self, Self::List(list) if matches!(list.first(), Some(Self::Table(_))))
+    }
+
+    /// On one line, as it is written to the right of `=`.
+    fn inline(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            // A JSON string, number or boolean is a TOML one, too.
+            Self::Plain(value) => value.to_string(),
+            Self::List(list) => format!("[{}]", list.iter().map(Self::inline).collect::<Vec<_>>().join(", ")),
+            Self::Table(entries) => {
+                let pairs: Vec<_> =
+                    entries.iter().map(|(k, v)| format!("{} = {}", key(k), v.inline())).collect();
+                format!("{{ {} }}", pairs.join(", "))
+            }
+        }
+    }
+}
+
+/// Plain keys first, then the tables below, as TOML demands.
+fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
+    for (name, value) in entries {
+        if !matches!(value, Shown::Nothing | Shown::Table(_)) && !value.is_table_list() {
+            let _ = writeln!(out, "{} = {}", key(name), value.inline());
+        }
+    }
+    for (name, value) in entries {
+        let below = if path.is_empty() { key(name) } else { format!("{path}.{}", key(name)) };
+        match value {
+            Shown::Table(children) if !children.is_empty() => {
+                let _ = writeln!(out, "\n[{below}]");
+                write_table(out, &below, children);
+            }
+            Shown::List(list) if value.is_table_list() => {
+                for element in list {
+                    let _ = writeln!(out, "\n[[{below}]]");
+                    if let Shown::Table(children) = element {
+                        write_table(out, &below, children);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A key, quoted where it must be.
+fn key(name: &str) -> String {
+    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if bare { name.to_owned() } else { serde_json::Value::from(name).to_string() }
+}
+
+/// The reference page in Markdown.
+pub(crate) fn reference(chapters: &[Chapter]) -> String {
+    let mut out = String::from(REFERENCE_HEAD);
+    for chapter in chapters {
+        let _ = write!(out, "\n## `{}`\n\n{}\n", chapter.heading, chapter.text);
+        for key in &chapter.keys {
+            write_key(&mut out, key);
+        }
+    }
+    out
+}
+
+fn write_key(out: &mut String, key: &Key) {
+    let default = match &key.default {
+        Shown::Nothing => "not set".to_owned(),
+        Shown::Table(_) => return,
+        Shown::List(list) if list.is_empty() => "none".to_owned(),
+        value => format!("`{}`", value.inline()),
+    };
+    let live = if key.live { " Can change while running." } else { "" };
+    let _ = write!(out, "\n**`{}`** – {}; default: {default}.{live}\n\n{}\n", key.name, key.kind, key.text);
+}
+
+const REFERENCE_HEAD: &str = "# Configuration reference
+
+<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+
+The file is TOML. Every key has a default, so an empty file (or none) is a good one. Unknown keys are refused.
+`hopwise check -c FILE` says what is wrong, and `hopwise check -c FILE --dump` prints what is in force. Send SIGHUP, or
+`POST /api/v1/config/reload`, to apply a changed file without losing state; a key that cannot change while running keeps its
+value and is named in the answer.
+
+Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_becomes_toml_with_plain_keys_first() {
+        let shown = Shown::Table(vec![
+            ("list".into(), Shown::List(vec![Shown::Plain(1.into()), Shown::Plain("a\"b".into())])),
+            ("none".into(), Shown::Nothing),
+            ("below".into(), Shown::Table(vec![("x y".into(), Shown::Plain(true.into()))])),
+            ("rows".into(), Shown::List(vec![Shown::Table(vec![("n".into(), Shown::Plain(2.into()))])])),
+        ]);
+        let expected = "list = [1, \"a\\\"b\"]\n\n[below]\n\"x y\" = true\n\n[[rows]]\nn = 2\n";
+        assert_eq!(shown.to_toml(), expected);
+        let text = toml::de::DeTable::parse(expected);
+        assert!(text.is_ok(), "{text:?}");
+    }
+}

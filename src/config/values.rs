@@ -1,0 +1,436 @@
+//! The plain values of a configuration file: numbers, durations, sizes, addresses, secrets.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use toml::de::DeValue;
+
+use super::{
+    read::{Node, Reader},
+    setting::{Setting, Shown},
+};
+
+impl Setting for bool {
+    const KIND: &'static str = "true or false";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = node.get_ref().as_bool();
+        read.or_else(|| refuse::<Self>(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain((*self).into())
+    }
+}
+
+impl Setting for String {
+    const KIND: &'static str = "a text in quotes";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = node.get_ref().as_str().map(str::to_owned);
+        read.or_else(|| refuse::<Self>(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.as_str().into())
+    }
+}
+
+impl Setting for PathBuf {
+    const KIND: &'static str = "a path in quotes";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = node.get_ref().as_str().filter(|text| !text.is_empty()).map(Self::from);
+        read.or_else(|| refuse::<Self>(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string_lossy().into())
+    }
+}
+
+impl Setting for SocketAddr {
+    const KIND: &'static str = "an address with a port, such as \"127.0.0.1:8080\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// Unsigned numbers: each type with its range in words.
+macro_rules! unsigned {
+    ($($type:ty: $kind:literal),*) => {$(
+        impl Setting for $type {
+            const KIND: &'static str = $kind;
+
+            fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+                let read = integer(node.get_ref()).and_then(|number| number.try_into().ok());
+                read.or_else(|| refuse::<Self>(node, reader))
+            }
+
+            fn show(&self) -> Shown {
+                Shown::Plain((*self).into())
+            }
+        }
+    )*};
+}
+
+unsigned!(
+    u8: "a whole number from 0 to 255",
+    u16: "a whole number from 0 to 65535",
+    u32: "a whole number from 0 to 4294967295",
+    u64: "a whole number",
+    usize: "a whole number"
+);
+
+impl Setting for f64 {
+    const KIND: &'static str = "a number";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = match node.get_ref() {
+            DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
+            other => integer(other).map(|number| number as f64),
+        };
+        read.filter(|number: &f64| number.is_finite()).or_else(|| refuse::<Self>(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain((*self).into())
+    }
+}
+
+impl Setting for Duration {
+    const KIND: &'static str = "a duration, such as \"10s\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| nanoseconds(text).map(Self::from_nanos))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(duration_text(u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)).into())
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl Setting for Size {
+    const KIND: &'static str = "a size, such as \"64 MiB\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| with_unit(text, &SIZES).map(Self))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(unit_text(self.0, &SIZES, " ").into())
+    }
+}
+
+/// A threshold: a number in the metric's unit; a duration gives nanoseconds, a percentage millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Amount(pub(crate) u64);
+
+impl Setting for Amount {
+    const KIND: &'static str = "a whole number, a duration such as \"500us\", or a percentage such as \"5%\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match integer(node.get_ref()) {
+            Some(number) => u64::try_from(number).ok().map(Self).or_else(|| refuse::<Self>(node, reader)),
+            None => from_text(node, reader, |text| match text.strip_suffix('%') {
+                Some(percent) => {
+                    let percent =
+                        percent.trim_end().parse::<f64>().ok().filter(|p| (0.0..=100.0).contains(p))?;
+                    Some(Self((percent * 10_000.0).round() as u64))
+                }
+                None => nanoseconds(text).map(Self),
+            }),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.0.into())
+    }
+}
+
+/// Where reports come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// UDP on every address of this machine, both families.
+    UdpAny(u16),
+    /// UDP on one address.
+    Udp(SocketAddr),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UdpAny(port) => write!(f, "udp://*:{port}"),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+        }
+    }
+}
+
+impl Setting for Listen {
+    const KIND: &'static str =
+        "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| {
+            let address = text.strip_prefix("udp://")?;
+            match address.strip_prefix("*:") {
+                Some(port) => port.parse().ok().map(Self::UdpAny),
+                None => address.parse().ok().map(Self::Udp),
+            }
+        })
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// Addresses that share their first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// The first address.
+    pub(crate) address: IpAddr,
+    /// How many leading bits count.
+    pub(crate) bits: u8,
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address.parse::<IpAddr>().ok()?, Some(bits.parse::<u8>().ok()?)),
+            None => (text.parse::<IpAddr>().ok()?, None),
+        };
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(width);
+        (bits <= width).then_some(Self { address, bits })
+    }
+
+    /// Is `source` (IPv4 mapped into IPv6) one of these addresses?
+    pub(crate) fn contains(&self, source: &[u8; 16]) -> bool {
+        let (base, bits) = match self.address {
+            IpAddr::V4(address) => (address.to_ipv6_mapped(), u32::from(self.bits) + 96),
+            IpAddr::V6(address) => (address, u32::from(self.bits)),
+        };
+        let difference = base.to_bits() ^ Ipv6Addr::from(*source).to_bits();
+        bits == 0 || difference >> (128 - bits) == 0
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl Setting for Network {
+    const KIND: &'static str = "a network such as \"10.0.0.0/8\", or one address";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, Self::parse)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// One port or a range of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ports {
+    /// The first.
+    pub(crate) first: u16,
+    /// The last, included.
+    pub(crate) last: u16,
+}
+
+impl Setting for Ports {
+    const KIND: &'static str = "a port, or a range such as \"8000-8999\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Some(port) = integer(node.get_ref()) {
+            let port = u16::try_from(port).ok();
+            return port
+                .map(|port| Self { first: port, last: port })
+                .or_else(|| refuse::<Self>(node, reader));
+        }
+        from_text(node, reader, |text| {
+            let (first, last) = text.split_once('-')?;
+            let ports = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+            (ports.first <= ports.last).then_some(ports)
+        })
+    }
+
+    fn show(&self) -> Shown {
+        if self.first == self.last {
+            Shown::Plain(self.first.into())
+        } else {
+            Shown::Plain(format!("{}-{}", self.first, self.last).into())
+        }
+    }
+}
+
+/// An IP protocol by number or by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Protocol(pub(crate) u8);
+
+impl Setting for Protocol {
+    const KIND: &'static str =
+        "\"tcp\", \"udp\", \"sctp\", \"icmp\", \"icmpv6\", or a protocol number from 0 to 255";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Some(number) = integer(node.get_ref()) {
+            return u8::try_from(number).ok().map(Self).or_else(|| refuse::<Self>(node, reader));
+        }
+        from_text(node, reader, |text| {
+            let number = match text {
+                "icmp" => 1,
+                "tcp" => 6,
+                "udp" => 17,
+                "icmpv6" => 58,
+                "sctp" => 132,
+                _ => return None,
+            };
+            Some(Self(number))
+        })
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.0.into())
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+impl Setting for Secret {
+    const KIND: &'static str = "a text of at least 16 characters, without spaces";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref().as_str() {
+            Some(text) if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) => {
+                Some(Self(text.to_owned()))
+            }
+            // The refusal does not repeat what was written: it may well be a secret.
+            _ => {
+                reader.refuse(node.span(), format!("write {}", Self::KIND));
+                None
+            }
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain("(hidden)".into())
+    }
+}
+
+fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T> {
+    reader.expected(node, T::KIND);
+    None
+}
+
+fn from_text<T: Setting>(
+    node: &Node<'_>,
+    reader: &mut Reader<'_>,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Option<T> {
+    node.get_ref().as_str().and_then(parse).or_else(|| refuse(node, reader))
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+}
+
+const DURATIONS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+const SIZES: [(&str, u64); 5] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+/// A duration in words as nanoseconds: "250ms", "1.5h".
+pub(crate) fn nanoseconds(text: &str) -> Option<u64> {
+    with_unit(text, &DURATIONS)
+}
+
+/// Nanoseconds in the largest unit that divides them.
+pub(crate) fn duration_text(nanoseconds: u64) -> String {
+    unit_text(nanoseconds, &DURATIONS, "")
+}
+
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(*factor);
+    }
+    let scaled = number.parse::<f64>().ok()? * *factor as f64;
+    // Above 2^53 a float no longer holds every whole number; nobody writes such a fraction on purpose.
+    (scaled <= 9e15).then_some(scaled.round() as u64)
+}
+
+fn unit_text(value: u64, units: &[(&str, u64)], space: &str) -> String {
+    let unit = units.iter().rev().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
+    let (name, factor) = unit.copied().unwrap_or((if units.len() == SIZES.len() { "B" } else { "s" }, 1));
+    format!("{}{space}{name}", value / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_read_and_write_with_their_units() {
+        let read = ["250ms", "1.5h", "0s", "10", "ms", "-1s", "3x", "99999999999d"].map(nanoseconds);
+        let none = None;
+        assert_eq!(read, [Some(250_000_000), Some(5_400_000_000_000), Some(0), none, none, none, none, none]);
+        assert_eq!(
+            [0, 1_000, 90_000_000_000, 86_400_000_000_000].map(duration_text),
+            ["0s", "1us", "90s", "1d"]
+        );
+        assert_eq!(with_unit("64 MiB", &SIZES), Some(64 << 20));
+        assert_eq!(unit_text(64 << 20, &SIZES, " "), "64 MiB");
+    }
+
+    #[test]
+    fn a_network_holds_the_addresses_that_share_its_bits() {
+        let mapped = |text: &str| match text.parse().unwrap() {
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
+        };
+        let network = Network::parse("10.1.0.0/16").unwrap();
+        assert!(network.contains(&mapped("10.1.255.1")));
+        assert!(!network.contains(&mapped("10.2.0.1")));
+        assert!(!network.contains(&mapped("2001:db8::1")));
+        assert!(Network::parse("::/0").unwrap().contains(&mapped("10.2.0.1")));
+        assert_eq!(Network::parse("10.0.0.1").unwrap().bits, 32);
+        assert_eq!(["10.0.0.0/33", "10.0.0/8", "x"].map(Network::parse), [None, None, None]);
+    }
+}
