@@ -1,6 +1,11 @@
 //! What the types of single settings cannot say: bounds, and settings that must fit each other.
 
+use std::ops::Range;
+
+use detect::{RuleError, RuleSet, ThresholdError};
+
 use super::{
+    build,
     read::{Node, Reader, is_written, nearest, span_of},
     sections::{ProfileSettings, Settings, SourceSettings},
 };
@@ -10,7 +15,7 @@ pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
     ["default", "strict", "geant", "hostint", "intcollector-gen", "onos"];
 
 /// Most rules.
-const MAX_RULES: usize = 64;
+const MAX_RULES: usize = detect::rule::MAX_RULES;
 
 /// Notes everything that is wrong with settings which are right each by itself.
 pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
@@ -23,9 +28,22 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         checker.source(index, source, settings);
     }
     checker.nodes(settings);
+    checker.thresholds(settings);
     checker.rules(settings, text);
     checker.store(settings);
     checker.api(settings);
+}
+
+/// The bytes of the file that a rule's error is about: inside the quotes, where the rule is written without escapes.
+fn span_in(text: &str, span: Range<usize>, error: &RuleError) -> Range<usize> {
+    let written = text.get(span.clone()).unwrap_or("");
+    match written.find(&error.text) {
+        Some(quotes) => {
+            let start = span.start + quotes + error.position;
+            start..start + error.length.max(1)
+        }
+        None => span,
+    }
 }
 
 struct Checker<'a, 'i> {
@@ -142,7 +160,18 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn rules(&mut self, settings: &Settings, _text: &str) {
+    fn thresholds(&mut self, settings: &Settings) {
+        match build::thresholds(settings) {
+            Ok(_) => {}
+            Err(ThresholdError::MixedFamilies { index }) => {
+                let message = "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
+                self.refuse(&["thresholds", "override", &index.to_string()], message);
+            }
+            Err(error) => self.refuse(&["thresholds", "override"], error.to_string()),
+        }
+    }
+
+    fn rules(&mut self, settings: &Settings, text: &str) {
         if settings.rules.len() > MAX_RULES {
             self.refuse(
                 &["rules"],
@@ -162,6 +191,9 @@ impl Checker<'_, '_> {
                     &["rules", &position, "when"],
                     "a rule needs a condition; add when = \"flow_latency > 5ms\" or the like",
                 );
+            } else if let Err(error) = RuleSet::compile(&[(rule.name.clone(), rule.when.clone())]) {
+                let span = span_of(self.root, &["rules", &position, "when"]);
+                self.reader.refuse(span_in(text, span, &error), error.message);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The configuration: declared once in `sections.rs`, read and checked in one step, so that later code cannot meet a bad one.
 
+pub(crate) mod build;
 mod check;
 pub(crate) mod read;
 pub(crate) mod sections;

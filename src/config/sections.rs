@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use detect::{PortRange, Prefix};
+
 use super::{
     setting::{choice, section},
-    values::{Amount, Listen, Network, Ports, Protocol, Secret, Size},
+    values::{Amount, Listen, Protocol, Secret, Size},
 };
 
 section! {
@@ -153,7 +155,7 @@ section! {
     /// A sender of reports, by its address. The longest matching prefix wins.
     pub(crate) struct SourceSettings("[[sources]]") {
         /// The sender's address, or a network of senders.
-        pub(crate) prefix: Option<Network> = None,
+        pub(crate) prefix: Option<Prefix> = None,
         /// Name of the profile that reads its reports.
         pub(crate) profile: String = "default".to_owned(),
         /// A name for people.
@@ -186,13 +188,13 @@ section! {
     /// wins.
     pub(crate) struct OverrideSettings("[[thresholds.override]]") {
         /// Source address of the flow.
-        pub(crate) src: Option<Network> = None,
+        pub(crate) src: Option<Prefix> = None,
         /// Destination address of the flow.
-        pub(crate) dst: Option<Network> = None,
+        pub(crate) dst: Option<Prefix> = None,
         /// Source port.
-        pub(crate) sport: Option<Ports> = None,
+        pub(crate) sport: Option<PortRange> = None,
         /// Destination port.
-        pub(crate) dport: Option<Ports> = None,
+        pub(crate) dport: Option<PortRange> = None,
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
         /// See `[thresholds]`.

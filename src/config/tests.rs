@@ -4,112 +4,22 @@ use std::path::Path;
 
 use super::*;
 
-/// Each file and everything that the user is told about it.
-const BAD: [(&str, &str); 22] = [
-    (
-        "[collector]\nlistne = []\n",
-        "h.toml:2:1: there is no key `listne` in [collector]; did you mean `listen`?\n  |\n2 | listne = []\n  | ^^^^^^",
-    ),
-    (
-        "colour = 1\n",
-        "h.toml:1:1: there is no key `colour` in the file; remove it, or use one of: collector, profiles, sources, nodes, \
-         thresholds, rules, store, api, ui, log\n  |\n1 | colour = 1\n  | ^^^^^^",
-    ),
-    (
-        "[collector]\nlisten = [\"tcp://*:1\"]\n",
-        "h.toml:2:11: found the text \"tcp://*:1\"; write an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \
-         \"udp://[::1]:32766\"\n  |\n2 | listen = [\"tcp://*:1\"]\n  |           ^^^^^^^^^^^",
-    ),
-    (
-        "[collector]\nlisten = []\n",
-        "h.toml:2:10: nowhere to listen; write at least one address, such as \"udp://*:32766\"\n  |\n2 | listen = []\n  |          ^^",
-    ),
-    (
-        "[collector]\nlisten = [\"udp://*:1\", \"udp://*:1\"]\n",
-        "h.toml:2:24: udp://*:1 is listed twice; remove one\n  |\n2 | listen = [\"udp://*:1\", \"udp://*:1\"]\n  |                        ^^^^^^^^^^^",
-    ),
-    (
-        "[collector]\nworkers = -1\nburst = 0\n",
-        "h.toml:2:11: found the number -1; write a whole number\n  |\n2 | workers = -1\n  |           ^^\n\
-         h.toml:3:9: 0 is out of range; write a number from 1 to 1024\n  |\n3 | burst = 0\n  |         ^",
-    ),
-    (
-        "[collector]\nflow_timeout = \"10\"\n",
-        "h.toml:2:16: found the text \"10\"; write a duration, such as \"10s\"\n  |\n2 | flow_timeout = \"10\"\n  |                ^^^^",
-    ),
-    (
-        "collector = 3\n",
-        "h.toml:1:13: found the number 3; write the table [collector]\n  |\n1 | collector = 3\n  |             ^",
-    ),
-    (
-        "[profiles.mine]\ndialect = \"stirct\"\n",
-        "h.toml:2:11: found the text \"stirct\"; write \"strict\", \"geant\", \"hostint\", \"intcollector-gen\" or \"onos\"\n  |\n\
-         2 | dialect = \"stirct\"\n  |           ^^^^^^^^",
-    ),
-    (
-        "[profiles.mine]\ntimestamp_unit = \"0s\"\n",
-        "h.toml:2:18: a tick lasts from \"1ns\" to \"1s\"; write what the device documents\n  |\n2 | timestamp_unit = \"0s\"\n  |                  ^^^^",
-    ),
-    (
-        "[[sources]]\nprefix = \"10.0.0.0/33\"\n",
-        "h.toml:2:10: found the text \"10.0.0.0/33\"; write a network such as \"10.0.0.0/8\", or one address\n  |\n\
-         2 | prefix = \"10.0.0.0/33\"\n  |          ^^^^^^^^^^^^^",
-    ),
-    (
-        "[[sources]]\nname = \"leaf\"\n",
-        "h.toml:1:1: a source needs an address; add prefix = \"10.0.0.0/8\" or the like\n  |\n1 | [[sources]]\n  | ^^^^^^^^^^^",
-    ),
-    (
-        "[profiles.tofino]\n[[sources]]\nprefix = \"10.0.0.1\"\nprofile = \"tofnio\"\n",
-        "h.toml:4:11: there is no profile `tofnio`; did you mean `tofino`?\n  |\n4 | profile = \"tofnio\"\n  |           ^^^^^^^^",
-    ),
-    (
-        "[nodes]\nleaf1 = \"a\"\n",
-        "h.toml:2:1: `leaf1` cannot be a key here; write a node id, a whole number such as 101\n  |\n2 | leaf1 = \"a\"\n  | ^^^^^",
-    ),
-    (
-        "[thresholds]\nhop_latency = \"fast\"\n",
-        "h.toml:2:15: found the text \"fast\"; write a whole number, a duration such as \"500us\", or a percentage such as \
-         \"5%\"\n  |\n2 | hop_latency = \"fast\"\n  |               ^^^^^^",
-    ),
-    (
-        "[[rules]]\nname = \"slow\"\nwhen = \"hops > 1\"\n[[rules]]\nname = \"slow\"\nwhen = \"hops > 2\"\n",
-        "h.toml:5:8: there are two rules `slow`; rename one\n  |\n5 | name = \"slow\"\n  |        ^^^^^^",
-    ),
-    (
-        "[[rules]]\nname = \"slow\"\n",
-        "h.toml:1:1: a rule needs a condition; add when = \"flow_latency > 5ms\" or the like\n  |\n1 | [[rules]]\n  | ^^^^^^^^^",
-    ),
-    (
-        "[store]\nmax_bytes = \"1 MiB\"\n",
-        "h.toml:2:13: too small for one file; write \"16 MiB\" or more, or remove the line\n  |\n2 | max_bytes = \"1 MiB\"\n  |             ^^^^^^^",
-    ),
-    (
-        "[api]\nlisten = \"0.0.0.0:8080\"\n",
-        "h.toml:2:10: 0.0.0.0:8080 can be reached from other machines; add token = \"...\" (openssl rand -hex 24), or listen \
-         on 127.0.0.1\n  |\n2 | listen = \"0.0.0.0:8080\"\n  |          ^^^^^^^^^^^^^^",
-    ),
-    (
-        "[api]\ntoken = \"short\"\n",
-        "h.toml:2:9: write a text of at least 16 characters, without spaces\n  |\n2 | token = \"short\"\n  |         ^^^^^^^",
-    ),
-    (
-        "[log]\nlevel = true\n",
-        "h.toml:2:9: found true; write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"\n  |\n2 | level = true\n  |         ^^^^",
-    ),
-    (
-        "[log\nlevel = 1\n",
-        "h.toml:1:5: this is not TOML: unclosed table, expected `]`; see https://toml.io\n  |\n1 | [log\n  |     ^",
-    ),
-];
+/// Files that are refused, and everything that the user is told about each.
+const BAD: &str = include_str!("bad_files.txt");
 
 #[test]
 fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
-    for (file, expected) in BAD {
+    let mut made = String::new();
+    for case in BAD.split("=== file\n").skip(1) {
+        let (file, _) = case.split_once("=== told\n").unwrap();
         let told =
             Settings::parse(file, "h.toml").map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
-        assert_eq!(told, expected, "\n--- file ---\n{file}\n--- told ---\n{told}\n");
+        made.push_str(&format!("=== file\n{file}=== told\n{told}\n"));
     }
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made).unwrap();
+    }
+    assert_eq!(made, BAD, "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise");
 }
 
 #[test]
