@@ -38,6 +38,11 @@ impl Batch {
         }
     }
 
+    /// Records of each kind that fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Events with their paths.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
         self.events.iter().map(|(event, span)| (event, self.path(*span)))
