@@ -47,9 +47,10 @@ pub struct Config {
     pub queue_batches: usize,
     /// What happens when that many wait.
     pub policy: Policy,
-    /// Delete files whose newest record is older than this. `None`: keep.
+    /// Delete files that were last written longer ago than this. `None`: keep.
     pub max_age: Option<Duration>,
-    /// Delete the oldest files when all together are larger than this, bytes. `None`: no bound but the disk.
+    /// Delete the oldest files when all together are larger than this, bytes; looked at every few seconds. A file that has
+    /// grown to an eighth of it is continued in a new one, so that there is something to delete. `None`: the disk's size.
     pub max_bytes: Option<u64>,
     /// Keep a row per hop of every decoded report (view `reports`). Off by default: it is by far the largest table.
     pub reports_table: bool,

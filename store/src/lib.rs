@@ -41,9 +41,17 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod files;
+mod intern;
 mod query;
 mod rows;
+mod schema;
+mod segment;
 mod stats;
+mod store;
+#[cfg(test)]
+mod testing;
+mod writer;
 
 pub use config::{Config, Error, Period, Policy};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
@@ -51,3 +59,4 @@ pub use rows::{
     EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
 pub use stats::{State, Stats};
+pub use store::Store;

@@ -158,3 +158,17 @@ pub struct Totals {
     /// Loss records.
     pub losses: u64,
 }
+
+/// All of them, in numeric order.
+pub(crate) const BASES: [Basis; 4] =
+    [Basis::Measured, Basis::HopSum, Basis::Corrected, Basis::Unsynchronised];
+
+/// The name used in the store, the API and the UI.
+pub(crate) fn basis_name(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::HopSum => "hop_sum",
+        Basis::Corrected => "corrected",
+        Basis::Unsynchronised => "unsynchronised",
+    }
+}

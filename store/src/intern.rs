@@ -1,0 +1,233 @@
+//! Small numbers for what repeats: flows, paths, rules.
+//!
+//! The tables in the file are the truth; the maps here only save asking. They are bounded: a full map is emptied, and from
+//! then on an unknown name is looked up before it is added. After a failed transaction they are thrown away with the file.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hash::Hash;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use wire::FlowKey;
+
+/// The names of one file.
+#[derive(Debug)]
+pub(crate) struct Names {
+    flows: Known<FlowKey>,
+    paths: Known<Box<[u32]>>,
+    /// By index in the rule set in force.
+    rules: HashMap<u16, i64>,
+    text: String,
+}
+
+impl Names {
+    /// The names of the file behind `conn`.
+    pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
+        let last = |table: &str| {
+            conn.query_row(&format!("SELECT ifnull(max(id), 0) FROM {table}"), [], |row| row.get(0))
+        };
+        Ok(Self {
+            flows: Known::new(last("flow_key")?, MAX_FLOWS),
+            paths: Known::new(last("path_text")?, MAX_PATHS),
+            rules: HashMap::new(),
+            text: String::new(),
+        })
+    }
+
+    /// Forgets which index means which rule: there is a new rule set.
+    pub(crate) fn forget_rules(&mut self) {
+        self.rules.clear();
+    }
+
+    /// The number of `flow` in this file.
+    #[inline]
+    pub(crate) fn flow(&mut self, conn: &Connection, flow: &FlowKey) -> rusqlite::Result<i64> {
+        match self.flows.get(flow) {
+            Some(id) => Ok(id),
+            None => self.new_flow(conn, flow),
+        }
+    }
+
+    /// The number of `path`; `None` for the empty path.
+    #[inline]
+    pub(crate) fn path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<Option<i64>> {
+        match (path.is_empty(), self.paths.get(path)) {
+            (true, _) => Ok(None),
+            (false, Some(id)) => Ok(Some(id)),
+            (false, None) => self.new_path(conn, path).map(Some),
+        }
+    }
+
+    /// The number of the rule with `index` in `rules`. A rule whose name we were not told is called by its index.
+    pub(crate) fn rule(&mut self, conn: &Connection, rules: &[String], index: u16) -> rusqlite::Result<i64> {
+        if let Some(id) = self.rules.get(&index) {
+            return Ok(*id);
+        }
+        let unnamed;
+        let name = match rules.get(usize::from(index)) {
+            Some(name) => name,
+            None => {
+                unnamed = format!("rule {index}");
+                &unnamed
+            }
+        };
+        conn.prepare_cached("INSERT INTO rule_text (rule) VALUES (?1) ON CONFLICT DO NOTHING")?
+            .execute([name])?;
+        let id = conn
+            .prepare_cached("SELECT id FROM rule_text WHERE rule = ?1")?
+            .query_row([name], |row| row.get(0))?;
+        self.rules.insert(index, id);
+        Ok(id)
+    }
+
+    #[cold]
+    fn new_flow(&mut self, conn: &Connection, flow: &FlowKey) -> rusqlite::Result<i64> {
+        self.text.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{flow}");
+        if let Some(id) = self.flows.look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)? {
+            self.flows.learn(*flow, id);
+            return Ok(id);
+        }
+        let id = self.flows.last + 1;
+        conn.prepare_cached("INSERT INTO flow_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+            id,
+            self.text,
+            flow.src().to_string(),
+            flow.dst().to_string(),
+            flow.sport(),
+            flow.dport(),
+            flow.proto()
+        ])?;
+        self.flows.last = id;
+        self.flows.learn(*flow, id);
+        Ok(id)
+    }
+
+    #[cold]
+    fn new_path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<i64> {
+        path_text(path, &mut self.text);
+        if let Some(id) = self.paths.look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)? {
+            self.paths.learn(path.into(), id);
+            return Ok(id);
+        }
+        let id = self.paths.last + 1;
+        conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?.execute(params![id, self.text])?;
+        self.paths.last = id;
+        self.paths.learn(path.into(), id);
+        Ok(id)
+    }
+}
+
+/// Writes `101>102>103` into `text`; a node that was not available is `?`.
+fn path_text(path: &[u32], text: &mut String) {
+    text.clear();
+    for (i, node) in path.iter().enumerate() {
+        let separator = if i == 0 { "" } else { ">" };
+        // Writing to a string cannot fail.
+        let _ = match *node {
+            u32::MAX => write!(text, "{separator}?"),
+            node => write!(text, "{separator}{node}"),
+        };
+    }
+}
+
+/// The nodes of a path as [`path_text`] writes it. What is no number is unavailable.
+pub(crate) fn parse_path(text: &str) -> Vec<u32> {
+    text.split('>').map(|node| node.parse().unwrap_or(u32::MAX)).collect()
+}
+
+/// A bounded map from name to number.
+#[derive(Debug)]
+struct Known<K> {
+    map: HashMap<K, i64>,
+    capacity: usize,
+    /// The highest number given.
+    last: i64,
+    /// Is every name of the file in the map?
+    complete: bool,
+}
+
+impl<K: Eq + Hash> Known<K> {
+    fn new(last: i64, capacity: usize) -> Self {
+        Self { map: HashMap::new(), capacity, last, complete: last == 0 }
+    }
+
+    #[inline]
+    fn get<Q: Eq + Hash + ?Sized>(&self, name: &Q) -> Option<i64>
+    where
+        K: Borrow<Q>,
+    {
+        self.map.get(name).copied()
+    }
+
+    fn learn(&mut self, name: K, id: i64) {
+        if self.map.len() >= self.capacity {
+            self.map.clear();
+            self.complete = false;
+        }
+        self.map.insert(name, id);
+    }
+
+    fn look_up(&self, conn: &Connection, sql: &str, text: &str) -> rusqlite::Result<Option<i64>> {
+        if self.complete {
+            return Ok(None);
+        }
+        conn.prepare_cached(sql)?.query_row([text], |row| row.get(0)).optional()
+    }
+}
+
+/// Some 30 MB when full.
+const MAX_FLOWS: usize = 1 << 18;
+const MAX_PATHS: usize = 1 << 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(n: u32) -> FlowKey {
+        let [a, b, c, d] = n.to_be_bytes();
+        FlowKey::v4([10, b, c, d], [20, a, 0, 1], Some((1, 2)), 17)
+    }
+
+    #[test]
+    fn names_keep_their_numbers_across_forgetting_and_opening_again() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(crate::schema::SQL).unwrap();
+        let mut names = Names::open(&conn).unwrap();
+        names.flows.capacity = 3;
+        let numbers: Vec<i64> = (0..10).map(|n| names.flow(&conn, &flow(n)).unwrap()).collect();
+        assert_eq!(numbers, (1..=10).collect::<Vec<i64>>());
+        assert!(names.flows.map.len() <= 3);
+        let again: Vec<i64> = (0..10).map(|n| names.flow(&conn, &flow(n)).unwrap()).collect();
+        assert_eq!(again, numbers);
+        let mut reopened = Names::open(&conn).unwrap();
+        let again: Vec<i64> = (0..11).map(|n| reopened.flow(&conn, &flow(n)).unwrap()).collect();
+        assert_eq!(again, (1..=11).collect::<Vec<i64>>());
+    }
+
+    #[test]
+    fn a_rule_is_known_by_the_name_it_had_when_it_fired() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(crate::schema::SQL).unwrap();
+        let mut names = Names::open(&conn).unwrap();
+        let (a, b) = ("slow".to_owned(), "full".to_owned());
+        let first = [a.clone(), b.clone()];
+        let slow = names.rule(&conn, &first, 0).unwrap();
+        let full = names.rule(&conn, &first, 1).unwrap();
+        names.forget_rules();
+        assert_eq!(names.rule(&conn, &[b, a], 0).unwrap(), full);
+        assert_ne!(slow, full);
+        assert!(names.rule(&conn, &first, 7).unwrap() > full);
+    }
+
+    #[test]
+    fn a_path_reads_back_from_its_text() {
+        for path in [&[101, 102, 103][..], &[7], &[1, u32::MAX, 3], &[u32::MAX]] {
+            let mut text = String::new();
+            path_text(path, &mut text);
+            assert_eq!(parse_path(&text), path, "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The schema of a file, its creation and its version.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::config::Error;
+
+/// The version that this program writes. Raised with each change that an older program could not live with.
+pub(crate) const VERSION: u32 = 1;
+
+/// Everything in a file, as one script.
+pub(crate) const SQL: &str = include_str!("schema.sql");
+
+/// Marks a file as ours (`file` and friends show it): "hopw".
+const APPLICATION_ID: i32 = 0x686f_7077;
+
+/// Opens the file at `path` for writing and creates what is missing.
+///
+/// # Errors
+/// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
+/// damaged file ([`is_damage`] tells).
+pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
+    let fail = |error| Error::sqlite(path, error);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
+    conn.busy_timeout(BUSY).map_err(fail)?;
+    // Looked at before anything is set: a foreign file stays as it is.
+    let empty = is_empty(&conn).map_err(fail)?;
+    if !empty {
+        check(&conn, path)?;
+    }
+    conn.execute_batch(SETTINGS).map_err(fail)?;
+    if empty {
+        create(&mut conn).map_err(fail)?;
+    }
+    conn.set_prepared_statement_cache_capacity(32);
+    Ok(conn)
+}
+
+/// Is the file behind `conn` one that we can read?
+pub(crate) fn check(conn: &Connection, path: &Path) -> Result<(), Error> {
+    let number = |name: &str| {
+        let value = conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        value.map_err(|error| Error::sqlite(path, error))
+    };
+    if number("application_id")? != i64::from(APPLICATION_ID) {
+        return Err(Error::Foreign(path.to_owned()));
+    }
+    match number("user_version")? as u32 {
+        found if found > VERSION => Err(Error::Newer { path: path.to_owned(), found, known: VERSION }),
+        _ => Ok(()),
+    }
+}
+
+fn is_empty(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+/// Is the file itself broken, so that it must be set aside?
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+/// One transaction: after a crash the file is either empty or complete.
+fn create(conn: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = conn.transaction()?;
+    transaction.execute_batch(SQL)?;
+    let names = |table: &str, names: &[(i64, &str)]| -> rusqlite::Result<()> {
+        let mut insert = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
+        names.iter().try_for_each(|name| insert.execute(*name).map(|_| ()))
+    };
+    names("kind_name", &collector::Kind::ALL.map(|kind| (kind as i64, kind.name())))?;
+    names("metric_name", &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())))?;
+    names("basis_name", &crate::rows::BASES.map(|basis| (basis as i64, crate::rows::basis_name(basis))))?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    // The planner reads its statistics when a file is opened; this connection opened it before they existed.
+    conn.execute_batch("ANALYZE sqlite_schema")
+}
+
+/// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The checkpoint is the writer's business. Dirty pages of a
+/// transaction stay in the 64 MB cache.
+const SETTINGS: &str = "
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA wal_autocheckpoint = 0;
+PRAGMA cache_size = -65536;
+PRAGMA trusted_schema = OFF;
+";
+
+/// How long a writer waits for somebody who opened the file with another tool and holds a lock.
+pub(crate) const BUSY: Duration = Duration::from_secs(2);

@@ -1,0 +1,109 @@
+-- One file of the store. Tables hold numbers; the views at the end are the documented names.
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- What repeats is kept once, under a number counted from 1.
+CREATE TABLE flow_key (
+  id INTEGER PRIMARY KEY, flow TEXT NOT NULL UNIQUE,
+  src TEXT NOT NULL, dst TEXT NOT NULL, sport INTEGER, dport INTEGER, proto INTEGER NOT NULL
+);
+CREATE TABLE path_text (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
+CREATE TABLE rule_text (id INTEGER PRIMARY KEY, rule TEXT NOT NULL UNIQUE);
+CREATE TABLE kind_name (id INTEGER PRIMARY KEY, kind TEXT NOT NULL UNIQUE);
+CREATE TABLE metric_name (id INTEGER PRIMARY KEY, metric TEXT NOT NULL UNIQUE);
+CREATE TABLE basis_name (id INTEGER PRIMARY KEY, basis TEXT NOT NULL UNIQUE);
+
+CREATE TABLE event_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, id INTEGER NOT NULL, kind INTEGER NOT NULL,
+  metric INTEGER, flow INTEGER, node INTEGER, interface INTEGER, queue INTEGER,
+  value INTEGER, previous INTEGER, threshold INTEGER, rule INTEGER, path INTEGER, reason INTEGER,
+  basis INTEGER NOT NULL,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+CREATE INDEX event_flow ON event_data (chunk, flow, ts) WHERE flow IS NOT NULL;
+CREATE INDEX event_kind ON event_data (kind, ts);
+CREATE INDEX event_node ON event_data (node, ts) WHERE node IS NOT NULL;
+
+CREATE TABLE rollup_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, interval INTEGER NOT NULL,
+  metric INTEGER NOT NULL, flow INTEGER, node INTEGER, interface INTEGER, queue INTEGER,
+  count INTEGER NOT NULL, min INTEGER NOT NULL, max INTEGER NOT NULL, sum INTEGER NOT NULL, p50 INTEGER, p99 INTEGER,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+CREATE INDEX rollup_flow ON rollup_data (chunk, flow, ts) WHERE flow IS NOT NULL;
+CREATE INDEX rollup_node ON rollup_data (chunk, node, metric, interval, ts) WHERE node IS NOT NULL;
+
+CREATE TABLE flow_data (
+  flow INTEGER PRIMARY KEY, path INTEGER, flow_latency INTEGER, basis INTEGER NOT NULL,
+  first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, reports INTEGER NOT NULL
+);
+
+CREATE TABLE drop_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, id INTEGER NOT NULL,
+  flow INTEGER, node INTEGER, ingress_if INTEGER, egress_if INTEGER, queue INTEGER, reason INTEGER,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+CREATE INDEX drop_flow ON drop_data (chunk, flow, ts) WHERE flow IS NOT NULL;
+CREATE INDEX drop_node ON drop_data (node, ts) WHERE node IS NOT NULL;
+
+CREATE TABLE loss_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, node INTEGER, source TEXT NOT NULL, hw_id INTEGER NOT NULL,
+  lost INTEGER NOT NULL, reordered INTEGER NOT NULL, duplicated INTEGER NOT NULL,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+
+CREATE VIEW events AS
+SELECT e.ts, k.kind, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
+       e.value, e.previous, e.threshold, r.rule, p.path, e.reason, b.basis, printf('%016x', e.id) AS id
+FROM event_data e
+LEFT JOIN kind_name k ON k.id = e.kind
+LEFT JOIN metric_name m ON m.id = e.metric
+LEFT JOIN flow_key f ON f.id = e.flow
+LEFT JOIN rule_text r ON r.id = e.rule
+LEFT JOIN path_text p ON p.id = e.path
+LEFT JOIN basis_name b ON b.id = e.basis;
+
+CREATE VIEW rollups AS
+SELECT e.ts, e.interval, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
+       e.count, e.min, e.max, e.sum, e.p50, e.p99
+FROM rollup_data e
+LEFT JOIN metric_name m ON m.id = e.metric
+LEFT JOIN flow_key f ON f.id = e.flow;
+
+CREATE VIEW flows AS
+SELECT f.flow, f.src, f.dst, f.sport, f.dport, f.proto, p.path, e.flow_latency, b.basis, e.first_seen, e.last_seen,
+       e.reports
+FROM flow_data e
+LEFT JOIN flow_key f ON f.id = e.flow
+LEFT JOIN path_text p ON p.id = e.path
+LEFT JOIN basis_name b ON b.id = e.basis;
+
+CREATE VIEW drops AS
+SELECT e.ts, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.ingress_if, e.egress_if, e.queue, e.reason,
+       printf('%016x', e.id) AS id
+FROM drop_data e
+LEFT JOIN flow_key f ON f.id = e.flow;
+
+CREATE VIEW losses AS
+SELECT ts, node, source, hw_id, lost, reordered, duplicated FROM loss_data;
+
+-- The planner's knowledge of how the columns are spread. Written by hand because it must hold from the first row on, and
+-- because counting would cost a scan: rows, then rows per distinct value of each further column of the index.
+ANALYZE sqlite_schema;
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
+  ('event_data', 'event_data', '20000000 2 1'),
+  ('event_data', 'event_flow', '20000000 65536 16 2 1'),
+  ('event_data', 'event_kind', '20000000 1600000 2 1'),
+  ('event_data', 'event_node', '20000000 200000 2 1'),
+  ('rollup_data', 'rollup_data', '20000000 1000 1'),
+  ('rollup_data', 'rollup_flow', '20000000 65536 100 1 1'),
+  ('rollup_data', 'rollup_node', '20000000 65536 1000 200 100 8 1'),
+  ('drop_data', 'drop_data', '1000000 2 1'),
+  ('drop_data', 'drop_flow', '1000000 65536 16 2 1'),
+  ('drop_data', 'drop_node', '1000000 10000 2 1'),
+  ('loss_data', 'loss_data', '1000000 100 1'),
+  ('flow_key', 'sqlite_autoindex_flow_key_1', '50000 1'),
+  ('path_text', 'sqlite_autoindex_path_text_1', '1000 1'),
+  ('rule_text', 'sqlite_autoindex_rule_text_1', '16 1'),
+  ('kind_name', 'sqlite_autoindex_kind_name_1', '12 1'),
+  ('metric_name', 'sqlite_autoindex_metric_name_1', '6 1'),
+  ('basis_name', 'sqlite_autoindex_basis_name_1', '4 1');

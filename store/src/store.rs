@@ -1,0 +1,149 @@
+//! The store as the program sees it: open, submit, close.
+
+use std::fs::{self, File, TryLockError};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use collector::Batch;
+
+use crate::config::{Config, Error, Policy};
+use crate::files;
+use crate::stats::Stats;
+use crate::writer::{Message, Shared, Writer};
+
+/// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
+/// threads; what is on disk is never touched by them.
+#[derive(Debug)]
+pub struct Store {
+    queue: Option<SyncSender<Message>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    policy: Policy,
+    /// Held as long as we write here.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the store, creating its directory when there is none, continuing the newest file when there is one.
+    ///
+    /// # Errors
+    /// The directory cannot be used, another process writes into it, or its newest file is not ours or of a newer hopwise.
+    /// A damaged file is no error: it is set aside and counted.
+    pub fn open(config: Config) -> Result<Self, Error> {
+        let dir = &config.dir;
+        fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
+        let path = dir.join("hopwise.lock");
+        let lock = File::options().create(true).truncate(false).write(true).open(&path);
+        let lock = lock.map_err(|error| Error::io(&path, error))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::Locked(dir.clone()),
+            TryLockError::Error(error) => Error::io(&path, error),
+        })?;
+        let shared = Arc::new(Shared::default());
+        let (policy, capacity) = (config.policy, config.queue_batches.max(1));
+        shared.stats().queue_capacity = capacity;
+        let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
+        let mut writer = Writer::new(config, Arc::clone(&shared));
+        if let Some(newest) = newest {
+            writer.open(newest.id)?;
+        }
+        writer.housekeeping(Instant::now());
+        let (queue, receiver) = sync_channel(capacity);
+        let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
+        let thread = thread.map_err(|error| Error::io(&path, error))?;
+        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, _lock: lock })
+    }
+
+    /// Gives a batch to the writer. Returns an empty batch of the same capacity to fill next.
+    ///
+    /// # Errors
+    /// The queue was full and the policy is to shed: the same batch, whose records have been counted as shed. Clear it and
+    /// go on.
+    pub fn submit(&self, batch: Batch) -> Result<Batch, Batch> {
+        let (records, capacity) = (batch.len() as u64, batch.capacity());
+        let Some(queue) = self.queue.as_ref().filter(|_| records > 0) else {
+            self.shared.stats().refused += batch.refused();
+            return Ok(emptied(batch));
+        };
+        {
+            // Counted before it is sent: the writer may be done with it before we are back.
+            let mut stats = self.shared.stats();
+            stats.submitted += records;
+            stats.refused += batch.refused();
+            stats.queued += records;
+            stats.queue_len += 1;
+        }
+        let refused = match self.policy {
+            Policy::Block => queue.send(Message::Batch(batch)).map_err(|error| error.0),
+            Policy::Shed => queue.try_send(Message::Batch(batch)).map_err(|error| match error {
+                TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+            }),
+        };
+        match refused {
+            Ok(()) => Ok(self.shared.spare().pop().unwrap_or_else(|| Batch::with_capacity(capacity))),
+            Err(message) => {
+                let mut stats = self.shared.stats();
+                stats.shed += records;
+                stats.queued -= records;
+                stats.queue_len -= 1;
+                let Message::Batch(batch) = message else { return Ok(Batch::with_capacity(capacity)) };
+                Err(batch)
+            }
+        }
+    }
+
+    /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.
+    pub fn set_rules(&self, names: Vec<String>) {
+        self.send(Message::Rules(names));
+    }
+
+    /// Waits until everything that was submitted before is committed, or was counted as lost.
+    pub fn flush(&self) {
+        let (done, wait) = sync_channel(1);
+        self.send(Message::Flush(done));
+        // The writer answers, or is gone with everything committed.
+        let _ = wait.recv();
+    }
+
+    /// A consistent copy of the accounts.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats().clone()
+    }
+
+    /// Commits everything, closes the files, and returns the final accounts.
+    pub fn close(mut self) -> Stats {
+        self.stop();
+        self.stats()
+    }
+
+    fn send(&self, message: Message) {
+        if let Some(queue) = &self.queue {
+            // Fails only when the writer has died; its panic is reported by `stop`.
+            let _ = queue.send(message);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            let mut stats = self.shared.stats();
+            stats.failed += std::mem::take(&mut stats.queued);
+            stats.message = Some("the writer has died; this is a fault in hopwise".to_owned());
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn emptied(mut batch: Batch) -> Batch {
+    batch.clear();
+    batch
+}

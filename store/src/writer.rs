@@ -1,0 +1,322 @@
+//! The thread that writes: takes batches from the queue, commits in time, rolls files over, deletes old ones, and lives
+//! through full disks and damaged files.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use collector::Batch;
+use collector::event::Nanos;
+use rusqlite::ErrorCode;
+
+use crate::config::{Config, Error};
+use crate::files::{self, FileId};
+use crate::schema;
+use crate::segment::{self, Segment};
+use crate::stats::{State, Stats};
+
+/// What travels to the writer, in order.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Batch(Batch),
+    /// From here on, a rule's index means a place in this list.
+    Rules(Vec<String>),
+    /// Commit, then answer.
+    Flush(SyncSender<()>),
+}
+
+/// What the writer and those who submit share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    stats: Mutex<Stats>,
+    spare: Mutex<Vec<Batch>>,
+}
+
+impl Shared {
+    /// The accounts. Locked once per batch on each side, for a few nanoseconds.
+    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
+        // Nothing that runs under this lock can panic half-way through a change.
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Batches that were written and can be filled again.
+    pub(crate) fn spare(&self) -> MutexGuard<'_, Vec<Batch>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer's state. [`Writer::run`] is the thread.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    config: Config,
+    shared: Arc<Shared>,
+    segment: Option<Segment>,
+    rules: Vec<String>,
+    /// When the open transaction must be committed.
+    commit_at: Option<Instant>,
+    /// After a failure: when to try again.
+    retry_at: Option<Instant>,
+    housekeeping_at: Instant,
+    /// The wall clock; another one in tests.
+    wall: fn() -> SystemTime,
+}
+
+impl Writer {
+    pub(crate) fn new(config: Config, shared: Arc<Shared>) -> Self {
+        Self {
+            config,
+            shared,
+            segment: None,
+            rules: Vec::new(),
+            commit_at: None,
+            retry_at: None,
+            housekeeping_at: Instant::now(),
+            wall: SystemTime::now,
+        }
+    }
+
+    /// Runs until every sender is gone and everything is committed.
+    pub(crate) fn run(mut self, queue: &Receiver<Message>) {
+        loop {
+            let now = Instant::now();
+            if self.housekeeping_at <= now {
+                self.housekeeping(now);
+            }
+            if self.commit_at.is_some_and(|at| at <= now) {
+                self.commit();
+            }
+            let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
+            match queue.recv_timeout(next.saturating_duration_since(now)) {
+                Ok(Message::Batch(batch)) => self.take(batch),
+                Ok(Message::Rules(rules)) => self.set_rules(rules),
+                Ok(Message::Flush(done)) => {
+                    self.commit();
+                    // Whoever asked may have gone.
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.commit();
+        // Closing the last connection copies the log into the file and removes it.
+        self.segment = None;
+        self.shared.stats().state = State::Closed;
+    }
+
+    fn set_rules(&mut self, rules: Vec<String>) {
+        self.rules = rules;
+        if let Some(segment) = &mut self.segment {
+            segment.forget_rules();
+        }
+    }
+
+    /// Writes a batch, or counts why not, and gives its memory back.
+    fn take(&mut self, mut batch: Batch) {
+        let records = batch.len() as u64;
+        self.shared.stats().queue_len -= 1;
+        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+            let mut stats = self.shared.stats();
+            stats.shed += records;
+            stats.queued -= records;
+        } else {
+            self.write(&batch, records);
+        }
+        batch.clear();
+        let mut spare = self.shared.spare();
+        if spare.len() < self.config.queue_batches {
+            spare.push(batch);
+        }
+    }
+
+    fn write(&mut self, batch: &Batch, records: u64) {
+        if let Err(error) = self.roll_to(batch) {
+            self.fail(&error, records);
+            return;
+        }
+        let Some(segment) = &mut self.segment else { return };
+        if let Err(error) = segment.write(batch, &self.rules) {
+            let error = Error::sqlite(segment.path(), error);
+            // `write` counted the batch as part of the transaction only once that was open.
+            let uncounted = if segment.uncommitted() == 0 { records } else { 0 };
+            self.fail(&error, uncounted);
+            return;
+        }
+        let full = segment.uncommitted() >= MAX_TRANSACTION;
+        self.shared.stats().written += records;
+        if full {
+            self.commit();
+        } else if self.commit_at.is_none() {
+            self.commit_at = Some(Instant::now() + self.config.commit_every);
+        }
+    }
+
+    /// Makes sure that the open segment is the one where `batch` belongs.
+    fn roll_to(&mut self, batch: &Batch) -> Result<(), Error> {
+        let Some(ts) = segment::newest(batch) else { return Ok(()) };
+        let wanted = FileId::of(ts, self.config.period);
+        if let Some(segment) = &self.segment
+            && (segment.id().same_period(wanted) || wanted.is_just_before(segment.id()))
+        {
+            return Ok(());
+        }
+        self.commit();
+        self.segment = None;
+        let id = self.last_part(wanted)?;
+        self.open(id)
+    }
+
+    /// The newest part of the period of `first`, for the case that there are several.
+    fn last_part(&self, first: FileId) -> Result<FileId, Error> {
+        let found = files::list(&self.config.dir).map_err(|error| Error::io(&self.config.dir, error))?;
+        Ok(found.iter().rev().map(|file| file.id).find(|id| id.same_period(first)).unwrap_or(first))
+    }
+
+    /// Opens `id`, setting aside what is damaged.
+    pub(crate) fn open(&mut self, id: FileId) -> Result<(), Error> {
+        let opened = match Segment::open(&self.config.dir, id) {
+            Err(Error::Sqlite(path, error)) if schema::is_damage(&error) => {
+                self.set_aside(&path)?;
+                Segment::open(&self.config.dir, id)
+            }
+            other => other,
+        };
+        self.segment = Some(opened?);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, path: &PathBuf) -> Result<(), Error> {
+        files::set_aside(path).map_err(|error| Error::io(path, error))?;
+        self.shared.stats().set_aside += 1;
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        self.commit_at = None;
+        let Some(segment) = &mut self.segment else { return };
+        match segment.commit() {
+            Ok(0) => return,
+            Ok(records) => {
+                let now = nanos((self.wall)());
+                let mut stats = self.shared.stats();
+                stats.committed += records;
+                stats.queued -= records;
+                stats.last_commit = Some(now);
+                if self.retry_at.take().is_some() {
+                    stats.state = State::Ok;
+                    stats.message = None;
+                }
+            }
+            Err(error) => {
+                let error = Error::sqlite(segment.path(), error);
+                self.fail(&error, 0);
+                return;
+            }
+        }
+        self.checkpoint();
+    }
+
+    /// Keeps the log short: at once when it is long, earlier when there is nothing else to do.
+    fn checkpoint(&mut self) {
+        let Some(segment) = &self.segment else { return };
+        let log = segment.log_bytes();
+        let calm = self.shared.stats().queue_len == 0;
+        if log < if calm { CALM_LOG } else { LONG_LOG } {
+            return;
+        }
+        // Readers that never pause keep the log from beginning anew; when it gets out of hand they are waited for.
+        if let Err(error) = segment.checkpoint(log > HUGE_LOG)
+            && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
+        {
+            let error = Error::sqlite(segment.path(), error);
+            self.fail(&error, 0);
+        }
+    }
+
+    /// The open transaction and `more` records are lost: counts them, says why, and waits a second.
+    fn fail(&mut self, error: &Error, more: u64) {
+        let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
+        // Dropping the connection rolls the transaction back.
+        let path = self.segment.take().map(|segment| segment.path().to_owned());
+        self.commit_at = None;
+        self.retry_at = Some(Instant::now() + RETRY);
+        let damaged = matches!(error, Error::Sqlite(_, error) if schema::is_damage(error));
+        if let (true, Some(path)) = (damaged, path) {
+            // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
+            let _ = self.set_aside(&path);
+        }
+        let full = is_full(error);
+        let mut stats = self.shared.stats();
+        stats.failed += lost;
+        stats.queued -= lost;
+        stats.state = if full { State::Full } else { State::Failing };
+        stats.message = Some(if full {
+            format!("{}: the disk is full; make space, storing goes on by itself", self.config.dir.display())
+        } else {
+            error.to_string()
+        });
+    }
+
+    /// Deletes what is too old or too much, begins a new part when the file has grown large, looks at sizes.
+    pub(crate) fn housekeeping(&mut self, now: Instant) {
+        self.housekeeping_at = now + HOUSEKEEPING;
+        let share = self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART));
+        if let (Some(share), Some(segment)) = (share, &self.segment)
+            && segment.bytes() > share
+        {
+            let next = segment.id().next_part();
+            self.commit();
+            self.segment = None;
+            if let Err(error) = self.open(next) {
+                self.fail(&error, 0);
+            }
+        }
+        let Ok(mut found) = files::list(&self.config.dir) else { return };
+        let current = self.segment.as_ref().map(Segment::id).or_else(|| found.last().map(|file| file.id));
+        let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
+        let gone: Vec<FileId> = files::expired(&found, current, (self.wall)(), max_age, max_bytes)
+            .into_iter()
+            .filter(|file| files::remove(&file.path).is_ok())
+            .map(|file| file.id)
+            .collect();
+        found.retain(|file| !gone.contains(&file.id));
+        let mut stats = self.shared.stats();
+        stats.deleted += gone.len() as u64;
+        stats.files = found.len() as u64;
+        stats.bytes = found.iter().map(|file| file.bytes).sum();
+    }
+}
+
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::Sqlite(_, error) => {
+            error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+                || error.sqlite_error().is_some_and(|error| error.extended_code == IOERR_SHMSIZE)
+        }
+        Error::Io(_, error) => error.kind() == std::io::ErrorKind::StorageFull,
+        _ => false,
+    }
+}
+
+fn nanos(time: SystemTime) -> Nanos {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The log's shared memory could not be made larger: how a full disk shows there.
+const IOERR_SHMSIZE: i32 = 4874;
+/// Records after which a transaction is committed without waiting for its time: bounds its dirty pages (some 14 MB per
+/// 100,000 events).
+const MAX_TRANSACTION: u64 = 200_000;
+/// Above this the log is copied into the file when the queue is empty.
+const CALM_LOG: u64 = 16 << 20;
+/// Above this at once.
+const LONG_LOG: u64 = 128 << 20;
+/// Above this, waiting for readers.
+const HUGE_LOG: u64 = 512 << 20;
+const RETRY: Duration = Duration::from_secs(1);
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+/// A file is continued in a new one at this fraction of `max_bytes` …
+const PARTS: u64 = 8;
+/// … but not below this size.
+const LEAST_PART: u64 = 4 << 20;
