@@ -1,7 +1,8 @@
 //! The 5-tuple of a flow, IPv4 or IPv6.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::str::FromStr;
 
 /// A flow's 5-tuple. IPv4 addresses are held as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) with [`FlowKey::V6`] clear.
 ///
@@ -160,8 +161,71 @@ impl fmt::Display for FlowKey {
     }
 }
 
+/// Not written as [`FlowKey`]'s `Display` writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAFlow;
+
+impl fmt::Display for NotAFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "not a flow; write it like 10.0.0.1:5000>10.0.0.2:80/17 or [2001:db8::1]:5000>[2001:db8::2]:80/6",
+        )
+    }
+}
+
+impl core::error::Error for NotAFlow {}
+
+/// Reads what `Display` writes.
+impl FromStr for FlowKey {
+    type Err = NotAFlow;
+
+    fn from_str(text: &str) -> Result<Self, NotAFlow> {
+        let (ends, proto) = text.rsplit_once('/').ok_or(NotAFlow)?;
+        let (src, dst) = ends.split_once('>').ok_or(NotAFlow)?;
+        let proto = proto.parse().map_err(|_| NotAFlow)?;
+        let ends: (IpAddr, IpAddr, _) = match (src.parse::<SocketAddr>(), dst.parse::<SocketAddr>()) {
+            (Ok(s), Ok(d)) => (s.ip(), d.ip(), Some((s.port(), d.port()))),
+            (Err(_), Err(_)) => {
+                (src.parse().map_err(|_| NotAFlow)?, dst.parse().map_err(|_| NotAFlow)?, None)
+            }
+            _ => return Err(NotAFlow),
+        };
+        let (src, dst, ports) = ends;
+        if src.is_ipv4() == dst.is_ipv4() { Ok(Self::new(src, dst, ports, proto)) } else { Err(NotAFlow) }
+    }
+}
+
 impl fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_reads_what_it_writes() {
+        for text in [
+            "10.0.0.1:5000>10.0.0.2:80/17",
+            "[2001:db8::1]:1>[2001:db8::2]:2/6",
+            "10.0.0.1>10.0.0.2/1",
+            "2001:db8::1>2001:db8::2/58",
+        ] {
+            assert_eq!(text.parse::<FlowKey>().map(|flow| flow.to_string()), Ok(text.to_string()));
+        }
+    }
+
+    #[test]
+    fn half_a_flow_is_none() {
+        for text in
+            ["", "10.0.0.1>10.0.0.2", "10.0.0.1:1>10.0.0.2/6", "10.0.0.1>::1/6", "10.0.0.1:1>10.0.0.2:2/256"]
+        {
+            assert_eq!(text.parse::<FlowKey>(), Err(NotAFlow), "{text}");
+        }
     }
 }
