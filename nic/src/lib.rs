@@ -1,1 +1,11 @@
-//! See `ARCHITECTURE.md`.
+//! Frames in and out: UDP sockets, capture files; and what a worker needs of the system: clocks, cores.
+//!
+//! This is one of the two crates that may be unsafe, because system calls are. It knows nothing of what a report is.
+
+mod error;
+pub mod source;
+pub mod time;
+pub mod udp;
+
+pub use error::Error;
+pub use source::Source;

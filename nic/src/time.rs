@@ -1,0 +1,78 @@
+//! Clocks and cores.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Nanoseconds since the Unix epoch, by the system's clock. It jumps when somebody sets it.
+pub fn now() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// Nanoseconds since some moment in the past; never goes back. For intervals.
+pub fn monotonic() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// Waits for about `duration`: a thread's timers are late by its timer slack, 50 us unless set otherwise.
+pub(crate) fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Binds the calling thread to one core, numbered from 0 as in `/proc/cpuinfo`.
+///
+/// # Errors
+/// There is no such core, or this process may not use it.
+pub fn pin(core: usize) -> Result<(), Error> {
+    let refused = |source| Error::new("sched_setaffinity", format!("core {core}"), source);
+    if core >= libc::CPU_SETSIZE as usize {
+        return Err(refused(std::io::Error::from_raw_os_error(libc::EINVAL)));
+    }
+    // SAFETY: a `cpu_set_t` is an array of integers, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `core` is less than CPU_SETSIZE, the bits in the set.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the kernel reads `size_of_val(&set)` bytes from `set`, which lives through the call.
+    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    if result < 0 { Err(refused(std::io::Error::last_os_error())) } else { Ok(()) }
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, to a valid place; both clocks exist on every Linux, so it cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut at) };
+    nanoseconds(at.tv_sec, at.tv_nsec)
+}
+
+/// A `timespec` as one number; 0 for times before the epoch.
+pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let (seconds, nanoseconds) =
+        (u64::try_from(seconds).unwrap_or(0), u64::try_from(nanoseconds).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_run() {
+        let (start, wall) = (monotonic(), now());
+        assert!(wall > 1_700_000_000_000_000_000, "later than 2023");
+        assert!(monotonic() >= start);
+        assert_eq!(nanoseconds(2, 3), 2_000_000_003);
+        assert_eq!(nanoseconds(-1, 3), 3);
+    }
+
+    #[test]
+    fn a_thread_can_be_pinned_and_only_to_a_core_that_exists() {
+        std::thread::spawn(|| {
+            pin(0).unwrap();
+            let refused = pin(100_000).unwrap_err();
+            assert_eq!(refused.to_string(), "sched_setaffinity core 100000: Invalid argument (os error 22)");
+            assert!(pin(1023).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}

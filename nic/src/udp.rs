@@ -1,0 +1,50 @@
+//! UDP sockets that take and send many datagrams per system call.
+//!
+//! What makes a receiver fast is the number of datagrams per call: one that asks again at once finds two or three and
+//! pays a system call for them, while the sender pays for waking it. A receiver that finds few although many are coming
+//! waits a moment ([`Options::batch_wait`]) before it asks again.
+
+mod burst;
+mod receiver;
+mod sender;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
+pub use receiver::{Buffered, Receiver};
+pub use sender::{SEGMENTS_PER_CALL, Sender};
+
+/// How a [`Receiver`] is set up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Bytes of datagrams that the kernel keeps while nobody fetches them. A burst of 300-byte reports at 1 M/s that has to
+    /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
+    /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
+    pub recv_buffer: usize,
+    /// How long to wait for more when few datagrams came although many are coming; at most [`MAX_BATCH_WAIT`], 0 = never.
+    /// No datagram is delayed when few are coming.
+    pub batch_wait: Duration,
+    /// Lets several sockets share the port; the kernel spreads senders over them.
+    pub reuse_port: bool,
+}
+
+/// Longest [`Options::batch_wait`].
+pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { recv_buffer: 32 << 20, batch_wait: Duration::from_micros(50), reuse_port: false }
+    }
+}
+
+/// The kernel's receive buffer: what was asked for and what it gave, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecvBuffer {
+    /// [`Options::recv_buffer`].
+    pub asked: usize,
+    /// What is in force.
+    pub given: usize,
+}

@@ -1,0 +1,320 @@
+//! Memory for one burst of datagrams, used again and again.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use super::socket::Name;
+use crate::source::Packet;
+use crate::time::nanoseconds;
+
+/// Slots of [`Burst::default`].
+pub const DEFAULT_SLOTS: usize = 64;
+/// Bytes of a slot of [`Burst::default`]: any report in a frame of 1,500 bytes.
+pub const DEFAULT_SLOT_SIZE: usize = 2048;
+/// Bytes of a slot for networks with jumbo frames.
+pub const JUMBO_SLOT_SIZE: usize = 9216;
+
+/// Most slots of a burst: what one `recvmmsg` takes.
+const MAX_SLOTS: usize = 1024;
+
+/// Room for a burst of datagrams with their senders and receive times. It owns its memory, can travel between threads, and
+/// is filled again and again by [`super::Receiver::recv`].
+pub struct Burst {
+    /// The datagrams, one slot after the other.
+    data: Block<u8>,
+    slot_size: usize,
+    names: Block<Name>,
+    controls: Block<Control>,
+    /// One per slot; points into `data`. Written once, here, and read by the kernel.
+    _vectors: Block<libc::iovec>,
+    /// One per slot; points into all of the above.
+    headers: Block<libc::mmsghdr>,
+    /// How many of the slots hold a datagram.
+    filled: usize,
+    /// When the burst was fetched, for datagrams without a time stamp of the kernel.
+    fetched: u64,
+}
+
+impl Burst {
+    /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are moved to
+    /// the nearest bound.
+    pub fn new(slots: usize, slot_size: usize) -> Self {
+        let (slots, slot_size) = (slots.clamp(1, MAX_SLOTS), slot_size.clamp(64, 65535));
+        let data = Block::new(slots * slot_size, || 0);
+        let names = Block::new(slots, Name::default);
+        let controls = Block::new(slots, Control::default);
+        let mut slot = 0;
+        let vectors = Block::new(slots, || {
+            let iov_base = data.at(slot * slot_size).cast();
+            slot += 1;
+            libc::iovec { iov_base, iov_len: slot_size }
+        });
+        let mut slot = 0;
+        let headers = Block::new(slots, || {
+            // SAFETY: an mmsghdr is integers and pointers, for which zero (null) is a value.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_name = names.at(slot).cast();
+            header.msg_hdr.msg_iov = vectors.at(slot);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = controls.at(slot).cast();
+            slot += 1;
+            header
+        });
+        let mut burst =
+            Self { data, slot_size, names, controls, _vectors: vectors, headers, filled: slots, fetched: 0 };
+        burst.clear();
+        burst
+    }
+
+    /// How many datagrams are in it.
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// How many datagrams fit.
+    pub fn slots(&self) -> usize {
+        self.headers.len
+    }
+
+    /// How many bytes of a datagram fit.
+    pub fn slot_size(&self) -> usize {
+        self.slot_size
+    }
+
+    /// Forgets the datagrams.
+    pub fn clear(&mut self) {
+        let filled = self.filled;
+        for header in &mut self.headers.as_mut_slice()[..filled] {
+            // The kernel wrote here how much of the room it used.
+            header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = size_of::<Control>();
+            header.msg_hdr.msg_flags = 0;
+        }
+        self.filled = 0;
+    }
+
+    /// The datagrams, in the order in which they arrived.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
+        (0..self.filled).map(|slot| self.packet(slot))
+    }
+
+    /// The datagram in `slot`, in order of arrival.
+    ///
+    /// # Panics
+    /// If `slot` is not below [`Burst::len`].
+    #[inline]
+    pub fn packet(&self, slot: usize) -> Packet<'_> {
+        assert!(slot < self.filled, "slot {slot} of {} is empty", self.filled);
+        let header = &self.headers.as_slice()[slot];
+        let len = (header.msg_len as usize).min(self.slot_size);
+        Packet {
+            data: &self.data.as_slice()[slot * self.slot_size..][..len],
+            source: self.names.as_slice()[slot].address(),
+            received: self.marks(slot).received.unwrap_or(self.fetched),
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        }
+    }
+
+    /// The socket's drop counter when the last datagram was queued; the kernel tells it once it is not 0.
+    pub(super) fn drop_counter(&self) -> Option<u32> {
+        self.filled.checked_sub(1).and_then(|last| self.marks(last).drops)
+    }
+
+    /// Bytes of all datagrams, as far as they fitted, and how many were cut.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        self.headers.as_slice()[..self.filled].iter().fold((0, 0), |(bytes, truncated), header| {
+            let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            (bytes + (header.msg_len as u64).min(self.slot_size as u64), truncated + u64::from(cut))
+        })
+    }
+
+    /// Where `recvmmsg` writes, and how many datagrams fit. The burst is empty before.
+    pub(super) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
+        (self.headers.at(0), self.headers.len)
+    }
+
+    /// The kernel filled the first `filled` slots, just before `fetched`.
+    pub(super) fn set_filled(&mut self, filled: usize, fetched: u64) {
+        self.filled = filled.min(self.headers.len);
+        self.fetched = fetched;
+    }
+
+    #[inline]
+    fn marks(&self, slot: usize) -> Marks {
+        let used = self.headers.as_slice()[slot].msg_hdr.msg_controllen;
+        let control = &self.controls.as_slice()[slot].bytes;
+        Marks::parse(&control[..used.min(control.len())])
+    }
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self::new(DEFAULT_SLOTS, DEFAULT_SLOT_SIZE)
+    }
+}
+
+impl fmt::Debug for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Burst")
+            .field("len", &self.filled)
+            .field("slots", &self.slots())
+            .field("slot_size", &self.slot_size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Room for what the kernel says beside a datagram.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control {
+    bytes: [u8; 128],
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { bytes: [0; 128] }
+    }
+}
+
+/// What the kernel said beside a datagram.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Marks {
+    received: Option<u64>,
+    drops: Option<u32>,
+}
+
+impl Marks {
+    /// Walks control messages: length (with its header), level, type, data, padded to words.
+    #[inline]
+    fn parse(mut control: &[u8]) -> Self {
+        const WORD: usize = size_of::<usize>();
+        const HEADER: usize = WORD + 8;
+        let mut marks = Self::default();
+        while let Some((header, _)) = control.split_at_checked(HEADER) {
+            let len = usize::from_ne_bytes(array(&header[..WORD]));
+            let (level, kind) =
+                (i32::from_ne_bytes(array(&header[WORD..])), i32::from_ne_bytes(array(&header[WORD + 4..])));
+            let Some(data) = control.get(HEADER..len) else { break };
+            match (level, kind) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
+                    let (seconds, nanos) =
+                        (i64::from_ne_bytes(array(data)), i64::from_ne_bytes(array(&data[8..])));
+                    marks.received = Some(nanoseconds(seconds, nanos));
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
+                    marks.drops = Some(u32::from_ne_bytes(array(data)));
+                }
+                _ => {}
+            }
+            control = control.get(len.next_multiple_of(WORD)..).unwrap_or(&[]);
+        }
+        marks
+    }
+}
+
+/// The first `N` bytes; the caller has checked that they are there.
+#[inline]
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[..N]);
+    array
+}
+
+/// An array on the heap that never moves. Everybody, we and the kernel, reaches it by the pointer made at its birth, so that
+/// other pointers into it stay good when the owner moves.
+struct Block<T> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+impl<T> Block<T> {
+    fn new(len: usize, make: impl FnMut() -> T) -> Self {
+        let values: Box<[T]> = std::iter::repeat_with(make).take(len).collect();
+        let start = NonNull::from(Box::leak(values)).cast();
+        Self { start, len }
+    }
+
+    /// Where element `index` is.
+    fn at(&self, index: usize) -> *mut T {
+        assert!(index < self.len);
+        // SAFETY: `index` is inside the allocation.
+        unsafe { self.start.as_ptr().add(index) }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[T] {
+        // SAFETY: `start` points to `len` initialised elements, which live as long as `self`. The kernel writes to them only
+        // inside `Receiver::recv`, which holds the burst's only reference.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as for `as_slice`; `&mut self` makes us the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Block<T> {
+    fn drop(&mut self) {
+        let slice = NonNull::slice_from_raw_parts(self.start, self.len);
+        // SAFETY: this is the box leaked in `new`, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(slice.as_ptr()) });
+    }
+}
+
+// SAFETY: the pointers inside a burst lead to its own blocks, which move with it, and nothing is tied to a thread.
+unsafe impl Send for Burst {}
+// SAFETY: a shared burst is only read; no method changes anything behind `&self`.
+unsafe impl Sync for Burst {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A control message as the kernel writes it.
+    fn message(kind: i32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (size_of::<usize>() + 8 + data.len()).to_ne_bytes().to_vec();
+        bytes.extend(libc::SOL_SOCKET.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(size_of::<usize>()), 0);
+        bytes
+    }
+
+    #[test]
+    fn marks_are_found_in_any_order_and_cut_ones_are_absent() {
+        let time = [7i64.to_ne_bytes(), 5i64.to_ne_bytes()].concat();
+        let stamp = message(libc::SCM_TIMESTAMPNS, &time);
+        let drops = message(libc::SO_RXQ_OVFL, &9u32.to_ne_bytes());
+        let other = message(77, &[1, 2, 3]);
+        let full = Marks { received: Some(7_000_000_005), drops: Some(9) };
+        assert_eq!(Marks::parse(&[&stamp[..], &drops, &other].concat()), full);
+        assert_eq!(Marks::parse(&[&other[..], &drops, &stamp].concat()), full);
+        assert_eq!(Marks::parse(&[]), Marks::default());
+        let both = [&stamp[..], &drops].concat();
+        for end in 0..both.len() {
+            let found = Marks::parse(&both[..end]);
+            assert_eq!(found.received, (end >= 32).then_some(7_000_000_005), "{end}");
+            assert_eq!(found.drops, (end >= 52).then_some(9), "{end}");
+        }
+        let mut endless = stamp.clone();
+        endless[..8].copy_from_slice(&0usize.to_ne_bytes());
+        assert_eq!(Marks::parse(&endless), Marks::default());
+        endless[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
+        assert_eq!(Marks::parse(&endless), Marks::default());
+    }
+
+    #[test]
+    fn sizes_are_moved_into_their_bounds() {
+        let sizes = |burst: Burst| (burst.slots(), burst.slot_size(), burst.len());
+        assert_eq!(sizes(Burst::default()), (64, 2048, 0));
+        assert_eq!(sizes(Burst::new(0, 0)), (1, 64, 0));
+        assert_eq!(sizes(Burst::new(2, JUMBO_SLOT_SIZE)), (2, 9216, 0));
+        assert_eq!(sizes(Burst::new(usize::MAX, usize::MAX)), (1024, 65535, 0));
+    }
+}

@@ -1,0 +1,300 @@
+//! A socket that takes bursts of datagrams and knows what was lost.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use super::burst::Burst;
+use super::{MAX_BATCH_WAIT, Options, RecvBuffer, socket};
+use crate::error::Error;
+use crate::source::{Packet, Source, Stats};
+use crate::time;
+
+/// A bound UDP socket.
+#[derive(Debug)]
+pub struct Receiver {
+    socket: OwnedFd,
+    address: SocketAddr,
+    pub(super) buffer: RecvBuffer,
+    pace: Pace,
+    drops: DropCounter,
+    stats: Stats,
+}
+
+impl Receiver {
+    /// Listens on `address`: IPv4 or IPv6 (`[::]` takes IPv6 alone, so that both can be listened on); port 0 lets the
+    /// kernel choose.
+    ///
+    /// # Errors
+    /// The port is in use, the address is not ours, a permission is missing: the error says what to do.
+    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let socket = socket::open(address)?;
+        let set = |option, value, name| {
+            socket::set(&socket, libc::SOL_SOCKET, option, value)
+                .map_err(|source| Error::new(name, address, source))
+        };
+        set(libc::SO_TIMESTAMPNS, 1, "setsockopt SO_TIMESTAMPNS")?;
+        set(libc::SO_RXQ_OVFL, 1, "setsockopt SO_RXQ_OVFL")?;
+        if options.reuse_port {
+            set(libc::SO_REUSEPORT, 1, "setsockopt SO_REUSEPORT")?;
+        }
+        let buffer = set_buffer(&socket, options.recv_buffer)
+            .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))?;
+        socket::bind(&socket, address)?;
+        let address = socket::local_address(&socket)?;
+        let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
+        Ok(Self { socket, address, buffer, pace, drops: DropCounter::default(), stats: Stats::default() })
+    }
+
+    /// The address listened on, with the port the kernel chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The receive buffer in force.
+    pub fn recv_buffer(&self) -> RecvBuffer {
+        self.buffer
+    }
+
+    /// A sentence for the operator when the kernel gave less receive buffer than was asked for.
+    pub fn warning(&self) -> Option<String> {
+        let RecvBuffer { asked, given } = self.buffer;
+        (given < asked).then(|| {
+            format!(
+                "{}: the kernel gave a receive buffer of {given} bytes instead of {asked}, so datagrams are lost sooner \
+                 when they come faster than they are read: run `sysctl -w net.core.rmem_max={asked}` or grant CAP_NET_ADMIN",
+                self.address
+            )
+        })
+    }
+
+    /// Fills `burst` with what has arrived, in order; waits at most `timeout_ms` for the first datagram. Returns how many
+    /// there are: 0 after the time-out or a signal.
+    ///
+    /// # Errors
+    /// The system refused. The burst is empty then, and the socket may be asked again.
+    pub fn recv(&mut self, burst: &mut Burst, timeout_ms: u32) -> Result<usize, Error> {
+        burst.clear();
+        if let Some(wait) = self.pace.wait_first() {
+            time::sleep(wait);
+        }
+        let mut filled = self.fetch(burst)?;
+        if filled == 0 && timeout_ms > 0 {
+            let ready = socket::wait_readable(&self.socket, timeout_ms);
+            if ready.map_err(|source| Error::new("poll", self.address, source))? {
+                filled = self.fetch(burst)?;
+            }
+        }
+        self.pace.note(filled, burst.slots(), time::monotonic());
+        self.account(burst);
+        Ok(filled)
+    }
+
+    /// Datagrams that the kernel dropped since the socket was opened because the receive buffer was full (or the checksum
+    /// wrong). Asks the kernel, which otherwise tells only with the next datagram; the counter there has 32 bits, so ask
+    /// at least once per 2,000,000,000 drops.
+    pub fn kernel_drops(&mut self) -> u64 {
+        /// Index of the drops in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
+        const DROPS: usize = 8;
+        if let Ok((values, len)) =
+            socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)
+            && len > DROPS
+        {
+            self.drops.note(values[DROPS]);
+        }
+        self.drops.total
+    }
+
+    /// What happened so far; asks the kernel for the drops.
+    pub fn stats(&mut self) -> Stats {
+        Stats { kernel_drops: self.kernel_drops(), ..self.stats }
+    }
+
+    /// The drops as known from the datagrams that arrived, without asking.
+    #[cfg(test)]
+    pub(super) fn drops_told(&self) -> u64 {
+        self.drops.total
+    }
+
+    fn fetch(&mut self, burst: &mut Burst) -> Result<usize, Error> {
+        let (headers, slots) = burst.room();
+        let (fd, slots) = (self.socket.as_raw_fd(), slots as libc::c_uint);
+        // SAFETY: `headers` points to `slots` headers whose pointers lead to the burst's own memory, of the lengths that the
+        // headers give; we hold the burst alone until the call returns.
+        let filled = unsafe { libc::recvmmsg(fd, headers, slots, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
+        if filled < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(Error::new("recvmmsg", self.address, error)),
+            };
+        }
+        burst.set_filled(filled as usize, time::now());
+        Ok(filled as usize)
+    }
+
+    fn account(&mut self, burst: &Burst) {
+        if burst.is_empty() {
+            return;
+        }
+        if let Some(counter) = burst.drop_counter() {
+            self.drops.note(counter);
+        }
+        let (bytes, truncated) = burst.totals();
+        self.stats.datagrams += burst.len() as u64;
+        self.stats.bursts += 1;
+        self.stats.bytes += bytes;
+        self.stats.truncated += truncated;
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Asks for the buffer, past the system's limit if we may.
+fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
+    // The kernel keeps twice the number, as an i32.
+    let value = i32::try_from(asked).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    if socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value)?;
+    }
+    let ([doubled], _) = socket::get::<1>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    Ok(RecvBuffer { asked, given: doubled as usize / 2 })
+}
+
+/// Decides when it pays to wait for more datagrams before asking.
+#[derive(Debug)]
+struct Pace {
+    wait: Duration,
+    last: u64,
+    wait_next: bool,
+}
+
+impl Pace {
+    /// A wait that would bring fewer datagrams costs more than the system calls it saves.
+    const WORTH_WAITING: u64 = 8;
+
+    fn new(wait: Duration) -> Self {
+        Self { wait, last: 0, wait_next: false }
+    }
+
+    /// How long to wait before the next call.
+    fn wait_first(&self) -> Option<Duration> {
+        self.wait_next.then_some(self.wait)
+    }
+
+    /// `filled` of `slots` came at `now` (ns): would a wait at that rate bring enough?
+    fn note(&mut self, filled: usize, slots: usize, now: u64) {
+        let gap = now.saturating_sub(self.last).max(1);
+        self.last = now;
+        let expected = (filled as u64).saturating_mul(self.wait.as_nanos() as u64) / gap;
+        self.wait_next = filled < slots.div_ceil(2) && expected >= Self::WORTH_WAITING;
+    }
+}
+
+/// Makes a 64-bit counter of the kernel's, which has 32 bits and reaches us by two ways, of which one is late.
+#[derive(Debug, Default)]
+struct DropCounter {
+    total: u64,
+    last: u32,
+}
+
+impl DropCounter {
+    fn note(&mut self, now: u32) {
+        let step = now.wrapping_sub(self.last);
+        // More than half of the range ahead is behind: a reading that was overtaken.
+        if step <= u32::MAX / 2 {
+            self.total += u64::from(step);
+            self.last = now;
+        }
+    }
+}
+
+/// A receiver with a burst of its own: a [`Source`].
+#[derive(Debug)]
+pub struct Buffered {
+    receiver: Receiver,
+    burst: Burst,
+}
+
+impl Buffered {
+    /// Receives by `receiver` into `burst`.
+    pub fn new(receiver: Receiver, burst: Burst) -> Self {
+        Self { receiver, burst }
+    }
+
+    /// The receiver.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+}
+
+impl Source for Buffered {
+    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
+        const LENT_AT_ONCE: usize = 64;
+        let filled = self.receiver.recv(&mut self.burst, timeout_ms)?;
+        for start in (0..filled).step_by(LENT_AT_ONCE) {
+            let len = LENT_AT_ONCE.min(filled - start);
+            let mut packets = [self.burst.packet(start); LENT_AT_ONCE];
+            for (slot, packet) in packets[..len].iter_mut().enumerate() {
+                *packet = self.burst.packet(start + slot);
+            }
+            take(&packets[..len]);
+        }
+        Ok(filled)
+    }
+
+    fn stats(&mut self) -> Stats {
+        self.receiver.stats()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.receiver.address
+    }
+
+    fn kind(&self) -> &'static str {
+        "udp"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drop_counter_wraps_and_ignores_late_readings() {
+        let mut drops = DropCounter::default();
+        let totals = [5, 3, 5, 9, u32::MAX / 2 + 9, u32::MAX, 1, u32::MAX, 2].map(|now| {
+            drops.note(now);
+            drops.total
+        });
+        let wrapped = 1 << 32;
+        let half = u64::from(u32::MAX / 2) + 9;
+        assert_eq!(totals, [5, 5, 5, 9, half, wrapped - 1, wrapped + 1, wrapped + 1, wrapped + 2]);
+    }
+
+    #[test]
+    fn waits_only_under_load_and_only_after_a_small_burst() {
+        let mut pace = Pace::new(Duration::from_micros(50));
+        let mut after = |filled, gap| {
+            pace.note(filled, 64, pace.last + gap);
+            pace.wait_first().is_some()
+        };
+        // 4 in 10 us are 20 in 50 us.
+        assert!(after(4, 10_000));
+        // 4 in a millisecond are none.
+        assert!(!after(4, 1_000_000));
+        assert!(!after(0, 10));
+        // More is there already.
+        assert!(!after(64, 10_000));
+        assert!(!after(32, 10_000));
+        assert!(after(31, 10_000));
+        let mut never = Pace::new(Duration::ZERO);
+        never.note(4, 64, 10);
+        assert_eq!(never.wait_first(), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! Real sockets on the loopback. Nothing waits for longer than a time-out that is never reached.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use super::*;
+use crate::source::{Packet, Source, Stats};
+use crate::time;
+
+/// Never reached when all is well.
+const LONG_MS: u32 = 5_000;
+
+fn any(family: &str) -> SocketAddr {
+    format!("{family}:0").parse().unwrap()
+}
+
+/// Says so when this machine has no IPv6, and the tests of it are skipped.
+fn has_ipv6() -> bool {
+    let has = Receiver::bind(any("[::1]"), &Options::default()).is_ok();
+    if !has {
+        eprintln!("SKIPPED: IPv6: this machine has no [::1]");
+    }
+    has
+}
+
+fn pair(family: &str, options: &Options) -> (Sender, Receiver) {
+    let receiver = Receiver::bind(any(family), options).unwrap();
+    (Sender::connect(any(family), receiver.local_addr()).unwrap(), receiver)
+}
+
+/// Receives until `expected` datagrams came, or none for the time-out.
+fn drain(
+    receiver: &mut Receiver,
+    burst: &mut Burst,
+    expected: usize,
+    mut each: impl FnMut(Packet<'_>),
+) -> usize {
+    let mut count = 0;
+    while count < expected {
+        let filled = receiver.recv(burst, LONG_MS).unwrap();
+        if filled == 0 {
+            break;
+        }
+        burst.iter().for_each(&mut each);
+        count += filled;
+    }
+    count
+}
+
+#[test]
+fn datagrams_arrive_whole_in_order_with_sender_and_time() {
+    for family in ["127.0.0.1", "[::1]"].into_iter().take(1 + usize::from(has_ipv6())) {
+        let (mut sender, mut receiver) = pair(family, &Options::default());
+        let payloads: Vec<Vec<u8>> = (0..200u16).map(|n| n.to_be_bytes().repeat(usize::from(n))).collect();
+        let before = time::now();
+        let sent = sender.send_burst(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+        let from = sender.local_addr().unwrap();
+        let mut burst = Burst::default();
+        let mut arrived = Vec::new();
+        drain(&mut receiver, &mut burst, sent, |packet| {
+            assert_eq!((packet.source, packet.truncated), (from, false));
+            assert!(before <= packet.received && packet.received <= time::now());
+            arrived.push(packet.data.to_vec());
+        });
+        assert_eq!(arrived, payloads);
+        let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
+        let bursts = receiver.stats().bursts;
+        assert!((4..=200).contains(&bursts));
+        assert_eq!(receiver.stats(), Stats { datagrams: 200, bytes, truncated: 0, kernel_drops: 0, bursts });
+    }
+}
+
+#[test]
+fn a_datagram_longer_than_its_slot_is_cut_and_marked() {
+    let (mut sender, mut receiver) = pair("127.0.0.1", &Options::default());
+    let long = [7u8; 9000];
+    sender.send_burst(&[&long, &long[..64], &long[..65]]).unwrap();
+    let (mut small, mut seen) = (Burst::new(2, 64), Vec::new());
+    drain(&mut receiver, &mut small, 3, |packet| seen.push((packet.data.len(), packet.truncated)));
+    assert_eq!(seen, [(64, true), (64, false), (64, true)]);
+    assert_eq!(receiver.stats().truncated, 2);
+    sender.send_burst(&[&long]).unwrap();
+    let mut jumbo = Burst::new(1, JUMBO_SLOT_SIZE);
+    assert_eq!(receiver.recv(&mut jumbo, LONG_MS).unwrap(), 1);
+    assert_eq!((jumbo.packet(0).data, jumbo.packet(0).truncated), (&long[..], false));
+}
+
+#[test]
+fn nothing_there_is_no_datagrams() {
+    let (_sender, mut receiver) = pair("127.0.0.1", &Options::default());
+    let mut burst = Burst::default();
+    assert_eq!(receiver.recv(&mut burst, 0).unwrap(), 0);
+    assert_eq!(receiver.recv(&mut burst, 1).unwrap(), 0);
+    assert_eq!((burst.len(), burst.iter().count(), receiver.stats()), (0, 0, Stats::default()));
+}
+
+/// The buffer holds a few datagrams, and ten thousand are sent before one is read.
+#[test]
+fn what_a_full_buffer_loses_is_counted() {
+    let (mut sender, mut receiver) = pair("127.0.0.1", &Options { recv_buffer: 4096, ..Options::default() });
+    let payload = [1u8; 100];
+    let mut sent = 0;
+    for _ in 0..10 {
+        sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
+    }
+    // Before anything was read, and without another datagram that would carry the number.
+    let at_once = receiver.kernel_drops();
+    assert!(at_once > 9_000 && at_once < sent, "{at_once} of {sent}");
+    let mut burst = Burst::default();
+    let received = drain(&mut receiver, &mut burst, (sent - at_once) as usize, |_| {}) as u64;
+    assert_eq!(received + receiver.kernel_drops(), sent);
+    // A second overrun, told by the datagram that arrives after it.
+    sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
+    let received = received + receiver.recv(&mut burst, LONG_MS).unwrap() as u64;
+    sender.send_burst(&[b"after"]).unwrap();
+    sent += 1;
+    let received = received + drain(&mut receiver, &mut burst, 1, |_| {}) as u64;
+    assert_eq!(receiver.recv(&mut burst, 0).unwrap(), 0);
+    assert_eq!(received + receiver.drops_told(), sent);
+    assert_eq!(receiver.stats().datagrams + receiver.stats().kernel_drops, sent);
+}
+
+#[test]
+fn the_kernel_may_give_less_buffer_and_then_we_say_so() {
+    let receiver =
+        Receiver::bind(any("127.0.0.1"), &Options { recv_buffer: 1 << 30, ..Options::default() }).unwrap();
+    let RecvBuffer { asked, given } = receiver.recv_buffer();
+    assert_eq!(asked, 1 << 30);
+    assert_eq!(receiver.warning().is_some(), given < asked);
+    let mut small = receiver;
+    small.buffer = RecvBuffer { asked: 100, given: 50 };
+    let warning = small.warning().unwrap();
+    assert!(
+        warning.contains("gave a receive buffer of 50 bytes instead of 100")
+            && warning.contains("net.core.rmem_max=100")
+    );
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let first = Receiver::bind(any("127.0.0.1"), &Options::default()).unwrap();
+    let error = Receiver::bind(first.local_addr(), &Options::default()).unwrap_err();
+    let port = first.local_addr().port();
+    assert_eq!((error.call(), error.errno()), ("bind", Some(libc::EADDRINUSE)));
+    assert!(error.to_string().contains(&format!("another program listens on UDP port {port}")), "{error}");
+    let foreign = Receiver::bind("192.0.2.1:0".parse().unwrap(), &Options::default()).unwrap_err();
+    assert!(foreign.to_string().contains("this machine has no such address"), "{foreign}");
+}
+
+#[test]
+fn ipv6_leaves_ipv4_alone_and_ports_can_be_shared() {
+    if !has_ipv6() {
+        return;
+    }
+    let shared = Options { reuse_port: true, ..Options::default() };
+    // Somebody else may hold the same IPv4 port; then another one is tried.
+    let v4 = (0..20).find_map(|_| {
+        let v6 = Receiver::bind(any("[::]"), &Options::default()).unwrap();
+        let same_port = SocketAddr::new("0.0.0.0".parse().unwrap(), v6.local_addr().port());
+        Receiver::bind(same_port, &shared).ok().map(|v4| (v4, v6))
+    });
+    let (v4, _v6) = v4.expect("one of twenty ports is free for IPv4 while IPv6 uses it");
+    assert_eq!(Receiver::bind(v4.local_addr(), &shared).unwrap().local_addr(), v4.local_addr());
+}
+
+#[test]
+fn segments_arrive_as_datagrams() {
+    let (mut sender, mut receiver) = pair("127.0.0.1", &Options::default());
+    let data: Vec<u8> = (0..150u8).flat_map(|n| [n; 300]).chain([255; 10]).collect();
+    assert_eq!(sender.send_segments(&data, 300).unwrap(), 151);
+    let mut arrived = Vec::new();
+    drain(&mut receiver, &mut Burst::default(), 151, |packet| arrived.push(packet.data.to_vec()));
+    assert_eq!(arrived, data.chunks(300).map(<[u8]>::to_vec).collect::<Vec<_>>());
+    assert_eq!(sender.send_segments(&[], 300).unwrap(), 0);
+}
+
+#[test]
+fn sending_to_nobody_is_no_error_and_too_long_is() {
+    let (mut sender, receiver) = pair("127.0.0.1", &Options::default());
+    drop(receiver);
+    for _ in 0..3 {
+        assert_eq!(sender.send_burst(&[&b"a"[..]; 100]).unwrap(), 100);
+        assert_eq!(sender.send_segments(&[0; 1000], 100).unwrap(), 10);
+    }
+    let error = sender.send_burst(&[&[0; 70_000]]).unwrap_err().to_string();
+    assert!(error.ends_with(": the datagram is longer than UDP allows here"), "{error}");
+}
+
+#[test]
+fn bursts_travel_between_threads() {
+    let (mut sender, mut receiver) = pair("127.0.0.1", &Options::default());
+    sender.send_burst(&[b"one", b"two"]).unwrap();
+    let mut burst = Burst::default();
+    while burst.len() < 2 {
+        assert_ne!(receiver.recv(&mut burst, LONG_MS).unwrap(), 0);
+    }
+    let (back, payloads) = std::thread::spawn(move || {
+        let payloads: Vec<Vec<u8>> = burst.iter().map(|packet| packet.data.to_vec()).collect();
+        (burst, payloads)
+    })
+    .join()
+    .unwrap();
+    assert_eq!(payloads, [b"one", b"two"]);
+    let mut burst = back;
+    sender.send_burst(&[b"three"]).unwrap();
+    assert_eq!(receiver.recv(&mut burst, LONG_MS).unwrap(), 1);
+    assert_eq!(burst.packet(0).data, b"three");
+}
+
+#[test]
+fn a_source_lends_all_of_a_large_burst() {
+    let (mut sender, receiver) = pair("127.0.0.1", &Options::default());
+    let payloads: Vec<[u8; 2]> = (0..200u16).map(u16::to_be_bytes).collect();
+    sender.send_burst(&payloads.iter().map(<[u8; 2]>::as_slice).collect::<Vec<_>>()).unwrap();
+    let mut source: Box<dyn Source> = Box::new(Buffered::new(receiver, Burst::new(150, 64)));
+    let (mut seen, mut count) = (BTreeSet::new(), 0);
+    while count < 200 {
+        let mut lent = 0;
+        let filled = source.receive(LONG_MS, &mut |packets| {
+            lent += packets.len();
+            seen.extend(packets.iter().map(|packet| packet.data.to_vec()));
+        });
+        assert_eq!(filled.unwrap(), lent);
+        assert_ne!(lent, 0);
+        count += lent;
+    }
+    assert_eq!(seen.len(), 200);
+    assert_eq!((source.kind(), source.stats().datagrams), ("udp", 200));
+}
