@@ -27,6 +27,8 @@ impl Items {
     pub const QUEUE_CONGESTION: Self = Self(1 << 9);
     /// Checksum complement.
     pub const CHECKSUM_COMPLEMENT: Self = Self(1 << 10);
+    /// Queue id alone, beside a drop reason (reports only).
+    pub const QUEUE_ID: Self = Self(1 << 11);
 
     /// Are all items of `other` in here?
     #[inline]

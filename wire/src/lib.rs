@@ -5,8 +5,23 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod flow;
+pub mod frame;
 pub mod hop;
+pub mod int;
+pub mod ioam;
+pub mod ipv4;
+pub mod profile;
+pub mod refusal;
+pub mod report;
+mod walk;
 
 pub use flow::FlowKey;
+pub use frame::{Datagram, datagram};
 pub use hop::{Hop, Items};
+pub use int::{Int, Layout, Stack};
+pub use ioam::Ioam;
+pub use profile::{Dialect, Profile, TelemetryPorts};
+pub use refusal::Refusal;
+pub use report::{Decoder, Flags, Marks, Peek, Report, Reports, Version, peek};

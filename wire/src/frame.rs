@@ -1,0 +1,124 @@
+//! A frame's way down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
+
+use crate::bytes::{array_at, try_u16, u16_at};
+use crate::refusal::Refusal;
+use crate::walk::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN};
+use core::net::IpAddr;
+
+/// Tags, labels and extension headers stepped over in one frame.
+const MAX_TAGS: usize = 8;
+
+/// A UDP datagram inside a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram<'a> {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// What UDP carries: as long as UDP says, or as the frame holds if it was cut.
+    pub payload: &'a [u8],
+}
+
+/// The UDP datagram in an Ethernet frame.
+///
+/// # Errors
+/// If there is none, or if it is a fragment, or if the lengths contradict each other (ruling n).
+pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    let mut at = 14;
+    let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
+    for _ in 0..MAX_TAGS {
+        match ethertype {
+            IPV4 => return ipv4(frame.get(at..).unwrap_or(&[])),
+            IPV6 => return ipv6(frame.get(at..).unwrap_or(&[])),
+            VLAN | QINQ | QINQ_OLD => {
+                ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
+                at += 4;
+            }
+            MPLS | MPLS_MULTICAST => {
+                let label = frame.get(at..at + 4).ok_or(Refusal::Truncated)?;
+                at += 4;
+                if label[2] & 1 != 0 {
+                    return ip(frame.get(at..).unwrap_or(&[]));
+                }
+            }
+            _ => return Err(Refusal::NotIp),
+        }
+    }
+    Err(Refusal::NotIp)
+}
+
+/// The UDP datagram in a packet that begins with IPv4 or IPv6, as raw-IP captures do.
+///
+/// # Errors
+/// As [`datagram`].
+pub fn ip(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => ipv4(packet),
+        Some(6) => ipv6(packet),
+        Some(_) => Err(Refusal::NotIp),
+        None => Err(Refusal::Truncated),
+    }
+}
+
+fn ipv4(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    let header = packet.first_chunk::<20>().ok_or(Refusal::Truncated)?;
+    let len = usize::from(header[0] & 0x0f) * 4;
+    let total = usize::from(u16_at(header, 2));
+    if header[0] >> 4 != 4 || len < 20 || total < len {
+        return Err(Refusal::BadIpHeader);
+    }
+    // More fragments, or an offset.
+    if u16_at(header, 6) & 0x3fff != 0 {
+        return Err(Refusal::Fragment);
+    }
+    if header[9] != UDP {
+        return Err(Refusal::NotUdp);
+    }
+    let addresses = (IpAddr::from(array_at::<4>(header, 12)), IpAddr::from(array_at::<4>(header, 16)));
+    udp(packet.get(len..).ok_or(Refusal::Truncated)?, total - len, addresses)
+}
+
+fn ipv6(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    let header = packet.first_chunk::<40>().ok_or(Refusal::Truncated)?;
+    if header[0] >> 4 != 6 {
+        return Err(Refusal::BadIpHeader);
+    }
+    let total = 40 + usize::from(u16_at(header, 4));
+    let addresses = (IpAddr::from(array_at::<16>(header, 8)), IpAddr::from(array_at::<16>(header, 24)));
+    let (mut at, mut next) = (40, header[6]);
+    for _ in 0..MAX_TAGS {
+        if next == UDP {
+            let left = total.checked_sub(at).ok_or(Refusal::BadIpHeader)?;
+            return udp(packet.get(at..).ok_or(Refusal::Truncated)?, left, addresses);
+        }
+        let units = match next {
+            0 | 43 | 60 | 135 | 139 | 140 => 8,
+            51 => 4,
+            44 => 0,
+            _ => return Err(Refusal::NotUdp),
+        };
+        let head = packet.get(at..at + 8).ok_or(Refusal::Truncated)?;
+        if next == 44 && u16_at(head, 2) & 0xfff9 != 0 {
+            return Err(Refusal::Fragment);
+        }
+        at += 8 + usize::from(head[1]) * units;
+        next = head[0];
+    }
+    Err(Refusal::NotUdp)
+}
+
+/// `ip_payload` is how long IP says its payload is, whatever the capture holds.
+fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<Datagram<'_>, Refusal> {
+    let (header, body) = bytes.split_at_checked(8).ok_or(Refusal::Truncated)?;
+    let len = usize::from(u16_at(header, 4));
+    if len < 8 || len > ip_payload {
+        return Err(Refusal::BadUdpLength);
+    }
+    let (src, dst) = addresses;
+    let payload = body.get(..len - 8).unwrap_or(body);
+    Ok(Datagram { src, dst, sport: u16_at(header, 0), dport: u16_at(header, 2), payload })
+}

@@ -1,0 +1,337 @@
+//! INT metadata headers 2.0/2.1 (MD and MX), 1.0 and 0.5: wire-formats sections 1.3, 1.5, 1.6.
+//!
+//! Each has a view over bytes ([`Md2`], [`Md10`], [`Md05`]) and is read into an [`Int`] with all the checks of section
+//! 1.7. Private bits of dialects are read, never written, except GÉANT's sequence number.
+
+use super::layout::{Layouts, words, words_10};
+use super::{Flags, Int, Mode, Stack, Version};
+use crate::bytes::{put_u16, u16_at};
+use crate::profile::{Dialect, Profile};
+use crate::refusal::Refusal;
+
+/// Bytes of the header of INT 2.x.
+pub const LEN_2: usize = 12;
+/// Bytes of the header of INT 1.0 and 0.5.
+pub const LEN_1: usize = 8;
+
+mod field {
+    use core::ops::RangeInclusive;
+
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const M_OR_COUNT: usize = 1;
+    pub(super) const HOP_ML: usize = 2;
+    pub(super) const REMAINING: usize = 3;
+    pub(super) const BITMAP: usize = 4;
+    pub(super) const DS_ID: usize = 6;
+    pub(super) const DS_INSTRUCTION: usize = 8;
+    pub(super) const DS_FLAGS: usize = 10;
+    pub(super) const RESERVED_10: usize = 6;
+    pub(super) const FIVE_BITS: u8 = 0x1f;
+    pub(super) const HOPS_05: RangeInclusive<usize> = 2..=3;
+}
+
+/// The header of INT-MD 2.x, as values to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Md2 {
+    /// D, E and M.
+    pub flags: Flags,
+    /// Words per hop.
+    pub hop_ml: u8,
+    /// Remaining Hop Count.
+    pub remaining: u8,
+    /// Instruction bitmap.
+    pub bitmap: u16,
+    /// Domain Specific ID.
+    pub ds_id: u16,
+    /// DS Instruction.
+    pub ds_instruction: u16,
+    /// DS Flags.
+    pub ds_flags: u16,
+}
+
+impl Md2 {
+    /// Writes the 12 bytes of the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`LEN_2`].
+    pub fn emit(&self, out: &mut [u8]) {
+        out[field::FLAGS] = 2 << 4
+            | u8::from(self.flags.contains(Flags::DISCARD)) << 3
+            | u8::from(self.flags.contains(Flags::HOPS_EXCEEDED)) << 2
+            | u8::from(self.flags.contains(Flags::MTU_EXCEEDED)) << 1;
+        out[field::M_OR_COUNT] = 0;
+        out[field::HOP_ML] = self.hop_ml & field::FIVE_BITS;
+        out[field::REMAINING] = self.remaining;
+        put_u16(out, field::BITMAP, self.bitmap);
+        put_u16(out, field::DS_ID, self.ds_id);
+        put_u16(out, field::DS_INSTRUCTION, self.ds_instruction);
+        put_u16(out, field::DS_FLAGS, self.ds_flags);
+    }
+}
+
+/// The header of INT-MX 2.1, as values to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mx2 {
+    /// D: the sink discards the packet.
+    pub discard: bool,
+    /// Instruction bitmap.
+    pub bitmap: u16,
+    /// Domain Specific ID.
+    pub ds_id: u16,
+    /// DS Instruction.
+    pub ds_instruction: u16,
+    /// DS Flags.
+    pub ds_flags: u16,
+}
+
+impl Mx2 {
+    /// Writes the 12 bytes of the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`LEN_2`].
+    pub fn emit(&self, out: &mut [u8]) {
+        let flags = Flags::default().with(Flags::DISCARD, self.discard);
+        let Self { bitmap, ds_id, ds_instruction, ds_flags, .. } = *self;
+        Md2 { flags, hop_ml: 0, remaining: 0, bitmap, ds_id, ds_instruction, ds_flags }.emit(out);
+    }
+}
+
+/// The header of INT 1.0, as values to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Md10 {
+    /// C, E and M.
+    pub flags: Flags,
+    /// Replication request, 0 to 3.
+    pub replication: u8,
+    /// Words per hop.
+    pub hop_ml: u8,
+    /// Remaining Hop Count.
+    pub remaining: u8,
+    /// Instruction bitmap.
+    pub bitmap: u16,
+    /// The reserved 16 bits, where GÉANT puts a sequence number.
+    pub reserved: u16,
+    /// Version nibble 0 instead of 1, as ONOS writes it.
+    pub version_zero: bool,
+}
+
+impl Md10 {
+    /// Writes the 8 bytes of the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`LEN_1`].
+    pub fn emit(&self, out: &mut [u8]) {
+        out[field::FLAGS] = u8::from(!self.version_zero) << 4 | emit_low_flags(self.replication, self.flags);
+        out[field::M_OR_COUNT] = u8::from(self.flags.contains(Flags::MTU_EXCEEDED)) << 7;
+        out[field::HOP_ML] = self.hop_ml & field::FIVE_BITS;
+        out[field::REMAINING] = self.remaining;
+        put_u16(out, field::BITMAP, self.bitmap);
+        put_u16(out, field::RESERVED_10, self.reserved);
+    }
+}
+
+/// The header of INT 0.5, as values to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Md05 {
+    /// C and E.
+    pub flags: Flags,
+    /// Replication request, 0 to 3.
+    pub replication: u8,
+    /// Max Hop Count.
+    pub max_hops: u8,
+    /// Total Hop Count: records on the stack.
+    pub total_hops: u8,
+    /// Instruction bitmap; the instruction count is its population count.
+    pub bitmap: u16,
+}
+
+impl Md05 {
+    /// Writes the 8 bytes of the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`LEN_1`].
+    pub fn emit(&self, out: &mut [u8]) {
+        out[field::FLAGS] = emit_low_flags(self.replication, self.flags);
+        out[field::M_OR_COUNT] = self.bitmap.count_ones() as u8;
+        out[field::HOPS_05].copy_from_slice(&[self.max_hops, self.total_hops]);
+        put_u16(out, field::BITMAP, self.bitmap);
+        put_u16(out, field::RESERVED_10, 0);
+    }
+}
+
+fn emit_low_flags(replication: u8, flags: Flags) -> u8 {
+    (replication & 3) << 2
+        | u8::from(flags.contains(Flags::DISCARD)) << 1
+        | u8::from(flags.contains(Flags::HOPS_EXCEEDED))
+}
+
+fn low_flags(header: &[u8]) -> Flags {
+    let first = header[field::FLAGS];
+    Flags::default().with(Flags::DISCARD, first & 2 != 0).with(Flags::HOPS_EXCEEDED, first & 1 != 0)
+}
+
+/// The replication request of a header of INT 1.0 or 0.5; 0 if there is no first byte.
+pub fn replication(header: &[u8]) -> u8 {
+    header.first().map_or(0, |first| first >> 2 & 3)
+}
+
+/// What the carrier of a header knows and the header does not.
+#[derive(Clone, Copy)]
+pub(crate) struct Carrier<'p> {
+    pub(crate) profile: &'p Profile,
+    /// MD or MX, from the shim type or the Geneve option type.
+    pub(crate) mode: Mode,
+}
+
+/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers.
+#[inline]
+pub(crate) fn read_2<'a>(
+    bytes: &'a [u8],
+    carrier: Carrier<'_>,
+    layouts: &mut Layouts,
+) -> Result<Int<'a>, Refusal> {
+    let Some((header, data)) = bytes.split_at_checked(LEN_2) else { return Err(Refusal::BadIntLength) };
+    let first = header[field::FLAGS];
+    let flags = Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
+    let ds_id = u16_at(header, field::DS_ID);
+    let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
+    let domain = ds_id != 0 && ds_instruction != 0;
+    let mut int = Int {
+        version: Version::V2,
+        mode: carrier.mode,
+        flags,
+        hop_ml: header[field::HOP_ML] & field::FIVE_BITS,
+        remaining: header[field::REMAINING],
+        bitmap: u16_at(header, field::BITMAP),
+        ds_id,
+        ds_instruction,
+        ds_flags: u16_at(header, field::DS_FLAGS),
+        stack: Stack::EMPTY,
+        source_only: &[],
+        seq: None,
+    };
+    if carrier.mode == Mode::Mx {
+        if ds_instruction == 0 && !data.is_empty() {
+            return Err(Refusal::BadIntLength);
+        }
+        int.source_only = data;
+        (int.flags, int.hop_ml, int.remaining) = (Flags(flags.0 & Flags::DISCARD.0), 0, 0);
+        return Ok(int);
+    }
+    if int.hop_ml == 0 && !data.is_empty() {
+        return Err(Refusal::BadHopMl);
+    }
+    let layout = layouts.int_2(int.bitmap, int.hop_ml, domain)?;
+    let known = if domain { usize::from(carrier.profile.source_only_words(ds_id)) * 4 } else { 0 };
+    let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
+    let count = layout.records(shared / 4);
+    let (records, rest) = data.split_at(count * layout.len());
+    // Words after the last record are the source's own, if the domain allows any; a domain we know allows so many.
+    if rest.len() != known && (known > 0 || !domain) {
+        return Err(Refusal::PartialHop);
+    }
+    int.stack = Stack { bytes: records, layout, count: count as u8 };
+    int.source_only = rest;
+    Ok(int)
+}
+
+/// Reads header and stack of INT 1.0 from exactly the bytes that the length field covers.
+#[inline]
+pub(crate) fn read_10<'a>(
+    bytes: &'a [u8],
+    carrier: Carrier<'_>,
+    layouts: &mut Layouts,
+) -> Result<Int<'a>, Refusal> {
+    let Some((header, data)) = bytes.split_at_checked(LEN_1) else { return Err(Refusal::BadIntLength) };
+    let hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
+    let bitmap = u16_at(header, field::BITMAP);
+    if hop_ml == 0 && !data.is_empty() {
+        return Err(Refusal::BadHopMl);
+    }
+    let dialect = carrier.profile.dialect;
+    let layout = layouts.int_10(bitmap, hop_ml, dialect)?;
+    let count = layout.records(data.len() / 4);
+    if count * layout.len() != data.len() {
+        return Err(Refusal::PartialHop);
+    }
+    let reserved = u16_at(header, field::RESERVED_10);
+    Ok(Int {
+        version: Version::V10,
+        mode: Mode::Md,
+        flags: low_flags(header).with(Flags::MTU_EXCEEDED, header[field::M_OR_COUNT] & 0x80 != 0),
+        hop_ml,
+        remaining: header[field::REMAINING],
+        bitmap,
+        ds_id: 0,
+        ds_instruction: 0,
+        ds_flags: 0,
+        stack: Stack { bytes: data, layout, count: count as u8 },
+        source_only: &[],
+        seq: (dialect == Dialect::Geant).then_some(u32::from(reserved)),
+    })
+}
+
+/// Words that may follow the stack of INT 0.5, and whether they must.
+#[derive(Clone, Copy)]
+pub(crate) enum Tail {
+    /// None: the carrier is VXLAN-GPE or Geneve.
+    None,
+    /// The 4-byte tail header.
+    Whole,
+    /// host-int: sequence number and tail, of which a sink may have removed either or both.
+    Private,
+}
+
+/// Reads header and stack of INT 0.5, and says how many bytes of the length were header and stack. `bytes` is what the
+/// length field covers, tail included.
+pub(crate) fn read_05<'a>(
+    bytes: &'a [u8],
+    tail: Tail,
+    layouts: &mut Layouts,
+) -> Result<(Int<'a>, &'a [u8]), Refusal> {
+    let Some((header, data)) = bytes.split_at_checked(LEN_1) else { return Err(Refusal::BadIntLength) };
+    let bitmap = u16_at(header, field::BITMAP);
+    let instructions = header[field::M_OR_COUNT] & field::FIVE_BITS;
+    let [max_hops, total_hops] = [header[*field::HOPS_05.start()], header[*field::HOPS_05.end()]];
+    if instructions != words(bitmap, 0) || instructions == 0 && total_hops > 0 {
+        return Err(Refusal::BadInstructionCount);
+    }
+    if total_hops > max_hops {
+        return Err(Refusal::TooManyHops);
+    }
+    let stack = usize::from(instructions) * 4 * usize::from(total_hops);
+    let Some((records, rest)) = data.split_at_checked(stack) else { return Err(Refusal::BadIntLength) };
+    let fits = match tail {
+        Tail::None => rest.is_empty(),
+        Tail::Whole => rest.len() == 4,
+        Tail::Private => rest.len() <= 8,
+    };
+    if !fits {
+        return Err(Refusal::BadIntLength);
+    }
+    let int = Int {
+        version: Version::V05,
+        mode: Mode::Md,
+        flags: low_flags(header),
+        hop_ml: 0,
+        remaining: max_hops,
+        bitmap,
+        ds_id: 0,
+        ds_instruction: 0,
+        ds_flags: 0,
+        stack: Stack { bytes: records, layout: layouts.int_05(bitmap), count: total_hops },
+        source_only: &[],
+        seq: None,
+    };
+    Ok((int, rest))
+}
+
+/// Ruling (a): version nibble 0, but the counts are those of INT 1.0.
+#[inline]
+pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
+    let Some(header) = header.get(..LEN_1) else { return false };
+    let bitmap = u16_at(header, field::BITMAP);
+    let (instructions, hop_ml) =
+        (header[field::M_OR_COUNT] & field::FIVE_BITS, header[field::HOP_ML] & field::FIVE_BITS);
+    u32::from(instructions) != bitmap.count_ones() && hop_ml == words_10(bitmap)
+}

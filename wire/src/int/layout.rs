@@ -1,0 +1,541 @@
+//! Where the items of a record lie.
+//!
+//! A [`Layout`] is worked out once per instruction bitmap, version and dialect, then kept: reading an item is one load
+//! at a known offset. Raw accessors answer all-ones for an item that is absent or unavailable.
+
+use crate::bytes::{put_u32, put_u64, try_u32, try_u64};
+use crate::hop::{Hop, Items};
+use crate::profile::Dialect;
+use crate::refusal::Refusal;
+
+/// Bit `k` of an instruction bitmap, counted from the most significant as the specifications do.
+pub(crate) const fn bit(k: u32) -> u16 {
+    0x8000 >> k
+}
+
+/// Bits 4, 5 and 6, which are 8 bytes wide in INT 2.x.
+const WIDE_BITS: u16 = 0x0e00;
+/// Bits 4 and 5, the time stamps.
+const TIME_BITS: u16 = 0x0c00;
+/// Bit 6, level-2 interfaces (0.5: queue congestion).
+const L2_BIT: u16 = 0x0200;
+/// Bit 15: checksum complement in INT, drop reason in reports.
+const LAST_BIT: u16 = 0x0001;
+
+/// Offset of an item that a record does not have; beyond any record, so that reading there finds nothing.
+const ABSENT: u8 = 0xff;
+
+// Positions in `Layout::at`; the first eleven are the bit numbers of `Items`.
+const NODE: usize = 0;
+const PORTS: usize = 1;
+const LATENCY: usize = 2;
+const QUEUE: usize = 3;
+const INGRESS: usize = 4;
+const EGRESS: usize = 5;
+const L2: usize = 6;
+const TX: usize = 7;
+const BUFFER: usize = 8;
+const CONGESTION: usize = 9;
+const CHECKSUM: usize = 10;
+const DROP: usize = 11;
+
+/// Which sizes and items a version or dialect gives the instruction bits.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Time stamps are 8 bytes.
+    wide_time: bool,
+    /// Bytes of bit 6: 8, or 4 (two halves).
+    wide_l2: bool,
+    /// Bit 6 is queue congestion.
+    congestion: bool,
+    /// Bit 8 is buffer occupancy (else unknown).
+    buffer: bool,
+    /// What bit 15 is, if it is defined.
+    last: Option<usize>,
+    /// Bit 0 is the node id (else skipped).
+    node: bool,
+}
+
+const INT_2: Rules = Rules {
+    wide_time: true,
+    wide_l2: true,
+    congestion: false,
+    buffer: true,
+    last: Some(CHECKSUM),
+    node: true,
+};
+const INT_10: Rules = Rules { wide_time: false, buffer: false, ..INT_2 };
+const INT_10_GEANT: Rules = Rules { wide_time: true, wide_l2: false, ..INT_10 };
+const INT_10_GEN: Rules = Rules { wide_l2: false, ..INT_10 };
+const INT_05: Rules = Rules { wide_l2: false, congestion: true, last: None, ..INT_10 };
+const REPORT_2: Rules = Rules { node: false, last: Some(DROP), ..INT_2 };
+
+/// Where the items of a record lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    at: [u8; 12],
+    carried: Items,
+    words: u8,
+    wide_ts: bool,
+    wide_l2: bool,
+    /// `ceil(2^16 / words)`: `n * reciprocal >> 16` is `n / words` for all n up to 255 and words up to 31.
+    reciprocal: u32,
+}
+
+impl Layout {
+    /// A record without items.
+    pub const EMPTY: Self =
+        Self { at: [ABSENT; 12], carried: Items(0), words: 0, wide_ts: false, wide_l2: false, reciprocal: 0 };
+
+    /// The drop header of Report 0.5.
+    pub(crate) const DROP_05: Self =
+        Self { words: 3, ..Self::EMPTY }.with(NODE, 0).with(PORTS, 4).with(DROP, 8);
+
+    /// The switch-local header of Report 0.5.
+    pub(crate) const LOCAL_05: Self =
+        Self { words: 4, ..Self::EMPTY }.with(NODE, 0).with(PORTS, 4).with(QUEUE, 8).with(EGRESS, 12);
+
+    /// Records of INT-MD 2.x; `domain` says that domain-specific words may follow the baseline.
+    ///
+    /// # Errors
+    /// [`Refusal::BadHopMl`] if `hop_ml` contradicts the bitmap.
+    pub fn int_2(bitmap: u16, hop_ml: u8, domain: bool) -> Result<Self, Refusal> {
+        let base = words(bitmap, WIDE_BITS);
+        let fits = if domain { hop_ml >= base } else { hop_ml == base };
+        if !fits {
+            return Err(Refusal::BadHopMl);
+        }
+        let mut layout = Self::build(bitmap, INT_2);
+        if bitmap & LAST_BIT != 0 {
+            // Domain-specific words come before the checksum complement (ruling v).
+            layout.at[CHECKSUM] = (hop_ml - 1) * 4;
+        }
+        Ok(layout.with_words(hop_ml))
+    }
+
+    /// Records of INT 1.0. The dialect decides where two of them agree on the length; otherwise the length does.
+    ///
+    /// # Errors
+    /// [`Refusal::BadHopMl`] if `hop_ml` fits no reading.
+    pub fn int_10(bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<Self, Refusal> {
+        let strict = (INT_10, words(bitmap, L2_BIT));
+        let geant = (INT_10_GEANT, words(bitmap, TIME_BITS));
+        let generator = (INT_10_GEN, words(bitmap, 0));
+        let readings = match dialect {
+            Dialect::Geant => [geant, strict, strict],
+            Dialect::IntCollectorGen => [generator, strict, geant],
+            _ => [strict, geant, geant],
+        };
+        let fitting = readings.into_iter().find(|(_, words)| *words == hop_ml);
+        fitting.map(|(rules, _)| Self::build(bitmap, rules)).ok_or(Refusal::BadHopMl)
+    }
+
+    /// Records of INT 0.5.
+    pub fn int_05(bitmap: u16) -> Self {
+        Self::build(bitmap, INT_05)
+    }
+
+    /// Main contents of Report 2.0; domain words follow and are not part of it.
+    pub fn report_20(bits: u16) -> Self {
+        Self::build(bits, REPORT_2)
+    }
+
+    /// Optional metadata of Report 1.0, six bits, most significant first.
+    pub fn report_10(bits: u8) -> Self {
+        const ORDER: [usize; 6] = [PORTS, LATENCY, QUEUE, EGRESS, DROP, TX];
+        let mut layout = Self::EMPTY;
+        let mut offset = 0;
+        for (k, item) in ORDER.into_iter().enumerate() {
+            if bits & (0x20 >> k) != 0 {
+                layout = layout.with(item, offset);
+                offset += 4;
+            }
+        }
+        layout.with_words(offset / 4)
+    }
+
+    fn build(bitmap: u16, rules: Rules) -> Self {
+        let mut layout = Self { wide_ts: rules.wide_time, wide_l2: rules.wide_l2, ..Self::EMPTY };
+        let mut offset = 0;
+        for k in 0..16 {
+            if bitmap & bit(k) == 0 {
+                continue;
+            }
+            let item = match k {
+                0 if !rules.node => None,
+                6 if rules.congestion => Some(CONGESTION),
+                8 if !rules.buffer => None,
+                0..=8 => Some(k as usize),
+                15 => rules.last,
+                _ => None,
+            };
+            if let Some(item) = item {
+                layout = layout.with(item, offset);
+            }
+            offset += match k {
+                4 | 5 if rules.wide_time => 8,
+                6 if rules.wide_l2 => 8,
+                _ => 4,
+            };
+        }
+        layout.with_words(offset / 4)
+    }
+
+    const fn with(mut self, item: usize, offset: u8) -> Self {
+        self.at[item] = offset;
+        self.carried.0 |= 1 << item;
+        self
+    }
+
+    fn with_words(mut self, words: u8) -> Self {
+        self.words = words;
+        self.reciprocal = 0x1_0000_u32.div_ceil(u32::from(words.max(1)));
+        self
+    }
+
+    /// Words of one record.
+    #[inline]
+    pub fn words(&self) -> u8 {
+        self.words
+    }
+
+    /// Bytes of one record.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.words) * 4
+    }
+
+    /// No items, no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// Items that a record carries.
+    #[inline]
+    pub fn carried(&self) -> Items {
+        if self.at[DROP] == ABSENT {
+            return self.carried;
+        }
+        let named = Items(self.carried.0 & !(1 << DROP));
+        if named.contains(Items::QUEUE) { named } else { Items(named.0 | Items::QUEUE_ID.0) }
+    }
+
+    /// Are time stamps 64 bits wide?
+    #[inline]
+    pub fn wide_ts(&self) -> bool {
+        self.wide_ts
+    }
+
+    /// How many records `stack_words` are.
+    #[inline]
+    pub(crate) fn records(&self, stack_words: usize) -> usize {
+        (stack_words * self.reciprocal as usize) >> 16
+    }
+
+    #[inline]
+    fn word(&self, record: &[u8], item: usize) -> u32 {
+        try_u32(record, usize::from(self.at[item])).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    fn long(&self, record: &[u8], item: usize) -> u64 {
+        try_u64(record, usize::from(self.at[item])).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn stamp(&self, record: &[u8], item: usize) -> u64 {
+        if self.wide_ts {
+            return self.long(record, item);
+        }
+        match self.word(record, item) {
+            u32::MAX => u64::MAX,
+            stamp => u64::from(stamp),
+        }
+    }
+
+    /// Node id; all-ones when absent or unavailable.
+    #[inline]
+    pub fn node_id(&self, record: &[u8]) -> u32 {
+        self.word(record, NODE)
+    }
+
+    /// Ingress interface in the high half, egress interface in the low one; each 0xFFFF when absent or unavailable.
+    #[inline]
+    pub fn interfaces(&self, record: &[u8]) -> u32 {
+        self.word(record, PORTS)
+    }
+
+    /// Hop latency; all-ones when absent or unavailable.
+    #[inline]
+    pub fn hop_latency(&self, record: &[u8]) -> u32 {
+        self.word(record, LATENCY)
+    }
+
+    /// Queue id in the high 8 bits, occupancy in the low 24; all 32 ones when absent or unavailable.
+    #[inline]
+    pub fn queue(&self, record: &[u8]) -> u32 {
+        self.word(record, QUEUE)
+    }
+
+    /// Ingress time stamp; `u64::MAX` when absent or unavailable, whatever its width.
+    #[inline]
+    pub fn ingress_ts(&self, record: &[u8]) -> u64 {
+        self.stamp(record, INGRESS)
+    }
+
+    /// Egress time stamp, likewise.
+    #[inline]
+    pub fn egress_ts(&self, record: &[u8]) -> u64 {
+        self.stamp(record, EGRESS)
+    }
+
+    /// Level-2 ingress interface in the high half, egress in the low one; each 0xFFFF_FFFF when absent or unavailable.
+    #[inline]
+    pub fn l2_interfaces(&self, record: &[u8]) -> u64 {
+        if self.wide_l2 {
+            return self.long(record, L2);
+        }
+        let both = self.word(record, L2);
+        let widen = |half: u32| if half == 0xffff { 0xffff_ffff } else { u64::from(half) };
+        widen(both >> 16) << 32 | widen(both & 0xffff)
+    }
+
+    /// Egress utilisation; all-ones when absent or unavailable.
+    #[inline]
+    pub fn tx_utilization(&self, record: &[u8]) -> u32 {
+        self.word(record, TX)
+    }
+
+    /// Buffer id in the high 8 bits, occupancy in the low 24; all 32 ones when absent or unavailable.
+    #[inline]
+    pub fn buffer(&self, record: &[u8]) -> u32 {
+        self.word(record, BUFFER)
+    }
+
+    /// INT 0.5: queue id in the high 8 bits, congestion status in the low 24; all 32 ones when absent or unavailable.
+    #[inline]
+    pub fn queue_congestion(&self, record: &[u8]) -> u32 {
+        self.word(record, CONGESTION)
+    }
+
+    /// Checksum complement; all-ones when absent, or when the hop mended the checksum itself.
+    #[inline]
+    pub fn checksum_complement(&self, record: &[u8]) -> u32 {
+        self.word(record, CHECKSUM)
+    }
+
+    /// Reports: queue id in the high 8 bits, drop reason in the next 8; all-ones when absent or unavailable.
+    #[inline]
+    pub fn drop_word(&self, record: &[u8]) -> u32 {
+        self.word(record, DROP)
+    }
+
+    /// Reads all items.
+    pub fn hop(&self, record: &[u8]) -> Hop {
+        let carried = self.carried();
+        let node = self.node_id(record);
+        let (ingress_if, egress_if) = split16(self.interfaces(record));
+        let (queue_id, queue_occupancy) = split24(self.queue(record));
+        let (congested_queue, queue_congestion) = split24(self.queue_congestion(record));
+        let (buffer_id, buffer_occupancy) = split24(self.buffer(record));
+        let drop_queue = present(self.drop_word(record)).map(|word| (word >> 24) as u8);
+        let (l2_ingress_if, l2_egress_if) = split32(self.l2_interfaces(record));
+        Hop {
+            carried,
+            node_id: present(node),
+            ingress_if,
+            egress_if,
+            hop_latency: present(self.hop_latency(record)),
+            queue_id: queue_id.or(congested_queue).or(drop_queue),
+            queue_occupancy,
+            queue_congestion,
+            ingress_ts: present64(self.ingress_ts(record)),
+            egress_ts: present64(self.egress_ts(record)),
+            wide_ts: self.wide_ts,
+            l2_ingress_if,
+            l2_egress_if,
+            tx_utilization: present(self.tx_utilization(record)),
+            buffer_id,
+            buffer_occupancy,
+            checksum_complement: carried
+                .contains(Items::CHECKSUM_COMPLEMENT)
+                .then(|| self.checksum_complement(record)),
+        }
+    }
+
+    /// Writes the items of `hop` into `record`, all-ones for what `hop` does not have. Bytes that belong to no item of
+    /// this layout (reserved bits, domain words) are left as they are.
+    ///
+    /// # Panics
+    /// If `record` is shorter than [`Layout::len`].
+    pub fn write(&self, hop: &Hop, record: &mut [u8]) {
+        let record = &mut record[..self.len()];
+        let mut put = |item: usize, value: u32| {
+            if self.at[item] != ABSENT {
+                put_u32(record, usize::from(self.at[item]), value);
+            }
+        };
+        put(NODE, hop.node_id.unwrap_or(u32::MAX));
+        put(PORTS, join16(hop.ingress_if, hop.egress_if));
+        put(LATENCY, hop.hop_latency.unwrap_or(u32::MAX));
+        put(QUEUE, join24(hop.queue_id, hop.queue_occupancy));
+        put(CONGESTION, join24(hop.queue_id, hop.queue_congestion));
+        put(TX, hop.tx_utilization.unwrap_or(u32::MAX));
+        put(BUFFER, join24(hop.buffer_id, hop.buffer_occupancy));
+        put(CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX));
+        self.write_wide(hop, record);
+    }
+
+    fn write_wide(&self, hop: &Hop, record: &mut [u8]) {
+        for (item, stamp) in [(INGRESS, hop.ingress_ts), (EGRESS, hop.egress_ts)] {
+            let at = usize::from(self.at[item]);
+            if self.at[item] == ABSENT {
+                continue;
+            } else if self.wide_ts {
+                put_u64(record, at, stamp.unwrap_or(u64::MAX));
+            } else {
+                put_u32(record, at, stamp.map_or(u32::MAX, |stamp| stamp as u32));
+            }
+        }
+        let at = usize::from(self.at[L2]);
+        if self.at[L2] != ABSENT && self.wide_l2 {
+            put_u32(record, at, hop.l2_ingress_if.unwrap_or(u32::MAX));
+            put_u32(record, at + 4, hop.l2_egress_if.unwrap_or(u32::MAX));
+        } else if self.at[L2] != ABSENT {
+            let half = |port: Option<u32>| port.map(|port| port as u16);
+            put_u32(record, at, join16(half(hop.l2_ingress_if), half(hop.l2_egress_if)));
+        }
+    }
+
+    /// Reports: writes the word of queue id and drop reason, if this layout has it.
+    ///
+    /// # Panics
+    /// If `record` is shorter than [`Layout::len`].
+    pub fn write_drop(&self, queue_id: Option<u8>, reason: Option<u8>, record: &mut [u8]) {
+        if self.at[DROP] == ABSENT {
+            return;
+        }
+        let word = match (queue_id, reason) {
+            (None, None) => u32::MAX,
+            (queue, reason) => u32::from(queue.unwrap_or(0)) << 24 | u32::from(reason.unwrap_or(0)) << 16,
+        };
+        put_u32(&mut record[..self.len()], usize::from(self.at[DROP]), word);
+    }
+}
+
+/// Words of a record whose `wide` bits take two.
+pub(crate) fn words(bitmap: u16, wide: u16) -> u8 {
+    (bitmap.count_ones() + (bitmap & wide).count_ones()) as u8
+}
+
+/// Words of the baseline metadata of INT 2.x and Report 2.0.
+pub(crate) fn words_2(bitmap: u16) -> u8 {
+    words(bitmap, WIDE_BITS)
+}
+
+/// Words of a record of INT 1.0 as specified.
+pub(crate) fn words_10(bitmap: u16) -> u8 {
+    words(bitmap, L2_BIT)
+}
+
+#[inline]
+fn present(word: u32) -> Option<u32> {
+    (word != u32::MAX).then_some(word)
+}
+
+#[inline]
+fn present64(word: u64) -> Option<u64> {
+    (word != u64::MAX).then_some(word)
+}
+
+fn split16(word: u32) -> (Option<u16>, Option<u16>) {
+    let half = |half: u16| (half != u16::MAX).then_some(half);
+    (half((word >> 16) as u16), half(word as u16))
+}
+
+fn split24(word: u32) -> (Option<u8>, Option<u32>) {
+    match present(word) {
+        Some(word) => (Some((word >> 24) as u8), Some(word & 0x00ff_ffff)),
+        None => (None, None),
+    }
+}
+
+fn split32(long: u64) -> (Option<u32>, Option<u32>) {
+    (present((long >> 32) as u32), present(long as u32))
+}
+
+fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
+    u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
+}
+
+/// An occupancy that is too large for its 24 bits is written as the largest that can be told from "unavailable".
+fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
+    match (id, value) {
+        (None, None) => u32::MAX,
+        (id, value) => u32::from(id.unwrap_or(0)) << 24 | value.unwrap_or(0x00ff_ffff).min(0x00ff_ffff),
+    }
+}
+
+/// The last layouts used: a source rarely changes its instructions.
+#[derive(Clone, Debug)]
+pub(crate) struct Layouts {
+    int: (u64, Layout),
+    own: (u64, Layout),
+}
+
+impl Layouts {
+    pub(crate) const fn new() -> Self {
+        Self { int: (u64::MAX, Layout::EMPTY), own: (u64::MAX, Layout::EMPTY) }
+    }
+
+    /// The layout of INT 2.x records.
+    #[inline]
+    pub(crate) fn int_2(&mut self, bitmap: u16, hop_ml: u8, domain: bool) -> Result<Layout, Refusal> {
+        let key = 2 << 32 | u64::from(domain) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
+        if self.int.0 != key {
+            self.int = (key, Layout::int_2(bitmap, hop_ml, domain)?);
+        }
+        Ok(self.int.1)
+    }
+
+    /// The layout of INT 1.0 records.
+    #[inline]
+    pub(crate) fn int_10(&mut self, bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<Layout, Refusal> {
+        let key = 1 << 32 | (dialect as u64) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
+        if self.int.0 != key {
+            self.int = (key, Layout::int_10(bitmap, hop_ml, dialect)?);
+        }
+        Ok(self.int.1)
+    }
+
+    /// The layout of INT 0.5 records.
+    #[inline]
+    pub(crate) fn int_05(&mut self, bitmap: u16) -> Layout {
+        let key = u64::from(bitmap);
+        if self.int.0 != key {
+            self.int = (key, Layout::int_05(bitmap));
+        }
+        self.int.1
+    }
+
+    /// The layout of Report 2.0 main contents.
+    #[inline]
+    pub(crate) fn report_20(&mut self, bits: u16) -> Layout {
+        let key = 2 << 32 | u64::from(bits);
+        if self.own.0 != key {
+            self.own = (key, Layout::report_20(bits));
+        }
+        self.own.1
+    }
+
+    /// The layout of Report 1.0 optional metadata.
+    #[inline]
+    pub(crate) fn report_10(&mut self, bits: u8) -> Layout {
+        let key = 1 << 32 | u64::from(bits);
+        if self.own.0 != key {
+            self.own = (key, Layout::report_10(bits));
+        }
+        self.own.1
+    }
+}

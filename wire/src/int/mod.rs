@@ -1,0 +1,146 @@
+//! INT in packets: metadata headers, stacks, shims (wire-formats section 1).
+//!
+//! [`Int`] is what a packet's INT says; [`packet`] finds it in a frame; [`shim`] and [`header`] hold the formats
+//! themselves, for those who write them.
+
+pub mod header;
+pub mod layout;
+mod packet;
+pub mod shim;
+
+pub use layout::Layout;
+pub use packet::{Contents, Encapsulation, Mark, Original, Place, packet};
+
+use crate::hop::Hop;
+
+/// Version of INT, as far as the header bits tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Version {
+    /// 0.5.
+    V05,
+    /// 1.0.
+    V10,
+    /// 2.0 or 2.1, whose headers are the same.
+    V2,
+}
+
+impl Version {
+    /// `0.5`, `1.0` or `2.x`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V05 => "0.5",
+            Self::V10 => "1.0",
+            Self::V2 => "2.x",
+        }
+    }
+}
+
+/// Who carries the metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// The packet: hops push onto a stack.
+    Md,
+    /// Nobody: hops read the instructions and send reports of their own (2.1).
+    Mx,
+}
+
+/// Flags of an INT metadata header. The bits are ours, not the wire's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// D of 2.x, C of 0.5 and 1.0: the sink discards the packet.
+    pub const DISCARD: Self = Self(1);
+    /// E: a hop could add nothing because the hop count was used up.
+    pub const HOPS_EXCEEDED: Self = Self(2);
+    /// M: a hop could add nothing because of the MTU (1.0 and 2.x).
+    pub const MTU_EXCEEDED: Self = Self(4);
+
+    /// Are all bits of `other` in here?
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// `self` and, if `on`, `other`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self, on: bool) -> Self {
+        if on { Self(self.0 | other.0) } else { self }
+    }
+}
+
+/// The records of a packet, the most recent hop first, all of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stack<'a> {
+    /// The records and nothing else: a whole number of them.
+    pub bytes: &'a [u8],
+    /// Where their items lie.
+    pub layout: Layout,
+    /// How many there are.
+    pub count: u8,
+}
+
+impl<'a> Stack<'a> {
+    /// No records.
+    pub const EMPTY: Self = Self { bytes: &[], layout: Layout::EMPTY, count: 0 };
+
+    /// How many records there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// No records?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Record `i`, 0 being the most recent hop; empty beyond the last, so that every item of it is absent.
+    #[inline]
+    pub fn record(&self, i: usize) -> &'a [u8] {
+        let len = self.layout.len();
+        self.bytes.get(i * len..).and_then(|rest| rest.get(..len)).unwrap_or(&[])
+    }
+
+    /// The records, the most recent hop first.
+    #[inline]
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+        self.bytes.chunks_exact(self.layout.len().max(1))
+    }
+
+    /// The hop of record `i`.
+    pub fn hop(&self, i: usize) -> Hop {
+        self.layout.hop(self.record(i))
+    }
+}
+
+/// What a packet's INT says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Int<'a> {
+    /// Version of the header.
+    pub version: Version,
+    /// MD or MX.
+    pub mode: Mode,
+    /// D/C, E and M.
+    pub flags: Flags,
+    /// Words per hop; 0 in MX and 0.5.
+    pub hop_ml: u8,
+    /// Remaining hop count; in 0.5 the maximum.
+    pub remaining: u8,
+    /// Instruction bitmap.
+    pub bitmap: u16,
+    /// Domain Specific ID (2.x).
+    pub ds_id: u16,
+    /// DS Instruction (2.x).
+    pub ds_instruction: u16,
+    /// DS Flags (2.x).
+    pub ds_flags: u16,
+    /// The hops.
+    pub stack: Stack<'a>,
+    /// Words after the last whole record, which only the source added (2.x with domain data; all data of MX).
+    pub source_only: &'a [u8],
+    /// A sequence number of the flow: host-int's private word, or GÉANT's use of the 16 reserved bits.
+    pub seq: Option<u32>,
+}

@@ -1,0 +1,566 @@
+//! INT in a packet: where it lies, what it says, and what the packet was before it came in.
+
+use super::header::{self, Carrier, Tail};
+use super::shim::{self, Detected, Kind, Next, Shim1, Shim2};
+use super::{Int, Mode, Version};
+use crate::bytes::{try_u64, u16_at};
+use crate::flow::FlowKey;
+use crate::int::layout::Layouts;
+use crate::ioam::Ioam;
+use crate::profile::{Dialect, Profile, TcpShim};
+use crate::refusal::Refusal;
+use crate::report;
+use crate::walk::{self, Aim, Ip, TCP, UDP, Walk};
+
+/// Geneve option class of INT 2.1.
+pub(crate) const GENEVE_CLASS_2: u16 = 0x0103;
+/// Geneve option class in the examples of INT 1.0 and 2.0.
+pub(crate) const GENEVE_CLASS_1: u16 = 0x00ab;
+
+/// Which header carries INT.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Encapsulation {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// VXLAN-GPE.
+    Gpe,
+    /// Geneve: one option, no shim.
+    Geneve,
+    /// GRE over IPv4 or IPv6.
+    Gre,
+}
+
+/// How INT was recognised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mark {
+    /// By the UDP destination port.
+    Port,
+    /// By the DSCP.
+    Dscp,
+    /// By the 8-byte marker after the L4 header.
+    Probe,
+    /// By the tunnel's own next-protocol code, protocol type or option class.
+    Tunnel,
+}
+
+/// What the packet was before INT came in, as far as shim or tail tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Original {
+    /// L4 destination port.
+    pub port: Option<u16>,
+    /// IP protocol; with NPT 2 the UDP header was inserted too.
+    pub proto: Option<u8>,
+    /// DSCP, six bits (in 0.5 the tail's byte as it is).
+    pub dscp: Option<u8>,
+    /// The tunnel header was inserted too (G).
+    pub tunnel_inserted: bool,
+}
+
+/// Where INT lies in a packet: byte offsets from the packet's start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// The header that carries INT.
+    pub encapsulation: Encapsulation,
+    /// How INT was recognised.
+    pub mark: Mark,
+    /// The IP header of that packet.
+    pub ip: usize,
+    /// The TCP, UDP or GRE header.
+    pub l4: usize,
+    /// The first byte that the source put in: probe marker, shim, or Geneve option header.
+    pub start: usize,
+    /// The INT metadata header.
+    pub header: usize,
+    /// The first record.
+    pub stack: usize,
+    /// The first byte after INT, tail included.
+    pub end: usize,
+    /// What was there before.
+    pub original: Original,
+}
+
+/// What a packet is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contents<'a> {
+    /// The (innermost) flow, as much of it as the bytes hold, with the port and protocol it had before INT.
+    pub flow: Option<FlowKey>,
+    /// The outermost tunnel.
+    pub tunnel: Option<FlowKey>,
+    /// Its INT.
+    pub int: Option<Int<'a>>,
+    /// Where that lies.
+    pub place: Option<Place>,
+    /// Its IOAM data.
+    pub ioam: Option<Ioam<'a>>,
+    /// INT for the destination was stepped over.
+    pub destination: bool,
+}
+
+impl Contents<'_> {
+    pub(crate) const EMPTY: Self =
+        Self { flow: None, tunnel: None, int: None, place: None, ioam: None, destination: false };
+}
+
+/// Reads a whole data packet from its Ethernet header on.
+///
+/// # Errors
+/// INT that is cut or contradicts itself, and IP or UDP headers that contradict the bytes. A packet without INT is no
+/// error.
+pub fn packet<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
+    let mut layouts = Layouts::new();
+    let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
+    walk.ethernet(frame, 0)?;
+    Ok(walk.out)
+}
+
+/// A TCP or UDP header.
+#[derive(Clone, Copy)]
+struct L4 {
+    ip: Ip,
+    at: usize,
+    encapsulation: Encapsulation,
+}
+
+/// A shim after L4 and what is known before it is read.
+#[derive(Clone, Copy)]
+struct Found {
+    encapsulation: Encapsulation,
+    mark: Mark,
+    ip: Ip,
+    l4: usize,
+    start: usize,
+    shim: usize,
+}
+
+impl<'a> Walk<'a, '_> {
+    /// UDP, from its header on.
+    #[inline]
+    pub(crate) fn udp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
+        let ports = walk::ports(bytes, at);
+        let body = at + 8;
+        let Some((sport, dport)) = ports.filter(|_| bytes.len() >= body) else {
+            self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
+            return Ok(());
+        };
+        if self.aim == Aim::Frame {
+            check_udp_length(bytes, at, ip)?;
+        }
+        let (mut dport, mut body, mut proto) = (dport, body, UDP);
+        let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
+        if let Some(found) = self.mark(bytes, l4, body, dport).filter(|_| self.seek) {
+            let (end, original) = self.l4_shim(bytes, found)?;
+            if let (Mark::Port, Some(original)) = (found.mark, original.proto)
+                && original != UDP
+            {
+                // NPT 2: the UDP header was put in; the original L4 header follows INT.
+                self.seek = false;
+                return self.transport(bytes, end, ip, original);
+            }
+            (dport, body) = (original.port.unwrap_or(dport), end);
+            proto = original.proto.unwrap_or(proto);
+        }
+        let flow = walk::flow(bytes, ip, Some((sport, dport)), proto);
+        match dport {
+            walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
+            walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
+            walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
+            _ => self.out.flow = Some(flow),
+        }
+        let nested = self.aim == Aim::Report && self.profile.telemetry_ports.contains(dport);
+        if nested && report::looks_like_one(bytes.get(body..).unwrap_or(&[]), self.profile) {
+            return Err(Refusal::Nested);
+        }
+        Ok(())
+    }
+
+    /// TCP, from its header on.
+    pub(crate) fn tcp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
+        const FIXED: usize = 20;
+        let ports = walk::ports(bytes, at);
+        self.out.flow = Some(walk::flow(bytes, ip, ports, TCP));
+        let Some((sport, dport)) = ports.filter(|_| self.seek && bytes.len() >= at + FIXED) else {
+            return Ok(());
+        };
+        let body = match self.profile.tcp_shim {
+            TcpShim::AfterFixed => at + FIXED,
+            TcpShim::AfterOptions => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
+        };
+        let l4 = L4 { ip, at, encapsulation: Encapsulation::Tcp };
+        let Some(found) = self.mark(bytes, l4, body, dport) else { return Ok(()) };
+        let (_, original) = self.l4_shim(bytes, found)?;
+        let dport = original.port.unwrap_or(dport);
+        self.out.flow = Some(walk::flow(bytes, ip, Some((sport, dport)), original.proto.unwrap_or(TCP)));
+        Ok(())
+    }
+
+    /// Is there a shim at `body`? A packet that ends right there was cut before INT.
+    #[inline]
+    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dport: u16) -> Option<Found> {
+        if bytes.len() <= body {
+            return None;
+        }
+        let L4 { ip, at, encapsulation } = l4;
+        let is_udp = encapsulation == Encapsulation::Udp;
+        let found = |mark, shim| Some(Found { encapsulation, mark, ip, l4: at, start: body, shim });
+        if is_udp && dport == self.profile.int_udp_port && dport != 0 {
+            return found(Mark::Port, body);
+        }
+        if self.profile.probe_marker.is_some() && try_u64(bytes, body) == self.profile.probe_marker {
+            return found(Mark::Probe, body + 8);
+        }
+        // A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim.
+        let tunnel = is_udp && is_tunnel(dport, &bytes[body..]);
+        if self.profile.marks(ip.dscp) && !tunnel {
+            return found(Mark::Dscp, body);
+        }
+        None
+    }
+
+    /// The shim after L4, and INT behind it. Answers where INT ends and what was there before.
+    #[inline]
+    fn l4_shim(&mut self, bytes: &'a [u8], found: Found) -> Result<(usize, Original), Refusal> {
+        match self.try_l4_shim(bytes, found) {
+            Err(_) if self.aim == Aim::Flow => Ok((bytes.len(), Original::default())),
+            result => result,
+        }
+    }
+
+    fn try_l4_shim(&mut self, bytes: &'a [u8], found: Found) -> Result<(usize, Original), Refusal> {
+        let shim = found.shim;
+        let hostint = self.profile.dialect == Dialect::HostInt;
+        match detect(bytes, shim, hostint)? {
+            Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, mode),
+            Detected::Int(_, _) if found.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
+            Detected::Int(version, _) => self.shim_1(bytes, found, version, false),
+            Detected::Private => self.shim_1(bytes, found, Version::V05, true),
+            Detected::Destination(version) => {
+                self.out.destination = true;
+                if version == Version::V2 {
+                    let read = Shim2::parse(Kind::L4, &bytes[shim..])?;
+                    return Ok((shim + 4 + usize::from(read.length) * 4, fit(found.mark, read.next)?));
+                }
+                let read = Shim1::parse(&bytes[shim..])?;
+                Ok((shim + usize::from(read.length).max(1) * 4, Original::default()))
+            }
+        }
+    }
+
+    #[inline]
+    fn shim_2(&mut self, bytes: &'a [u8], found: Found, mode: Mode) -> Result<(usize, Original), Refusal> {
+        let read = Shim2::parse(Kind::L4, &bytes[found.shim..])?;
+        let original = fit(found.mark, read.next)?;
+        let header = found.shim + shim::LEN;
+        let end = header + usize::from(read.length) * 4;
+        self.int_2(bytes, header, end, mode)?;
+        self.found(found, header, header + header::LEN_2, end, original);
+        Ok((end, original))
+    }
+
+    /// INT 1.0 or 0.5 behind an L4 shim; `private` is host-int's type.
+    fn shim_1(
+        &mut self,
+        bytes: &'a [u8],
+        found: Found,
+        version: Version,
+        private: bool,
+    ) -> Result<(usize, Original), Refusal> {
+        let read = Shim1::parse(&bytes[found.shim..])?;
+        let header = found.shim + shim::LEN;
+        if read.length < 3 {
+            return Err(Refusal::BadIntLength);
+        }
+        let end = found.shim + usize::from(read.length) * 4;
+        let mut original = Original::default();
+        let mut end = end;
+        if version == Version::V10 {
+            self.int_10(bytes, header, end)?;
+            original.dscp = Some(read.last >> 2);
+        } else {
+            let hostint = self.profile.dialect == Dialect::HostInt;
+            let tail = if private || hostint { Tail::Private } else { Tail::Whole };
+            (end, original) = self.int_05(bytes, header, end, tail, private)?;
+        }
+        self.found(found, header, header + header::LEN_1, end, original);
+        Ok((end, original))
+    }
+
+    /// INT 0.5 after L4, with its tail.
+    fn int_05(
+        &mut self,
+        bytes: &'a [u8],
+        header: usize,
+        end: usize,
+        tail: Tail,
+        private: bool,
+    ) -> Result<(usize, Original), Refusal> {
+        if self.aim == Aim::Flow {
+            if matches!(tail, Tail::Private) {
+                return Ok((end, Original::default()));
+            }
+            // The tail is where the original port is; without INT's own counts it lies at the end.
+            let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
+            return Ok((end, original_of(shim::Tail::parse(tail)?)));
+        }
+        // In reports host-int has removed the tail, though the length may still count it.
+        let there = match tail {
+            Tail::Private => &bytes[header..end.min(bytes.len()).max(header)],
+            _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
+        };
+        let hostint = matches!(tail, Tail::Private);
+        let (mut int, rest) = match header::read_05(there, tail, self.layouts) {
+            Err(Refusal::BadIntLength) if end > bytes.len() => return Err(Refusal::IntTruncated),
+            result => result?,
+        };
+        let (seq, tail) = match private {
+            true => (rest.first_chunk::<4>(), rest.get(4..).unwrap_or(&[])),
+            false => (None, rest),
+        };
+        int.seq = seq.map(|word| u32::from_be_bytes(*word));
+        let stack_end = header + header::LEN_1 + int.stack.bytes.len() + seq.map_or(0, |_| 4);
+        self.out.int = Some(int);
+        // Inside a report of host-int the bytes after the stack are the packet's own again.
+        let removed = self.aim == Aim::Report && hostint;
+        match shim::Tail::parse(tail) {
+            Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
+            _ => Ok((stack_end, Original::default())),
+        }
+    }
+
+    fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, mode: Mode) -> Result<(), Refusal> {
+        if self.aim == Aim::Flow {
+            return Ok(());
+        }
+        if end < header + header::LEN_2 {
+            return Err(Refusal::BadIntLength);
+        }
+        let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
+        let int = header::read_2(bytes, Carrier { profile: self.profile, mode }, self.layouts)?;
+        self.out.int = Some(int);
+        Ok(())
+    }
+
+    fn int_10(&mut self, bytes: &'a [u8], header: usize, end: usize) -> Result<(), Refusal> {
+        if self.aim == Aim::Flow {
+            return Ok(());
+        }
+        let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
+        let carrier = Carrier { profile: self.profile, mode: Mode::Md };
+        self.out.int = Some(header::read_10(bytes, carrier, self.layouts)?);
+        Ok(())
+    }
+
+    #[inline]
+    fn found(&mut self, found: Found, header: usize, stack: usize, end: usize, original: Original) {
+        let Found { encapsulation, mark, ip, l4, start, .. } = found;
+        self.seek = false;
+        self.out.place =
+            Some(Place { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
+    }
+
+    /// The shim after GRE. Answers where INT ends and the EtherType of what follows.
+    pub(crate) fn gre_shim(
+        &mut self,
+        bytes: &'a [u8],
+        ip: Ip,
+        gre: usize,
+        shim: usize,
+    ) -> Result<Option<(usize, u16)>, Refusal> {
+        if bytes.len() <= shim {
+            return Ok(None);
+        }
+        let detected = detect(bytes, shim, false)?;
+        let read = Shim2::parse(Kind::Gre, &bytes[shim..])?;
+        let Next::Gre { ethertype, inserted } = read.next else { return Err(Refusal::BadShim) };
+        let header = shim + shim::LEN;
+        let end = header + usize::from(read.length) * 4;
+        match detected {
+            Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, mode)?,
+            Detected::Destination(Version::V2) => {
+                self.out.destination = true;
+                return Ok(Some((end, ethertype)));
+            }
+            _ => return Err(Refusal::BadIntVersion),
+        }
+        let (encapsulation, mark) = (Encapsulation::Gre, Mark::Tunnel);
+        let found = Found { encapsulation, mark, ip, l4: gre, start: shim, shim };
+        let original = Original { tunnel_inserted: inserted, ..Original::default() };
+        self.found(found, header, header + header::LEN_2, end, original);
+        Ok(Some((end, ethertype)))
+    }
+
+    /// The shim after VXLAN-GPE, whose next protocol is `code`. Answers where INT ends and the protocol that follows.
+    pub(crate) fn gpe_shim(
+        &mut self,
+        bytes: &'a [u8],
+        ip: Ip,
+        shim: usize,
+        code: u8,
+    ) -> Result<Option<(usize, u8)>, Refusal> {
+        if bytes.len() <= shim {
+            return Ok(None);
+        }
+        let header = shim + shim::LEN;
+        let detected = detect(bytes, shim, false)?;
+        let version = match code {
+            0x05 => Version::V05,
+            0x08 => Version::V10,
+            _ => Version::V2,
+        };
+        let (end, next, inserted) = if version == Version::V2 {
+            let read = Shim2::parse(Kind::Gpe, &bytes[shim..])?;
+            let Next::Gpe { protocol, inserted } = read.next else { return Err(Refusal::BadShim) };
+            (header + usize::from(read.length) * 4, protocol, inserted)
+        } else {
+            let read = Shim1::parse(&bytes[shim..])?;
+            (shim + usize::from(read.length.max(1)) * 4, read.last, false)
+        };
+        let stack = match detected {
+            // A second INT header is stepped over, like one nobody looks for.
+            _ if !self.seek => return Ok(Some((end, next))),
+            Detected::Destination(_) => {
+                self.out.destination = true;
+                return Ok(Some((end, next)));
+            }
+            Detected::Int(found, _) if found != version => return Err(Refusal::BadIntVersion),
+            Detected::Int(Version::V2, mode) => {
+                self.int_2(bytes, header, end, mode)?;
+                header + header::LEN_2
+            }
+            Detected::Int(version, _) => {
+                self.without_shim(bytes, header, end, version)?;
+                header + header::LEN_1
+            }
+            Detected::Private => return Err(Refusal::BadShim),
+        };
+        let (encapsulation, mark) = (Encapsulation::Gpe, Mark::Tunnel);
+        let found = Found { encapsulation, mark, ip, l4: shim - 16, start: shim, shim };
+        let original = Original { tunnel_inserted: inserted, ..Original::default() };
+        self.found(found, header, stack, end, original);
+        Ok(Some((end, next)))
+    }
+
+    /// INT 1.0 or 0.5 without an L4 tail: behind VXLAN-GPE or in Geneve.
+    fn without_shim(
+        &mut self,
+        bytes: &'a [u8],
+        header: usize,
+        end: usize,
+        version: Version,
+    ) -> Result<(), Refusal> {
+        if end < header + header::LEN_1 {
+            return Err(Refusal::BadIntLength);
+        }
+        if version == Version::V10 {
+            return self.int_10(bytes, header, end);
+        }
+        let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
+        self.out.int = Some(header::read_05(bytes, Tail::None, self.layouts)?.0);
+        Ok(())
+    }
+
+    /// One Geneve option, from its header to `end`.
+    pub(crate) fn geneve_option(
+        &mut self,
+        bytes: &'a [u8],
+        (ip, l4): (Ip, usize),
+        option: usize,
+        end: usize,
+    ) -> Result<(), Refusal> {
+        let (class, kind) = (u16_at(bytes, option), bytes[option + 2]);
+        let header = option + 4;
+        if !matches!(class, GENEVE_CLASS_1 | GENEVE_CLASS_2) || self.aim == Aim::Flow {
+            return Ok(());
+        }
+        if kind == Shim2::DESTINATION {
+            self.out.destination = true;
+            return Ok(());
+        }
+        if end < header + header::LEN_1 {
+            return Err(Refusal::BadIntLength);
+        }
+        let head = bytes.get(header..).unwrap_or(&[]);
+        let Some(first) = head.first() else { return Err(Refusal::IntTruncated) };
+        let stack = match (kind, first >> 4, class) {
+            (1, 2, _) => self.int_2(bytes, header, end, Mode::Md).map(|()| header::LEN_2)?,
+            (3, 2, _) => self.int_2(bytes, header, end, Mode::Mx).map(|()| header::LEN_2)?,
+            (1, version @ (0 | 1), GENEVE_CLASS_1) => {
+                let is_10 = version == 1 || header::is_10_under_version_0(head);
+                let version = if is_10 { Version::V10 } else { Version::V05 };
+                self.without_shim(bytes, header, end, version).map(|()| header::LEN_1)?
+            }
+            (1 | 3, _, _) => return Err(Refusal::BadIntVersion),
+            _ => return Err(Refusal::BadShim),
+        };
+        let (encapsulation, mark) = (Encapsulation::Geneve, Mark::Tunnel);
+        let found = Found { encapsulation, mark, ip, l4, start: option, shim: option };
+        self.found(found, header, header + stack, end, Original::default());
+        Ok(())
+    }
+}
+
+/// The table of section 1.2 for the shim at `at`.
+#[inline]
+fn detect(bytes: &[u8], at: usize, hostint: bool) -> Result<Detected, Refusal> {
+    let Some([first, ..]) = bytes.get(at..) else { return Err(Refusal::IntTruncated) };
+    if matches!(first, 0x02 | 0x20..=0x2f) {
+        return shim::detect(*first, 0, hostint, false);
+    }
+    let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
+    let Some(version) = header.first().map(|byte| byte >> 4) else {
+        // What cannot be a shim is no cut shim either.
+        return shim::detect(*first, 2, hostint, false)
+            .or_else(|_| shim::detect(*first, 0, hostint, false))
+            .and(Err(Refusal::IntTruncated));
+    };
+    let zero_is_10 = *first == 0x01 && version == 0 && header::is_10_under_version_0(header);
+    shim::detect(*first, version, hostint, zero_is_10)
+}
+
+/// Ruling (m): NPT must fit the mark.
+#[inline]
+fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
+    let none = Original::default();
+    match (mark, next) {
+        (Mark::Port, Next::Port(port)) => Ok(Original { port: Some(port), ..none }),
+        (Mark::Port, Next::Protocol(proto)) => Ok(Original { proto: Some(proto), ..none }),
+        (Mark::Dscp | Mark::Probe, Next::Dscp(dscp)) => Ok(Original { dscp: Some(dscp), ..none }),
+        _ => Err(Refusal::BadNextProtocolType),
+    }
+}
+
+fn original_of(tail: shim::Tail) -> Original {
+    let shim::Tail { proto, port, dscp } = tail;
+    Original {
+        port: (port != 0).then_some(port),
+        proto: (proto != 0).then_some(proto),
+        dscp: Some(dscp),
+        tunnel_inserted: false,
+    }
+}
+
+/// Do the bytes after UDP look like the header of the tunnel that the port announces?
+fn is_tunnel(dport: u16, body: &[u8]) -> bool {
+    match (dport, body) {
+        (walk::VXLAN_PORT | walk::GPE_PORT, [flags, ..]) => flags & 0x08 != 0,
+        (walk::GENEVE_PORT, [first, _, high, low, ..]) => {
+            let protocol = u16::from_be_bytes([*high, *low]);
+            first >> 6 == 0 && matches!(protocol, walk::ETHERNET | walk::IPV4 | walk::IPV6)
+        }
+        _ => false,
+    }
+}
+
+/// Ruling (n), for packets that are whole.
+fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
+    let claimed = usize::from(u16_at(bytes, at + 4));
+    let header = if ip.v6 { 40 } else { 0 };
+    let total = match ip.v6 {
+        true => usize::from(u16_at(bytes, ip.at + 4)) + header,
+        false => usize::from(u16_at(bytes, ip.at + 2)),
+    };
+    let fits = claimed >= 8 && at + claimed <= ip.at + total;
+    // An IP length of 0 is segmentation offload, and says nothing.
+    if fits || total == header { Ok(()) } else { Err(Refusal::BadUdpLength) }
+}

@@ -1,0 +1,434 @@
+//! IOAM (RFC 9197, RFC 9326): the trace options and direct export, as IPv6 options carry them. Wire-formats section 7.
+//!
+//! Proof of transit and edge-to-edge are not read.
+
+use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, try_u64, u16_at, u24_at, u32_at};
+use crate::hop::{Hop, Items};
+use crate::refusal::Refusal;
+
+/// IPv6 option type whose data may change on the way.
+pub const OPTION_MUTABLE: u8 = 0x31;
+/// IPv6 option type whose data does not change on the way.
+pub const OPTION_IMMUTABLE: u8 = 0x11;
+
+mod field {
+    // Of the IPv6 option's data.
+    pub(super) const IOAM_TYPE: usize = 1;
+    pub(super) const OPTION: usize = 2;
+    // Of the IOAM option, trace and direct export alike.
+    pub(super) const NAMESPACE: usize = 0;
+    pub(super) const NODE_LEN: usize = 2;
+    pub(super) const REMAINING: usize = 3;
+    pub(super) const TRACE_TYPE: usize = 4;
+    pub(super) const DATA: usize = 8;
+    // Of direct export.
+    pub(super) const EXPORT_FLAGS: usize = 2;
+    pub(super) const EXTENSION_FLAGS: usize = 3;
+}
+
+/// Types of IOAM options.
+const PREALLOCATED: u8 = 0;
+const INCREMENTAL: u8 = 1;
+const DIRECT_EXPORT: u8 = 4;
+
+/// Trace-Type bit `k`, counted from the most significant of 24.
+const fn bit(k: u32) -> u32 {
+    0x0080_0000 >> k
+}
+
+const WIDE: u32 = bit(8) | bit(9) | bit(10);
+const OPAQUE: u32 = bit(22);
+const RESERVED: u32 = bit(23);
+
+/// IOAM data found in a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ioam<'a> {
+    /// Data of the nodes passed.
+    Trace(Trace<'a>),
+    /// An order to the nodes to export their data themselves.
+    Export(DirectExport),
+}
+
+impl<'a> Ioam<'a> {
+    /// Reads the data of an IPv6 option of type [`OPTION_MUTABLE`] or [`OPTION_IMMUTABLE`]; `None` for IOAM types that
+    /// are not read.
+    ///
+    /// # Errors
+    /// [`Refusal::BadIoam`] if the option contradicts itself.
+    pub fn parse(data: &'a [u8]) -> Result<Option<Self>, Refusal> {
+        let Some((head, option)) = data.split_at_checked(field::OPTION) else { return Err(Refusal::BadIoam) };
+        match head[field::IOAM_TYPE] {
+            kind @ (PREALLOCATED | INCREMENTAL) => {
+                Trace::parse(option, kind == INCREMENTAL).map(|trace| Some(Self::Trace(trace)))
+            }
+            DIRECT_EXPORT => DirectExport::parse(option).map(|export| Some(Self::Export(export))),
+            _ => Ok(None),
+        }
+    }
+
+    /// How many nodes have written data.
+    pub fn hop_count(&self) -> usize {
+        match self {
+            Self::Trace(trace) => trace.nodes().count(),
+            Self::Export(_) => 0,
+        }
+    }
+
+    /// Node `i` in forwarding order, as far as its data are items of a [`Hop`]; a default one beyond the last.
+    pub fn hop(&self, i: usize) -> Hop {
+        let Self::Trace(trace) = self else { return Hop::default() };
+        let Some(newest) = trace.nodes().count().checked_sub(i + 1) else { return Hop::default() };
+        trace.nodes().nth(newest).map_or(Hop::default(), |node| node.hop())
+    }
+}
+
+/// A trace option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trace<'a> {
+    /// Namespace-ID.
+    pub namespace: u16,
+    /// Words per node, opaque snapshots not counted.
+    pub node_len: u8,
+    /// O (8), L (4), A (2) and a reserved bit (1).
+    pub flags: u8,
+    /// Free words.
+    pub remaining: u8,
+    /// IOAM-Trace-Type, 24 bits.
+    pub trace_type: u32,
+    /// Incremental trace; otherwise pre-allocated.
+    pub incremental: bool,
+    /// The nodes' data, newest first, free space left out.
+    pub data: &'a [u8],
+}
+
+impl<'a> Trace<'a> {
+    /// Reads the option from the Namespace-ID on.
+    ///
+    /// # Errors
+    /// [`Refusal::BadIoam`] if lengths, type and data contradict each other.
+    pub fn parse(option: &'a [u8], incremental: bool) -> Result<Self, Refusal> {
+        let Some((head, data)) = option.split_at_checked(field::DATA) else { return Err(Refusal::BadIoam) };
+        let trace_type = u24_at(head, field::TRACE_TYPE);
+        let node_len = head[field::NODE_LEN] >> 3;
+        let remaining = head[field::REMAINING] & 0x7f;
+        // In a pre-allocated trace the free space comes first; in an incremental one it is not there.
+        let free = if incremental { 0 } else { usize::from(remaining) * 4 };
+        let trace = Self {
+            namespace: u16_at(head, field::NAMESPACE),
+            node_len,
+            flags: (head[field::NODE_LEN] & 7) << 1 | head[field::REMAINING] >> 7,
+            remaining,
+            trace_type,
+            incremental,
+            data: data.get(free..).ok_or(Refusal::BadIoam)?,
+        };
+        let whole = trace.nodes().map(|node| node.bytes.len()).sum::<usize>() == trace.data.len();
+        let sound =
+            node_len == node_words(trace_type) && node_len != 0 && trace_type & RESERVED == 0 && whole;
+        if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
+    }
+
+    /// The nodes, newest first.
+    pub fn nodes(&self) -> Nodes<'a> {
+        Nodes { trace_type: self.trace_type, fixed: usize::from(self.node_len) * 4, rest: self.data }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes before the nodes' data.
+    pub fn header_len(&self) -> usize {
+        field::OPTION + field::DATA + if self.incremental { 0 } else { usize::from(self.remaining) * 4 }
+    }
+
+    /// Writes the IPv6 option's data: IOAM type, header, free space (zeros) and the nodes' data. Answers its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len) and the data.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let len = self.header_len() + self.data.len();
+        let out = &mut out[..len];
+        out.fill(0);
+        out[field::IOAM_TYPE] = if self.incremental { INCREMENTAL } else { PREALLOCATED };
+        let option = &mut out[field::OPTION..];
+        put_u16(option, field::NAMESPACE, self.namespace);
+        option[field::NODE_LEN] = self.node_len << 3 | self.flags >> 1 & 7;
+        option[field::REMAINING] = self.flags << 7 | self.remaining & 0x7f;
+        put_u24(option, field::TRACE_TYPE, self.trace_type);
+        out[len - self.data.len()..].copy_from_slice(self.data);
+        len
+    }
+}
+
+/// Words of one node's data under a Trace-Type, opaque snapshot left out.
+pub fn node_words(trace_type: u32) -> u8 {
+    let counted = trace_type & !(OPAQUE | RESERVED) & 0x00ff_ffff;
+    (counted.count_ones() + (counted & WIDE).count_ones()) as u8
+}
+
+/// The nodes of a trace, newest first. Ends at the first node that is not whole.
+#[derive(Clone, Debug)]
+pub struct Nodes<'a> {
+    trace_type: u32,
+    fixed: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Nodes<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        if self.fixed == 0 || self.rest.is_empty() {
+            return None;
+        }
+        let mut len = self.fixed;
+        if self.trace_type & OPAQUE != 0 {
+            len += 4 + usize::from(*self.rest.get(self.fixed)?) * 4;
+        }
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(Node { trace_type: self.trace_type, bytes })
+    }
+}
+
+/// One node's data. An item is `None` if it is absent or unavailable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node<'a> {
+    trace_type: u32,
+    /// All bytes of the node, opaque snapshot included.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    fn offset(&self, k: u32) -> Option<usize> {
+        let before = self.trace_type & !(bit(k) | (bit(k) - 1));
+        (self.trace_type & bit(k) != 0).then(|| usize::from(node_words(before)) * 4)
+    }
+
+    fn word(&self, k: u32) -> Option<u32> {
+        try_u32(self.bytes, self.offset(k)?).filter(|word| *word != u32::MAX)
+    }
+
+    fn long(&self, k: u32) -> Option<u64> {
+        try_u64(self.bytes, self.offset(k)?).filter(|long| *long != u64::MAX)
+    }
+
+    /// Hop limit at this node.
+    pub fn hop_limit(&self) -> Option<u8> {
+        let wide = || self.long(8).map(|long| (long >> 56) as u8);
+        self.word(0).map(|word| (word >> 24) as u8).or_else(wide)
+    }
+
+    /// Node id: 24 bits, or 56 if only the wide form is there.
+    pub fn node_id(&self) -> Option<u64> {
+        let wide = || self.long(8).map(|long| long & 0x00ff_ffff_ffff_ffff);
+        self.word(0).map(|word| u64::from(word & 0x00ff_ffff)).or_else(wide)
+    }
+
+    /// Ingress and egress interface, 16 bits each; each `None` if unavailable.
+    pub fn interfaces(&self) -> (Option<u16>, Option<u16>) {
+        let half = |half: u16| (half != u16::MAX).then_some(half);
+        self.word(1).map_or((None, None), |word| (half((word >> 16) as u16), half(word as u16)))
+    }
+
+    /// Ingress and egress interface, 32 bits each; each `None` if unavailable.
+    pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
+        let half = |half: u32| (half != u32::MAX).then_some(half);
+        self.long(9).map_or((None, None), |long| (half((long >> 32) as u32), half(long as u32)))
+    }
+
+    /// Seconds of the time stamp.
+    pub fn seconds(&self) -> Option<u32> {
+        self.word(2)
+    }
+
+    /// Fraction of the time stamp; its unit is the namespace's.
+    pub fn fraction(&self) -> Option<u32> {
+        self.word(3)
+    }
+
+    /// Transit delay in ns; `None` also if it did not fit its 31 bits.
+    pub fn transit_delay(&self) -> Option<u32> {
+        self.word(4).filter(|delay| delay >> 31 == 0)
+    }
+
+    /// Queue depth, device units.
+    pub fn queue_depth(&self) -> Option<u32> {
+        self.word(6)
+    }
+
+    /// Checksum complement, as it is.
+    pub fn checksum_complement(&self) -> Option<u32> {
+        try_u32(self.bytes, self.offset(7)?)
+    }
+
+    /// Buffer occupancy, device units.
+    pub fn buffer_occupancy(&self) -> Option<u32> {
+        self.word(11)
+    }
+
+    /// Schema and data of the opaque state snapshot.
+    pub fn opaque(&self) -> Option<(u32, &'a [u8])> {
+        let at = usize::from(node_words(self.trace_type)) * 4;
+        (self.trace_type & OPAQUE != 0).then(|| (u32_at(self.bytes, at) & 0x00ff_ffff, &self.bytes[at + 4..]))
+    }
+
+    /// The data that are items of a [`Hop`]. The 32-bit interfaces are given as level-2 interfaces; a node id that needs
+    /// more than 32 bits as unavailable; time stamps not at all, since their unit is the namespace's.
+    pub fn hop(&self) -> Hop {
+        const ITEMS: [(u32, Items); 6] = [
+            (bit(0) | bit(8), Items::NODE_ID),
+            (bit(1), Items::INTERFACES),
+            (bit(4), Items::HOP_LATENCY),
+            (bit(6), Items::QUEUE),
+            (bit(7), Items::CHECKSUM_COMPLEMENT),
+            (bit(9), Items::L2_INTERFACES),
+        ];
+        let mut carried = Items::default();
+        for (_, item) in ITEMS.into_iter().filter(|(bits, _)| self.trace_type & bits != 0) {
+            carried.insert(item);
+        }
+        if self.trace_type & bit(11) != 0 {
+            carried.insert(Items::BUFFER);
+        }
+        let (ingress_if, egress_if) = self.interfaces();
+        let (l2_ingress_if, l2_egress_if) = self.wide_interfaces();
+        Hop {
+            carried,
+            node_id: self.node_id().and_then(|id| u32::try_from(id).ok()),
+            ingress_if,
+            egress_if,
+            hop_latency: self.transit_delay(),
+            queue_occupancy: self.queue_depth(),
+            l2_ingress_if,
+            l2_egress_if,
+            buffer_occupancy: self.buffer_occupancy(),
+            checksum_complement: self.checksum_complement(),
+            ..Hop::default()
+        }
+    }
+}
+
+/// Values of one node to write; what is `None` is written as unavailable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeValues {
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Node id; the low 24 bits go into the short form.
+    pub node_id: u64,
+    /// Ingress interface.
+    pub ingress_if: Option<u32>,
+    /// Egress interface.
+    pub egress_if: Option<u32>,
+    /// Seconds of the time stamp.
+    pub seconds: Option<u32>,
+    /// Fraction of the time stamp.
+    pub fraction: Option<u32>,
+    /// Transit delay, ns.
+    pub transit_delay: Option<u32>,
+    /// Queue depth.
+    pub queue_depth: Option<u32>,
+    /// Buffer occupancy.
+    pub buffer_occupancy: Option<u32>,
+}
+
+impl NodeValues {
+    /// Writes the node's data under a Trace-Type without opaque snapshot, and answers its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`node_words`] says.
+    pub fn emit(&self, trace_type: u32, out: &mut [u8]) -> usize {
+        let or_ones = |value: Option<u32>| value.unwrap_or(u32::MAX);
+        let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
+        let mut at = 0;
+        for k in (0..22).filter(|k| trace_type & bit(*k) != 0) {
+            let word = match k {
+                0 => u32::from(self.hop_limit) << 24 | self.node_id as u32 & 0x00ff_ffff,
+                1 => half(self.ingress_if) << 16 | half(self.egress_if),
+                2 => or_ones(self.seconds),
+                3 => or_ones(self.fraction),
+                4 => or_ones(self.transit_delay),
+                6 => or_ones(self.queue_depth),
+                11 => or_ones(self.buffer_occupancy),
+                _ => u32::MAX,
+            };
+            let long = match k {
+                8 => u64::from(self.hop_limit) << 56 | self.node_id & 0x00ff_ffff_ffff_ffff,
+                9 => u64::from(or_ones(self.ingress_if)) << 32 | u64::from(or_ones(self.egress_if)),
+                _ => u64::MAX,
+            };
+            if bit(k) & WIDE != 0 {
+                put_u64(out, at, long);
+                at += 8;
+            } else {
+                put_u32(out, at, word);
+                at += 4;
+            }
+        }
+        at
+    }
+}
+
+/// A direct-export option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectExport {
+    /// Namespace-ID.
+    pub namespace: u16,
+    /// Flags.
+    pub flags: u8,
+    /// IOAM-Trace-Type, 24 bits: what to export.
+    pub trace_type: u32,
+    /// Flow ID.
+    pub flow_id: Option<u32>,
+    /// Sequence Number.
+    pub seq: Option<u32>,
+}
+
+impl DirectExport {
+    const FLOW_ID: u8 = 0x80;
+    const SEQ: u8 = 0x40;
+
+    /// Reads the option from the Namespace-ID on.
+    ///
+    /// # Errors
+    /// [`Refusal::BadIoam`] if it is shorter than its flags say.
+    pub fn parse(option: &[u8]) -> Result<Self, Refusal> {
+        let Some((head, mut data)) = option.split_at_checked(field::DATA) else {
+            return Err(Refusal::BadIoam);
+        };
+        let extensions = head[field::EXTENSION_FLAGS];
+        if data.len() < extensions.count_ones() as usize * 4 {
+            return Err(Refusal::BadIoam);
+        }
+        let mut take = |flag: u8| {
+            let (word, rest) = data.split_first_chunk::<4>().filter(|_| extensions & flag != 0)?;
+            data = rest;
+            Some(u32::from_be_bytes(*word))
+        };
+        Ok(Self {
+            namespace: u16_at(head, field::NAMESPACE),
+            flags: head[field::EXPORT_FLAGS],
+            trace_type: u24_at(head, field::TRACE_TYPE),
+            flow_id: take(Self::FLOW_ID),
+            seq: take(Self::SEQ),
+        })
+    }
+
+    /// Writes the IPv6 option's data, and answers its length (at most 18).
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let mut len = field::OPTION + field::DATA;
+        out[..len].fill(0);
+        out[field::IOAM_TYPE] = DIRECT_EXPORT;
+        let option = &mut out[field::OPTION..];
+        put_u16(option, field::NAMESPACE, self.namespace);
+        option[field::EXPORT_FLAGS] = self.flags;
+        put_u24(option, field::TRACE_TYPE, self.trace_type);
+        for (flag, value) in [(Self::FLOW_ID, self.flow_id), (Self::SEQ, self.seq)] {
+            let Some(value) = value else { continue };
+            option[field::EXTENSION_FLAGS] |= flag;
+            put_u32(option, len - field::OPTION, value);
+            len += 4;
+        }
+        len
+    }
+}

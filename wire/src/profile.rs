@@ -1,0 +1,201 @@
+//! How to read the bytes of one source: its dialect, and where its network marks INT.
+
+/// A variant of the formats that some implementation speaks (wire-formats section 8.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Dialect {
+    /// The specifications.
+    #[default]
+    Strict,
+    /// GÉANT int-platforms: INT 1.0 with 8-byte time stamps and 2 + 2 byte level-2 ports.
+    Geant,
+    /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
+    HostInt,
+    /// The generator of INTCollector: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0
+    /// with one word for both level-2 ports.
+    IntCollectorGen,
+    /// ONOS: Report 1.0 with the flags before the reserved bits.
+    Onos,
+}
+
+impl Dialect {
+    /// All dialects.
+    pub const ALL: [Self; 5] = [Self::Strict, Self::Geant, Self::HostInt, Self::IntCollectorGen, Self::Onos];
+
+    /// The name used in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Geant => "geant",
+            Self::HostInt => "hostint",
+            Self::IntCollectorGen => "intcollector-gen",
+            Self::Onos => "onos",
+        }
+    }
+
+    /// The dialect with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dialect| dialect.name() == name)
+    }
+}
+
+/// Where a shim marked on TCP lies: a setting of the whole domain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TcpShim {
+    /// After the 20 fixed bytes, before the options.
+    #[default]
+    AfterFixed,
+    /// After the options.
+    AfterOptions,
+}
+
+/// The UDP ports on which reports are received, at most [`TelemetryPorts::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TelemetryPorts {
+    ports: [u16; Self::MAX],
+    len: u8,
+}
+
+impl TelemetryPorts {
+    /// How many ports can be held.
+    pub const MAX: usize = 8;
+
+    /// The given ports; `None` if there are more than [`Self::MAX`].
+    pub fn new(list: &[u16]) -> Option<Self> {
+        let mut ports = [0; Self::MAX];
+        ports.get_mut(..list.len())?.copy_from_slice(list);
+        Some(Self { ports, len: list.len() as u8 })
+    }
+
+    /// The ports.
+    #[inline]
+    pub fn as_slice(&self) -> &[u16] {
+        &self.ports[..usize::from(self.len)]
+    }
+
+    /// Is `port` one of them?
+    #[inline]
+    pub fn contains(&self, port: u16) -> bool {
+        self.as_slice().contains(&port)
+    }
+}
+
+impl Default for TelemetryPorts {
+    /// 32766, the port of reports.
+    fn default() -> Self {
+        Self { ports: [32766, 0, 0, 0, 0, 0, 0, 0], len: 1 }
+    }
+}
+
+/// What a domain means by its domain-specific INT data: how many words only the source adds, at the stack's end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Domain {
+    /// Domain Specific ID of the INT header.
+    pub id: u16,
+    /// Words at the end of the stack that belong to the source alone.
+    pub source_only_words: u8,
+}
+
+/// How to read the bytes of one source. Units and names are not its business.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Profile {
+    /// Which variant of the formats is spoken.
+    pub dialect: Dialect,
+    /// A packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 switches this mark off.
+    pub dscp: u8,
+    /// See [`Profile::dscp`].
+    pub dscp_mask: u8,
+    /// A second DSCP that marks INT, compared whole.
+    pub dscp_other: Option<u8>,
+    /// A UDP packet to this port carries INT; 0 switches this mark off.
+    pub int_udp_port: u16,
+    /// The 8 bytes after the L4 header that announce INT.
+    pub probe_marker: Option<u64>,
+    /// GRE protocol type that announces INT.
+    pub gre_protocol: u16,
+    /// Where the shim lies in TCP.
+    pub tcp_shim: TcpShim,
+    /// Ports of reports: a report about a packet to one of them is a report about a report.
+    pub telemetry_ports: TelemetryPorts,
+    /// Domains whose source-only words are known.
+    pub domains: [Option<Domain>; 2],
+}
+
+impl Profile {
+    /// UDP port that marks INT, unless configured otherwise.
+    pub const INT_UDP_PORT: u16 = 33122;
+    /// GRE protocol type that announces INT, unless configured otherwise: IEEE local experimental EtherType 1.
+    pub const GRE_PROTOCOL: u16 = 0x88b6;
+    /// DSCP that marks INT, unless configured otherwise.
+    pub const DSCP: u8 = 0x17;
+
+    /// The usual settings of a dialect.
+    pub const fn new(dialect: Dialect) -> Self {
+        let (dscp, dscp_mask, dscp_other) = match dialect {
+            Dialect::HostInt => (0x01, 0x01, None),
+            Dialect::Geant => (0x20, 0x3f, Some(Self::DSCP)),
+            _ => (Self::DSCP, 0x3f, None),
+        };
+        Self {
+            dialect,
+            dscp,
+            dscp_mask,
+            dscp_other,
+            int_udp_port: Self::INT_UDP_PORT,
+            probe_marker: None,
+            gre_protocol: Self::GRE_PROTOCOL,
+            tcp_shim: TcpShim::AfterFixed,
+            telemetry_ports: TelemetryPorts { ports: [32766, 0, 0, 0, 0, 0, 0, 0], len: 1 },
+            domains: [None; 2],
+        }
+    }
+
+    /// Does this DSCP (six bits) mark INT?
+    #[inline]
+    pub fn marks(&self, dscp: u8) -> bool {
+        (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)
+    }
+
+    /// How many words of a domain's stack are the source's alone.
+    #[inline]
+    pub(crate) fn source_only_words(&self, domain: u16) -> u8 {
+        self.domains
+            .iter()
+            .flatten()
+            .find(|known| known.id == domain)
+            .map_or(0, |known| known.source_only_words)
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new(Dialect::Strict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dialect_is_found_by_its_name() {
+        for dialect in Dialect::ALL {
+            assert_eq!(Dialect::from_name(dialect.name()), Some(dialect));
+        }
+        assert_eq!(Dialect::from_name("klingon"), None);
+    }
+
+    #[test]
+    fn a_mask_of_zero_marks_nothing() {
+        let off = Profile { dscp: 0, dscp_mask: 0, ..Profile::default() };
+        assert!((0..64).all(|dscp| !off.marks(dscp)));
+        let hostint = Profile::new(Dialect::HostInt);
+        assert!((0..64).all(|dscp| hostint.marks(dscp) == (dscp & 1 == 1)));
+    }
+
+    #[test]
+    fn more_ports_than_fit_are_refused() {
+        assert_eq!(TelemetryPorts::new(&[1; 9]), None);
+        assert!(TelemetryPorts::new(&[1, 2]).is_some_and(|ports| ports.contains(2) && !ports.contains(0)));
+    }
+}

@@ -1,0 +1,519 @@
+//! Telemetry reports 0.5, 1.0 and 2.0: the payload of a UDP datagram in, reports out. Wire-formats section 2.
+//!
+//! [`Decoder::reports`] walks a datagram; a [`Report`] borrows its bytes and reads hops when asked. [`peek`] reads only
+//! what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write.
+
+pub mod v05;
+pub mod v10;
+pub mod v20;
+
+use crate::bytes::try_u32;
+use crate::flow::FlowKey;
+use crate::hop::{Hop, Items};
+use crate::int::layout::Layouts;
+use crate::int::{Contents, Int, Layout};
+use crate::ioam::Ioam;
+use crate::profile::{Dialect, Profile};
+use crate::refusal::Refusal;
+use crate::walk::{self, Aim, Walk};
+
+/// Version of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Version {
+    /// 0.5.
+    V05,
+    /// 1.0.
+    V10,
+    /// 2.0.
+    V20,
+}
+
+impl Version {
+    /// `0.5`, `1.0` or `2.0`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V05 => "0.5",
+            Self::V10 => "1.0",
+            Self::V20 => "2.0",
+        }
+    }
+}
+
+/// Why a report was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// D: a watched packet was dropped.
+    pub const DROP: Self = Self(1);
+    /// Q: congestion on a watched queue.
+    pub const QUEUE: Self = Self(2);
+    /// F: a tracked flow.
+    pub const FLOW: Self = Self(4);
+    /// I: an intermediate report of a transit node (2.0).
+    pub const INTERMEDIATE: Self = Self(8);
+
+    /// All flags with their names, in the order in which they are listed.
+    pub const NAMES: [(Self, &'static str); 4] = [
+        (Self::DROP, "drop"),
+        (Self::QUEUE, "queue"),
+        (Self::FLOW, "flow"),
+        (Self::INTERMEDIATE, "intermediate"),
+    ];
+
+    /// Are all bits of `other` in here?
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// `self` and, if `on`, `other`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self, on: bool) -> Self {
+        if on { Self(self.0 | other.0) } else { self }
+    }
+}
+
+/// What is odd about a report that is nevertheless given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Marks(pub u8);
+
+impl Marks {
+    /// A TLV ran over the report's end and was left out, with all behind it (ruling i).
+    pub const PARTIAL: Self = Self(1);
+    /// A drop reason without the drop flag (ruling e).
+    pub const ODD_DROP_REASON: Self = Self(2);
+    /// The reporter is also the top record of the stack: the two are one hop (ruling c).
+    pub const MERGED: Self = Self(4);
+    /// INT for the destination was stepped over.
+    pub const DESTINATION: Self = Self(8);
+
+    /// All marks with their names, in the order in which they are listed.
+    pub const NAMES: [(Self, &'static str); 4] = [
+        (Self::PARTIAL, "partial"),
+        (Self::ODD_DROP_REASON, "odd_drop_reason"),
+        (Self::MERGED, "merged"),
+        (Self::DESTINATION, "destination"),
+    ];
+
+    /// Are all bits of `other` in here?
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// `self` and, if `on`, `other`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self, on: bool) -> Self {
+        if on { Self(self.0 | other.0) } else { self }
+    }
+}
+
+/// The reporter's own metadata, from the report's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Own<'a> {
+    /// The items, as one record.
+    pub record: &'a [u8],
+    /// Where they lie.
+    pub layout: Layout,
+    /// Report 0.5: hop latency is egress stamp minus header stamp.
+    latency_from_stamps: bool,
+}
+
+impl<'a> Own<'a> {
+    #[inline]
+    pub(crate) fn new(record: &'a [u8], layout: Layout) -> Self {
+        Self { record, layout, latency_from_stamps: false }
+    }
+}
+
+/// What host-int says about packets that did not arrive (report 0.5, kind 3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gap {
+    /// The node that sent the packets.
+    pub source: u32,
+    /// When the gap was noticed, device units.
+    pub ts: u32,
+    /// First missing sequence number.
+    pub seq: u32,
+    /// How many are missing.
+    pub count: u32,
+}
+
+/// One telemetry report. Borrows the datagram; hops are read when asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report<'a> {
+    /// Version.
+    pub version: Version,
+    /// The reporter; not known in some reports 0.5.
+    pub node_id: Option<u32>,
+    /// Subsystem inside the reporter.
+    pub hw_id: u8,
+    /// Sequence number: of the datagram in 2.0 (22 bits), of the report before (32 bits).
+    pub seq: u32,
+    /// Position of the report in its datagram, from 0.
+    pub index: u16,
+    /// Why it was sent.
+    pub flags: Flags,
+    /// What is odd about it.
+    pub marks: Marks,
+    /// RepType (2.0).
+    pub report_type: Option<u8>,
+    /// Ingress time stamp of the header (0.5 and 1.0), device units, 32 bits.
+    pub ts: Option<u32>,
+    /// Why the packet was dropped, device code.
+    pub drop_reason: Option<u8>,
+    /// Flow ID of a postcard.
+    pub flow_id: Option<u32>,
+    /// Domain Specific ID (2.0).
+    pub ds_id: u16,
+    /// The reporter's own metadata, if it has any real item.
+    pub own: Option<Own<'a>>,
+    /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
+    pub flow: Option<FlowKey>,
+    /// The outer 5-tuple, if the packet was tunnelled.
+    pub tunnel: Option<FlowKey>,
+    /// INT inside the packet reported.
+    pub int: Option<Int<'a>>,
+    /// IOAM data inside the packet reported.
+    pub ioam: Option<Ioam<'a>>,
+    /// Packets that did not arrive, as host-int tells.
+    pub gap: Option<Gap>,
+    /// Domain words of the main contents (2.0).
+    pub domain_words: &'a [u8],
+    /// The inner contents, as they are.
+    pub inner: &'a [u8],
+}
+
+impl<'a> Report<'a> {
+    #[inline]
+    pub(crate) fn new(version: Version) -> Self {
+        Self {
+            version,
+            node_id: None,
+            hw_id: 0,
+            seq: 0,
+            index: 0,
+            flags: Flags(0),
+            marks: Marks(0),
+            report_type: None,
+            ts: None,
+            drop_reason: None,
+            flow_id: None,
+            ds_id: 0,
+            own: None,
+            flow: None,
+            tunnel: None,
+            int: None,
+            ioam: None,
+            gap: None,
+            domain_words: &[],
+            inner: &[],
+        }
+    }
+
+    /// Does the reporter add metadata of its own?
+    #[inline]
+    pub fn has_own_hop(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// The reporter's own metadata as a hop; nothing carried if it has none.
+    pub fn own(&self) -> Hop {
+        let Some(own) = &self.own else { return Hop::default() };
+        let mut hop = own.layout.hop(own.record);
+        hop.carried.insert(Items::NODE_ID);
+        hop.node_id = self.node_id;
+        if let Some(ts) = self.ts {
+            hop.carried.insert(Items::INGRESS_TS);
+            hop.ingress_ts = Some(u64::from(ts));
+            if own.latency_from_stamps {
+                hop.carried.insert(Items::HOP_LATENCY);
+                hop.hop_latency = hop.egress_ts.map(|egress| (egress as u32).wrapping_sub(ts));
+            }
+        }
+        hop
+    }
+
+    /// How many nodes have measured something.
+    #[inline]
+    pub fn hop_count(&self) -> usize {
+        let own = self.own.is_some() && !self.marks.contains(Marks::MERGED);
+        self.passed() + usize::from(own)
+    }
+
+    /// Nodes that the packet itself tells of.
+    #[inline]
+    fn passed(&self) -> usize {
+        match (&self.int, &self.ioam) {
+            (Some(int), _) => int.stack.len(),
+            (None, Some(ioam)) => ioam.hop_count(),
+            (None, None) => 0,
+        }
+    }
+
+    /// Hop `i` in forwarding order, 0 being the first node; nothing carried beyond the last.
+    pub fn hop(&self, i: usize) -> Hop {
+        let passed = self.passed();
+        if i > passed || (i == passed && self.marks.contains(Marks::MERGED)) {
+            return Hop::default();
+        }
+        if i == passed {
+            return self.own();
+        }
+        let hop = match (&self.int, &self.ioam) {
+            (Some(int), _) => int.stack.hop(passed - 1 - i),
+            (None, Some(ioam)) => ioam.hop(i),
+            (None, None) => Hop::default(),
+        };
+        if i + 1 == passed && self.marks.contains(Marks::MERGED) { merge(hop, &self.own()) } else { hop }
+    }
+
+    /// The hops in forwarding order.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> + '_ {
+        (0..self.hop_count()).map(|i| self.hop(i))
+    }
+
+    /// Takes over what the inner packet says.
+    #[inline]
+    pub(crate) fn take(&mut self, contents: &Contents<'a>) {
+        self.flow = contents.flow;
+        self.tunnel = contents.tunnel;
+        self.int = contents.int;
+        self.ioam = contents.ioam;
+        self.marks = self.marks.with(Marks::DESTINATION, contents.destination);
+    }
+
+    /// Marks that depend on the whole report.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
+        self.marks = self.marks.with(Marks::ODD_DROP_REASON, odd);
+        if let (Some(_), Some(node), Some(int)) = (&self.own, self.node_id, &self.int) {
+            let stack = &int.stack;
+            let top = !stack.is_empty() && stack.layout.node_id(stack.record(0)) == node;
+            self.marks = self.marks.with(Marks::MERGED, top);
+        }
+    }
+}
+
+/// One hop out of two tellings: every item that `header` carries wins, the others stay.
+fn merge(stack: Hop, header: &Hop) -> Hop {
+    let mut hop = stack;
+    let has = |item| header.carried.contains(item);
+    hop.carried.insert(header.carried);
+    if has(Items::INTERFACES) {
+        (hop.ingress_if, hop.egress_if) = (header.ingress_if, header.egress_if);
+    }
+    if has(Items::HOP_LATENCY) {
+        hop.hop_latency = header.hop_latency;
+    }
+    if has(Items::QUEUE_ID) {
+        hop.queue_id = header.queue_id;
+    }
+    if has(Items::QUEUE) {
+        (hop.queue_id, hop.queue_occupancy) = (header.queue_id, header.queue_occupancy);
+    }
+    if has(Items::INGRESS_TS) {
+        (hop.ingress_ts, hop.wide_ts) = (header.ingress_ts, header.wide_ts);
+    }
+    if has(Items::EGRESS_TS) {
+        (hop.egress_ts, hop.wide_ts) = (header.egress_ts, header.wide_ts);
+    }
+    if has(Items::L2_INTERFACES) {
+        (hop.l2_ingress_if, hop.l2_egress_if) = (header.l2_ingress_if, header.l2_egress_if);
+    }
+    if has(Items::TX_UTILIZATION) {
+        hop.tx_utilization = header.tx_utilization;
+    }
+    if has(Items::BUFFER) {
+        (hop.buffer_id, hop.buffer_occupancy) = (header.buffer_id, header.buffer_occupancy);
+    }
+    hop
+}
+
+/// Reads datagrams of one source. Keeps the last layouts used.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    profile: Profile,
+    layouts: Layouts,
+}
+
+impl Decoder {
+    /// A decoder for sources that speak as `profile` says.
+    pub const fn new(profile: Profile) -> Self {
+        Self { profile, layouts: Layouts::new() }
+    }
+
+    /// How this decoder reads.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The reports of a UDP payload.
+    #[inline]
+    pub fn reports<'a>(&mut self, payload: &'a [u8]) -> Reports<'a, '_> {
+        let group = v20::Group::EMPTY;
+        Reports { decoder: self, rest: payload, state: State::Start, group, index: 0 }
+    }
+}
+
+/// How far a datagram has been read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Start,
+    InGroup,
+    End,
+}
+
+/// The reports of one datagram. After a refusal that leaves no length to trust it ends; after others it goes on.
+#[derive(Debug)]
+pub struct Reports<'a, 'd> {
+    decoder: &'d mut Decoder,
+    rest: &'a [u8],
+    state: State,
+    group: v20::Group,
+    index: u16,
+}
+
+impl<'a> Iterator for Reports<'a, '_> {
+    type Item = Result<Report<'a>, Refusal>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.state {
+            State::Start => {
+                let Decoder { profile, layouts } = &mut *self.decoder;
+                self.state = State::End;
+                match version(self.rest, profile) {
+                    Ok(Version::V10) => Some(v10::read(self.rest, profile, layouts)),
+                    Ok(Version::V05) => Some(v05::read(self.rest, profile, layouts)),
+                    Ok(Version::V20) => match v20::Group::split(self.rest) {
+                        Ok((group, rest)) => {
+                            (self.group, self.rest, self.state) = (group, rest, State::InGroup);
+                            self.next_in_group()
+                        }
+                        Err(refusal) => Some(Err(refusal)),
+                    },
+                    Err(refusal) => Some(Err(refusal)),
+                }
+            }
+            State::InGroup if !self.rest.is_empty() => self.next_in_group(),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Reports<'a, '_> {
+    fn next_in_group(&mut self) -> Option<Result<Report<'a>, Refusal>> {
+        let Decoder { profile, layouts } = &mut *self.decoder;
+        let (bytes, rest) = match v20::split(self.rest) {
+            Ok(parts) => parts,
+            Err(refusal) => {
+                self.state = State::End;
+                return Some(Err(refusal));
+            }
+        };
+        self.rest = rest;
+        let index = self.index;
+        self.index += 1;
+        Some(v20::read(bytes, &self.group, profile, layouts).map(|report| Report { index, ..report }))
+    }
+}
+
+/// What the first octets say (wire-formats section 0).
+#[inline]
+fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
+    let Some(first) = payload.first() else { return Err(Refusal::Truncated) };
+    match first >> 4 {
+        0 => Ok(Version::V05),
+        1 if profile.dialect == Dialect::IntCollectorGen && first & 0x0f < 4 => {
+            Ok(generator_version(payload))
+        }
+        1 => Ok(Version::V10),
+        2 => Ok(Version::V20),
+        _ => Err(Refusal::UnknownVersion),
+    }
+}
+
+/// INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
+/// Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType tells.
+fn generator_version(payload: &[u8]) -> Version {
+    const V05_KINDS: [usize; 3] = [12, 24, 28];
+    let is_ethertype =
+        |at| matches!(crate::bytes::try_u16(payload, at), Some(walk::IPV4 | walk::IPV6 | walk::VLAN));
+    let kind = usize::from(payload[0] & 0x0f);
+    let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
+    if as_05 && !is_ethertype(16 + 12) { Version::V05 } else { Version::V10 }
+}
+
+/// Where the packet inside a report begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    Ethernet,
+    Ipv4,
+    Ipv6,
+    Nothing,
+}
+
+/// Walks the packet inside a report.
+#[inline]
+pub(crate) fn walk<'a>(walk: &mut Walk<'a, '_>, start: Start, packet: &'a [u8]) -> Result<(), Refusal> {
+    match start {
+        Start::Ethernet => walk.ethernet(packet, 0),
+        Start::Ipv4 => walk.ethertype(packet, 0, walk::IPV4),
+        Start::Ipv6 => walk.ethertype(packet, 0, walk::IPV6),
+        Start::Nothing => Ok(()),
+    }
+}
+
+/// The little that is needed before a datagram is given to somebody who reads it all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peek {
+    /// Version.
+    pub version: Version,
+    /// The reporter.
+    pub node_id: Option<u32>,
+    /// Subsystem inside the reporter.
+    pub hw_id: u8,
+    /// Sequence number: 22 bits in 2.0, 32 bits before.
+    pub seq: u32,
+    /// The flow of the first report, as the whole decoder would give it.
+    pub flow: Option<FlowKey>,
+}
+
+/// Reads the sequence number, its source, and the flow of the first report.
+///
+/// # Errors
+/// If the header itself is refused. What is wrong behind the header is left to the decoder.
+#[inline]
+pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
+    let version = version(payload, profile)?;
+    let (mut peek, start, inner, embedded) = match version {
+        Version::V05 => v05::peek(payload, profile)?,
+        Version::V10 => v10::peek(payload, profile)?,
+        Version::V20 => v20::peek(payload)?,
+    };
+    let mut layouts = Layouts::new();
+    let mut flow = Walk::new(profile, &mut layouts, Aim::Flow, embedded);
+    if walk(&mut flow, start, inner).is_ok() {
+        peek.flow = flow.out.flow;
+    }
+    Ok(peek)
+}
+
+/// Does the start of a UDP payload, which may be cut, read as a report?
+pub(crate) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
+    let Ok(version) = version(payload, profile) else { return false };
+    match version {
+        Version::V05 => v05::peek(payload, profile).is_ok(),
+        Version::V10 => v10::peek(payload, profile).is_ok(),
+        Version::V20 => v20::peek(payload).is_ok() && try_u32(payload, 8).is_some_and(v20::is_defined),
+    }
+}
+
+/// What a `peek` of a version answers: the header's part, and where the first inner packet is and whether it may
+/// carry INT.
+pub(crate) type Peeked<'a> = (Peek, Start, &'a [u8], bool);

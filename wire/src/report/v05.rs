@@ -1,0 +1,247 @@
+//! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
+
+use super::{Flags, Gap, Own, Peek, Peeked, Report, Start, Version, walk};
+use crate::bytes::{put_u16, put_u32, u32_at};
+use crate::hop::Hop;
+use crate::int::Layout;
+use crate::int::layout::Layouts;
+use crate::profile::{Dialect, Profile};
+use crate::refusal::Refusal;
+use crate::walk::{Aim, Walk};
+
+/// Bytes of the fixed header.
+pub const LEN: usize = 12;
+/// Bytes of the drop header.
+pub const DROP_LEN: usize = 12;
+/// Bytes of the switch-local header.
+pub const LOCAL_LEN: usize = 16;
+/// Bytes of host-int's gap header.
+pub const GAP_LEN: usize = 24;
+
+mod field {
+    pub(super) const WORD: usize = 0;
+    pub(super) const SEQ: usize = 4;
+    pub(super) const INGRESS_TS: usize = 8;
+    // Of host-int's gap header.
+    pub(super) const GAP_SOURCE: usize = 0;
+    pub(super) const GAP_SINK: usize = 4;
+    pub(super) const GAP_PORTS: usize = 8;
+    pub(super) const GAP_TS: usize = 12;
+    pub(super) const GAP_SEQ: usize = 16;
+    pub(super) const GAP_COUNT: usize = 20;
+}
+
+/// What stands between the fixed header and the packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// 0: nothing; Ethernet follows.
+    Plain,
+    /// 1: the drop header; Ethernet follows.
+    Drop {
+        /// Node, interfaces and queue id.
+        own: Hop,
+        /// Drop reason.
+        reason: u8,
+    },
+    /// 2: the switch-local header; Ethernet follows.
+    Local {
+        /// Node, interfaces, queue and egress time stamp.
+        own: Hop,
+    },
+    /// 3, host-int: packets that did not arrive; IPv4 follows.
+    Gap {
+        /// The node that noticed.
+        sink: u32,
+        /// Ingress and egress interface.
+        interfaces: (u16, u16),
+        /// What is missing.
+        gap: Gap,
+    },
+    /// 4, host-int: IPv4 follows, perhaps behind the reporter's node id.
+    Node {
+        /// The reporter.
+        sink: Option<u32>,
+    },
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repr {
+    /// D, Q and F.
+    pub flags: Flags,
+    /// Subsystem, six bits.
+    pub hw_id: u8,
+    /// Sequence number.
+    pub seq: u32,
+    /// Ingress time stamp.
+    pub ingress_ts: u32,
+    /// What follows.
+    pub kind: Kind,
+}
+
+impl Repr {
+    /// Bytes of the header and of what `kind` adds.
+    pub fn header_len(&self) -> usize {
+        LEN + match self.kind {
+            Kind::Plain | Kind::Node { sink: None } => 0,
+            Kind::Drop { .. } => DROP_LEN,
+            Kind::Local { .. } => LOCAL_LEN,
+            Kind::Gap { .. } => GAP_LEN,
+            Kind::Node { sink: Some(_) } => 4,
+        }
+    }
+
+    /// Writes the header as `dialect` would, and answers its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len).
+    pub fn emit(&self, dialect: Dialect, out: &mut [u8]) -> usize {
+        let len = self.header_len();
+        let (fixed, extra) = out[..len].split_at_mut(LEN);
+        let flag = |flag| u32::from(self.flags.contains(flag));
+        let code = match self.kind {
+            Kind::Plain => 0,
+            Kind::Drop { .. } => 1,
+            Kind::Local { .. } => 2,
+            Kind::Gap { .. } => 3,
+            Kind::Node { .. } => 4,
+        };
+        let word = u32::from(dialect == Dialect::IntCollectorGen) << 28
+            | code << 24
+            | flag(Flags::DROP) << 23
+            | flag(Flags::QUEUE) << 22
+            | flag(Flags::FLOW) << 21
+            | u32::from(self.hw_id) & 0x3f;
+        put_u32(fixed, field::WORD, word);
+        put_u32(fixed, field::SEQ, self.seq);
+        put_u32(fixed, field::INGRESS_TS, self.ingress_ts);
+        extra.fill(0);
+        match self.kind {
+            Kind::Plain | Kind::Node { sink: None } => {}
+            Kind::Drop { own, reason } => {
+                Layout::DROP_05.write(&own, extra);
+                Layout::DROP_05.write_drop(own.queue_id, Some(reason), extra);
+            }
+            Kind::Local { own } => Layout::LOCAL_05.write(&own, extra),
+            Kind::Gap { sink, interfaces, gap } => {
+                put_u32(extra, field::GAP_SOURCE, gap.source);
+                put_u32(extra, field::GAP_SINK, sink);
+                put_u16(extra, field::GAP_PORTS, interfaces.0);
+                put_u16(extra, field::GAP_PORTS + 2, interfaces.1);
+                put_u32(extra, field::GAP_TS, gap.ts);
+                put_u32(extra, field::GAP_SEQ, gap.seq);
+                put_u32(extra, field::GAP_COUNT, gap.count);
+            }
+            Kind::Node { sink: Some(sink) } => put_u32(extra, 0, sink),
+        }
+        len
+    }
+}
+
+/// The first word, what follows the fixed header, and what follows that.
+struct Head<'a> {
+    word: u32,
+    kind: u8,
+    extra: &'a [u8],
+    inner: &'a [u8],
+}
+
+#[inline]
+fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
+    let Some((fixed, rest)) = payload.split_at_checked(LEN) else { return Err(Refusal::Truncated) };
+    let word = u32_at(fixed, field::WORD);
+    let kind = (word >> 24 & 0x0f) as u8;
+    let extra = match kind {
+        0 => 0,
+        1 => DROP_LEN,
+        2 => LOCAL_LEN,
+        3 if profile.dialect == Dialect::HostInt => GAP_LEN,
+        4 if profile.dialect == Dialect::HostInt => sink_word(rest),
+        _ => return Err(Refusal::BadNextProtocol),
+    };
+    let (extra, inner) = rest.split_at_checked(extra).ok_or(Refusal::Truncated)?;
+    Ok(Head { word, kind, extra, inner })
+}
+
+/// host-int's kind 4 may put the reporter's id before IPv4, and nothing says so but the bytes: 0 or 4.
+fn sink_word(rest: &[u8]) -> usize {
+    let is_ipv4 = |at: usize| rest.get(at).is_some_and(|first| first >> 4 == 4 && first & 0x0f >= 5);
+    // An id that looks like IPv4 has IPv4 behind it; an IPv4 identification field that does has a good checksum before.
+    if is_ipv4(0) && (!is_ipv4(4) || checksum_holds(rest)) { 0 } else { 4 }
+}
+
+fn checksum_holds(rest: &[u8]) -> bool {
+    let len = rest.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    rest.get(..len).is_some_and(|header| crate::ipv4::checksum(header) == 0)
+}
+
+impl Head<'_> {
+    #[inline]
+    fn flags(&self) -> Flags {
+        let dqf = self.word >> 21;
+        Flags((dqf >> 2 & 1 | dqf & 2 | (dqf & 1) << 2) as u8)
+    }
+
+    fn start(&self) -> Start {
+        if self.kind >= 3 { Start::Ipv4 } else { Start::Ethernet }
+    }
+
+    fn node_id(&self) -> Option<u32> {
+        let at = if self.kind == 3 { field::GAP_SINK } else { 0 };
+        (self.extra.len() >= at + 4).then(|| u32_at(self.extra, at)).filter(|id| *id != u32::MAX)
+    }
+}
+
+/// Reads the report of a datagram.
+pub(crate) fn read<'a>(
+    payload: &'a [u8],
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<Report<'a>, Refusal> {
+    let head = head(payload, profile)?;
+    let mut report = Report::new(Version::V05);
+    report.node_id = head.node_id();
+    report.hw_id = (head.word & 0x3f) as u8;
+    report.seq = u32_at(payload, field::SEQ);
+    report.flags = head.flags();
+    report.ts = Some(u32_at(payload, field::INGRESS_TS));
+    report.inner = head.inner;
+    match head.kind {
+        1 => {
+            let drop = Layout::DROP_05.drop_word(head.extra);
+            report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+            report.own = Some(Own::new(head.extra, Layout::DROP_05));
+        }
+        2 => {
+            let own = Own::new(head.extra, Layout::LOCAL_05);
+            report.own = Some(Own { latency_from_stamps: true, ..own });
+        }
+        3 => {
+            report.gap = Some(Gap {
+                source: u32_at(head.extra, field::GAP_SOURCE),
+                ts: u32_at(head.extra, field::GAP_TS),
+                seq: u32_at(head.extra, field::GAP_SEQ),
+                count: u32_at(head.extra, field::GAP_COUNT),
+            });
+        }
+        _ => {}
+    }
+    let mut walker = Walk::new(profile, layouts, Aim::Report, true);
+    walk(&mut walker, head.start(), report.inner)?;
+    report.take(&walker.out);
+    report.finish();
+    Ok(report)
+}
+
+/// Reads the headers alone.
+pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
+    let head = head(payload, profile)?;
+    let peek = Peek {
+        version: Version::V05,
+        node_id: head.node_id(),
+        hw_id: (head.word & 0x3f) as u8,
+        seq: u32_at(payload, field::SEQ),
+        flow: None,
+    };
+    Ok((peek, head.start(), head.inner, true))
+}

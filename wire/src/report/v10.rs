@@ -1,0 +1,203 @@
+//! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
+
+use super::{Flags, Own, Peek, Peeked, Report, Start, Version, walk};
+use crate::bytes::{put_u32, u32_at};
+use crate::hop::Hop;
+use crate::int::Layout;
+use crate::int::layout::Layouts;
+use crate::profile::{Dialect, Profile};
+use crate::refusal::Refusal;
+use crate::walk::{Aim, Walk};
+
+/// Bytes of the fixed header.
+pub const LEN: usize = 16;
+
+mod field {
+    pub(super) const WORD: usize = 0;
+    pub(super) const SWITCH_ID: usize = 4;
+    pub(super) const SEQ: usize = 8;
+    pub(super) const INGRESS_TS: usize = 12;
+}
+
+/// What follows the header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NextProtocol {
+    /// Ethernet.
+    Ethernet,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// A code that is not defined.
+    Unknown(u8),
+}
+
+impl From<u8> for NextProtocol {
+    fn from(code: u8) -> Self {
+        match code {
+            0 => Self::Ethernet,
+            1 => Self::Ipv4,
+            2 => Self::Ipv6,
+            code => Self::Unknown(code),
+        }
+    }
+}
+
+impl From<NextProtocol> for u8 {
+    fn from(next: NextProtocol) -> Self {
+        match next {
+            NextProtocol::Ethernet => 0,
+            NextProtocol::Ipv4 => 1,
+            NextProtocol::Ipv6 => 2,
+            NextProtocol::Unknown(code) => code,
+        }
+    }
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repr {
+    /// What follows.
+    pub next: NextProtocol,
+    /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress time stamp,
+    /// queue and drop reason, egress utilisation.
+    pub metadata: u8,
+    /// D, Q and F.
+    pub flags: Flags,
+    /// Subsystem, six bits.
+    pub hw_id: u8,
+    /// The reporter.
+    pub switch_id: u32,
+    /// Sequence number.
+    pub seq: u32,
+    /// Ingress time stamp.
+    pub ingress_ts: u32,
+    /// Values of the optional words.
+    pub own: Hop,
+    /// Drop reason, if `metadata` has its bit.
+    pub drop_reason: Option<u8>,
+}
+
+impl Repr {
+    /// Bytes of the header with its optional words.
+    pub fn header_len(&self) -> usize {
+        LEN + self.metadata.count_ones() as usize * 4
+    }
+
+    /// Writes the header as `dialect` would, and answers its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len).
+    pub fn emit(&self, dialect: Dialect, out: &mut [u8]) -> usize {
+        let len = self.header_len();
+        let out = &mut out[..len];
+        let flag = |flag| u32::from(self.flags.contains(flag));
+        let dqf = flag(Flags::DROP) << 2 | flag(Flags::QUEUE) << 1 | flag(Flags::FLOW);
+        let nibble = if dialect == Dialect::IntCollectorGen { 1 } else { len as u32 / 4 };
+        let word = 1 << 28
+            | nibble << 24
+            | (u32::from(u8::from(self.next)) & 7) << 21
+            | (u32::from(self.metadata) & 0x3f) << 15
+            | dqf << if dialect == Dialect::Onos { 12 } else { 6 }
+            | u32::from(self.hw_id) & 0x3f;
+        put_u32(out, field::WORD, word);
+        put_u32(out, field::SWITCH_ID, self.switch_id);
+        put_u32(out, field::SEQ, self.seq);
+        put_u32(out, field::INGRESS_TS, self.ingress_ts);
+        let layout = Layout::report_10(self.metadata);
+        layout.write(&self.own, &mut out[LEN..]);
+        layout.write_drop(self.own.queue_id, self.drop_reason, &mut out[LEN..]);
+        len
+    }
+}
+
+/// The first word and the lengths that follow from it.
+#[derive(Clone, Copy)]
+struct Head {
+    word: u32,
+    metadata: u8,
+    len: usize,
+    next: u8,
+}
+
+#[inline]
+fn head(payload: &[u8], profile: &Profile) -> Result<Head, Refusal> {
+    let Some(fixed) = payload.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
+    let word = u32_at(fixed, field::WORD);
+    let mut metadata = (word >> 15 & 0x3f) as u8;
+    let mut len = (word >> 24 & 0x0f) as usize * 4;
+    if len < LEN && profile.dialect == Dialect::IntCollectorGen {
+        (metadata, len) = (0, LEN);
+    }
+    let next = (word >> 21 & 7) as u8;
+    if len != LEN + metadata.count_ones() as usize * 4 {
+        return Err(Refusal::BadLength);
+    }
+    if next > 2 {
+        return Err(Refusal::BadNextProtocol);
+    }
+    if payload.len() < len {
+        return Err(Refusal::Truncated);
+    }
+    Ok(Head { word, metadata, len, next })
+}
+
+impl Head {
+    #[inline]
+    fn start(&self) -> Start {
+        match self.next {
+            0 => Start::Ethernet,
+            1 => Start::Ipv4,
+            _ => Start::Ipv6,
+        }
+    }
+
+    #[inline]
+    fn flags(&self, dialect: Dialect) -> Flags {
+        let dqf = self.word >> if dialect == Dialect::Onos { 12 } else { 6 };
+        Flags((dqf >> 2 & 1 | dqf & 2 | (dqf & 1) << 2) as u8)
+    }
+}
+
+/// Reads the report of a datagram.
+#[inline]
+pub(crate) fn read<'a>(
+    payload: &'a [u8],
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<Report<'a>, Refusal> {
+    let head = head(payload, profile)?;
+    let mut report = Report::new(Version::V10);
+    report.node_id = Some(u32_at(payload, field::SWITCH_ID)).filter(|id| *id != u32::MAX);
+    report.hw_id = (head.word & 0x3f) as u8;
+    report.seq = u32_at(payload, field::SEQ);
+    report.flags = head.flags(profile.dialect);
+    report.ts = Some(u32_at(payload, field::INGRESS_TS));
+    report.inner = &payload[head.len..];
+    if head.metadata != 0 {
+        let layout = layouts.report_10(head.metadata);
+        let record = &payload[LEN..head.len];
+        let drop = layout.drop_word(record);
+        report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+        report.own = Some(Own::new(record, layout));
+    }
+    // Embedded INT is looked for whatever F says (ruling b).
+    let mut walker = Walk::new(profile, layouts, Aim::Report, true);
+    walk(&mut walker, head.start(), report.inner)?;
+    report.take(&walker.out);
+    report.finish();
+    Ok(report)
+}
+
+/// Reads the header alone.
+pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
+    let head = head(payload, profile)?;
+    let peek = Peek {
+        version: Version::V10,
+        node_id: Some(u32_at(payload, field::SWITCH_ID)).filter(|id| *id != u32::MAX),
+        hw_id: (head.word & 0x3f) as u8,
+        seq: u32_at(payload, field::SEQ),
+        flow: None,
+    };
+    Ok((peek, head.start(), &payload[head.len..], true))
+}

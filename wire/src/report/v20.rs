@@ -1,0 +1,487 @@
+//! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
+
+use super::{Flags, Marks, Own, Peek, Peeked, Report, Start, Version, walk};
+use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
+use crate::hop::Hop;
+use crate::int::Layout;
+use crate::int::layout::{Layouts, words_2};
+use crate::profile::Profile;
+use crate::refusal::Refusal;
+use crate::walk::{Aim, Walk};
+
+/// Bytes of the group header.
+pub const GROUP_LEN: usize = 8;
+/// Bytes of an individual report's header.
+pub const LEN: usize = 4;
+/// Bytes of the fixed main contents of a report with metadata.
+pub const MAIN_LEN: usize = 8;
+/// Report Length that means "to the end of the datagram".
+pub const TO_THE_END: u8 = 0xff;
+
+/// Domain Specific ID of postcards, "PC".
+pub const POSTCARD_DOMAIN: u16 = 0x5043;
+/// DSMdBits bit of a postcard's Flow ID.
+pub const POSTCARD_FLOW_ID: u16 = 0x8000;
+
+mod field {
+    // Of the group header.
+    pub(super) const WORD: usize = 0;
+    pub(super) const NODE_ID: usize = 4;
+    // Of an individual report.
+    pub(super) const TYPES: usize = 0;
+    pub(super) const REPORT_LENGTH: usize = 1;
+    pub(super) const MD_LENGTH: usize = 2;
+    pub(super) const FLAGS: usize = 3;
+    // Of its main contents.
+    pub(super) const MD_BITS: usize = 0;
+    pub(super) const DS_ID: usize = 2;
+    pub(super) const DS_BITS: usize = 4;
+    pub(super) const DS_STATUS: usize = 6;
+}
+
+/// RepMdBits that are metadata: bit 0 and the reserved bits 9 to 14 are not.
+const REAL_ITEMS: u16 = 0x7f81;
+
+/// The group header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Group {
+    /// Subsystem, six bits.
+    pub hw_id: u8,
+    /// Sequence number, 22 bits.
+    pub seq: u32,
+    /// The reporter.
+    pub node_id: u32,
+}
+
+impl Group {
+    pub(crate) const EMPTY: Self = Self { hw_id: 0, seq: 0, node_id: 0 };
+
+    /// Splits a datagram behind its group header. The version is the caller's to check.
+    pub(crate) fn split(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
+        let Some((header, rest)) = payload.split_at_checked(GROUP_LEN) else {
+            return Err(Refusal::Truncated);
+        };
+        if rest.is_empty() {
+            return Err(Refusal::EmptyGroup);
+        }
+        let word = u32_at(header, field::WORD);
+        let node_id = u32_at(header, field::NODE_ID);
+        Ok((Self { hw_id: (word >> 22 & 0x3f) as u8, seq: word & 0x003f_ffff, node_id }, rest))
+    }
+
+    /// Writes the 8 bytes of the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`GROUP_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        let word = 2 << 28 | (u32::from(self.hw_id) & 0x3f) << 22 | self.seq & 0x003f_ffff;
+        put_u32(out, field::WORD, word);
+        put_u32(out, field::NODE_ID, self.node_id);
+    }
+
+    fn node_id(&self) -> Option<u32> {
+        (self.node_id != u32::MAX).then_some(self.node_id)
+    }
+}
+
+/// Splits one individual report from the rest of a datagram (rules 2 and 3).
+pub(crate) fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+    let Some(header) = rest.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
+    let length = header[field::REPORT_LENGTH];
+    if length == TO_THE_END {
+        let enough = rest.len() - LEN >= usize::from(TO_THE_END) * 4;
+        return if enough { Ok((rest, &[])) } else { Err(Refusal::BadLength) };
+    }
+    rest.split_at_checked(LEN + usize::from(length) * 4).ok_or(Refusal::Truncated)
+}
+
+/// Are report type and inner type of this first word defined?
+pub(crate) fn is_defined(word: u32) -> bool {
+    word >> 28 <= 2 && word >> 24 & 0x0f <= 5
+}
+
+/// The main contents of a report.
+struct Main<'a> {
+    bits: u16,
+    ds_id: u16,
+    ds_bits: u16,
+    baseline: &'a [u8],
+    domain: &'a [u8],
+    inner: &'a [u8],
+}
+
+/// Rule 4: the main contents of a report of type 1, from exactly its bytes.
+fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
+    let md = usize::from(bytes[field::MD_LENGTH]) * 4;
+    let (main, rest) = bytes[LEN..].split_at_checked(MAIN_LEN).ok_or(Refusal::BadMetadataLength)?;
+    let (metadata, inner) = rest.split_at_checked(md).ok_or(Refusal::BadMetadataLength)?;
+    let bits = u16_at(main, field::MD_BITS);
+    let ds_id = u16_at(main, field::DS_ID);
+    let words = usize::from(words_2(bits)) * 4;
+    let (baseline, domain) = metadata.split_at_checked(words).ok_or(Refusal::BadMetadataLength)?;
+    if ds_id == 0 && !domain.is_empty() {
+        return Err(Refusal::BadMetadataLength);
+    }
+    Ok(Main { bits, ds_id, ds_bits: u16_at(main, field::DS_BITS), baseline, domain, inner })
+}
+
+/// Reads one individual report from exactly its bytes.
+pub(crate) fn read<'a>(
+    bytes: &'a [u8],
+    group: &Group,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<Report<'a>, Refusal> {
+    let types = bytes[field::TYPES];
+    let (report_type, inner_type) = (types >> 4, types & 0x0f);
+    if report_type > 1 {
+        return Err(Refusal::UndefinedReportType);
+    }
+    if inner_type > 5 {
+        return Err(Refusal::UndefinedInnerType);
+    }
+    let mut report = Report::new(Version::V20);
+    report.node_id = group.node_id();
+    report.hw_id = group.hw_id;
+    report.seq = group.seq;
+    report.report_type = Some(report_type);
+    report.flags = flags(bytes);
+    report.inner = &bytes[LEN..];
+    if report_type == 1 {
+        let main = main_contents(bytes)?;
+        report.inner = main.inner;
+        report.ds_id = main.ds_id;
+        report.domain_words = main.domain;
+        if main.ds_id == POSTCARD_DOMAIN && main.ds_bits & POSTCARD_FLOW_ID != 0 {
+            report.flow_id = try_u32(main.domain, 0).filter(|id| *id != u32::MAX);
+        }
+        if main.bits & REAL_ITEMS != 0 {
+            let layout = layouts.report_20(main.bits);
+            let drop = layout.drop_word(main.baseline);
+            report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+            report.own = Some(Own::new(main.baseline, layout));
+        }
+    }
+    if inner_type == 0 && !report.inner.is_empty() {
+        return Err(Refusal::LeftoverWords);
+    }
+    let (start, packet, marks) = inner_packet(inner_type, report.inner);
+    report.marks = marks;
+    // Only a report of a tracked flow may carry INT or IOAM.
+    let seek = report.flags.contains(Flags::FLOW);
+    let mut walker = Walk::new(profile, layouts, Aim::Report, seek);
+    walk(&mut walker, start, packet)?;
+    report.take(&walker.out);
+    report.finish();
+    Ok(report)
+}
+
+fn flags(bytes: &[u8]) -> Flags {
+    let dqfi = bytes[field::FLAGS] >> 4;
+    Flags(dqfi >> 3 & 1 | dqfi >> 1 & 2 | dqfi << 1 & 4 | dqfi << 3 & 8)
+}
+
+/// The packet inside a report, if its inner type has one, and what is odd about it.
+fn inner_packet(inner_type: u8, inner: &[u8]) -> (Start, &[u8], Marks) {
+    let none = Marks::default();
+    match inner_type {
+        1 => {
+            let mut tlvs = Tlvs::new(inner);
+            let packet = tlvs.by_ref().find_map(|tlv| Some((tlv.start()?, tlv.value)));
+            let marks = none.with(Marks::PARTIAL, Tlvs::new(inner).is_partial());
+            let (start, value) = packet.unwrap_or((Start::Nothing, &[]));
+            (start, value, marks)
+        }
+        3 => (Start::Ethernet, inner, none),
+        4 => (Start::Ipv4, inner, none),
+        5 => (Start::Ipv6, inner, none),
+        _ => (Start::Nothing, &[], none),
+    }
+}
+
+/// One TLV of a report's inner contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tlv<'a> {
+    /// 0 domain extension, 1 Ethernet, 2 IPv4, 3 IPv6.
+    pub kind: u8,
+    /// TLV Data Template (domain extension only).
+    pub template: u16,
+    /// The value, whole words.
+    pub value: &'a [u8],
+}
+
+impl Tlv<'_> {
+    fn start(&self) -> Option<Start> {
+        match self.kind {
+            1 => Some(Start::Ethernet),
+            2 => Some(Start::Ipv4),
+            3 => Some(Start::Ipv6),
+            _ => None,
+        }
+    }
+}
+
+/// The TLVs of a report; ends before the first that runs over the report's end.
+#[derive(Clone, Debug)]
+pub struct Tlvs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tlvs<'a> {
+    /// The TLVs in the inner contents of a report whose inner type is 1.
+    pub fn new(inner: &'a [u8]) -> Self {
+        Self { rest: inner }
+    }
+
+    /// Does a broken TLV end them?
+    pub fn is_partial(mut self) -> bool {
+        self.by_ref().for_each(drop);
+        !self.rest.is_empty()
+    }
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Tlv<'a>;
+
+    fn next(&mut self) -> Option<Tlv<'a>> {
+        let (head, tail) = self.rest.split_at_checked(4)?;
+        let (value, rest) = tail.split_at_checked(usize::from(head[1]) * 4)?;
+        self.rest = rest;
+        Some(Tlv { kind: head[0] >> 4, template: u16_at(head, 2), value })
+    }
+}
+
+/// Reads the group header, and finds the first report's packet.
+pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
+    let (group, rest) = Group::split(payload)?;
+    let Group { hw_id, seq, .. } = group;
+    let peek = Peek { version: Version::V20, node_id: group.node_id(), hw_id, seq, flow: None };
+    let nothing = (Start::Nothing, &[][..], false);
+    let (start, packet, seek) = match split(rest) {
+        Ok((bytes, _)) => first_packet(bytes).unwrap_or(nothing),
+        Err(_) => nothing,
+    };
+    Ok((peek, start, packet, seek))
+}
+
+fn first_packet(bytes: &[u8]) -> Option<(Start, &[u8], bool)> {
+    let inner = match bytes[field::TYPES] >> 4 {
+        0 => &bytes[LEN..],
+        1 => bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?,
+        _ => return None,
+    };
+    let (start, packet, _) = inner_packet(bytes[field::TYPES] & 0x0f, inner);
+    Some((start, packet, flags(bytes).contains(Flags::FLOW)))
+}
+
+/// Main contents to write: what a report says about the reporter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MainRepr<'a> {
+    /// RepMdBits.
+    pub bits: u16,
+    /// Domain Specific ID.
+    pub ds_id: u16,
+    /// DSMdBits.
+    pub ds_bits: u16,
+    /// DSMdstatus.
+    pub ds_status: u16,
+    /// Values of the baseline metadata.
+    pub own: Hop,
+    /// Drop reason, if `bits` has bit 15.
+    pub drop_reason: Option<u8>,
+    /// Domain metadata, whole words.
+    pub domain: &'a [u8],
+}
+
+impl MainRepr<'_> {
+    fn md_len(&self) -> usize {
+        usize::from(words_2(self.bits)) * 4 + self.domain.len()
+    }
+}
+
+/// Inner contents to write. A packet is padded with zeros to whole words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inner<'a> {
+    /// Nothing.
+    None,
+    /// TLVs, values in whole words.
+    Tlvs(&'a [Tlv<'a>]),
+    /// Domain data, in whole words.
+    Domain(&'a [u8]),
+    /// A packet from its Ethernet header on, perhaps cut.
+    Ethernet(&'a [u8]),
+    /// A packet from its IPv4 header on, perhaps cut.
+    Ipv4(&'a [u8]),
+    /// A packet from its IPv6 header on, perhaps cut.
+    Ipv6(&'a [u8]),
+}
+
+impl Inner<'_> {
+    fn code(&self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Tlvs(_) => 1,
+            Self::Domain(_) => 2,
+            Self::Ethernet(_) => 3,
+            Self::Ipv4(_) => 4,
+            Self::Ipv6(_) => 5,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Tlvs(tlvs) => tlvs.iter().map(|tlv| 4 + tlv.value.len().next_multiple_of(4)).sum(),
+            Self::Domain(bytes) | Self::Ethernet(bytes) | Self::Ipv4(bytes) | Self::Ipv6(bytes) => {
+                bytes.len()
+            }
+        }
+    }
+
+    fn emit(&self, out: &mut [u8]) {
+        out.fill(0);
+        match self {
+            Self::None => {}
+            Self::Tlvs(tlvs) => {
+                let mut at = 0;
+                for tlv in *tlvs {
+                    let words = tlv.value.len().div_ceil(4);
+                    out[at] = tlv.kind << 4;
+                    out[at + 1] = words as u8;
+                    put_u16(out, at + 2, tlv.template);
+                    out[at + 4..at + 4 + tlv.value.len()].copy_from_slice(tlv.value);
+                    at += 4 + words * 4;
+                }
+            }
+            Self::Domain(bytes) | Self::Ethernet(bytes) | Self::Ipv4(bytes) | Self::Ipv6(bytes) => {
+                out[..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// One individual report to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repr<'a> {
+    /// D, Q, F and I.
+    pub flags: Flags,
+    /// Main contents; without them the report is of type 0, "inner only".
+    pub main: Option<MainRepr<'a>>,
+    /// Inner contents.
+    pub inner: Inner<'a>,
+    /// MD Length of a report of type 0, where it means nothing.
+    pub ignored_md_length: u8,
+}
+
+impl<'a> Repr<'a> {
+    /// A report of type 1.
+    pub fn new(flags: Flags, main: MainRepr<'a>, inner: Inner<'a>) -> Self {
+        Self { flags, main: Some(main), inner, ignored_md_length: 0 }
+    }
+
+    /// A postcard (INT-XD): queue and both time stamps of one node, and the flow's id.
+    pub fn postcard(own: Hop, flow_id: &'a [u8; 4]) -> Self {
+        let main = MainRepr {
+            bits: 0x1c00,
+            ds_id: POSTCARD_DOMAIN,
+            ds_bits: POSTCARD_FLOW_ID,
+            own,
+            domain: flow_id,
+            ..MainRepr::default()
+        };
+        Self::new(Flags::FLOW, main, Inner::None)
+    }
+
+    /// Bytes of the report.
+    pub fn len(&self) -> usize {
+        let main = self.main.as_ref().map_or(0, |main| MAIN_LEN + main.md_len());
+        LEN + main + self.inner.len().next_multiple_of(4)
+    }
+
+    /// Never: a report has a header at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the report and answers its length, a whole number of words unless the report runs to the datagram's end.
+    ///
+    /// A report of 255 words or more is written with length 0xFF, which makes it the last of its datagram.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`len`](Self::len).
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let len = self.len();
+        let out = &mut out[..len];
+        let words = (len - LEN) / 4;
+        let flag = |flag| u8::from(self.flags.contains(flag));
+        out[field::TYPES] = u8::from(self.main.is_some()) << 4 | self.inner.code();
+        out[field::REPORT_LENGTH] = words.min(usize::from(TO_THE_END)) as u8;
+        out[field::MD_LENGTH] =
+            self.main.as_ref().map_or(self.ignored_md_length, |main| (main.md_len() / 4) as u8);
+        out[field::FLAGS] = flag(Flags::DROP) << 7
+            | flag(Flags::QUEUE) << 6
+            | flag(Flags::FLOW) << 5
+            | flag(Flags::INTERMEDIATE) << 4;
+        let mut at = LEN;
+        if let Some(main) = &self.main {
+            let out = &mut out[LEN..];
+            put_u16(out, field::MD_BITS, main.bits);
+            put_u16(out, field::DS_ID, main.ds_id);
+            put_u16(out, field::DS_BITS, main.ds_bits);
+            put_u16(out, field::DS_STATUS, main.ds_status);
+            let layout = Layout::report_20(main.bits);
+            let (baseline, rest) = out[MAIN_LEN..].split_at_mut(layout.len());
+            baseline.fill(0xff);
+            layout.write(&main.own, baseline);
+            layout.write_drop(main.own.queue_id, main.drop_reason, baseline);
+            rest[..main.domain.len()].copy_from_slice(main.domain);
+            at += MAIN_LEN + main.md_len();
+        }
+        self.inner.emit(&mut out[at..]);
+        len
+    }
+}
+
+/// Writes a datagram: the group header first, then reports as long as they fit.
+#[derive(Debug)]
+pub struct GroupBuilder<'b> {
+    out: &'b mut [u8],
+    len: usize,
+    closed: bool,
+}
+
+impl<'b> GroupBuilder<'b> {
+    /// Begins a datagram in `out`; `None` if not even the header fits.
+    pub fn new(out: &'b mut [u8], group: Group) -> Option<Self> {
+        group.emit(out.get_mut(..GROUP_LEN)?);
+        Some(Self { out, len: GROUP_LEN, closed: false })
+    }
+
+    /// Adds a report. `false`: it did not fit, or the report before runs to the datagram's end; nothing was written.
+    #[must_use]
+    pub fn push(&mut self, report: &Repr<'_>) -> bool {
+        let len = report.len();
+        if self.closed || self.out.len() - self.len < len {
+            return false;
+        }
+        report.emit(&mut self.out[self.len..]);
+        self.len += len;
+        self.closed = len - LEN >= usize::from(TO_THE_END) * 4;
+        true
+    }
+
+    /// Bytes of the datagram so far.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No report in it yet? Then it must not be sent.
+    pub fn is_empty(&self) -> bool {
+        self.len == GROUP_LEN
+    }
+
+    /// The datagram.
+    pub fn finish(self) -> &'b [u8] {
+        &self.out[..self.len]
+    }
+}

@@ -1,0 +1,333 @@
+//! The walk through a packet, from its first byte to what it is about: flow, tunnel, INT, IOAM.
+//!
+//! One pass, no allocation. A packet that ends early, as the ones inside reports do, gives what its bytes hold; only
+//! INT that is cut or contradicts itself is refused (rulings f and g).
+
+use crate::bytes::{try_u16, u16_at};
+use crate::flow::FlowKey;
+use crate::int::Contents;
+use crate::int::layout::Layouts;
+use crate::ioam::{self, Ioam};
+use crate::profile::Profile;
+use crate::refusal::Refusal;
+
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const VLAN: u16 = 0x8100;
+pub(crate) const QINQ: u16 = 0x88a8;
+pub(crate) const QINQ_OLD: u16 = 0x9100;
+pub(crate) const MPLS: u16 = 0x8847;
+pub(crate) const MPLS_MULTICAST: u16 = 0x8848;
+pub(crate) const ETHERNET: u16 = 0x6558;
+
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const GRE: u8 = 47;
+const IP_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+
+pub(crate) const VXLAN_PORT: u16 = 4789;
+pub(crate) const GPE_PORT: u16 = 4790;
+pub(crate) const GENEVE_PORT: u16 = 6081;
+
+/// Tags, labels, extension headers and tunnels that are stepped over in a row before we stop looking.
+const MAX_TAGS: usize = 8;
+const MAX_EXTENSIONS: usize = 8;
+const MAX_TUNNELS: u8 = 4;
+
+/// What the walker is out for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aim {
+    /// A packet inside a report.
+    Report,
+    /// The flow alone, as cheaply as it can be had; nothing is refused.
+    Flow,
+    /// A data packet that is whole.
+    Frame,
+}
+
+/// One IP header on the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Ip {
+    pub(crate) at: usize,
+    pub(crate) v6: bool,
+    pub(crate) dscp: u8,
+}
+
+/// The walker. `out` is what it has found.
+pub(crate) struct Walk<'a, 'p> {
+    pub(crate) profile: &'p Profile,
+    pub(crate) layouts: &'p mut Layouts,
+    pub(crate) aim: Aim,
+    /// INT and IOAM are still looked for.
+    pub(crate) seek: bool,
+    pub(crate) tunnels: u8,
+    pub(crate) out: Contents<'a>,
+}
+
+impl<'a, 'p> Walk<'a, 'p> {
+    #[inline]
+    pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, aim: Aim, seek: bool) -> Self {
+        Self { profile, layouts, aim, seek, tunnels: 0, out: Contents::EMPTY }
+    }
+
+    /// Ethernet from `at` on.
+    #[inline]
+    pub(crate) fn ethernet(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
+        match try_u16(bytes, at + 12) {
+            Some(IPV4) => self.ipv4(bytes, at + 14),
+            Some(ethertype) => self.ethertype(bytes, at + 14, ethertype),
+            None => Ok(()),
+        }
+    }
+
+    /// What an EtherType announces, from `at` on.
+    pub(crate) fn ethertype(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
+        let (mut at, mut ethertype) = (at, ethertype);
+        for _ in 0..MAX_TAGS {
+            match ethertype {
+                IPV4 => return self.ipv4(bytes, at),
+                IPV6 => return self.ipv6(bytes, at),
+                ETHERNET => return self.ethernet(bytes, at),
+                VLAN | QINQ | QINQ_OLD => {
+                    let Some(next) = try_u16(bytes, at + 2) else { return Ok(()) };
+                    (at, ethertype) = (at + 4, next);
+                }
+                MPLS | MPLS_MULTICAST => {
+                    let Some(label) = bytes.get(at..at + 4) else { return Ok(()) };
+                    at += 4;
+                    let bottom = label[2] & 1 != 0;
+                    match bytes.get(at) {
+                        _ if !bottom => {}
+                        Some(first) if first >> 4 == 4 => ethertype = IPV4,
+                        Some(first) if first >> 4 == 6 => ethertype = IPV6,
+                        _ => return Ok(()),
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn ipv4(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
+        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<20>()) else { return Ok(()) };
+        let header_len = usize::from(header[0] & 0x0f) * 4;
+        if header[0] >> 4 != 4 || header_len < 20 {
+            return self.bad_ip();
+        }
+        let total = usize::from(u16_at(header, 2));
+        let bytes = self.trim(bytes, at, header_len, total)?;
+        let proto = header[9];
+        let ip = Ip { at, v6: false, dscp: header[1] >> 2 };
+        if u16_at(header, 6) & 0x1fff != 0 {
+            self.out.flow = Some(flow(bytes, ip, None, proto));
+            return Ok(());
+        }
+        self.transport(bytes, at + header_len, ip, proto)
+    }
+
+    pub(crate) fn ipv6(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
+        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<40>()) else { return Ok(()) };
+        if header[0] >> 4 != 6 {
+            return self.bad_ip();
+        }
+        let payload = usize::from(u16_at(header, 4));
+        let bytes = match payload {
+            0 => bytes,
+            _ => self.trim(bytes, at, 40, 40 + payload)?,
+        };
+        let ip = Ip { at, v6: true, dscp: (header[0] << 4 | header[1] >> 4) >> 2 };
+        self.extensions(bytes, at + 40, ip, header[6])
+    }
+
+    /// IPv6 extension headers, from `at` on.
+    fn extensions(&mut self, bytes: &'a [u8], at: usize, ip: Ip, first: u8) -> Result<(), Refusal> {
+        let (mut at, mut next) = (at, first);
+        for _ in 0..MAX_EXTENSIONS {
+            let units = match next {
+                0 | 43 | 60 | 135 | 139 | 140 => 8,
+                44 => 0,
+                51 => 4,
+                _ => return self.transport(bytes, at, ip, next),
+            };
+            let Some(head) = bytes.get(at..at + 8) else { break };
+            let len = match units {
+                8 => 8 + usize::from(head[1]) * 8,
+                4 => 8 + usize::from(head[1]) * 4,
+                _ => 8,
+            };
+            if next == 44 && u16_at(head, 2) & 0xfff8 != 0 {
+                next = head[0];
+                break;
+            }
+            if matches!(next, 0 | 60) && self.seek {
+                self.options(bytes.get(at + 2..at + len).unwrap_or(&[]))?;
+            }
+            (at, next) = (at + len, head[0]);
+        }
+        self.out.flow = Some(flow(bytes, ip, None, next));
+        Ok(())
+    }
+
+    /// Options of a hop-by-hop or destination header: IOAM is wanted, the rest is stepped over.
+    fn options(&mut self, options: &'a [u8]) -> Result<(), Refusal> {
+        let mut rest = options;
+        while let [kind, tail @ ..] = rest {
+            if *kind == 0 {
+                rest = tail;
+                continue;
+            }
+            let [len, tail @ ..] = tail else { break };
+            let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else { break };
+            let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
+            if wanted && self.out.ioam.is_none() && self.aim != Aim::Flow {
+                self.out.ioam = Ioam::parse(data)?;
+            }
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// The bytes up to the packet's own end: what lies behind it is padding.
+    #[inline]
+    fn trim(&self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
+        if total < header {
+            // Segmentation offload leaves 0 here; a packet inside a report may be as the chip had it.
+            return if self.aim == Aim::Frame && total != 0 { Err(Refusal::BadIpHeader) } else { Ok(bytes) };
+        }
+        Ok(bytes.get(..at + total).unwrap_or(bytes))
+    }
+
+    fn bad_ip(&self) -> Result<(), Refusal> {
+        if self.aim == Aim::Frame { Err(Refusal::BadIpHeader) } else { Ok(()) }
+    }
+
+    /// What follows an IP header, from `at` on.
+    #[inline]
+    pub(crate) fn transport(&mut self, bytes: &'a [u8], at: usize, ip: Ip, proto: u8) -> Result<(), Refusal> {
+        match proto {
+            UDP => self.udp(bytes, at, ip),
+            TCP => self.tcp(bytes, at, ip),
+            GRE => self.gre(bytes, at, ip),
+            IP_IN_IP => {
+                self.enter(flow(bytes, ip, None, proto));
+                self.ethertype(bytes, at, IPV4)
+            }
+            IPV6_IN_IP => {
+                self.enter(flow(bytes, ip, None, proto));
+                self.ethertype(bytes, at, IPV6)
+            }
+            _ => {
+                // SCTP, DCCP and UDP-Lite have their ports where UDP has them.
+                let ports = matches!(proto, 33 | 132 | 136).then(|| ports(bytes, at)).flatten();
+                self.out.flow = Some(flow(bytes, ip, ports, proto));
+                Ok(())
+            }
+        }
+    }
+
+    /// A tunnel begins: what was the flow is the tunnel (ruling w). The outermost tunnel stays.
+    pub(crate) fn enter(&mut self, outer: FlowKey) {
+        self.tunnels += 1;
+        self.out.tunnel = self.out.tunnel.or(Some(outer));
+        self.out.flow = None;
+    }
+
+    /// The contents of a tunnel, unless tunnels are nested beyond reason.
+    pub(crate) fn inside(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
+        if self.tunnels > MAX_TUNNELS { Ok(()) } else { self.ethertype(bytes, at, ethertype) }
+    }
+
+    /// VXLAN, from its header on.
+    pub(crate) fn vxlan(&mut self, bytes: &'a [u8], at: usize, outer: FlowKey) -> Result<(), Refusal> {
+        self.enter(outer);
+        self.inside(bytes, at + 8, ETHERNET)
+    }
+
+    /// VXLAN-GPE, from its header on, with INT if its next protocol says so.
+    pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
+        self.enter(outer);
+        let Some(header) = bytes.get(at..at + 8) else { return Ok(()) };
+        // Without the P bit this is plain VXLAN.
+        let mut next = if header[0] & 0x04 != 0 { header[3] } else { 3 };
+        let mut at = at + 8;
+        for _ in 0..MAX_TAGS {
+            if !matches!(next, 0x05 | 0x08 | 0x80 | 0x82) {
+                break;
+            }
+            let Some(after) = self.gpe_shim(bytes, ip, at, next)? else { return Ok(()) };
+            (at, next) = after;
+        }
+        match next {
+            1 => self.inside(bytes, at, IPV4),
+            2 => self.inside(bytes, at, IPV6),
+            3 => self.inside(bytes, at, ETHERNET),
+            _ => Ok(()),
+        }
+    }
+
+    /// Geneve, from its header on, with INT if an option holds it.
+    pub(crate) fn geneve(
+        &mut self,
+        bytes: &'a [u8],
+        at: usize,
+        ip: Ip,
+        outer: FlowKey,
+    ) -> Result<(), Refusal> {
+        self.enter(outer);
+        let Some(header) = bytes.get(at..at + 8) else { return Ok(()) };
+        let options = usize::from(header[0] & 0x3f) * 4;
+        let end = at + 8 + options;
+        let mut option = at + 8;
+        while option < end && self.seek {
+            let Some(head) = bytes.get(option..option + 4) else { break };
+            let next = option + 4 + usize::from(head[3] & 0x1f) * 4;
+            if next > end {
+                return if self.aim == Aim::Flow { Ok(()) } else { Err(Refusal::BadGeneve) };
+            }
+            self.geneve_option(bytes, (ip, at - 8), option, next)?;
+            option = next;
+        }
+        self.inside(bytes, end, u16_at(header, 2))
+    }
+
+    /// GRE, from its header on, with INT if its protocol type says so.
+    fn gre(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
+        const ROUTING: u8 = 0x40;
+        self.enter(flow(bytes, ip, None, GRE));
+        let Some(header) = bytes.get(at..at + 4) else { return Ok(()) };
+        let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
+        let is_int = self.seek && protocol == self.profile.gre_protocol;
+        if version != 0 || flags & ROUTING != 0 {
+            return if is_int && self.aim != Aim::Flow { Err(Refusal::BadGre) } else { Ok(()) };
+        }
+        // Checksum, key and sequence number are there when their bits are.
+        let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
+        if !is_int {
+            return self.inside(bytes, body, protocol);
+        }
+        match self.gre_shim(bytes, ip, at, body)? {
+            Some((end, ethertype)) => self.inside(bytes, end, ethertype),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The 5-tuple of a packet whose IP header is whole.
+#[inline]
+pub(crate) fn flow(bytes: &[u8], ip: Ip, ports: Option<(u16, u16)>, proto: u8) -> FlowKey {
+    use crate::bytes::array_at;
+    if ip.v6 {
+        FlowKey::v6(array_at(bytes, ip.at + 8), array_at(bytes, ip.at + 24), ports, proto)
+    } else {
+        FlowKey::v4(array_at(bytes, ip.at + 12), array_at(bytes, ip.at + 16), ports, proto)
+    }
+}
+
+/// The two ports at `at`, if both are there.
+#[inline]
+pub(crate) fn ports(bytes: &[u8], at: usize) -> Option<(u16, u16)> {
+    Some((try_u16(bytes, at)?, try_u16(bytes, at + 2)?))
+}
