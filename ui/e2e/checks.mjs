@@ -1,0 +1,195 @@
+// What each page must show. Every check reads data off the page; that it loads is not enough.
+import assert from 'node:assert/strict';
+
+const WAIT = { timeout: 15_000 };
+
+export async function open(page, base, hash) {
+  await page.goto(`${base}#/${hash}`);
+}
+
+/** Text of the first match, once `fits` holds for it. */
+async function until(page, selector, fits, what) {
+  const deadline = Date.now() + WAIT.timeout;
+  let text = '';
+  while (Date.now() < deadline) {
+    text =
+      (await page
+        .locator(selector)
+        .first()
+        .textContent()
+        .catch(() => '')) ?? '';
+    if (fits(text)) return text;
+    await page.waitForTimeout(100);
+  }
+  assert.fail(`${what}: ${selector} says ${JSON.stringify(text)}`);
+}
+
+const number = (text) => Number(text.replace(/[^\d.]/g, ''));
+
+export async function overview(page, base) {
+  await open(page, base, 'overview');
+  await until(
+    page,
+    '.live-state',
+    (text) => /^[\d.]+ ?[kMG]? reports\/s$/.test(text) && number(text) > 0,
+    'reports/s',
+  );
+  await until(
+    page,
+    '.verdict strong',
+    (text) => text.length > 10 && !text.startsWith('Nothing received'),
+    'verdict',
+  );
+  await until(page, '.budget li:nth-child(4) .out', (text) => number(text) > 0, 'reports applied');
+  assert.equal(await page.locator('.budget > li').count(), 6, 'six stages from the network to the store');
+  const stages = await page.locator('.budget h3').allTextContents();
+  assert.deepEqual(stages, ['Network', 'Kernel', 'Decode', 'State', 'Queue', 'Store']);
+  await until(
+    page,
+    '.overview .panel[aria-label="Slowest flows"] tbody tr',
+    (text) => /→/.test(text),
+    'flows',
+  );
+  await until(page, '.panel[aria-label="Sources"] tbody tr', (text) => text.length > 10, 'sources');
+  await until(page, '.panel[aria-label="Tables"] tbody tr', (text) => /of/.test(text), 'tables');
+  for (const name of ['Reports per second', 'Hop latency, p99 by node'])
+    await drawn(page, `.panel[aria-label="${name}"]`);
+}
+
+/** A chart that has lines: its canvas holds more than one colour inside the plot. */
+async function drawn(page, box) {
+  await page.locator(`${box} canvas`).first().waitFor(WAIT);
+  const deadline = Date.now() + WAIT.timeout;
+  while (Date.now() < deadline) {
+    if ((await colours(page, `${box} canvas`)) > 8) return;
+    await page.waitForTimeout(200);
+  }
+  assert.fail(`${box}: nothing is drawn`);
+}
+
+function colours(page, selector) {
+  return page
+    .locator(selector)
+    .first()
+    .evaluate((canvas) => {
+      const { width, height } = canvas;
+      const left = Math.floor(width * 0.2);
+      const pixels = canvas
+        .getContext('2d')
+        .getImageData(left, 0, width - left, Math.floor(height * 0.8)).data;
+      const seen = new Set();
+      for (let i = 0; i < pixels.length; i += 4)
+        seen.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
+      return seen.size;
+    });
+}
+
+export async function topology(page, base) {
+  await open(page, base, 'topology');
+  await page.locator('.canvas canvas').first().waitFor(WAIT);
+  await until(page, '.follow tbody tr', (text) => /→/.test(text), 'flows to follow');
+  await page.locator('.canvas').focus();
+  await page.keyboard.press('ArrowRight');
+  await until(page, '.detail h3', (text) => /\d/.test(text), 'the node that was picked');
+  await until(
+    page,
+    '.detail .facts',
+    (text) => /hop latency/.test(text) && /reports/.test(text),
+    'facts of the node',
+  );
+  await page.keyboard.press('Escape');
+  await page.locator('.follow tbody tr').first().click();
+  await until(page, '.detail .facts', (text) => /path.*›/.test(text), 'the path that is followed');
+  for (const lens of ['queue', 'utilization', 'latency']) {
+    await page.locator(`[data-lens="${lens}"]`).click();
+    await until(page, '.map-legend .ticks', (text) => /\d/.test(text), `legend of ${lens}`);
+  }
+  await until(page, '.map-legend .ticks', (text) => /(ns|µs|ms)/.test(text), 'units of the legend');
+}
+
+export async function flow(page, base) {
+  await open(page, base, 'flow');
+  await until(page, '.flow-title h1', (text) => /→/.test(text), 'the slowest flow is shown');
+  await until(page, '.path-strip', (text) => (text.match(/\d/g) ?? []).length > 5, 'hops of the path');
+  const hops = await page.locator('.path-strip li').count();
+  assert.ok(hops >= 2, `a path of ${hops} hops`);
+  await until(
+    page,
+    '.panel[aria-label="Hops"] tbody tr',
+    (text) => /(ns|µs|ms)/.test(text),
+    'latency of a hop',
+  );
+  assert.equal(await page.locator('.panel[aria-label="Hops"] tbody tr').count(), hops, 'one row per hop');
+  await drawn(page, '.panel[aria-label="Latency of each hop, stacked"]');
+}
+
+export async function events(page, base) {
+  await open(page, base, 'events');
+  await until(page, '.event-list .sentence', (text) => text.length > 8, 'an event as a sentence');
+  await page.locator('.stream-state[data-state="live"]').waitFor(WAIT);
+  const counts = await page.locator('.chip b').allTextContents();
+  assert.ok(
+    counts.some((text) => number(text) > 0),
+    'counts by kind',
+  );
+  await page.locator('.event-line').first().click();
+  await until(page, '.event-details .facts', (text) => /record/.test(text), 'details of an event');
+  const kind = await page.locator('.chip:not(.zero)').first();
+  const name = (await kind.textContent()).replace(/[\d\s]+$/, '');
+  await kind.click();
+  await until(page, '.event-list .kind', (text) => text === name, `only ${name}`);
+  const kinds = new Set(await page.locator('.event-list .kind').allTextContents());
+  assert.deepEqual([...kinds], [name], 'the filter by kind');
+  await kind.click();
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await until(page, '.stream-state', (text) => /paused/.test(text), 'paused');
+  await page.getByRole('button', { name: 'Resume' }).click();
+}
+
+export async function sql(page, base) {
+  await open(page, base, 'sql');
+  const editor = page.locator('.editor');
+  await editor.fill('SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC');
+  await editor.press('Control+Enter');
+  await until(page, '.query-output tbody tr', (text) => /[a-z]+\d+/.test(text), 'rows');
+  await until(page, '.query .bar', (text) => /row.* in .* ms/.test(text), 'time taken');
+  const [file] = await Promise.all([
+    page.waitForEvent('download', WAIT),
+    page.getByRole('button', { name: 'CSV' }).click(),
+  ]);
+  assert.equal(file.suggestedFilename(), 'hopwise.csv');
+  await editor.fill('SELEC nothing');
+  await editor.press('Control+Enter');
+  await until(page, '.query-error', (text) => text.length > 5, 'the error beside the query');
+  await page.getByRole('button', { name: /Hop latency over time/ }).click();
+  await drawn(page, '.query-output');
+}
+
+export async function teaches(page, base) {
+  await open(page, base, 'overview');
+  await until(page, '.teach', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');
+  assert.ok(await page.locator('.teach').isVisible(), 'the teaching box is shown');
+  await until(page, '.verdict strong', (text) => text === 'Nothing received yet', 'no verdict over nothing');
+  await open(page, base, 'topology');
+  await until(page, '.map .empty', (text) => /No nodes yet/.test(text), 'topology without nodes');
+  await open(page, base, 'events');
+  await until(page, '.events .empty', (text) => /No events yet/.test(text), 'no events');
+}
+
+export async function asksForToken(page, base, token) {
+  await open(page, base, 'overview');
+  await page.locator('dialog[open]').waitFor(WAIT);
+  await page.locator('#token').fill('wrong');
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await until(page, 'dialog[open] .muted', (text) => /not accepted/.test(text), 'a wrong token is said');
+  await page.locator('#token').fill(token);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await until(page, '.live-state', (text) => /reports\/s/.test(text), 'data after the token');
+  await open(page, base, 'events');
+  await page.locator('.stream-state[data-state="live"]').waitFor(WAIT);
+}
+
+export async function saysUnreachable(page) {
+  await until(page, '.banner', (text) => /No answer.*Next try/.test(text), 'the banner');
+  await until(page, '.live-state', (text) => text === 'no answer', 'the state');
+}

@@ -1,0 +1,112 @@
+// The browser test. HOPWISE_URL names a running program; without it the mock is started (needs `npm run build` before).
+// SCREENSHOTS names a directory for pictures of all pages: wide and narrow, dark and light.
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { start } from '../mock/server.mjs';
+import { findChromium, launch } from './browser.mjs';
+import * as checks from './checks.mjs';
+
+const WIDE = { width: 1440, height: 900 };
+const NARROW = { width: 420, height: 860 };
+const PAGES = ['overview', 'topology', 'flow', 'events', 'sql'];
+
+const chromium = findChromium();
+if (chromium === null) {
+  console.log(
+    'SKIPPED ui browser test: no chromium here (apt-get install chromium, or set CHROMIUM to its path)',
+  );
+  process.exit(0);
+}
+if (!process.env.HOPWISE_URL && !existsSync(new URL('../dist/index.html', import.meta.url))) {
+  console.error('no ui/dist: run `npm run build` first');
+  process.exit(2);
+}
+
+let failures = 0;
+
+async function check(name, run) {
+  const began = Date.now();
+  try {
+    await run();
+    console.log(`ok    ${name} (${Date.now() - began} ms)`);
+  } catch (error) {
+    failures += 1;
+    console.log(`FAIL  ${name}\n      ${error.message.split('\n').slice(0, 6).join('\n      ')}`);
+  }
+}
+
+/** A page whose errors are kept. A failed request that the test itself causes is expected. */
+async function newPage(context, problems) {
+  const page = await context.newPage();
+  page.on('console', (message) => {
+    if (message.type() !== 'error') return;
+    const text = `${message.text()} ${message.location().url}`;
+    if (!/\/query\b.*|status of (400|401)/.test(text)) problems.push(text);
+  });
+  page.on('pageerror', (error) => problems.push(error.stack ?? error.message));
+  return page;
+}
+
+async function pagesOf(base, token) {
+  const problems = [];
+  const { context, close } = await launch(chromium, { viewport: WIDE, colorScheme: 'dark' });
+  try {
+    const page = await newPage(context, problems);
+    if (token) await page.goto(`${base}?token=${token}`);
+    for (const name of PAGES) await check(name, () => checks[name](page, base));
+    await check('no errors on the console', () => {
+      if (problems.length > 0) throw new Error(problems.slice(0, 5).join('\n'));
+    });
+    if (process.env.SCREENSHOTS) await screenshots(page, base, process.env.SCREENSHOTS);
+  } finally {
+    await close();
+  }
+}
+
+async function screenshots(page, base, directory) {
+  mkdirSync(directory, { recursive: true });
+  for (const theme of ['dark', 'light']) {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const [size, viewport] of Object.entries({ wide: WIDE, narrow: NARROW })) {
+      await page.setViewportSize(viewport);
+      for (const name of PAGES) {
+        await checks.open(page, base, name);
+        if (name === 'topology') await page.locator('.follow tbody tr').first().click();
+        if (name === 'sql') await page.getByRole('button', { name: /Hop latency over time/ }).click();
+        await page.waitForTimeout(2500);
+        await page.screenshot({ path: join(directory, `${name}-${theme}-${size}.png`) });
+      }
+    }
+  }
+  console.log(`screenshots are in ${directory}`);
+}
+
+/** What only the mock can show: nothing received yet, a token, a server that goes away and comes back. */
+async function special() {
+  const { context, close } = await launch(chromium, { viewport: WIDE });
+  const page = await context.newPage();
+  try {
+    const empty = await start({ empty: true });
+    await check('an empty system teaches', () => checks.teaches(page, empty.url));
+    empty.close();
+    const locked = await start({ token: 'secret' });
+    await check('a token is asked for', () => checks.asksForToken(page, locked.url, 'secret'));
+    await check('a server that goes away is said', async () => {
+      locked.close();
+      await checks.saysUnreachable(page);
+    });
+  } finally {
+    await close();
+  }
+}
+
+const given = process.env.HOPWISE_URL;
+if (given) await pagesOf(given.endsWith('/') ? given : `${given}/`, process.env.HOPWISE_TOKEN);
+else {
+  const mock = await start();
+  await pagesOf(mock.url);
+  mock.close();
+  await special();
+}
+console.log(failures === 0 ? 'browser test passed' : `browser test: ${failures} failed`);
+process.exit(failures === 0 ? 0 : 1);

@@ -1,0 +1,205 @@
+// The fabric's state in the shapes of /api/v1.
+import { flowText, ns } from './fabric.mjs';
+
+export function status(fabric, empty) {
+  if (empty) return emptyStatus();
+  const t = fabric.totals;
+  const received = t.expected - t.lost;
+  const read = received - t.kernel;
+  const decoded = read - t.truncated - t.nested;
+  const stage = (name, into, drops, waiting = 0) => {
+    const out = into - Object.values(drops).reduce((a, b) => a + b, 0) - waiting;
+    return { stage: name, in: into, out, drops };
+  };
+  return {
+    version: '0.1.0-mock',
+    uptime_s: fabric.now - fabric.started,
+    now: Date.now() * 1e6,
+    rates: { reports: fabric.rate.reports, events: fabric.rate.events, datagrams: fabric.rate.reports },
+    loss_budget: [
+      stage('network', t.expected, { lost: t.lost }),
+      stage('kernel', received, { receive_buffer: t.kernel }),
+      stage('decode', read, { truncated: t.truncated, nested: t.nested }),
+      stage('state', decoded, {}),
+      stage('queue', t.records, {}, 40),
+      stage('store', t.records - 40, {}, 12),
+    ],
+    inputs: [
+      { listen: '0.0.0.0:32766', kind: 'udp', datagrams: read, bytes: read * 304, kernel_drops: t.kernel },
+    ],
+    sources: sources(fabric),
+    tables: [
+      { name: 'flows', used: fabric.flows.length, capacity: 100000, evicted: 0, refused: 0 },
+      { name: 'queues', used: 6, capacity: 16384, evicted: 0, refused: 0 },
+      { name: 'links', used: 16, capacity: 16384, evicted: 0, refused: 0 },
+      { name: 'nodes', used: 6, capacity: 4096, evicted: 0, refused: 0 },
+      { name: 'sources', used: 5, capacity: 8, evicted: 0, refused: 0 },
+    ],
+    store: {
+      state: 'Ok',
+      written: t.records - 52,
+      queue: 12,
+      shed: 0,
+      last_commit: ns(fabric.now),
+      bytes: t.records * 140,
+    },
+    workers: [],
+  };
+}
+
+function emptyStatus() {
+  const stages = ['network', 'kernel', 'decode', 'state', 'queue', 'store'];
+  return {
+    version: '0.1.0-mock',
+    uptime_s: 4,
+    now: Date.now() * 1e6,
+    rates: { reports: 0, events: 0, datagrams: 0 },
+    loss_budget: stages.map((stage) => ({ stage, in: 0, out: 0, drops: {} })),
+    inputs: [{ listen: '0.0.0.0:32766', kind: 'udp', datagrams: 0, bytes: 0, kernel_drops: 0 }],
+    sources: [],
+    tables: [{ name: 'flows', used: 0, capacity: 100000, evicted: 0, refused: 0 }],
+    store: { state: 'Ok', written: 0, queue: 0, shed: 0, last_commit: null, bytes: 0 },
+    workers: [],
+  };
+}
+
+function sources(fabric) {
+  const t = fabric.totals;
+  const leaf = (node, i) => ({
+    source: `192.0.2.${node - 100}`,
+    node,
+    hw_id: 0,
+    version: '2.0',
+    reports: Math.floor(t.expected / 5) - i * 1013,
+    lost: node === 103 ? t.lost : 0,
+    reordered: i * 7,
+    duplicated: i === 1 ? 2 : 0,
+    restarts: i === 3 ? 1 : 0,
+    countable: true,
+    last_seen: ns(fabric.now),
+    refused: i === 0 ? { truncated: t.truncated } : {},
+  });
+  const silent = {
+    ...leaf(105, 0),
+    source: '192.0.2.77',
+    node: null,
+    hw_id: null,
+    version: '0.5',
+    countable: false,
+    refused: { nested: t.nested },
+  };
+  return [...[101, 102, 103, 104].map(leaf), silent];
+}
+
+export function nodes(fabric) {
+  return {
+    nodes: [...fabric.nodes].map(([node, record]) => ({
+      node,
+      name: node > 200 ? `spine-${node - 200}` : `leaf-${node - 100}`,
+      reports: record.reports,
+      last_seen: ns(record.last),
+      hop_latency: record.spread ?? null,
+      queues: [
+        { queue: 0, occupancy: Math.round(220 * fabric.load.get(node) ** 3), max: 204, unit: 'cells' },
+        { queue: 1, occupancy: 0, max: 12, unit: 'cells' },
+      ],
+      drops: record.drops,
+    })),
+  };
+}
+
+export function links(fabric) {
+  const found = new Map();
+  for (const flow of fabric.flows) {
+    for (let i = 0; i + 1 < flow.hops.length; i += 1) {
+      const [a, b] = [flow.hops[i], flow.hops[i + 1]];
+      const id = `${a.node}>${b.node}`;
+      const known = found.get(id);
+      found.set(id, {
+        from: a.node,
+        to: b.node,
+        egress_if: a.egress_if,
+        ingress_if: b.ingress_if,
+        utilization: a.link_utilization,
+        queue_occupancy: a.queue_occupancy,
+        hop_latency: a.hop_latency,
+        flows: (known?.flows ?? 0) + 1,
+        last_seen: ns(flow.last),
+      });
+    }
+  }
+  return { links: [...found.values()] };
+}
+
+function flowRow(flow) {
+  return {
+    id: flow.id,
+    flow: flow.key,
+    text: flowText(flow.key),
+    path: flow.path,
+    flow_latency: flow.latency ?? null,
+    basis: flow.key.proto === 17 ? 'hop_sum' : 'measured',
+    reports: flow.reports,
+    first_seen: ns(flow.first),
+    last_seen: ns(flow.last),
+  };
+}
+
+const ORDERS = {
+  latency: (a, b) => (b.flow_latency ?? 0) - (a.flow_latency ?? 0),
+  reports: (a, b) => b.reports - a.reports,
+  last_seen: (a, b) => b.last_seen - a.last_seen,
+};
+
+export function flows(fabric, query) {
+  const wanted = (query.get('filter') ?? '').toLowerCase();
+  const seen = fabric.flows.filter((flow) => flow.reports > 0).map(flowRow);
+  const fitting = seen.filter((row) => `${row.text} ${row.path.join('>')}`.toLowerCase().includes(wanted));
+  fitting.sort(ORDERS[query.get('sort') ?? 'last_seen'] ?? ORDERS.last_seen);
+  return { flows: fitting.slice(0, Number(query.get('limit') ?? 100)), total: fitting.length };
+}
+
+export function flow(fabric, id) {
+  const found = fabric.flows.find((candidate) => candidate.id === id);
+  return found ? { ...flowRow(found), hops: found.hops } : null;
+}
+
+export function history(fabric, id) {
+  const found = fabric.flows.find((candidate) => candidate.id === id);
+  return found ? { series: found.series, paths: found.paths } : null;
+}
+
+export function paths(fabric) {
+  const found = new Map();
+  for (const { path, reports } of fabric.flows) {
+    const known = found.get(path.join()) ?? { path, flows: 0, reports: 0 };
+    found.set(path.join(), { path, flows: known.flows + 1, reports: known.reports + reports });
+  }
+  return { paths: [...found.values()] };
+}
+
+export function matches(event, query) {
+  const { kind, node, metric, flow } = Object.fromEntries(query);
+  const kinds = kind ? kind.split(',') : [];
+  if (kinds.length > 0 && !kinds.includes(event.kind)) return false;
+  if (node && String(event.node) !== node && !event.path.map(String).includes(node)) return false;
+  if (metric && event.metric !== metric) return false;
+  return !flow || (event.text ?? '').includes(flow);
+}
+
+export function events(fabric, query) {
+  const before = Number(query.get('before') ?? Infinity);
+  const fitting = fabric.events.filter((event) => event.ts < before && matches(event, query));
+  fitting.sort((a, b) => b.ts - a.ts);
+  return { events: fitting.slice(0, Number(query.get('limit') ?? 100)) };
+}
+
+export function rollups(fabric, query) {
+  const from = Number(query.get('from') ?? 0);
+  const wanted = { metric: query.get('metric'), node: query.get('node') };
+  const fits = (rollup) =>
+    rollup.ts >= from &&
+    (!wanted.metric || rollup.metric === wanted.metric) &&
+    (!wanted.node || String(rollup.node) === wanted.node);
+  return { rollups: fabric.rollups.filter(fits) };
+}

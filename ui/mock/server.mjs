@@ -1,0 +1,102 @@
+// The API with made-up data, and the built pages with the program's content policy. For development and the browser test.
+//   node mock/server.mjs [--port 8179] [--empty] [--token SECRET]
+import { createReadStream, existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as answers from './answers.mjs';
+import { Fabric } from './fabric.mjs';
+import { answer } from './sql.mjs';
+
+const DIST = fileURLToPath(new URL('../dist', import.meta.url));
+const POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'";
+const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+
+/** Starts it; resolves to `{ url, fabric, close }`. Port 0 takes a free one. */
+export function start({ port = 0, empty = false, token = '' } = {}) {
+  const fabric = new Fabric(Math.floor(Date.now() / 1000) - 900);
+  if (!empty) for (let i = 0; i < 900; i += 1) fabric.step();
+  const timer = empty ? undefined : setInterval(() => fabric.step(), 1000);
+  const server = createServer((request, response) => serve({ fabric, empty, token }, request, response));
+  return new Promise((resolve) => {
+    server.listen(port, '127.0.0.1', () => {
+      const close = () => {
+        clearInterval(timer);
+        server.closeAllConnections();
+        server.close();
+      };
+      resolve({ url: `http://127.0.0.1:${server.address().port}/`, fabric, close });
+    });
+  });
+}
+
+function serve(state, request, response) {
+  const url = new URL(request.url, 'http://localhost');
+  response.setHeader('Content-Security-Policy', POLICY);
+  response.setHeader('Cache-Control', 'no-store');
+  if (!url.pathname.startsWith('/api/v1/')) return serveFile(url.pathname, response);
+  const given = request.headers.authorization?.replace('Bearer ', '') ?? url.searchParams.get('token') ?? '';
+  if (state.token !== '' && given !== state.token)
+    return json(response, 401, { error: 'give the API token' });
+  const path = url.pathname.slice('/api/v1/'.length);
+  if (path === 'events/stream') return serveStream(state, url.searchParams, request, response);
+  if (path === 'query') return serveQuery(state, request, response);
+  const found = read(state, path, url.searchParams);
+  if (found === null) return json(response, 404, { error: `nothing is at ${url.pathname}` });
+  json(response, 200, found);
+}
+
+function read({ fabric, empty }, path, query) {
+  if (path === 'status') return answers.status(fabric, empty);
+  const [name, id, part] = path.split('/');
+  if (name === 'flows' && part === 'history') return answers.history(fabric, id);
+  if (name === 'flows' && id) return answers.flow(fabric, id);
+  const list = answers[name];
+  return ['nodes', 'links', 'flows', 'paths', 'events', 'rollups'].includes(name)
+    ? empty
+      ? { [name]: [], total: 0 }
+      : list(fabric, query)
+    : null;
+}
+
+function serveStream({ fabric }, query, request, response) {
+  response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+  response.write(': hello\n\n');
+  const listener = (event) => {
+    if (answers.matches(event, query)) response.write(`data: ${JSON.stringify(event)}\n\n`);
+  };
+  fabric.listeners.add(listener);
+  request.on('close', () => fabric.listeners.delete(listener));
+}
+
+function serveQuery({ fabric }, request, response) {
+  let body = '';
+  request.on('data', (chunk) => (body += chunk));
+  request.on('end', () => {
+    const { sql = '' } = JSON.parse(body || '{}');
+    const result = answer(fabric, sql);
+    json(response, result.error ? 400 : 200, result);
+  });
+}
+
+function serveFile(path, response) {
+  const file = normalize(join(DIST, path === '/' ? 'index.html' : path));
+  if (!file.startsWith(DIST) || !existsSync(file)) return json(response, 404, { error: `no file ${path}` });
+  response.writeHead(200, { 'Content-Type': TYPES[extname(file)] ?? 'application/octet-stream' });
+  createReadStream(file).pipe(response);
+}
+
+function json(response, status, value) {
+  response.writeHead(status, { 'Content-Type': 'application/json' });
+  response.end(JSON.stringify(value));
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const option = (name, otherwise) => {
+    const at = process.argv.indexOf(name);
+    return at < 0 ? otherwise : process.argv[at + 1];
+  };
+  const port = Number(option('--port', '8179'));
+  const mock = await start({ port, empty: process.argv.includes('--empty'), token: option('--token', '') });
+  console.log(`mock of hopwise on ${mock.url}`);
+}

@@ -1,0 +1,61 @@
+import { address, token, type Params } from './client';
+import type { NewsEvent } from './types';
+
+const RETRY_MS = 3_000;
+
+export interface StreamHandlers {
+  event(event: NewsEvent): void;
+  /** We were too slow and the server left out this many. */
+  shed(count: number): void;
+  state(state: 'connecting' | 'live' | 'lost'): void;
+}
+
+/** The live events. Reconnects by itself; `stop` ends it. */
+export function stream(params: Params, handlers: StreamHandlers): { stop(): void } {
+  let source: EventSource | undefined;
+  let retry: ReturnType<typeof setTimeout> | undefined;
+
+  function open(): void {
+    handlers.state('connecting');
+    source = new EventSource(address('events/stream', { ...params, token: token() }));
+    source.onopen = () => handlers.state('live');
+    source.onmessage = (message: MessageEvent<string>) => {
+      const event = parse(message.data);
+      if (event) handlers.event(event);
+    };
+    source.addEventListener('shed', (message) => handlers.shed(shedCount(String(message.data))));
+    source.onerror = () => {
+      handlers.state('lost');
+      // A refused connection (401, 503) is closed for good by the browser; a broken one it reopens itself.
+      if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, RETRY_MS);
+    };
+  }
+
+  open();
+  return {
+    stop() {
+      clearTimeout(retry);
+      source?.close();
+    },
+  };
+}
+
+function parse(data: string): NewsEvent | null {
+  try {
+    return JSON.parse(data) as NewsEvent;
+  } catch {
+    return null;
+  }
+}
+
+/** The server sends the bare number or an object that holds it. */
+export function shedCount(data: string): number {
+  try {
+    const parsed = JSON.parse(data) as unknown;
+    if (typeof parsed === 'number') return parsed;
+    const values = Object.values(parsed as Record<string, unknown>);
+    return values.find((value): value is number => typeof value === 'number') ?? 0;
+  } catch {
+    return 0;
+  }
+}

@@ -1,0 +1,194 @@
+/** The JSON of `/api/v1`, as the pages use it. Times are nanoseconds since the epoch. */
+
+export interface FlowKey {
+  src: string;
+  dst: string;
+  sport: number;
+  dport: number;
+  proto: number;
+}
+
+export type Drops = Record<string, number>;
+
+export interface BudgetStage {
+  stage: string;
+  in: number;
+  out: number;
+  drops: Drops;
+}
+
+export interface Input {
+  listen: string;
+  kind: string;
+  datagrams: number;
+  bytes: number;
+  kernel_drops: number;
+}
+
+export interface Source {
+  source: string;
+  node: number | null;
+  hw_id: number | null;
+  version: string;
+  reports: number;
+  lost: number;
+  reordered: number;
+  duplicated: number;
+  restarts: number;
+  countable: boolean;
+  last_seen: number;
+  refused: Drops;
+}
+
+export interface TableFill {
+  name: string;
+  used: number;
+  capacity: number;
+  evicted: number;
+  refused: number;
+}
+
+export interface StoreStatus {
+  state: string;
+  written: number;
+  queue: number;
+  shed: number;
+  last_commit: number | null;
+  bytes: number;
+}
+
+export interface Status {
+  version: string;
+  uptime_s: number;
+  now: number;
+  rates: { reports: number; events: number; datagrams: number };
+  loss_budget: BudgetStage[];
+  inputs: Input[];
+  sources: Source[];
+  tables: TableFill[];
+  store: StoreStatus | null;
+}
+
+export interface Spread {
+  latest: number | null;
+  min: number | null;
+  max: number | null;
+  p50: number | null;
+  p99: number | null;
+}
+
+export interface Queue {
+  queue: number;
+  occupancy: number | null;
+  max: number | null;
+  unit: string;
+}
+
+export interface Node {
+  node: number;
+  name: string | null;
+  reports: number;
+  last_seen: number;
+  hop_latency: Spread | null;
+  queues: Queue[];
+  drops: number;
+}
+
+export interface Link {
+  from: number;
+  to: number;
+  egress_if: number | null;
+  ingress_if: number | null;
+  utilization: number | null;
+  queue_occupancy: number | null;
+  hop_latency: number | null;
+  flows: number | null;
+  last_seen: number;
+}
+
+export interface Flow {
+  id: string;
+  flow: FlowKey;
+  text: string;
+  path: (number | null)[];
+  flow_latency: number | null;
+  basis: string;
+  reports: number;
+  first_seen: number;
+  last_seen: number;
+}
+
+export interface FlowHop {
+  node: number | null;
+  ingress_if: number | null;
+  egress_if: number | null;
+  queue: number | null;
+  hop_latency: number | null;
+  queue_occupancy: number | null;
+  link_utilization: number | null;
+}
+
+export interface FlowDetail extends Flow {
+  hops: FlowHop[];
+}
+
+export interface HistoryPoint {
+  ts: number;
+  flow_latency: number | null;
+  hops: { node: number | null; latency: number | null }[];
+}
+
+export interface FlowHistory {
+  series: HistoryPoint[];
+  paths: { ts: number; path: (number | null)[] }[];
+}
+
+export interface PathUse {
+  path: (number | null)[];
+  flows: number;
+  reports: number;
+}
+
+export interface NewsEvent {
+  ts: number;
+  id: string;
+  kind: string;
+  metric: string | null;
+  flow: FlowKey | null;
+  text: string | null;
+  node: number | null;
+  interface: number | null;
+  queue: number | null;
+  value: number | null;
+  previous: number | null;
+  threshold: number | null;
+  rule: string | number | null;
+  reason: string | number | null;
+  basis: string | null;
+  path: (number | null)[] | null;
+}
+
+export interface Rollup {
+  ts: number;
+  interval: number;
+  metric: string;
+  node: number | null;
+  interface: number | null;
+  queue: number | null;
+  flow: string | FlowKey | null;
+  count: number;
+  min: number;
+  max: number;
+  sum: number;
+  p50: number | null;
+  p99: number | null;
+}
+
+export type Cell = string | number | boolean | null;
+
+export interface QueryResult {
+  columns: string[];
+  rows: Cell[][];
+  truncated: boolean;
+  elapsed_ms: number;
+}

@@ -1,0 +1,94 @@
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { h } from '../lib/dom';
+import { colour, onTheme } from '../lib/theme';
+
+const FONT = '11px system-ui, sans-serif';
+
+export type Format = (value: number) => string;
+
+function timeLabels(_: uPlot, splits: number[]): string[] {
+  const seconds = splits.some((split) => split % 60 !== 0);
+  return splits.map((split) => {
+    const date = new Date(split * 1000);
+    const parts = [date.getHours(), date.getMinutes(), ...(seconds ? [date.getSeconds()] : [])];
+    return parts.map((part) => String(part).padStart(2, '0')).join(':');
+  });
+}
+
+/** Axes in the theme's colours: they are asked for at each drawing, so that a change of theme needs only a redraw. */
+export function axes(format: Format): uPlot.Axis[] {
+  const common = {
+    stroke: () => colour('muted'),
+    font: FONT,
+    ticks: { show: false },
+    grid: { stroke: () => colour('grid'), width: 1 },
+  };
+  return [
+    { ...common, values: timeLabels, size: 24, gap: 4, space: 60 },
+    { ...common, values: (_, splits) => splits.map(format), size: 58, gap: 6, space: 28 },
+  ];
+}
+
+/** A chart that keeps the width of its box and follows the theme. */
+export class Chart {
+  readonly element = h('div', { class: 'chart' });
+  private plot: uPlot | undefined;
+  private readonly observer: ResizeObserver;
+  private readonly endTheme: () => void;
+  private data: uPlot.AlignedData = [[]];
+
+  constructor(
+    private options: Omit<uPlot.Options, 'width' | 'height'>,
+    private readonly height: number,
+    label: string,
+  ) {
+    this.element.setAttribute('role', 'img');
+    this.element.setAttribute('aria-label', label);
+    this.element.style.height = `${height}px`;
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(this.element);
+    this.endTheme = onTheme(() => this.plot?.redraw(false));
+  }
+
+  /** Sets data; new options (another set of series) build the drawing anew. */
+  update(data: uPlot.AlignedData, options?: Omit<uPlot.Options, 'width' | 'height'>): void {
+    this.data = data;
+    if (options) {
+      this.options = options;
+      this.plot?.destroy();
+      this.plot = undefined;
+    }
+    if (this.plot) this.plot.setData(data);
+    else this.build();
+  }
+
+  destroy(): void {
+    this.observer.disconnect();
+    this.endTheme();
+    this.plot?.destroy();
+  }
+
+  private build(): void {
+    const width = this.element.clientWidth;
+    if (width === 0) return;
+    this.plot = new uPlot({ ...this.options, width, height: this.height }, this.data, this.element);
+  }
+
+  private resize(): void {
+    const width = this.element.clientWidth;
+    if (width === 0) return;
+    if (this.plot) this.plot.setSize({ width, height: this.height });
+    else this.build();
+  }
+}
+
+/** The last 15 minutes, whatever the data cover. */
+export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
+  return { time: true, range: () => [now() / 1e9 - seconds, now() / 1e9] };
+}
+
+/** From zero up, with air above; never an empty range. */
+export function fromZero(_: uPlot, __: number | null, high: number | null): [number, number] {
+  return [0, high === null || high <= 0 ? 1 : high * 1.12];
+}

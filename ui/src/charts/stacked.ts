@@ -1,0 +1,120 @@
+import type uPlot from 'uplot';
+import { duration, pathText } from '../lib/format';
+import { colour, faded, seriesColour } from '../lib/theme';
+import { WINDOW_SECONDS } from '../model/rates';
+import type { Stack } from '../model/stack';
+import { axes, Chart, fromZero, lastMinutes } from './base';
+import { tooltip, type Reading } from './tooltip';
+
+export interface Mark {
+  time: number;
+  path: (number | null)[];
+}
+
+/** Latency of each hop as areas that stand on each other; the flow's own latency as a line above. */
+export class StackedChart {
+  private readonly chart: Chart;
+  private shown: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
+  private marks: Mark[] = [];
+  private key = '';
+
+  constructor(
+    private readonly now: () => number,
+    height: number,
+  ) {
+    this.chart = new Chart(this.build(), height, 'Latency of each hop over the last 15 minutes, stacked');
+  }
+
+  get element(): HTMLElement {
+    return this.chart.element;
+  }
+
+  update(stack: Stack, marks: Mark[]): void {
+    this.shown = stack;
+    this.marks = marks;
+    const key = stack.labels.join('|');
+    const changed = key !== this.key;
+    this.key = key;
+    this.chart.update([stack.times, ...stack.tops, stack.total], changed ? this.build() : undefined);
+  }
+
+  destroy(): void {
+    this.chart.destroy();
+  }
+
+  private build(): Omit<uPlot.Options, 'width' | 'height'> {
+    const count = this.shown.labels.length;
+    return {
+      padding: [18, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      scales: { x: lastMinutes(this.now, WINDOW_SECONDS), y: { range: fromZero } },
+      axes: axes(duration),
+      series: [{}, ...this.shown.labels.map((label, i) => area(label, i)), totalLine()],
+      bands: Array.from({ length: Math.max(0, count - 1) }, (_, i) => ({
+        series: [i + 2, i + 1] as [number, number],
+        fill: () => faint(i + 1),
+      })),
+      hooks: { draw: [(plot) => this.drawMarks(plot)] },
+      plugins: [tooltip((index) => this.read(index))],
+    };
+  }
+
+  private read(index: number): Reading[] {
+    const { labels, own, total } = this.shown;
+    const hops = labels.map((label, i) => ({
+      label: `at ${label}`,
+      colour: seriesColour(i),
+      text: duration(own[i]?.[index]),
+    }));
+    const present = hops.filter((_, i) => own[i]?.[index] !== null);
+    return [
+      { label: 'flow latency', colour: colour('text'), text: duration(total[index]) },
+      ...present.reverse(),
+    ];
+  }
+
+  private drawMarks(plot: uPlot): void {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = colour('warn');
+    ctx.lineWidth = devicePixelRatio;
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    for (const mark of this.marks) {
+      const x = plot.valToPos(mark.time, 'x', true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.textAlign = x > bbox.left + bbox.width * 0.8 ? 'right' : 'left';
+      ctx.fillText(`⇢ ${pathText(mark.path)}`, x, bbox.top - 5 * devicePixelRatio);
+    }
+    ctx.restore();
+  }
+}
+
+function faint(index: number): string {
+  return faded(seriesColour(index), 0.55);
+}
+
+function area(label: string, index: number): uPlot.Series {
+  return {
+    label,
+    stroke: () => seriesColour(index),
+    width: 1,
+    points: { show: false },
+    ...(index === 0 ? { fill: () => faint(0) } : {}),
+  };
+}
+
+function totalLine(): uPlot.Series {
+  return {
+    label: 'flow latency',
+    stroke: () => colour('text'),
+    width: 1,
+    dash: [4, 3],
+    points: { show: false },
+  };
+}

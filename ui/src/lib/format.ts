@@ -1,0 +1,169 @@
+/** Numbers, units and times as people read them. Absent values are an en dash, never a zero. */
+
+export const NONE = '–';
+
+type Maybe = number | null | undefined;
+
+function known(value: Maybe): value is number {
+  return value !== null && value !== undefined && Number.isFinite(value);
+}
+
+/** At most three significant digits, without trailing zeros: 1.2, 48, 999, 1234. */
+function digits(value: number): string {
+  const magnitude = Math.abs(value);
+  if (magnitude >= 100) return value.toFixed(0);
+  if (magnitude >= 10) return trim(value.toFixed(1));
+  return trim(value.toFixed(2));
+}
+
+function trim(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}
+
+function scaled(value: number, steps: readonly (readonly [number, string])[]): string {
+  const magnitude = Math.abs(value);
+  for (const [size, unit] of steps) {
+    // Half a unit in the last digit: 999.6 reads "1 k", never "1000".
+    if (magnitude >= size * 0.9995) return `${digits(value / size)} ${unit}`.trimEnd();
+  }
+  return digits(value);
+}
+
+const TIMES = [
+  [1e9, 's'],
+  [1e6, 'ms'],
+  [1e3, 'µs'],
+  [0, 'ns'],
+] as const;
+
+/** A duration in nanoseconds: `850 ns`, `1.2 µs`, `48 ms`. */
+export function duration(ns: Maybe): string {
+  if (!known(ns)) return NONE;
+  if (ns === 0) return '0 ns';
+  for (const [size, unit] of TIMES) {
+    if (size === 0) return `${digits(ns)} ${unit}`;
+    if (Math.abs(ns) >= size * 0.9995) return `${digits(ns / size)} ${unit}`;
+  }
+  return NONE;
+}
+
+const COUNTS = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+] as const;
+
+/** A count with an SI prefix: `950`, `12.4 k`, `3.1 M`. */
+export function count(value: Maybe): string {
+  return known(value) ? scaled(value, COUNTS) : NONE;
+}
+
+/** A count to the last digit, grouped: `12 345 678`. For losses, where each one matters. */
+export function exact(value: Maybe): string {
+  if (!known(value)) return NONE;
+  return Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, '\u202f');
+}
+
+const BYTES = [
+  [1024 ** 4, 'TiB'],
+  [1024 ** 3, 'GiB'],
+  [1024 ** 2, 'MiB'],
+  [1024, 'KiB'],
+] as const;
+
+export function bytes(value: Maybe): string {
+  if (!known(value)) return NONE;
+  return value < 1023.5 ? `${digits(value)} B` : scaled(value, BYTES);
+}
+
+/** A fraction of 1 as per cent. Small ones keep their first digit: `0.003 %`, so that a loss never reads as none. */
+export function percent(fraction: Maybe): string {
+  if (!known(fraction)) return NONE;
+  const value = fraction * 100;
+  if (value === 0) return '0 %';
+  if (Math.abs(value) >= 0.01) return `${digits(value)} %`;
+  return `${Number(value.toPrecision(1)).toString()} %`;
+}
+
+/** How long ago, in words as short as they can be. Both in nanoseconds. */
+export function ago(ts: Maybe, now: number): string {
+  if (!known(ts) || ts === 0) return 'never';
+  const seconds = (now - ts) / 1e9;
+  if (seconds < 1.5) return 'now';
+  return `${span(seconds)} ago`;
+}
+
+/** A length of time in seconds with its largest unit, two for hours and days: `42 s`, `7 min`, `3 h 20 min`. */
+export function span(seconds: number): string {
+  if (seconds < 59.5) return `${Math.round(seconds)} s`;
+  const minutes = Math.max(1, Math.floor(seconds / 60));
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** Local time of day with milliseconds: `21:04:07.123`. */
+export function clock(ts: Maybe): string {
+  if (!known(ts)) return NONE;
+  const date = new Date(ts / 1e6);
+  const part = (value: number, width = 2): string => String(value).padStart(width, '0');
+  const day = `${part(date.getHours())}:${part(date.getMinutes())}:${part(date.getSeconds())}`;
+  return `${day}.${part(date.getMilliseconds(), 3)}`;
+}
+
+/** Full local date and time, for hover texts. */
+export function dateTime(ts: Maybe): string {
+  if (!known(ts)) return NONE;
+  const date = new Date(ts / 1e6);
+  const part = (value: number): string => String(value).padStart(2, '0');
+  return `${date.getFullYear()}-${part(date.getMonth() + 1)}-${part(date.getDate())} ${clock(ts)}`;
+}
+
+/** A metric's value in its unit. A utilisation above 1 was not scaled by a profile and stays in the device's unit. */
+export function metricValue(metric: string | null, value: Maybe): string {
+  if (!known(value)) return NONE;
+  if (metric === 'flow_latency' || metric === 'hop_latency') return duration(value);
+  if (metric === 'link_utilization') return value <= 1 ? percent(value) : count(value);
+  return count(value);
+}
+
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${exact(value)} ${value === 1 ? one : many}`;
+}
+
+const PROTOCOLS: Readonly<Record<number, string>> = {
+  1: 'ICMP',
+  6: 'TCP',
+  17: 'UDP',
+  58: 'ICMPv6',
+  132: 'SCTP',
+};
+
+export function protocol(proto: number): string {
+  return PROTOCOLS[proto] ?? `proto ${proto}`;
+}
+
+function endpoint(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** A flow as people read it: `10.0.1.5:41000 → 10.0.3.9:443 TCP`. */
+export function flowName(flow: {
+  src: string;
+  dst: string;
+  sport: number;
+  dport: number;
+  proto: number;
+}): string {
+  return `${endpoint(flow.src, flow.sport)} → ${endpoint(flow.dst, flow.dport)} ${protocol(flow.proto)}`;
+}
+
+/** Nodes of a path in forwarding order; an unknown one is a question mark. */
+export function pathText(path: readonly (number | null)[] | null): string {
+  if (!path || path.length === 0) return NONE;
+  return path.map((node) => (node === null ? '?' : String(node))).join(' › ');
+}

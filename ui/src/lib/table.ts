@@ -1,0 +1,116 @@
+import { h, setText, show } from './dom';
+
+/** What a cell shows. Plain data, so that a refresh changes only what differs. */
+export interface CellView {
+  text: string;
+  href?: string;
+  class?: string;
+  title?: string;
+  /** A bar behind the text, fraction of the cell's width. */
+  bar?: number;
+}
+
+export interface Column<T> {
+  title: string;
+  hint?: string;
+  numeric?: boolean;
+  class?: string;
+  cell(row: T): CellView | string;
+}
+
+export interface TableOptions<T> {
+  label: string;
+  columns: Column<T>[];
+  empty: string;
+  /** Makes rows clickable and reachable by keyboard. */
+  pick?(row: T): void;
+  picked?(row: T): boolean;
+}
+
+/** A table that is refreshed in place: focus, selection and scroll position survive. */
+export class LiveTable<T> {
+  readonly element: HTMLElement;
+  private readonly body: HTMLTableSectionElement;
+  private readonly note: HTMLElement;
+  private rows: T[] = [];
+
+  constructor(private readonly options: TableOptions<T>) {
+    this.body = h('tbody');
+    this.note = h('p', { class: 'table-note' }, options.empty);
+    const heads = options.columns.map((column) =>
+      h(
+        'th',
+        { scope: 'col', class: cellClass(column), ...(column.hint ? { title: column.hint } : {}) },
+        column.title,
+      ),
+    );
+    const table = h(
+      'table',
+      { aria: { label: options.label } },
+      h('thead', {}, h('tr', {}, ...heads)),
+      this.body,
+    );
+    this.element = h('div', { class: 'table-box' }, table, this.note);
+  }
+
+  update(rows: readonly T[]): void {
+    this.rows = [...rows];
+    while (this.body.rows.length > rows.length) this.body.deleteRow(-1);
+    rows.forEach((row, index) => this.patch(this.rowAt(index), row));
+    show(this.note, rows.length === 0);
+  }
+
+  private rowAt(index: number): HTMLTableRowElement {
+    const existing = this.body.rows[index];
+    if (existing) return existing;
+    const row = this.body.insertRow();
+    for (const column of this.options.columns) row.append(h('td', { class: cellClass(column) }));
+    if (this.options.pick) this.makePickable(row, index);
+    return row;
+  }
+
+  private makePickable(row: HTMLTableRowElement, index: number): void {
+    const pick = (): void => {
+      const value = this.rows[index];
+      if (value !== undefined) this.options.pick?.(value);
+    };
+    row.tabIndex = 0;
+    row.classList.add('pickable');
+    row.addEventListener('click', pick);
+    row.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      pick();
+    });
+  }
+
+  private patch(element: HTMLTableRowElement, row: T): void {
+    this.options.columns.forEach((column, i) => {
+      const cell = element.cells[i];
+      const view = column.cell(row);
+      if (cell) patchCell(cell, typeof view === 'string' ? { text: view } : view, cellClass(column));
+    });
+    if (this.options.picked) {
+      const picked = this.options.picked(row);
+      element.classList.toggle('picked', picked);
+      element.setAttribute('aria-current', String(picked));
+    }
+  }
+}
+
+function cellClass(column: { numeric?: boolean; class?: string }): string {
+  return `${column.numeric ? 'num' : ''} ${column.class ?? ''}`.trim();
+}
+
+function patchCell(cell: HTMLTableCellElement, view: CellView, base: string): void {
+  const name = `${base} ${view.class ?? ''} ${view.bar === undefined ? '' : 'has-bar'}`.trim();
+  if (cell.className !== name) cell.className = name;
+  if (cell.title !== (view.title ?? '')) cell.title = view.title ?? '';
+  if (view.bar !== undefined) cell.style.setProperty('--bar', `${(Math.min(1, view.bar) * 100).toFixed(1)}%`);
+  if (view.href === undefined) return setText(cell, view.text);
+  const existing = cell.firstElementChild;
+  const link = existing instanceof HTMLAnchorElement ? existing : h('a');
+  if (link.getAttribute('href') !== view.href) link.setAttribute('href', view.href);
+  setText(link, view.text);
+  if (link !== existing) cell.replaceChildren(link);
+}

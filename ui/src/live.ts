@@ -1,0 +1,117 @@
+import { ApiError, get, postExact } from './api/client';
+import { poll, type Poll } from './api/poll';
+import type { QueryResult, Status } from './api/types';
+import { Ring } from './lib/ring';
+import { totalDropped } from './model/budget';
+import { LossClock, WINDOW_SECONDS } from './model/rates';
+
+export interface Trouble {
+  message: string;
+  since: number;
+  waitMs: number;
+  unauthorised: boolean;
+}
+
+type Listener = () => void;
+
+/** What every page shares: the latest status, its short history, and whether the server answers. */
+class Live {
+  status: Status | null = null;
+  trouble: Trouble | null = null;
+  /** Reports/s and events/s, one point per second. */
+  readonly rates = new Ring(2, WINDOW_SECONDS);
+  readonly losses = new LossClock();
+  private skewMs = 0;
+  private readonly listeners = new Set<Listener>();
+  private poll: Poll | undefined;
+  private filled = false;
+
+  start(): void {
+    this.poll = poll<Status>({
+      intervalMs: 1000,
+      ask: (signal) => get<Status>('status', {}, signal),
+      show: (status) => this.take(status),
+      failed: (error, waitMs) => this.fail(error, waitMs),
+    });
+  }
+
+  retry(): void {
+    this.poll?.now();
+  }
+
+  /** The server's clock, ns: relative times must not depend on this machine's clock. */
+  now(): number {
+    return (Date.now() + this.skewMs) * 1e6;
+  }
+
+  /** Calls at once and after each answer or failure. Returns what ends it. */
+  watch(listener: Listener): () => void {
+    this.listeners.add(listener);
+    listener();
+    return () => this.listeners.delete(listener);
+  }
+
+  private take(status: Status): void {
+    this.skewMs = status.now / 1e6 - Date.now();
+    this.status = status;
+    this.trouble = null;
+    const seconds = Math.round(status.now / 1e9);
+    this.rates.push(seconds, [status.rates.reports, status.rates.events]);
+    this.losses.add(seconds, totalDropped(status.loss_budget));
+    if (!this.filled) {
+      this.filled = true;
+      void this.fill(seconds);
+    }
+    this.announce();
+  }
+
+  private fail(error: unknown, waitMs: number): void {
+    const message = error instanceof Error ? error.message : String(error);
+    const unauthorised = error instanceof ApiError && error.status === 401;
+    this.trouble = { message, since: this.trouble?.since ?? Date.now(), waitMs, unauthorised };
+    this.announce();
+  }
+
+  /** The 15 minutes before this page was opened, from what the store has. Without a store the charts begin now. */
+  private async fill(seconds: number): Promise<void> {
+    const from = `${seconds - WINDOW_SECONDS}000000000`;
+    const [reports, events] = await Promise.all([counts(reportsSql(from)), counts(eventsSql(from))]);
+    const times = [...new Set([...reports.keys(), ...events.keys()])].filter((time) => time < seconds - 2);
+    const has = { reports: reports.size > 0, events: events.size > 0 };
+    this.rates.prepend(
+      times.map((time) => [
+        time,
+        [has.reports ? (reports.get(time) ?? 0) : null, has.events ? (events.get(time) ?? 0) : null],
+      ]),
+    );
+    this.announce();
+  }
+
+  private announce(): void {
+    for (const listener of this.listeners) listener();
+  }
+}
+
+function reportsSql(from: string): string {
+  return `SELECT ts / 1000000000 AS second, sum(count) FROM rollups WHERE metric = 'flow_latency' AND interval = 1 AND ts >= ${from} GROUP BY 1`;
+}
+
+function eventsSql(from: string): string {
+  return `SELECT ts / 1000000000 AS second, count(*) FROM events WHERE ts >= ${from} GROUP BY 1`;
+}
+
+/** Second → number, from a query with these two columns. Empty when there is nothing or no store. */
+async function counts(sql: string): Promise<Map<number, number>> {
+  try {
+    const result = await postExact<QueryResult>('query', { sql, limit: 2 * WINDOW_SECONDS });
+    return new Map(result.rows.map(([time, value]) => [toSeconds(Number(time)), Number(value)]));
+  } catch {
+    return new Map();
+  }
+}
+
+function toSeconds(time: number): number {
+  return time > 1e12 ? Math.round(time / 1e9) : time;
+}
+
+export const live = new Live();

@@ -1,0 +1,43 @@
+import './styles/base.css';
+import './styles/parts.css';
+import './styles/pages.css';
+import { adoptTokenFromAddress } from './api/client';
+import { live } from './live';
+import { eventsPage } from './pages/events';
+import { flowPage } from './pages/flow';
+import { overviewPage } from './pages/overview';
+import { sqlPage } from './pages/sql';
+import { topologyPage } from './pages/topology';
+import { parseRoute, type Page, type Route } from './router';
+import { shell } from './shell';
+
+const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
+  overview: { title: 'Overview', make: overviewPage },
+  topology: { title: 'Topology', make: topologyPage },
+  flow: { title: 'Flow', make: flowPage },
+  events: { title: 'Events', make: eventsPage },
+  sql: { title: 'SQL', make: sqlPage },
+};
+
+adoptTokenFromAddress();
+const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
+document.body.append(frame.element);
+live.start();
+
+let current: { name: string; page: Page } | undefined;
+
+function go(): void {
+  const route = parseRoute(location.hash);
+  const name = route.page in PAGES ? route.page : 'overview';
+  if (current?.name === name && current.page.route) return current.page.route(route);
+  current?.page.stop();
+  const made = PAGES[name];
+  if (!made) return;
+  const page = made.make(route);
+  current = { name, page };
+  frame.show(name, page.element);
+  document.title = `${made.title} · hopwise`;
+}
+
+window.addEventListener('hashchange', go);
+go();

@@ -1,0 +1,171 @@
+import type { BudgetStage, Source } from '../api/types';
+import { exact, plural } from '../lib/format';
+
+/** What a stage's numbers count, in words; `decode` turns datagrams into reports. */
+interface Words {
+  title: string;
+  takes: string;
+  gives: string;
+  place: string;
+  hint: string;
+}
+
+const WORDS: Readonly<Record<string, Words>> = {
+  network: {
+    title: 'Network',
+    takes: 'report',
+    gives: 'report',
+    place: 'in the network',
+    hint: 'Reports that reporters numbered, and those of them that arrived',
+  },
+  kernel: {
+    title: 'Kernel',
+    takes: 'datagram',
+    gives: 'datagram',
+    place: 'in the kernel',
+    hint: 'Datagrams for our sockets, and those that we read in time',
+  },
+  decode: {
+    title: 'Decode',
+    takes: 'datagram',
+    gives: 'report',
+    place: 'while decoding',
+    hint: 'Datagrams that became reports; one can hold several',
+  },
+  state: {
+    title: 'State',
+    takes: 'report',
+    gives: 'report',
+    place: 'at full tables',
+    hint: 'Reports applied to flows, nodes, queues and links',
+  },
+  queue: {
+    title: 'Queue',
+    takes: 'record',
+    gives: 'record',
+    place: 'at the queue',
+    hint: 'Events, roll-ups and rows on their way to the store',
+  },
+  store: {
+    title: 'Store',
+    takes: 'record',
+    gives: 'record',
+    place: 'in the store',
+    hint: 'Records committed to disk',
+  },
+};
+
+export interface DropView {
+  reason: string;
+  count: number;
+}
+
+export interface StageView {
+  stage: string;
+  title: string;
+  hint: string;
+  takes: string;
+  gives: string;
+  place: string;
+  in: number;
+  out: number;
+  /** Largest first. */
+  drops: DropView[];
+  dropped: number;
+  /** In and neither out nor dropped: on its way. Negative would be a mistake of the program. */
+  waiting: number;
+}
+
+function words(stage: string): Words {
+  return (
+    WORDS[stage] ?? {
+      title: stage,
+      takes: 'record',
+      gives: 'record',
+      place: `at ${stage}`,
+      hint: `Stage ${stage}`,
+    }
+  );
+}
+
+export function stageView(stage: BudgetStage): StageView {
+  const { title, takes, gives, place, hint } = words(stage.stage);
+  const drops = Object.entries(stage.drops)
+    .filter(([, count]) => count > 0)
+    .map(([reason, count]) => ({ reason, count }))
+    .sort((a, b) => b.count - a.count);
+  const dropped = drops.reduce((sum, drop) => sum + drop.count, 0);
+  const rest = stage.in - stage.out - dropped;
+  const waiting = takes === gives ? rest : Math.max(0, rest);
+  return {
+    stage: stage.stage,
+    title,
+    hint,
+    takes,
+    gives,
+    place,
+    in: stage.in,
+    out: stage.out,
+    drops,
+    dropped,
+    waiting,
+  };
+}
+
+export interface Verdict {
+  tone: 'ok' | 'bad' | 'warn' | 'idle';
+  headline: string;
+  detail: string;
+}
+
+/** Refusing what cannot be read is not losing a report, but it must be said. */
+function verbFor(stage: string): string {
+  return stage === 'decode' ? 'refused' : stage === 'queue' ? 'shed' : 'lost';
+}
+
+function lossSentence(view: StageView): string {
+  return `${plural(view.dropped, view.takes)} ${verbFor(view.stage)} ${view.place}`;
+}
+
+function reasonList(view: StageView): string {
+  const reasons = view.drops.map((drop) => `${drop.reason.replaceAll('_', ' ')} ${exact(drop.count)}`);
+  return `${view.title}: ${reasons.join(', ')}`;
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Sources whose sequence never moves: their losses in the network cannot be seen. */
+function uncountable(sources: readonly Source[]): string {
+  const silent = sources.filter((source) => !source.countable).length;
+  if (silent === 0) return '';
+  return `Losses of ${plural(silent, 'source')} are not countable: no moving sequence number.`;
+}
+
+/** The one sentence an operator wants first. `recent` is what was lost during the last minute. */
+export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: number): Verdict {
+  const caveat = uncountable(sources);
+  const wrong = stages.find((view) => view.waiting < 0);
+  if (wrong) {
+    const headline = `The counters of stage ${wrong.stage} do not add up by ${exact(-wrong.waiting)}`;
+    return { tone: 'bad', headline, detail: 'More left the stage than came in. Please report this.' };
+  }
+  const lossy = stages.filter((view) => view.dropped > 0);
+  if (lossy.length === 0) {
+    if (stages.every((view) => view.in === 0))
+      return { tone: 'idle', headline: 'Nothing received yet', detail: '' };
+    return { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: caveat };
+  }
+  const refusedOnly = lossy.every((view) => view.stage === 'decode');
+  const now = recent > 0 ? `${exact(recent)} in the last minute.` : 'None in the last minute.';
+  return {
+    tone: refusedOnly || recent === 0 ? 'warn' : 'bad',
+    headline: capital(lossy.map(lossSentence).join(', ')),
+    detail: [`${lossy.map(reasonList).join('; ')}.`, now, caveat].filter((part) => part !== '').join(' '),
+  };
+}
+
+export function totalDropped(stages: readonly BudgetStage[]): number {
+  return stages.reduce((sum, stage) => sum + stageView(stage).dropped, 0);
+}

@@ -1,0 +1,212 @@
+import type { NewsEvent } from '../api/types';
+import { count, metricValue, pathText, plural } from '../lib/format';
+
+export const KINDS = [
+  'rule_on',
+  'rule_off',
+  'drop',
+  'loss',
+  'path_change',
+  'path_loop',
+  'change',
+  'new',
+  'expired',
+  'hop_limit',
+  'mtu',
+  'latest',
+] as const;
+
+export const METRICS = [
+  'flow_path',
+  'flow_latency',
+  'hop_latency',
+  'queue_occupancy',
+  'queue_congestion',
+  'link_utilization',
+] as const;
+
+export type Tone = 'bad' | 'warn' | 'good' | 'info' | 'quiet';
+
+const TONES: Readonly<Record<string, Tone>> = {
+  rule_on: 'bad',
+  rule_off: 'good',
+  drop: 'bad',
+  loss: 'bad',
+  path_loop: 'bad',
+  path_change: 'warn',
+  hop_limit: 'warn',
+  mtu: 'warn',
+  change: 'info',
+};
+
+export function tone(kind: string): Tone {
+  return TONES[kind] ?? 'quiet';
+}
+
+export function kindLabel(kind: string): string {
+  return kind.replaceAll('_', ' ');
+}
+
+export function metricLabel(metric: string | null): string {
+  return metric === null ? 'value' : metric.replaceAll('_', ' ');
+}
+
+/** What the value belongs to, besides the flow: `at 102 queue 3`. */
+function where(event: NewsEvent): string {
+  const parts: string[] = [];
+  if (event.node !== null) parts.push(`at ${event.node}`);
+  if (event.queue !== null) parts.push(`queue ${event.queue}`);
+  if (event.interface !== null) parts.push(`interface ${event.interface}`);
+  return parts.join(' ');
+}
+
+function subject(event: NewsEvent): string {
+  return [metricLabel(event.metric), where(event)].filter((part) => part !== '').join(' ');
+}
+
+function change(event: NewsEvent): string {
+  const value = metricValue(event.metric, event.value);
+  if (event.previous === null || event.value === null) return `${subject(event)} is now ${value}`;
+  const direction = event.value >= event.previous ? 'rose' : 'fell';
+  const limit = event.threshold ? ` (threshold ${metricValue(event.metric, event.threshold)})` : '';
+  return `${subject(event)} ${direction} ${metricValue(event.metric, event.previous)} → ${value}${limit}`;
+}
+
+function first(event: NewsEvent): string {
+  if (event.metric === 'flow_path') {
+    return event.path?.length ? `new flow on path ${pathText(event.path)}` : 'new flow';
+  }
+  const value = event.value === null ? '' : `: ${metricValue(event.metric, event.value)}`;
+  return `${subject(event)} first seen${value}`;
+}
+
+function dropped(event: NewsEvent): string {
+  const reason = event.reason === null ? '' : `: ${reasonText(event.reason)}`;
+  return `packet dropped ${where(event)}`.trimEnd() + reason;
+}
+
+/** A name where the reporter's profile gives one, else the device's code. */
+function reasonText(reason: string | number): string {
+  return typeof reason === 'number' ? `reason ${reason}` : reason.replaceAll('_', ' ');
+}
+
+function rule(event: NewsEvent, became: string): string {
+  const at = where(event);
+  return `rule ${event.rule ?? '?'} became ${became}${at === '' ? '' : ` ${at}`}`;
+}
+
+function loss(event: NewsEvent): string {
+  const whose = event.node === null ? '' : ` from ${event.node}`;
+  if (event.value === null) return `reports${whose} never arrived`;
+  return `${plural(event.value, 'report')}${whose} never arrived`;
+}
+
+function stuck(event: NewsEvent, cause: string): string {
+  return `a hop ${where(event)} could not add its data: ${cause}`.replace('  ', ' ');
+}
+
+function expired(event: NewsEvent): string {
+  return event.metric === 'flow_path' ? 'flow not seen any more' : `${subject(event)} not seen any more`;
+}
+
+const SENTENCES: Readonly<Record<string, (event: NewsEvent) => string>> = {
+  new: first,
+  change,
+  path_change: (event) => `path changed to ${pathText(event.path)}`,
+  path_loop: (event) => `path loops: ${pathText(event.path)}`,
+  rule_on: (event) => rule(event, 'true'),
+  rule_off: (event) => rule(event, 'false'),
+  drop: dropped,
+  loss,
+  expired,
+  hop_limit: (event) => stuck(event, 'hop limit reached (E bit)'),
+  mtu: (event) => stuck(event, 'packet would exceed the MTU (M bit)'),
+  latest: (event) => `${subject(event)} is ${metricValue(event.metric, event.value)}`,
+};
+
+/** An event as a sentence; the flow, the time and the kind stand beside it. */
+export function sentence(event: NewsEvent): string {
+  const known = SENTENCES[event.kind];
+  return known ? known(event) : `${kindLabel(event.kind)} ${subject(event)}`;
+}
+
+/** Marks of a latency that is not a plain measurement; people must see them beside the value. */
+export function basisMark(basis: string | null): { mark: string; hint: string } | null {
+  if (basis === 'hop_sum' || basis === 'hopsum') {
+    return { mark: 'Σ hops', hint: 'Sum of the hops: time on the links is not in it' };
+  }
+  if (basis === 'corrected') return { mark: '≈', hint: 'Corrected by an estimated clock offset' };
+  if (basis === 'unsynchronised') {
+    return { mark: 'clocks disagree', hint: 'Egress before ingress: the clocks are not synchronised' };
+  }
+  return null;
+}
+
+export interface Filter {
+  kinds: ReadonlySet<string>;
+  metric: string;
+}
+
+/**
+ * The newest events of each kind, so that a flood of one kind does not push out the rare ones. Holds at most
+ * kinds × `perKind`.
+ */
+export class EventLog {
+  private readonly kinds = new Map<string, NewsEvent[]>();
+  private readonly ids = new Set<string>();
+  readonly counts = new Map<string, number>();
+
+  constructor(private readonly perKind: number) {}
+
+  /** Returns false for one that is there already. */
+  add(event: NewsEvent): boolean {
+    const id = identity(event);
+    if (this.ids.has(id)) return false;
+    this.ids.add(id);
+    this.counts.set(event.kind, (this.counts.get(event.kind) ?? 0) + 1);
+    const list = this.kinds.get(event.kind) ?? [];
+    this.kinds.set(event.kind, list);
+    insert(list, event);
+    if (list.length > this.perKind) this.forget(list.pop());
+    return true;
+  }
+
+  /** Newest first. */
+  select(filter: Filter, limit: number): NewsEvent[] {
+    const lists = [...this.kinds].filter(([kind]) => filter.kinds.size === 0 || filter.kinds.has(kind));
+    const all = lists.flatMap(([, list]) => list);
+    const fitting = filter.metric === '' ? all : all.filter((event) => event.metric === filter.metric);
+    return fitting.sort((a, b) => b.ts - a.ts).slice(0, limit);
+  }
+
+  clear(): void {
+    this.kinds.clear();
+    this.ids.clear();
+    this.counts.clear();
+  }
+
+  private forget(event: NewsEvent | undefined): void {
+    if (event) this.ids.delete(identity(event));
+  }
+}
+
+/** The record id is made of what was reported; the same news on two metrics or nodes stays two. */
+function identity(event: NewsEvent): string {
+  return [event.id, event.ts, event.kind, event.metric, event.node, event.queue, event.rule].join('|');
+}
+
+/** Newest first; almost always the new one belongs at the front. */
+function insert(list: NewsEvent[], event: NewsEvent): void {
+  let at = 0;
+  while (at < list.length && (list[at]?.ts ?? 0) > event.ts) at += 1;
+  list.splice(at, 0, event);
+}
+
+/** Value of `before` for the page older than this time. One step of a double above it: what comes twice is known by its id. */
+export function beforeParameter(ts: number): string {
+  return (BigInt(Math.round(ts)) + 256n).toString();
+}
+
+export function countsText(counts: ReadonlyMap<string, number>, kind: string): string {
+  return count(counts.get(kind) ?? 0);
+}

@@ -1,0 +1,62 @@
+import type { Rollup } from '../api/types';
+
+/** 15 minutes of seconds. */
+export const WINDOW_SECONDS = 900;
+
+/** Counts of roll-ups summed over all keys, per second of their interval: `[seconds, [rate]]`, in order of time. */
+export function ratesFromRollups(rollups: readonly Rollup[]): [number, number[]][] {
+  const sums = new Map<number, number>();
+  for (const rollup of rollups) {
+    const time = Math.round(rollup.ts / 1e9);
+    sums.set(time, (sums.get(time) ?? 0) + rollup.count / Math.max(1, rollup.interval));
+  }
+  return [...sums].sort((a, b) => a[0] - b[0]).map(([time, rate]) => [time, [rate]]);
+}
+
+/** One column per key (the worst first, at most `most`), over the union of times. */
+export interface Columns {
+  keys: number[];
+  times: number[];
+  values: (number | null)[][];
+}
+
+/** 99th percentile of each node over time; of several roll-ups of a node at one time the worst counts. */
+export function worstByNode(rollups: readonly Rollup[], most: number): Columns {
+  const byNode = new Map<number, Map<number, number>>();
+  const times = new Set<number>();
+  for (const rollup of rollups) {
+    if (rollup.node === null) continue;
+    const time = Math.round(rollup.ts / 1e9);
+    times.add(time);
+    const points = byNode.get(rollup.node) ?? new Map<number, number>();
+    byNode.set(rollup.node, points);
+    points.set(time, Math.max(points.get(time) ?? 0, rollup.p99 ?? rollup.max));
+  }
+  const peak = (node: number): number => Math.max(...(byNode.get(node)?.values() ?? []));
+  const keys = [...byNode.keys()].sort((a, b) => peak(b) - peak(a)).slice(0, most);
+  keys.sort((a, b) => a - b);
+  const axis = [...times].sort((a, b) => a - b);
+  return {
+    keys,
+    times: axis,
+    values: keys.map((key) => axis.map((time) => byNode.get(key)?.get(time) ?? null)),
+  };
+}
+
+/** What was lost during the last minute: the difference of a total that only grows, or starts at 0 after a restart. */
+export class LossClock {
+  private readonly points: { time: number; total: number }[] = [];
+
+  add(time: number, total: number): void {
+    const last = this.points[this.points.length - 1];
+    if (last && total < last.total) this.points.length = 0;
+    this.points.push({ time, total });
+    while ((this.points[1]?.time ?? Infinity) <= time - 60) this.points.shift();
+  }
+
+  recent(): number {
+    const first = this.points[0];
+    const last = this.points[this.points.length - 1];
+    return first && last ? last.total - first.total : 0;
+  }
+}

@@ -1,0 +1,169 @@
+import type { Link, Node, PathUse } from '../api/types';
+
+export type Lens = 'latency' | 'queue' | 'utilization';
+
+export interface GraphNode {
+  id: number;
+  name: string;
+  node: Node | null;
+}
+
+export interface GraphEdge {
+  id: string;
+  from: number;
+  to: number;
+  link: Link;
+}
+
+export interface Graph {
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+}
+
+export function edgeId(from: number, to: number): string {
+  return `${from}>${to}`;
+}
+
+/** Nodes and links as one graph. Parallel links between two nodes are one edge: the busier one speaks for both. */
+export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Graph {
+  const byId = new Map<number, GraphNode>();
+  for (const node of nodes)
+    byId.set(node.node, { id: node.node, name: node.name ?? String(node.node), node });
+  const edges = new Map<string, GraphEdge>();
+  for (const link of links) {
+    for (const id of [link.from, link.to]) {
+      if (!byId.has(id)) byId.set(id, { id, name: String(id), node: null });
+    }
+    const id = edgeId(link.from, link.to);
+    const known = edges.get(id);
+    if (!known || (link.flows ?? 0) > (known.link.flows ?? 0))
+      edges.set(id, { id, from: link.from, to: link.to, link });
+  }
+  const sorted = [...byId.values()].sort((a, b) => a.id - b.id);
+  return { nodes: sorted, edges: [...edges.values()].sort((a, b) => (a.id < b.id ? -1 : 1)) };
+}
+
+/** What a node shows through a lens, in the lens's unit; null where it never said. */
+export function nodeValue(entry: GraphNode, graph: Graph, lens: Lens): number | null {
+  if (lens === 'latency') return entry.node?.hop_latency?.latest ?? null;
+  if (lens === 'queue') return most((entry.node?.queues ?? []).map((queue) => queue.occupancy));
+  return most(graph.edges.filter((edge) => edge.from === entry.id).map((edge) => edge.link.utilization));
+}
+
+export function edgeValue(link: Link, lens: Lens): number | null {
+  if (lens === 'latency') return link.hop_latency;
+  return lens === 'queue' ? link.queue_occupancy : link.utilization;
+}
+
+function most(values: readonly (number | null)[]): number | null {
+  const known = values.filter((value): value is number => value !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+export type Neighbours = Map<number, Set<number>>;
+
+export function neighbours(graph: Graph): Neighbours {
+  const map: Neighbours = new Map(graph.nodes.map((node) => [node.id, new Set<number>()]));
+  for (const { from, to } of graph.edges) {
+    map.get(from)?.add(to);
+    map.get(to)?.add(from);
+  }
+  return map;
+}
+
+/** Nodes where paths begin or end: the edge of the network. */
+export function edgeNodes(paths: readonly PathUse[]): Set<number> {
+  const ends = new Set<number>();
+  for (const { path } of paths) {
+    for (const end of [path[0], path[path.length - 1]]) if (end !== null && end !== undefined) ends.add(end);
+  }
+  return ends;
+}
+
+/**
+ * Tiers of a leaf–spine or fat tree: 0 where paths begin and end, then by distance. Null where links stay inside a tier
+ * or skip one, or where the network is a chain: then it is no such tree.
+ */
+export function tiers(graph: Graph, paths: readonly PathUse[]): Map<number, number> | null {
+  const near = neighbours(graph);
+  const linked = [...near].filter(([, others]) => others.size > 0);
+  if (!linked.some(([, others]) => others.size > 2)) return null;
+  const tier = distances(near, edgeNodes(paths));
+  if (linked.some(([id]) => !tier.has(id))) return null;
+  const level = (id: number): number => tier.get(id) ?? 0;
+  if (graph.edges.some(({ from, to }) => Math.abs(level(from) - level(to)) !== 1)) return null;
+  for (const [id] of near) if (!tier.has(id)) tier.set(id, 0);
+  return tier;
+}
+
+function distances(near: Neighbours, starts: ReadonlySet<number>): Map<number, number> {
+  const found = new Map<number, number>();
+  let front = [...starts].filter((id) => near.has(id));
+  for (let distance = 0; front.length > 0; distance += 1) {
+    for (const id of front) found.set(id, distance);
+    front = [...new Set(front.flatMap((id) => [...(near.get(id) ?? [])]))].filter((id) => !found.has(id));
+  }
+  return found;
+}
+
+/** Nodes of a chain from one end to the other; null where the network is no chain. */
+export function chain(graph: Graph): number[] | null {
+  const near = neighbours(graph);
+  const ends = [...near].filter(([, others]) => others.size === 1).map(([id]) => id);
+  if (ends.length !== 2 || [...near.values()].some((others) => others.size > 2 || others.size === 0))
+    return null;
+  const order: number[] = [];
+  let at: number | undefined = Math.min(...ends);
+  while (at !== undefined) {
+    order.push(at);
+    at = [...(near.get(at) ?? [])].find((id) => !order.includes(id));
+  }
+  return order.length === near.size ? order : null;
+}
+
+/** Scale of colours: 0 is calm, 1 is the worst that is shown. */
+export interface Scale {
+  low: number;
+  high: number;
+  log: boolean;
+}
+
+/** Whole decades around latencies; zero to a round number for queues; always 0 to 1 for utilisation. */
+export function scaleFor(lens: Lens, values: readonly (number | null)[], previous: Scale | null): Scale {
+  if (lens === 'utilization') return { low: 0, high: 1, log: false };
+  const known = values.filter((value): value is number => value !== null && value > 0);
+  if (lens === 'queue') {
+    const high = roundUp(Math.max(10, ...known));
+    return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
+  }
+  const low = 10 ** Math.floor(Math.log10(Math.min(...known, 1e4)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, low * 100)));
+  // Only ever wider, so that colours keep their meaning while one watches.
+  return {
+    low: Math.min(low, previous?.low ?? low),
+    high: Math.max(high, previous?.high ?? high),
+    log: true,
+  };
+}
+
+function roundUp(value: number): number {
+  const decade = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5, 10].find((step) => step * decade >= value) ?? 10) * decade;
+}
+
+/** Place of a value on the scale, 0 to 1; null stays null. */
+export function place(scale: Scale, value: number | null): number | null {
+  if (value === null) return null;
+  const { low, high, log } = scale;
+  const fraction = log
+    ? (Math.log10(Math.max(value, low)) - Math.log10(low)) / (Math.log10(high) - Math.log10(low))
+    : (value - low) / (high - low);
+  return Math.min(1, Math.max(0, fraction));
+}
+
+/** Values at the ends and steps of the legend. */
+export function ticks(scale: Scale): number[] {
+  if (!scale.log) return [0, 0.25, 0.5, 0.75, 1].map((part) => scale.low + part * (scale.high - scale.low));
+  const decades = Math.round(Math.log10(scale.high / scale.low));
+  return Array.from({ length: decades + 1 }, (_, i) => scale.low * 10 ** i);
+}

@@ -1,0 +1,108 @@
+import type { NewsEvent } from '../api/types';
+import { code, empty, h } from '../lib/dom';
+import { clock, dateTime, flowName, pathText } from '../lib/format';
+import { basisMark, kindLabel, sentence, tone } from '../model/events';
+import { link } from '../router';
+
+/** The list; a row is made once and moved after that, so that an open one stays open. */
+export function eventRows() {
+  const list = h('ol', { class: 'event-list', aria: { label: 'Events, newest first' } });
+  const nothing = h('div');
+  const made = new Map<NewsEvent, HTMLElement>();
+  return {
+    element: h('div', {}, list, nothing),
+    update(events: readonly NewsEvent[], filtered: boolean): void {
+      const wanted = new Set(events);
+      for (const [event, element] of made) {
+        if (wanted.has(event)) continue;
+        element.remove();
+        made.delete(event);
+      }
+      let at: Element | null = list.firstElementChild;
+      for (const event of events) {
+        const row = made.get(event) ?? eventRow(event);
+        made.set(event, row);
+        if (row === at) at = at.nextElementSibling;
+        else list.insertBefore(row, at);
+      }
+      nothing.replaceChildren(...(events.length > 0 ? [] : [filtered ? nothingFits() : nothingYet()]));
+    },
+  };
+}
+
+function nothingFits(): HTMLElement {
+  return empty(
+    'Nothing fits the filter',
+    'Kinds are chosen by the buttons above; an empty field takes everything.',
+  );
+}
+
+function nothingYet(): HTMLElement {
+  return empty(
+    'No events yet',
+    'An event comes with a new flow, a value that moves by more than its threshold, another path, a rule, a drop or a loss. ',
+    code('hopwise demo'),
+    ' makes all of them.',
+  );
+}
+
+function eventRow(event: NewsEvent): HTMLElement {
+  const details = h('div', { class: 'event-details' });
+  details.hidden = true;
+  const mark = basisMark(event.basis);
+  const button = h(
+    'button',
+    { type: 'button', class: 'event-line', aria: { expanded: 'false' } },
+    h('time', { title: dateTime(event.ts) }, clock(event.ts)),
+    h('span', { class: 'kind' }, kindLabel(event.kind)),
+    h(
+      'span',
+      { class: 'sentence' },
+      sentence(event),
+      mark && h('em', { class: 'mark', title: mark.hint }, mark.mark),
+    ),
+    h('span', { class: 'event-flow' }, event.flow ? flowName(event.flow) : ''),
+  );
+  button.addEventListener('click', () => {
+    details.hidden = !details.hidden;
+    button.setAttribute('aria-expanded', String(!details.hidden));
+    if (details.childElementCount === 0) details.append(eventDetails(event));
+  });
+  return h('li', { data: { tone: tone(event.kind), kind: event.kind } }, button, details);
+}
+
+function eventDetails(event: NewsEvent): HTMLElement {
+  const facts: [string, string | null][] = [
+    ['time', `${dateTime(event.ts)} (${BigInt(Math.round(event.ts))} ns)`],
+    ['record', event.id],
+    ['metric', event.metric],
+    ['flow', event.text],
+    ['node', text(event.node)],
+    ['interface', text(event.interface)],
+    ['queue', text(event.queue)],
+    ['value', text(event.value)],
+    ['previous', text(event.previous)],
+    ['threshold', text(event.threshold)],
+    ['rule', text(event.rule)],
+    ['reason', text(event.reason)],
+    ['basis', event.basis],
+    ['path', event.path?.length ? pathText(event.path) : null],
+  ];
+  const shown = facts.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '');
+  const list = h(
+    'dl',
+    { class: 'facts' },
+    ...shown.flatMap(([name, value]) => [h('dt', {}, name), h('dd', { class: 'mono' }, value)]),
+  );
+  const links = [
+    event.text ? h('a', { href: link('flow', '', { find: event.text }) }, 'Show the flow') : null,
+    event.node === null
+      ? null
+      : h('a', { href: link('topology', String(event.node)) }, `Show node ${event.node}`),
+  ];
+  return h('div', {}, list, h('p', { class: 'links' }, ...links));
+}
+
+function text(value: string | number | null): string | null {
+  return value === null ? null : String(value);
+}

@@ -1,0 +1,172 @@
+import type { FlowDetail, FlowHistory, FlowHop } from '../api/types';
+import { StackedChart } from '../charts/stacked';
+import { h, panel, setText, show } from '../lib/dom';
+import { ago, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
+import { LiveTable } from '../lib/table';
+import { live } from '../live';
+import { basisMark } from '../model/events';
+import { pathChanges, stack } from '../model/stack';
+import { link } from '../router';
+
+/** Everything about one flow. */
+export function flowView() {
+  const head = header();
+  const path = pathStrip();
+  const hops = hopTable();
+  const chart = new StackedChart(() => live.now(), 260);
+  const legend = h('span', { class: 'legend' });
+  const nothing = h(
+    'p',
+    { class: 'table-note' },
+    'No latency in this flow’s reports: its switches do not send time stamps or hop latency.',
+  );
+  nothing.hidden = true;
+  let labels = '';
+  const element = h(
+    'div',
+    {},
+    panel('Flow', { class: 'flow-head' }, head.element, path.element),
+    panel('Latency of each hop, stacked', { aside: legend }, chart.element, nothing),
+    panel('Hops', {}, hops.element),
+  );
+  return {
+    element,
+    update(flow: FlowDetail): void {
+      head.update(flow);
+      path.update(flow.hops);
+      hops.update(flow.hops);
+    },
+    history(history: FlowHistory): void {
+      const stacked = stack(history);
+      chart.update(stacked, pathChanges(history));
+      const measured = stacked.own.some((column) => column.some((value) => value !== null));
+      show(nothing, stacked.times.length > 0 && !measured);
+      if (labels === stacked.labels.join()) return;
+      labels = stacked.labels.join();
+      legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), totalEntry());
+    },
+    destroy: () => chart.destroy(),
+  };
+}
+
+function legendEntry(label: string, index: number): HTMLElement {
+  return h(
+    'span',
+    {},
+    h('i', { class: 'swatch', style: `background:var(--series-${(index % 8) + 1})` }),
+    label,
+  );
+}
+
+function totalEntry(): HTMLElement {
+  return h('span', {}, h('i', { class: 'swatch line' }), 'flow latency');
+}
+
+function header() {
+  const name = h('h1');
+  const latency = h('b');
+  const mark = h('em', { class: 'mark' });
+  const facts = h('span', { class: 'muted' });
+  const links = h('a', {}, 'events of this flow');
+  const onMap = h('a', {}, 'on the map');
+  return {
+    element: h(
+      'div',
+      { class: 'flow-title' },
+      name,
+      h('p', {}, latency, mark, facts),
+      h('p', { class: 'links' }, links, onMap),
+    ),
+    update(flow: FlowDetail): void {
+      const basis = basisMark(flow.basis);
+      const now = live.now();
+      setText(name, flowName(flow.flow));
+      setText(latency, duration(flow.flow_latency));
+      setText(mark, basis?.mark ?? '');
+      mark.title = basis?.hint ?? '';
+      setText(
+        facts,
+        `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last ${ago(flow.last_seen, now)}`,
+      );
+      facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
+      links.href = link('events', '', { flow: flow.text });
+      onMap.href = link('topology', '', { flow: flow.id });
+    },
+  };
+}
+
+/** The path as stations on a line; each station's bar is its share of the latency. */
+function pathStrip() {
+  const element = h('ol', { class: 'path-strip', aria: { label: 'Path, in forwarding order' } });
+  return {
+    element,
+    update(hops: readonly FlowHop[]): void {
+      const most = Math.max(1, ...hops.map((hop) => hop.hop_latency ?? 0));
+      while (element.children.length > hops.length) element.lastElementChild?.remove();
+      while (element.children.length < hops.length) element.append(station());
+      hops.forEach((hop, i) => fillStation(element.children[i], hop, most));
+    },
+  };
+}
+
+function station(): HTMLElement {
+  return h('li', {}, h('span', { class: 'ports' }), h('a'), h('b'), h('i', { class: 'meter' }, h('i')));
+}
+
+function fillStation(element: Element | undefined, hop: FlowHop, most: number): void {
+  const [ports, node, latency, meter] = element?.children ?? [];
+  if (!ports || !(node instanceof HTMLAnchorElement) || !latency) return;
+  setText(ports, `${hop.ingress_if ?? ''} → ${hop.egress_if ?? ''}`);
+  setText(node, hop.node === null ? '?' : String(hop.node));
+  if (hop.node !== null) node.href = link('topology', String(hop.node));
+  setText(latency, duration(hop.hop_latency));
+  const bar = meter?.firstElementChild;
+  if (bar instanceof HTMLElement) bar.style.width = `${(100 * (hop.hop_latency ?? 0)) / most}%`;
+}
+
+type Row = FlowHop & { index: number; share: number };
+
+function hopTable() {
+  const table = new LiveTable<Row>({
+    label: 'Hops, in forwarding order',
+    empty: 'The latest report named no hop.',
+    columns: [
+      { title: '#', numeric: true, cell: (row) => String(row.index + 1) },
+      {
+        title: 'Node',
+        cell: (row) =>
+          row.node === null ? '?' : { text: String(row.node), href: link('topology', String(row.node)) },
+      },
+      { title: 'In', hint: 'Ingress interface', numeric: true, cell: (row) => number(row.ingress_if) },
+      { title: 'Out', hint: 'Egress interface', numeric: true, cell: (row) => number(row.egress_if) },
+      { title: 'Queue', numeric: true, cell: (row) => number(row.queue) },
+      {
+        title: 'Hop latency',
+        class: 'grow',
+        numeric: true,
+        cell: (row) => ({ text: duration(row.hop_latency), bar: row.share }),
+      },
+      { title: 'Share', numeric: true, cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)) },
+      { title: 'Queue occupancy', numeric: true, cell: (row) => count(row.queue_occupancy) },
+      {
+        title: 'Link',
+        hint: 'Utilisation of the egress link',
+        numeric: true,
+        cell: (row) => percent(row.link_utilization),
+      },
+    ],
+  });
+  return {
+    element: table.element,
+    update(hops: readonly FlowHop[]): void {
+      const total = hops.reduce((sum, hop) => sum + (hop.hop_latency ?? 0), 0);
+      table.update(
+        hops.map((hop, index) => ({ ...hop, index, share: (hop.hop_latency ?? 0) / Math.max(1, total) })),
+      );
+    },
+  };
+}
+
+function number(value: number | null): string {
+  return value === null ? '–' : String(value);
+}

@@ -1,0 +1,78 @@
+import { get } from '../api/client';
+import { poll } from '../api/poll';
+import type { Flow } from '../api/types';
+import { h, setText } from '../lib/dom';
+import { count, duration, exact, flowName, pathText } from '../lib/format';
+import { LiveTable } from '../lib/table';
+
+const SHOWN = 100;
+
+export interface FlowListOptions {
+  find: string;
+  picked(): string;
+  pick(flow: Flow): void;
+  arrived?(flows: readonly Flow[], find: string): void;
+}
+
+/** Flows to pick from, with search and order. */
+export function flowList(options: FlowListOptions) {
+  const search = h('input', {
+    type: 'search',
+    placeholder: 'address, port or path',
+    spellcheck: 'false',
+    autocomplete: 'off',
+    aria: { label: 'Search flows' },
+  });
+  search.value = options.find;
+  const sort = h(
+    'select',
+    { aria: { label: 'Order' } },
+    h('option', { value: 'latency' }, 'slowest'),
+    h('option', { value: 'last_seen' }, 'latest'),
+    h('option', { value: 'reports' }, 'busiest'),
+  );
+  const total = h('span', { class: 'muted', role: 'status' });
+  const table = new LiveTable<Flow>({
+    label: 'Flows',
+    empty: 'No flow fits.',
+    pick: options.pick,
+    picked: (flow) => flow.id === options.picked(),
+    columns: [
+      {
+        title: 'Flow',
+        class: 'grow two-lines',
+        cell: (flow) => ({ text: `${flowName(flow.flow)}\n${pathText(flow.path)}`, title: flow.text }),
+      },
+      { title: 'Latency', numeric: true, cell: (flow) => duration(flow.flow_latency) },
+    ],
+  });
+  let rows: Flow[] = [];
+  const answers = poll<{ flows: Flow[]; total: number }>({
+    intervalMs: 2000,
+    ask: (signal) => get('flows', { limit: SHOWN, sort: sort.value, filter: search.value.trim() }, signal),
+    show(answer) {
+      rows = answer.flows;
+      table.update(rows);
+      setText(total, totalText(rows.length, answer.total));
+      options.arrived?.(rows, search.value.trim());
+    },
+  });
+  search.addEventListener('input', () => answers.now());
+  sort.addEventListener('change', () => answers.now());
+  return {
+    element: h('div', { class: 'flow-list' }, h('div', { class: 'bar' }, search, sort), table.element, total),
+    find(text: string): void {
+      search.value = text;
+      answers.now();
+    },
+    refresh: () => table.update(rows),
+    stop: () => answers.stop(),
+  };
+}
+
+function totalText(shown: number, total: number): string {
+  if (total === 0) return '';
+  return shown < total
+    ? `the first ${exact(shown)} of ${count(total)}: search to find others`
+    : `${exact(total)} in all`;
+}

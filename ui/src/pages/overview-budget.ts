@@ -1,0 +1,117 @@
+import type { Status } from '../api/types';
+import { h, s, setText } from '../lib/dom';
+import { exact, percent } from '../lib/format';
+import { live } from '../live';
+import { stageView, verdict, type StageView } from '../model/budget';
+
+const ICONS = { ok: '✓', warn: '!', bad: '✕', idle: '·' } as const;
+
+/** The loss budget: a verdict in words, and a pipe from the network to the store with its leaks. */
+export function budgetView() {
+  const icon = h('span', { class: 'verdict-icon', aria: { hidden: 'true' } });
+  const headline = h('strong');
+  const detail = h('span', { class: 'muted' });
+  const sentence = h('div', { class: 'verdict', role: 'status' }, icon, h('div', {}, headline, detail));
+  const list = h('ol', { class: 'budget', aria: { label: 'Stages from the network to the store' } });
+  let stages: Stage[] = [];
+  return {
+    element: h('div', {}, sentence, list),
+    update(status: Status) {
+      const views = status.loss_budget.map(stageView);
+      const found = verdict(views, status.sources, live.losses.recent());
+      sentence.dataset['tone'] = found.tone;
+      setText(icon, ICONS[found.tone]);
+      setText(headline, found.headline);
+      setText(detail, found.detail);
+      if (stages.length !== views.length) {
+        stages = views.map(() => stage());
+        list.replaceChildren(...stages.map(({ element }) => element));
+      }
+      let share = 1;
+      views.forEach((view, i) => {
+        stages[i]?.update(view, share);
+        share *= survivors(view);
+      });
+    },
+  };
+}
+
+/** Share of what came into the stage that was not dropped there. */
+function survivors(view: StageView): number {
+  return view.in === 0 ? 1 : Math.max(0, 1 - view.dropped / view.in);
+}
+
+interface Stage {
+  element: HTMLElement;
+  update(view: StageView, share: number): void;
+}
+
+function stage(): Stage {
+  const title = h('h3');
+  const out = h('b', { class: 'out' });
+  const outUnit = h('span', { class: 'muted' });
+  const into = h('span', { class: 'muted in' });
+  const drops = h('ul', { class: 'drops' });
+  const pipe = h('div', { class: 'pipe', aria: { hidden: 'true' } });
+  const element = h('li', {}, title, pipe, h('div', { class: 'passed' }, out, outUnit), into, drops);
+  return {
+    element,
+    update(view, share) {
+      element.classList.toggle('leaks', view.dropped > 0);
+      element.title = view.hint;
+      setText(title, view.title);
+      setText(out, exact(view.out));
+      setText(outUnit, plural(view.gives, view.out));
+      setText(into, `of ${exact(view.in)} ${plural(view.takes, view.in)}`);
+      drawPipe(pipe, share, share * survivors(view), view.dropped > 0);
+      showDrops(drops, view);
+    },
+  };
+}
+
+function plural(word: string, number: number): string {
+  return number === 1 ? word : `${word}s`;
+}
+
+function showDrops(list: HTMLElement, view: StageView): void {
+  const lines = view.drops.map(({ reason, count }) => {
+    return {
+      class: 'drop',
+      text: `−${exact(count)} ${reason.replaceAll('_', ' ')}`,
+      note: percent(count / view.in),
+    };
+  });
+  if (lines.length === 0) lines.push({ class: 'none', text: 'nothing dropped', note: '' });
+  if (view.waiting > 0) lines.push({ class: 'waiting', text: `${exact(view.waiting)} on the way`, note: '' });
+  const key = JSON.stringify(lines);
+  if (list.dataset['shown'] === key) return;
+  list.dataset['shown'] = key;
+  list.replaceChildren(
+    ...lines.map((line) =>
+      h('li', { class: line.class }, h('span', {}, line.text), h('span', { class: 'muted' }, line.note)),
+    ),
+  );
+}
+
+const HEIGHT = 64;
+const BAND = 34;
+
+/** A band whose height is the share that is left; what leaks turns down, at least three pixels thick. */
+function drawPipe(box: HTMLElement, before: number, after: number, leaks: boolean): void {
+  const key = `${before.toFixed(4)} ${after.toFixed(4)} ${leaks}`;
+  if (box.dataset['shown'] === key) return;
+  box.dataset['shown'] = key;
+  const top = 4;
+  const [left, right] = [before * BAND, after * BAND];
+  const band = `M0 ${top} H100 V${top + right} H60 C45 ${top + right} 45 ${top + left} 30 ${top + left} H0 Z`;
+  const shapes = [s('path', { d: band, class: 'band' })];
+  if (leaks) shapes.unshift(leak(top + left, Math.max(3, left - right)));
+  const drawing = s('svg', { viewBox: `0 0 100 ${HEIGHT}`, preserveAspectRatio: 'none' }, ...shapes);
+  box.replaceChildren(drawing);
+}
+
+function leak(bottom: number, thickness: number): SVGElement {
+  const middle = bottom - thickness / 2;
+  const line = `M20 ${middle} C48 ${middle} 50 ${middle} 50 ${HEIGHT}`;
+  return s('path', { d: line, class: 'leak', 'stroke-width': thickness });
+}

@@ -1,0 +1,160 @@
+import type { Drops, Flow, Source, Status, TableFill } from '../api/types';
+import { h, setText } from '../lib/dom';
+import { ago, bytes, count, duration, exact, flowName, pathText, percent } from '../lib/format';
+import { LiveTable, type CellView } from '../lib/table';
+import { live } from '../live';
+import { basisMark } from '../model/events';
+import { link } from '../router';
+
+export function flowTable() {
+  let most = 1;
+  const table = new LiveTable<Flow>({
+    label: 'Slowest flows',
+    empty: 'No flows yet. A flow appears with its first report.',
+    columns: [
+      {
+        title: 'Flow',
+        class: 'grow',
+        cell: (row) => ({ text: flowName(row.flow), href: link('flow', row.id), title: row.text }),
+      },
+      { title: 'Path', class: 'mono', cell: (row) => pathText(row.path) },
+      {
+        title: 'Latency',
+        numeric: true,
+        cell: (row) => ({ text: duration(row.flow_latency), bar: (row.flow_latency ?? 0) / most }),
+      },
+      {
+        title: '',
+        cell: (row) => {
+          const mark = basisMark(row.basis);
+          return mark ? { text: mark.mark, title: mark.hint, class: 'mark' } : '';
+        },
+      },
+      { title: 'Reports', numeric: true, cell: (row) => count(row.reports) },
+      { title: 'Seen', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
+    ],
+  });
+  return {
+    element: table.element,
+    update(rows: Flow[]) {
+      most = Math.max(1, ...rows.map((row) => row.flow_latency ?? 0));
+      table.update(rows);
+    },
+  };
+}
+
+/** A count that is a failure when it is not zero. Of a source that cannot be counted nothing is known. */
+function failing(row: Source, value: number): CellView {
+  if (!row.countable) {
+    const title = 'Its sequence number never moves: whether reports are missing cannot be told';
+    return { text: 'not countable', class: 'unknown', title };
+  }
+  return { text: exact(value), class: value > 0 ? 'bad' : 'zero' };
+}
+
+function mild(value: number): CellView {
+  return { text: exact(value), class: value > 0 ? 'warn' : 'zero' };
+}
+
+function sumOf(drops: Drops): number {
+  return Object.values(drops).reduce((sum, value) => sum + value, 0);
+}
+
+function reasons(drops: Drops): string {
+  return Object.entries(drops)
+    .map(([reason, value]) => `${reason.replaceAll('_', ' ')}: ${exact(value)}`)
+    .join(', ');
+}
+
+export function sourceTable() {
+  return new LiveTable<Source>({
+    label: 'Sources of reports',
+    empty: 'No source has sent a report yet.',
+    columns: [
+      { title: 'Source', class: 'mono', cell: (row) => row.source },
+      { title: 'Node', numeric: true, cell: (row) => (row.node === null ? '–' : String(row.node)) },
+      { title: 'hw', hint: 'Subsystem of the node', numeric: true, cell: (row) => String(row.hw_id ?? '–') },
+      { title: 'Version', hint: 'Telemetry Report version', numeric: true, cell: (row) => row.version },
+      {
+        title: 'Reports',
+        numeric: true,
+        cell: (row) => ({ text: count(row.reports), title: exact(row.reports) }),
+      },
+      { title: 'Lost', numeric: true, cell: (row) => failing(row, row.lost) },
+      {
+        title: 'Loss',
+        numeric: true,
+        cell: (row) => (row.countable ? percent(row.lost / Math.max(1, row.reports + row.lost)) : ''),
+      },
+      { title: 'Reordered', numeric: true, cell: (row) => (row.countable ? mild(row.reordered) : '') },
+      { title: 'Duplicated', numeric: true, cell: (row) => (row.countable ? mild(row.duplicated) : '') },
+      { title: 'Restarts', numeric: true, cell: (row) => (row.countable ? mild(row.restarts) : '') },
+      {
+        title: 'Refused',
+        hint: 'Received but not readable',
+        numeric: true,
+        cell: (row) => ({ ...mild(sumOf(row.refused)), title: reasons(row.refused) }),
+      },
+      { title: 'Seen', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
+    ],
+  });
+}
+
+export function fillPanel() {
+  return new LiveTable<TableFill>({
+    label: 'How full the tables are',
+    empty: '',
+    columns: [
+      { title: 'Table', cell: (row) => row.name },
+      {
+        title: 'Used',
+        class: 'grow',
+        numeric: true,
+        cell: (row) => ({
+          text: `${count(row.used)} of ${count(row.capacity)}`,
+          bar: row.capacity === 0 ? 0 : row.used / row.capacity,
+          class: row.used >= row.capacity * 0.9 ? 'full' : '',
+          title: `${exact(row.used)} of ${exact(row.capacity)}`,
+        }),
+      },
+      { title: 'Evicted', numeric: true, cell: (row) => mild(row.evicted) },
+      { title: 'Refused', numeric: true, cell: (row) => mild(row.refused) },
+    ],
+  });
+}
+
+export function storePanel() {
+  const store = h('dd');
+  const commit = h('dd');
+  const inputs = h('dd');
+  const element = h(
+    'dl',
+    { class: 'facts' },
+    h('dt', {}, 'Store'),
+    store,
+    h('dt', {}, 'Commit'),
+    commit,
+    h('dt', {}, 'Inputs'),
+    inputs,
+  );
+  return {
+    element,
+    update(status: Status) {
+      setText(store, storeText(status));
+      setText(commit, status.store ? ago(status.store.last_commit, live.now()) : '–');
+      setText(inputs, status.inputs.map(inputText).join(', ') || 'none');
+      store.classList.toggle('bad', status.store !== null && status.store.state.toLowerCase() !== 'ok');
+    },
+  };
+}
+
+function storeText({ store }: Status): string {
+  if (!store) return 'off: nothing is kept on disk';
+  const shed = store.shed > 0 ? `, ${exact(store.shed)} shed` : '';
+  return `${store.state.toLowerCase()}, ${count(store.written)} records, ${bytes(store.bytes)}, ${count(store.queue)} queued${shed}`;
+}
+
+function inputText(input: { listen: string; kind: string; datagrams: number; kernel_drops: number }): string {
+  const lost = input.kernel_drops > 0 ? `, ${exact(input.kernel_drops)} dropped by the kernel` : '';
+  return `${input.kind} ${input.listen} (${count(input.datagrams)} datagrams${lost})`;
+}

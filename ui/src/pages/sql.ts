@@ -1,0 +1,196 @@
+import { ApiError, postExact, Unreachable } from '../api/client';
+import type { Cell, QueryResult } from '../api/types';
+import { LineChart } from '../charts/line';
+import { download, toCsv } from '../lib/csv';
+import { empty, h, panel, setText, show } from '../lib/dom';
+import { count, dateTime, exact } from '../lib/format';
+import { live } from '../live';
+import { plotColumns, timeColumn } from '../model/result';
+import type { Page } from '../router';
+import { EXAMPLES, SCHEMA } from './sql-help';
+
+const KEPT_QUERY = 'hopwise-sql';
+const SHOWN_ROWS = 1000;
+const LIMITS = ['100', '1000', '10000'];
+
+/** A query, its result as a table, and as lines when the first column is a time. */
+export function sqlPage(): Page {
+  const text = editor();
+  const limit = h(
+    'select',
+    { id: 'limit', aria: { label: 'Most rows' } },
+    ...LIMITS.map((value) => limitOption(value)),
+  );
+  const run = h('button', { class: 'primary', type: 'button', title: 'Ctrl-Enter' }, 'Run');
+  const csv = h('button', { type: 'button', disabled: true }, 'CSV');
+  const info = h('span', { class: 'muted', role: 'status' }, 'Ctrl-Enter runs the query');
+  const error = h('div', { class: 'query-error', role: 'alert' });
+  error.hidden = true;
+  const output = h(
+    'div',
+    { class: 'query-output' },
+    empty('No result yet', 'Write a query or take an example.'),
+  );
+  let result: QueryResult | null = null;
+  let chart: LineChart | null = null;
+  let running: AbortController | null = null;
+
+  async function execute(): Promise<void> {
+    running?.abort();
+    const mine = (running = new AbortController());
+    const sql = text.value.trim();
+    if (sql === '') return;
+    sessionStorage.setItem(KEPT_QUERY, sql);
+    setText(info, 'running …');
+    try {
+      const answer = await postExact<QueryResult>('query', { sql, limit: Number(limit.value) }, mine.signal);
+      if (!mine.signal.aborted) showResult(answer);
+    } catch (caught) {
+      if (!mine.signal.aborted) showError(caught);
+    }
+  }
+
+  function showResult(answer: QueryResult): void {
+    result = answer;
+    show(error, false);
+    csv.disabled = false;
+    setText(info, resultInfo(answer));
+    chart?.destroy();
+    const plot = plotColumns(answer);
+    chart = plot ? resultChart(plot) : null;
+    output.replaceChildren(...(chart ? [chart.element] : []), resultTable(answer));
+  }
+
+  function showError(caught: unknown): void {
+    if (!(caught instanceof ApiError || caught instanceof Unreachable)) console.error(caught);
+    setText(info, '');
+    setText(error, caught instanceof Error ? caught.message : String(caught));
+    show(error, true);
+    text.focus();
+  }
+
+  run.addEventListener('click', () => void execute());
+  csv.addEventListener('click', () => {
+    if (result) download('hopwise.csv', 'text/csv', toCsv(result.columns, result.rows));
+  });
+  text.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    void execute();
+  });
+  const use = (sql: string): void => {
+    text.value = sql;
+    void execute();
+  };
+  const bar = h(
+    'div',
+    { class: 'bar' },
+    run,
+    h('label', { for: 'limit' }, 'at most'),
+    limit,
+    'rows',
+    csv,
+    info,
+  );
+  const element = h(
+    'div',
+    { class: 'page sql' },
+    panel('Query', { class: 'query' }, text, error, bar),
+    panel('Examples and tables', { class: 'help' }, help(use)),
+    panel('Result', { class: 'result' }, output),
+  );
+  return {
+    element,
+    stop() {
+      running?.abort();
+      chart?.destroy();
+    },
+  };
+}
+
+function editor(): HTMLTextAreaElement {
+  const text = h('textarea', {
+    class: 'editor',
+    rows: '7',
+    spellcheck: 'false',
+    placeholder: 'SELECT … FROM events WHERE …',
+    aria: { label: 'SQL query' },
+  });
+  text.value = sessionStorage.getItem(KEPT_QUERY) ?? EXAMPLES[0]?.sql ?? '';
+  return text;
+}
+
+function limitOption(value: string): HTMLOptionElement {
+  return h('option', { value, selected: value === '1000' }, value);
+}
+
+function help(use: (sql: string) => void): HTMLElement {
+  const examples = EXAMPLES.map(({ title, sql }) =>
+    h('li', {}, h('button', { type: 'button', title: sql, on: { click: () => use(sql) } }, title)),
+  );
+  const tables = SCHEMA.map(({ table, hint, columns }) =>
+    h(
+      'details',
+      {},
+      h('summary', {}, h('code', {}, table), h('span', { class: 'muted' }, hint)),
+      h('p', { class: 'mono' }, columns),
+    ),
+  );
+  return h('div', {}, h('ul', { class: 'examples' }, ...examples), ...tables);
+}
+
+function resultInfo(result: QueryResult): string {
+  const rows = `${exact(result.rows.length)} ${result.rows.length === 1 ? 'row' : 'rows'}`;
+  const cut = result.truncated ? ', there are more: raise the limit or narrow the query' : '';
+  const hidden =
+    result.rows.length > SHOWN_ROWS ? `, the first ${count(SHOWN_ROWS)} shown, all in the CSV` : '';
+  return `${rows} in ${result.elapsed_ms.toFixed(result.elapsed_ms < 10 ? 1 : 0)} ms${cut}${hidden}`;
+}
+
+function resultChart(plot: NonNullable<ReturnType<typeof plotColumns>>): LineChart {
+  const series = plot.names.map((label, i) => ({ label, colour: `series-${(i % 8) + 1}` }));
+  const chart = new LineChart(series, {
+    label: `Result over time: ${plot.names.join(', ')}`,
+    format: count,
+    now: () => live.now(),
+    height: 180,
+    freeTime: true,
+    freeRange: true,
+  });
+  chart.element.classList.add('result-chart');
+  chart.update([plot.times, ...plot.columns]);
+  return chart;
+}
+
+function resultTable(result: QueryResult): HTMLElement {
+  if (result.rows.length === 0)
+    return empty('No rows', 'The query is right; nothing fits it. Try a wider time range.');
+  const time = result.columns.map(timeColumn);
+  const numeric = result.columns.map((_, i) => result.rows.every((row) => isNumeric(row[i] ?? null)));
+  const heads = result.columns.map((name, i) =>
+    h('th', { scope: 'col', class: numeric[i] ? 'num' : '' }, name),
+  );
+  const rows = result.rows
+    .slice(0, SHOWN_ROWS)
+    .map((row) =>
+      h('tr', {}, ...row.map((cell, i) => resultCell(cell, time[i] ?? false, numeric[i] ?? false))),
+    );
+  const table = h(
+    'table',
+    { aria: { label: 'Query result' } },
+    h('thead', {}, h('tr', {}, ...heads)),
+    h('tbody', {}, ...rows),
+  );
+  return h('div', { class: 'table-box scroll' }, table);
+}
+
+function isNumeric(cell: Cell): boolean {
+  return cell === null || typeof cell === 'number' || (typeof cell === 'string' && /^-?\d{16,}$/.test(cell));
+}
+
+function resultCell(cell: Cell, time: boolean, numeric: boolean): HTMLElement {
+  if (cell === null) return h('td', { class: `null ${numeric ? 'num' : ''}` }, 'null');
+  const instant = time && Number(cell) > 1e17;
+  if (instant) return h('td', { class: 'num', title: String(cell) }, dateTime(Number(cell)));
+  return h('td', { class: numeric ? 'num' : '' }, String(cell));
+}

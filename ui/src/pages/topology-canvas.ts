@@ -1,0 +1,255 @@
+import cytoscape, { type Core, type ElementDefinition, type StylesheetJson } from 'cytoscape';
+import type { PathUse } from '../api/types';
+import { h } from '../lib/dom';
+import { colour, onTheme } from '../lib/theme';
+import { arrange } from '../model/layout';
+import {
+  edgeId,
+  edgeValue,
+  nodeValue,
+  place,
+  scaleFor,
+  type Graph,
+  type Lens,
+  type Scale,
+} from '../model/topology';
+import { mix } from '../model/ramp';
+import { lensText } from './topology-legend';
+
+export type Picked = { node: number } | { from: number; to: number };
+
+export interface Picture {
+  graph: Graph;
+  lens: Lens;
+  path: (number | null)[] | null;
+  picked: Picked | null;
+}
+
+export interface Canvas {
+  element: HTMLElement;
+  /** Places nodes; only when nodes or links came or went, so that the picture stays still. */
+  arrange(graph: Graph, paths: readonly PathUse[]): void;
+  /** Colours, widths, highlights. Returns the scale that was used. */
+  draw(picture: Picture): Scale;
+  fit(): void;
+  destroy(): void;
+}
+
+const PADDING = 56;
+
+export function topologyCanvas(options: { pick(picked: Picked | null): void }): Canvas {
+  const element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
+  element.setAttribute('aria-label', 'Map of the network. Arrow keys go from node to node.');
+  const cy = cytoscape({
+    container: element,
+    style: styles(),
+    layout: { name: 'preset' },
+    minZoom: 0.1,
+    maxZoom: 3,
+    selectionType: 'single',
+  });
+  const scales = new Map<Lens, Scale>();
+  let shape = '';
+  let last: Picture | null = null;
+
+  listen(cy, options.pick);
+  keyboard(element, cy, options.pick, () => last?.picked ?? null);
+  const observer = new ResizeObserver(() => {
+    cy.resize();
+    cy.fit(undefined, PADDING);
+  });
+  observer.observe(element);
+  const endTheme = onTheme(() => {
+    cy.style(styles());
+    if (last) draw(last);
+  });
+
+  function draw(picture: Picture): Scale {
+    last = picture;
+    const { graph, lens } = picture;
+    const values = [
+      ...graph.nodes.map((node) => nodeValue(node, graph, lens)),
+      ...graph.edges.map((edge) => edgeValue(edge.link, lens)),
+    ];
+    const scale = scaleFor(lens, values, scales.get(lens) ?? null);
+    scales.set(lens, scale);
+    cy.batch(() => paint(cy, picture, scale));
+    return scale;
+  }
+
+  return {
+    element,
+    arrange(graph, paths) {
+      const next = [...graph.nodes.map(({ id }) => id), ...graph.edges.map(({ id }) => id)].join();
+      if (next === shape) return;
+      shape = next;
+      sync(cy, graph);
+      const { positions } = arrange(graph, paths);
+      cy.nodes().positions((node) => positions.get(Number(node.id().slice(1))) ?? { x: 0, y: 0 });
+      cy.fit(undefined, PADDING);
+    },
+    draw,
+    fit: () => cy.fit(undefined, PADDING),
+    destroy() {
+      observer.disconnect();
+      endTheme();
+      cy.destroy();
+    },
+  };
+}
+
+/** Adds what is new and takes out what is gone. */
+function sync(cy: Core, graph: Graph): void {
+  const wanted = new Map<string, ElementDefinition>();
+  for (const { id } of graph.nodes)
+    wanted.set(`n${id}`, { group: 'nodes', data: { id: `n${id}`, node: id } });
+  for (const { id, from, to } of graph.edges) {
+    wanted.set(`e${id}`, {
+      group: 'edges',
+      data: { id: `e${id}`, source: `n${from}`, target: `n${to}`, from, to },
+    });
+  }
+  cy.elements()
+    .filter((element) => !wanted.has(element.id()))
+    .remove();
+  cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id ?? '').empty()));
+}
+
+function paint(cy: Core, picture: Picture, scale: Scale): void {
+  const { graph, lens } = picture;
+  const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
+  const grey = colour('unknown');
+  const on = highlighted(picture);
+  const most = Math.max(1, ...graph.edges.map((edge) => edge.link.flows ?? 0));
+  for (const entry of graph.nodes) {
+    const value = nodeValue(entry, graph, lens);
+    const element = cy.getElementById(`n${entry.id}`);
+    const number = entry.name === String(entry.id) ? '' : ` ${entry.id}`;
+    element.data({
+      colour: mix(stops, place(scale, value)) ?? grey,
+      label: `${entry.name}${number}\n${value === null ? '' : lensText(lens, value)}`,
+    });
+    element.toggleClass('faded', on !== null && !on.has(`n${entry.id}`));
+    element.toggleClass(
+      'picked',
+      picture.picked !== null && 'node' in picture.picked && picture.picked.node === entry.id,
+    );
+  }
+  for (const edge of graph.edges) {
+    const value = edgeValue(edge.link, lens);
+    const element = cy.getElementById(`e${edge.id}`);
+    element.data({
+      colour: mix(stops, place(scale, value)) ?? grey,
+      width: 1.5 + 4.5 * Math.sqrt((edge.link.flows ?? 0) / most),
+      label: lensText(lens, value),
+    });
+    element.toggleClass('faded', on !== null && !on.has(`e${edge.id}`));
+    element.toggleClass('on-path', on?.has(`e${edge.id}`) ?? false);
+    element.toggleClass('picked', isPickedEdge(picture.picked, edge.from, edge.to));
+  }
+}
+
+function isPickedEdge(picked: Picked | null, from: number, to: number): boolean {
+  return picked !== null && 'from' in picked && picked.from === from && picked.to === to;
+}
+
+/** Nodes and links of the followed path; null when none is followed. */
+function highlighted({ path }: Picture): Set<string> | null {
+  if (!path || path.length === 0) return null;
+  const on = new Set<string>();
+  path.forEach((node, i) => {
+    if (node === null) return;
+    on.add(`n${node}`);
+    const next = path[i + 1];
+    if (next !== null && next !== undefined) on.add(`e${edgeId(node, next)}`);
+  });
+  return on;
+}
+
+function listen(cy: Core, pick: (picked: Picked | null) => void): void {
+  cy.on('tap', 'node', (event) => pick({ node: Number(event.target.data('node')) }));
+  cy.on('tap', 'edge', (event) =>
+    pick({ from: Number(event.target.data('from')), to: Number(event.target.data('to')) }),
+  );
+  cy.on('tap', (event) => {
+    if (event.target === cy) pick(null);
+  });
+}
+
+/** Arrow keys walk over the nodes in the order of their ids; Escape lets go. */
+function keyboard(
+  element: HTMLElement,
+  cy: Core,
+  pick: (picked: Picked | null) => void,
+  picked: () => Picked | null,
+): void {
+  element.addEventListener('keydown', (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.key === 'Escape') pick(null);
+    if (step === undefined) return;
+    event.preventDefault();
+    const ids = cy.nodes().map((node) => Number(node.data('node')));
+    ids.sort((a, b) => a - b);
+    const now = picked();
+    const at = now && 'node' in now ? ids.indexOf(now.node) : step > 0 ? -1 : 0;
+    const next = ids[(at + step + ids.length) % ids.length];
+    if (next !== undefined) pick({ node: next });
+  });
+}
+
+function styles(): StylesheetJson {
+  return [
+    {
+      selector: 'node',
+      style: {
+        width: 46,
+        height: 46,
+        shape: 'round-rectangle',
+        'background-color': 'data(colour)',
+        'border-width': 2,
+        'border-color': colour('panel'),
+        label: 'data(label)',
+        color: colour('text'),
+        'font-family': 'system-ui, sans-serif',
+        'font-size': 13,
+        'text-wrap': 'wrap',
+        'text-valign': 'bottom',
+        'text-margin-y': 7,
+        'line-height': 1.3,
+        'text-background-color': colour('panel'),
+        'text-background-opacity': 0.85,
+        'text-background-padding': '2px',
+      },
+    },
+    {
+      selector: 'edge',
+      style: {
+        width: 'data(width)',
+        'line-color': 'data(colour)',
+        'target-arrow-color': 'data(colour)',
+        'target-arrow-shape': 'triangle',
+        'arrow-scale': 0.8,
+        'curve-style': 'bezier',
+        'control-point-step-size': 26,
+      },
+    },
+    { selector: '.faded', style: { opacity: 0.16 } },
+    {
+      selector: 'edge.on-path, edge.picked',
+      style: {
+        label: 'data(label)',
+        color: colour('text'),
+        'font-size': 12,
+        'text-background-color': colour('panel'),
+        'text-background-opacity': 1,
+        'text-background-padding': '3px',
+      },
+    },
+    { selector: 'edge.on-path', style: { 'z-index': 10 } },
+    { selector: 'node.picked', style: { 'border-color': colour('text'), 'border-width': 3 } },
+    {
+      selector: 'edge.picked',
+      style: { 'underlay-color': colour('text'), 'underlay-opacity': 0.35, 'underlay-padding': 4 },
+    },
+  ] as StylesheetJson;
+}

@@ -1,0 +1,56 @@
+import { h, setText } from '../lib/dom';
+import { count, duration, percent } from '../lib/format';
+import { ticks, type Lens, type Scale } from '../model/topology';
+
+const LENSES: readonly { lens: Lens; title: string; legend: string }[] = [
+  { lens: 'latency', title: 'Latency', legend: 'Hop latency' },
+  { lens: 'queue', title: 'Queue', legend: 'Queue occupancy, device units' },
+  { lens: 'utilization', title: 'Utilisation', legend: 'Link utilisation' },
+];
+
+/** What the colours mean, chosen. */
+export function lensPicker(first: Lens, chosen: (lens: Lens) => void): HTMLElement {
+  const buttons = LENSES.map(({ lens, title }) => {
+    const button = h(
+      'button',
+      { type: 'button', data: { lens }, aria: { pressed: String(lens === first) } },
+      title,
+    );
+    button.addEventListener('click', () => {
+      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
+      chosen(lens);
+    });
+    return button;
+  });
+  return h('div', { class: 'segments', role: 'group', aria: { label: 'Colour by' } }, ...buttons);
+}
+
+export function lensText(lens: Lens, value: number | null): string {
+  if (lens === 'latency') return duration(value);
+  return lens === 'queue' ? count(value) : percent(value);
+}
+
+/** The scale of colours with its units, and what the widths mean. */
+export function legendView() {
+  const title = h('span', { class: 'legend-title' });
+  const steps = h('div', { class: 'ticks' });
+  const element = h(
+    'div',
+    { class: 'map-legend' },
+    title,
+    h('div', { class: 'ramp', aria: { hidden: 'true' } }),
+    steps,
+    h('span', { class: 'muted' }, 'Grey: not reported. Width: flows on the link.'),
+  );
+  let shown = '';
+  return {
+    element,
+    update(lens: Lens, scale: Scale): void {
+      const texts = ticks(scale).map((tick) => lensText(lens, tick));
+      if (shown === lens + texts.join()) return;
+      shown = lens + texts.join();
+      setText(title, LENSES.find((known) => known.lens === lens)?.legend ?? '');
+      steps.replaceChildren(...texts.map((text) => h('span', {}, text)));
+    },
+  };
+}

@@ -1,0 +1,105 @@
+import { h, setText, show } from './lib/dom';
+import { count, span } from './lib/format';
+import { theme, toggleTheme } from './lib/theme';
+import { live } from './live';
+import { link } from './router';
+import { tokenDialog } from './token';
+
+export interface Shell {
+  element: HTMLElement;
+  show(page: string, element: HTMLElement): void;
+}
+
+/** What is around every page: navigation, whether the server answers, the theme. */
+export function shell(pages: { name: string; title: string }[]): Shell {
+  const tabs = pages.map(({ name, title }) => h('a', { href: link(name), data: { page: name } }, title));
+  const main = h('main', { id: 'page', tabindex: '-1' });
+  const state = h('span', { class: 'live-state', role: 'status' });
+  const banner = h('div', { class: 'banner', role: 'alert' });
+  const header = h(
+    'header',
+    { class: 'top' },
+    h(
+      'a',
+      { class: 'brand', href: link('overview'), aria: { label: 'hopwise, overview' } },
+      logo(),
+      'hopwise',
+    ),
+    h('nav', { aria: { label: 'Pages' } }, ...tabs),
+    state,
+    themeButton(),
+  );
+  const skip = h(
+    'a',
+    { class: 'skip', href: '#page', on: { click: (event) => focusMain(event, main) } },
+    'Skip to content',
+  );
+  const dialog = tokenDialog(() => live.retry());
+  const element = h('div', { class: 'frame' }, skip, header, banner, main, dialog.element);
+  live.watch(() => {
+    showState(state);
+    showTrouble(banner);
+    if (live.trouble?.unauthorised) dialog.ask();
+  });
+  return {
+    element,
+    show(page, content) {
+      for (const tab of tabs) {
+        if (tab.dataset['page'] === page) tab.setAttribute('aria-current', 'page');
+        else tab.removeAttribute('aria-current');
+      }
+      main.replaceChildren(content);
+      window.scrollTo(0, 0);
+    },
+  };
+}
+
+function focusMain(event: Event, main: HTMLElement): void {
+  event.preventDefault();
+  main.focus();
+}
+
+function logo(): HTMLElement {
+  const image = h('img', { class: 'logo' });
+  image.src = './favicon.svg';
+  image.alt = '';
+  return image;
+}
+
+function themeButton(): HTMLElement {
+  const button = h('button', { class: 'quiet', type: 'button' });
+  const label = (): void => {
+    const other = theme() === 'dark' ? 'light' : 'dark';
+    setText(button, theme() === 'dark' ? '☀' : '☾');
+    button.title = `Use the ${other} theme`;
+    button.setAttribute('aria-label', button.title);
+  };
+  button.addEventListener('click', () => {
+    toggleTheme();
+    label();
+  });
+  label();
+  return button;
+}
+
+function showState(element: HTMLElement): void {
+  const { status, trouble } = live;
+  element.classList.toggle('lost', trouble !== null);
+  element.classList.toggle('waiting', trouble === null && status === null);
+  if (trouble) setText(element, trouble.unauthorised ? 'token needed' : 'no answer');
+  else setText(element, status ? `${count(status.rates.reports)} reports/s` : 'connecting');
+}
+
+function showTrouble(banner: HTMLElement): void {
+  const { trouble, status } = live;
+  show(banner, trouble !== null && !trouble.unauthorised);
+  if (!trouble) return;
+  const since = span((Date.now() - trouble.since) / 1000);
+  const kept = status ? ' The page shows what was last known.' : '';
+  const next = `Next try in ${span(trouble.waitMs / 1000)}.`;
+  setText(banner, `${capital(trouble.message)} for ${since}. ${next}${kept}`);
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,40 @@
+import { setToken, token } from './api/client';
+import { h, setText } from './lib/dom';
+
+export interface TokenDialog {
+  element: HTMLElement;
+  /** Opens it, unless it is open. */
+  ask(): void;
+}
+
+/** Asks for the API token; it is kept for this browser tab only. */
+export function tokenDialog(given: () => void): TokenDialog {
+  const input = h('input', { type: 'password', id: 'token', autocomplete: 'off', spellcheck: 'false' });
+  const note = h('p', { class: 'muted' });
+  const form = h(
+    'form',
+    {},
+    h('h2', {}, 'This API needs a token'),
+    h('p', {}, 'It is the one in the configuration of the hopwise program. It stays in this browser tab.'),
+    h('label', { for: 'token' }, 'Token'),
+    input,
+    note,
+    h('button', { class: 'primary', type: 'submit' }, 'Continue'),
+  );
+  const element = h('dialog', { class: 'token', aria: { label: 'API token' } }, form);
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    setToken(input.value.trim());
+    element.close();
+    given();
+  });
+  return {
+    element,
+    ask() {
+      if (element.open) return;
+      setText(note, token() === '' ? '' : 'The token given before was not accepted.');
+      input.value = '';
+      element.showModal();
+    },
+  };
+}

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BudgetStage, Source } from '../src/api/types';
+import { stageView, totalDropped, verdict } from '../src/model/budget';
+
+const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'];
+
+/** All stages with 100 in and 100 out, but for what is given. */
+function budget(changes: Record<string, Partial<BudgetStage>> = {}): BudgetStage[] {
+  return STAGES.map((stage) => ({ stage, in: 100, out: 100, drops: {}, ...changes[stage] }));
+}
+
+function source(countable: boolean): Source {
+  const counts = { reports: 100, lost: 0, reordered: 0, duplicated: 0, restarts: 0 };
+  return {
+    source: '192.0.2.1',
+    node: 1,
+    hw_id: 0,
+    version: '2.0',
+    ...counts,
+    countable,
+    last_seen: 1,
+    refused: {},
+  };
+}
+
+function judge(
+  changes: Record<string, Partial<BudgetStage>>,
+  recent = 0,
+  sources: Source[] = [source(true)],
+) {
+  return verdict(budget(changes).map(stageView), sources, recent);
+}
+
+test('nothing lost is said in these words', () => {
+  assert.deepEqual(judge({}), { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: '' });
+});
+
+test('a source that cannot be counted qualifies it', () => {
+  const { tone, detail } = judge({}, 0, [source(true), source(false)]);
+  assert.equal(tone, 'ok');
+  assert.equal(detail, 'Losses of 1 source are not countable: no moving sequence number.');
+});
+
+test('a loss says how many, where, why, and whether it goes on', () => {
+  const lost = {
+    network: { out: 97, drops: { lost: 3 } },
+    queue: { out: 99, drops: { queue_full: 1, other: 0 } },
+  };
+  assert.deepEqual(judge(lost, 2), {
+    tone: 'bad',
+    headline: '3 reports lost in the network, 1 record shed at the queue',
+    detail: 'Network: lost 3; Queue: queue full 1. 2 in the last minute.',
+  });
+  assert.equal(judge(lost, 0).tone, 'warn');
+});
+
+test('what was refused only is a warning', () => {
+  const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, 2);
+  assert.equal(found.tone, 'warn');
+  assert.equal(found.headline, '2 datagrams refused while decoding');
+});
+
+test('nothing in means nothing to judge', () => {
+  const nothing = Object.fromEntries(STAGES.map((stage) => [stage, { in: 0, out: 0 }]));
+  assert.equal(judge(nothing).headline, 'Nothing received yet');
+});
+
+test('a stage that gives more than it took is a mistake of ours', () => {
+  const found = judge({ state: { out: 105 } });
+  assert.equal(found.tone, 'bad');
+  assert.equal(found.headline, 'The counters of stage state do not add up by 5');
+});
+
+test('what is in a stage is on its way; one datagram can hold several reports', () => {
+  assert.equal(stageView({ stage: 'queue', in: 100, out: 90, drops: { shed: 4 } }).waiting, 6);
+  assert.equal(stageView({ stage: 'decode', in: 100, out: 250, drops: {} }).waiting, 0);
+});
+
+test('drops are summed, the largest first', () => {
+  const view = stageView({
+    stage: 'decode',
+    in: 100,
+    out: 90,
+    drops: { truncated: 3, nested: 7, unknown_version: 0 },
+  });
+  assert.deepEqual(view.drops, [
+    { reason: 'nested', count: 7 },
+    { reason: 'truncated', count: 3 },
+  ]);
+  assert.equal(view.dropped, 10);
+  assert.equal(totalDropped(budget({ network: { drops: { lost: 3 } }, store: { drops: { failed: 2 } } })), 5);
+});

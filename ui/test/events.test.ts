@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { NewsEvent } from '../src/api/types';
+import { beforeParameter, EventLog, KINDS, sentence } from '../src/model/events';
+
+const PLAIN: NewsEvent = {
+  ts: 1_795_296_688e9,
+  id: '00000000000000aa',
+  kind: 'change',
+  metric: null,
+  flow: null,
+  text: null,
+  node: null,
+  interface: null,
+  queue: null,
+  value: null,
+  previous: null,
+  threshold: null,
+  rule: null,
+  reason: null,
+  basis: null,
+  path: null,
+};
+
+const event = (changes: Partial<NewsEvent>): NewsEvent => ({ ...PLAIN, ...changes });
+
+test('events are sentences', () => {
+  const hop = { metric: 'hop_latency', node: 102 };
+  const queue = { metric: 'queue_occupancy', node: 102, queue: 3 };
+  const cases: [Partial<NewsEvent>, string][] = [
+    [
+      { ...hop, value: 48_000, previous: 1200, threshold: 5000 },
+      'hop latency at 102 rose 1.2 µs → 48 µs (threshold 5 µs)',
+    ],
+    [{ ...hop, value: 900, previous: 1200, threshold: 0 }, 'hop latency at 102 fell 1.2 µs → 900 ns'],
+    [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60'],
+    [{ kind: 'new', metric: 'flow_path', path: [101, 201, 102] }, 'new flow on path 101 › 201 › 102'],
+    [{ kind: 'new', ...queue, value: 0 }, 'queue occupancy at 102 queue 3 first seen: 0'],
+    [{ kind: 'path_change', metric: 'flow_path', path: [101, 202, 102] }, 'path changed to 101 › 202 › 102'],
+    [{ kind: 'path_loop', path: [1, 2, 1] }, 'path loops: 1 › 2 › 1'],
+    [{ kind: 'rule_on', rule: 'deep_queue', node: 201 }, 'rule deep_queue became true at 201'],
+    [{ kind: 'rule_off', rule: 'slow' }, 'rule slow became false'],
+    [
+      { kind: 'drop', node: 201, queue: 0, interface: 2, reason: 'tail_drop' },
+      'packet dropped at 201 queue 0 interface 2: tail drop',
+    ],
+    [{ kind: 'drop', node: 201, reason: 71 }, 'packet dropped at 201: reason 71'],
+    [{ kind: 'loss', node: 103, value: 1 }, '1 report from 103 never arrived'],
+    [{ kind: 'loss', value: 12 }, '12 reports never arrived'],
+    [{ kind: 'expired', metric: 'flow_path' }, 'flow not seen any more'],
+    [{ kind: 'hop_limit', node: 5 }, 'a hop at 5 could not add its data: hop limit reached (E bit)'],
+    [{ kind: 'mtu' }, 'a hop could not add its data: packet would exceed the MTU (M bit)'],
+    [{ kind: 'latest', metric: 'flow_latency', value: 1e6 }, 'flow latency is 1 ms'],
+    [{ kind: 'something_else', node: 3 }, 'something else value at 3'],
+  ];
+  for (const [changes, wanted] of cases) assert.equal(sentence(event(changes)), wanted);
+});
+
+test('every kind has a sentence even when nothing else is known', () => {
+  for (const kind of KINDS) assert.ok(sentence(event({ kind })).length > 5, kind);
+});
+
+test('a flood of one kind does not push out the rare ones', () => {
+  const log = new EventLog(10);
+  log.add(event({ kind: 'drop', id: 'drop', ts: 1 }));
+  for (let i = 0; i < 1000; i += 1) log.add(event({ id: `c${i}`, ts: 100 + i }));
+  const all = log.select({ kinds: new Set(), metric: '' }, 1000);
+  assert.equal(all.length, 11);
+  assert.equal(all[0]?.id, 'c999');
+  assert.equal(all[10]?.id, 'drop');
+  assert.deepEqual([log.counts.get('change'), log.counts.get('drop')], [1000, 1]);
+});
+
+test('the same event twice is one', () => {
+  const log = new EventLog(10);
+  assert.equal(log.add(event({})), true);
+  assert.equal(log.add(event({})), false);
+  assert.equal(log.add(event({ metric: 'hop_latency' })), true);
+});
+
+test('filters and limits; older ones that come later stand in their place', () => {
+  const log = new EventLog(10);
+  log.add(event({ id: 'b', ts: 20, metric: 'hop_latency' }));
+  log.add(event({ id: 'c', ts: 30, kind: 'drop' }));
+  log.add(event({ id: 'a', ts: 10 }));
+  const ids = (kinds: string[], metric = '', limit = 9): string[] =>
+    log.select({ kinds: new Set(kinds), metric }, limit).map(({ id }) => id);
+  assert.deepEqual(ids([]), ['c', 'b', 'a']);
+  assert.deepEqual(ids(['change']), ['b', 'a']);
+  assert.deepEqual(ids([], 'hop_latency'), ['b']);
+  assert.deepEqual(ids([], '', 2), ['c', 'b']);
+});
+
+test('the cursor for older events is an exact integer, not before the event itself', () => {
+  assert.equal(beforeParameter(1_795_296_688_658_000_128), '1795296688658000384');
+});
