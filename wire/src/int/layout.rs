@@ -430,12 +430,12 @@ pub(crate) fn words(bitmap: u16, wide: u16) -> u8 {
 }
 
 /// Words of the baseline metadata of INT 2.x and Report 2.0.
-pub(crate) fn words_2(bitmap: u16) -> u8 {
+pub fn words_2(bitmap: u16) -> u8 {
     words(bitmap, WIDE_BITS)
 }
 
 /// Words of a record of INT 1.0 as specified.
-pub(crate) fn words_10(bitmap: u16) -> u8 {
+pub fn words_10(bitmap: u16) -> u8 {
     words(bitmap, L2_BIT)
 }
 
