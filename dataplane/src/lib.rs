@@ -1,2 +1,27 @@
-//! See `ARCHITECTURE.md`.
+//! What a switch does: the executable INT switch, and a fabric of such switches in simulated time.
+//!
+//! No I/O, no clock, no hidden randomness: bytes, ports, time stamps and queue occupancies go in; bytes come out.
+//!
+//! - [`switch`]: one switch. Its parts are read in the order in which a packet meets them: [`watchlist`] (is the flow
+//!   watched?), `source` (puts INT in), `transit` (adds a record), `sink` (takes everything out), [`report`] (tells).
+//!   They are the specification that the same switch in P4 or BPF has to match.
+//! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
+//! - [`demo`]: a scripted leaf–spine network to look at.
 #![forbid(unsafe_code)]
+
+mod checksum;
+pub mod demo;
+pub mod fabric;
+mod packet;
+pub mod report;
+mod sink;
+mod source;
+pub mod switch;
+mod transit;
+pub mod watchlist;
+
+pub use fabric::{
+    Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, Pattern, Reporter, Topology, Truth,
+};
+pub use switch::Switch;
+pub use watchlist::{Watch, Watchlist};

@@ -1,0 +1,145 @@
+//! The way of report datagrams to the collector: delay, loss, duplication, reordering, and the truth of it.
+
+use std::collections::BTreeMap;
+
+use super::random::Random;
+use super::truth::{Arrival, Fate};
+
+/// How good the way to the collector is. The default is perfect and takes 50 µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// From the node to the collector, ns.
+    pub delay: u64,
+    /// Datagrams lost, per million.
+    pub loss: u32,
+    /// Datagrams that arrive twice, per million.
+    pub duplication: u32,
+    /// Datagrams that take `extra` longer, per million.
+    pub reordering: u32,
+    /// How much longer a delayed datagram, or the second copy of a duplicated one, takes, ns.
+    pub extra: u64,
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self { delay: 50_000, loss: 0, duplication: 0, reordering: 0, extra: 200_000 }
+    }
+}
+
+impl Channel {
+    /// Decides what becomes of one datagram. The three mishaps exclude each other.
+    pub(crate) fn fate(&self, random: &mut Random) -> Fate {
+        if random.chance(self.loss) {
+            Fate::Lost
+        } else if random.chance(self.duplication) {
+            Fate::Duplicated
+        } else if random.chance(self.reordering) {
+            Fate::Delayed
+        } else {
+            Fate::Delivered
+        }
+    }
+}
+
+/// What one subsystem of a node sent and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTotals {
+    /// Node id.
+    pub node: u32,
+    /// Subsystem.
+    pub hw_id: u8,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Never arrived.
+    pub lost: u64,
+    /// Arrivals of a datagram that had arrived before.
+    pub duplicated: u64,
+    /// First arrivals after one that was sent later.
+    pub reordered: u64,
+    /// First arrivals.
+    pub arrived: u64,
+}
+
+/// Keeps the books of every (node, subsystem).
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    entries: BTreeMap<(u32, u8), Entry>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    totals: ChannelTotals,
+    /// One more than the order number of the latest datagram that has arrived.
+    latest: u64,
+}
+
+impl Ledger {
+    /// Notes a datagram; returns its order number within its (node, hw_id), from 0.
+    pub(crate) fn sent(&mut self, node: u32, hw_id: u8, fate: Fate) -> u64 {
+        let entry = self.entry(node, hw_id);
+        entry.totals.sent += 1;
+        entry.totals.lost += u64::from(fate == Fate::Lost);
+        entry.totals.sent - 1
+    }
+
+    /// Notes an arrival of datagram number `order`.
+    pub(crate) fn arrived(&mut self, order: u64, mut arrival: Arrival) -> Arrival {
+        let entry = self.entry(arrival.node, arrival.hw_id);
+        arrival.overtaken = order + 1 < entry.latest;
+        entry.latest = entry.latest.max(order + 1);
+        if arrival.duplicate {
+            entry.totals.duplicated += 1;
+        } else {
+            entry.totals.arrived += 1;
+            entry.totals.reordered += u64::from(arrival.overtaken);
+        }
+        arrival
+    }
+
+    /// The books, in order of node and subsystem.
+    pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
+        let with_ids =
+            |(&(node, hw_id), entry): (&(u32, u8), &Entry)| ChannelTotals { node, hw_id, ..entry.totals };
+        self.entries.iter().map(with_ids).collect()
+    }
+
+    fn entry(&mut self, node: u32, hw_id: u8) -> &mut Entry {
+        self.entries.entry((node, hw_id)).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(seq: u32, duplicate: bool) -> Arrival {
+        Arrival { at: 0, node: 5, hw_id: 1, seq, duplicate, overtaken: false }
+    }
+
+    #[test]
+    fn the_books_add_up() {
+        let mut ledger = Ledger::default();
+        let fates = [Fate::Delivered, Fate::Delayed, Fate::Lost, Fate::Duplicated];
+        let orders: Vec<u64> = fates.iter().map(|&fate| ledger.sent(5, 1, fate)).collect();
+        assert_eq!(orders, [0, 1, 2, 3]);
+        let overtaken = |a: Arrival| a.overtaken;
+        assert!(!overtaken(ledger.arrived(0, arrival(10, false))));
+        assert!(!overtaken(ledger.arrived(3, arrival(13, false))));
+        assert!(!overtaken(ledger.arrived(3, arrival(13, true))));
+        assert!(overtaken(ledger.arrived(1, arrival(11, false))));
+        let totals =
+            ChannelTotals { node: 5, hw_id: 1, sent: 4, lost: 1, duplicated: 1, reordered: 1, arrived: 3 };
+        assert_eq!(ledger.totals(), [totals]);
+    }
+
+    #[test]
+    fn mishaps_happen_as_often_as_asked() {
+        let channel =
+            Channel { loss: 100_000, duplication: 50_000, reordering: 20_000, ..Channel::default() };
+        let mut random = Random::new(9);
+        let mut counts = [0u32; 4];
+        (0..100_000).for_each(|_| counts[channel.fate(&mut random) as usize] += 1);
+        let near = |count: u32, wanted: u32| count.abs_diff(wanted) < wanted / 10;
+        assert!(near(counts[1], 10_000) && near(counts[2], 4_500) && near(counts[3], 1_710), "{counts:?}");
+    }
+}

@@ -1,0 +1,571 @@
+//! A fabric of executable INT switches in simulated time: hosts send packets, links carry them, queues delay and drop them,
+//! switches tell of them, and everything that really happened is known.
+//!
+//! The model, so that results can be checked by hand:
+//! - A frame is received when its last bit is in (store and forward); that is the ingress time. After a fixed pipeline
+//!   delay it is offered to the queue of its egress port; what waits there at that moment is the occupancy it reports.
+//!   The frame being transmitted is not in the queue.
+//! - When the port is free the first waiting frame leaves: that is the egress time, and here INT is written, so a frame may
+//!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
+//! - A cut link loses what is on it, drops what waits for it and whatever routes still send to it, until all switches take
+//!   new shortest paths one convergence delay after the change.
+//! - Events at one moment happen in the order in which they were scheduled. Same topology, configuration, seed and calls:
+//!   same bytes.
+
+mod channel;
+mod motion;
+mod port;
+mod random;
+mod reporting;
+mod routing;
+mod topology;
+mod traffic;
+mod truth;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+pub use channel::{Channel, ChannelTotals};
+pub use topology::{Address, Kind, Node, Topology, TopologyError, Wire};
+pub use traffic::{Family, FlowSpec, FlowTotals, Pattern, Transport};
+pub use truth::{
+    Arrival, DatagramTruth, DropReason, Fate, HopTruth, Journey, ReportKind, ReportTruth, Truth,
+};
+
+use crate::packet;
+use crate::report::Outbox;
+use crate::switch::{self, Switch};
+use crate::watchlist::Watchlist;
+use motion::Packet;
+use port::Port;
+use random::{Random, mix};
+use reporting::Reporting;
+use routing::{Edge, Routes};
+use traffic::Clockwork;
+
+/// How the fabric's nodes behave. The default is a perfect 10 Gb/s network that reports every packet.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// True time at which the run begins, ns since whatever epoch the reader likes.
+    pub start: u64,
+    /// What queue depth and occupancy count.
+    pub unit: QueueUnit,
+    /// From a frame's ingress to its egress queue, ns.
+    pub pipeline: u64,
+    /// From a link's change to new routes everywhere, ns.
+    pub convergence: u64,
+    /// Largest IP packet a switch sends, bytes.
+    pub mtu: u16,
+    /// How switches take part in INT.
+    pub switch: switch::Config,
+    /// What they watch.
+    pub watchlist: Watchlist,
+    /// How reports travel to the collector.
+    pub channel: Channel,
+    /// Longest time a group of reports waits to be filled, ns.
+    pub group_delay: u64,
+    /// Which frames the sink is shown.
+    pub frames: Frames,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            start: 0,
+            unit: QueueUnit::Bytes,
+            pipeline: 500,
+            convergence: 50_000_000,
+            mtu: 9_000,
+            switch: switch::Config::default(),
+            watchlist: Watchlist::default(),
+            channel: Channel::default(),
+            group_delay: 1_000_000,
+            frames: Frames::None,
+        }
+    }
+}
+
+/// What queue depth and occupancy count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueUnit {
+    /// Bytes of the frames as they were received.
+    Bytes,
+    /// Frames.
+    Packets,
+}
+
+/// Which frames the sink is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// None.
+    None,
+    /// Those that arrive at hosts.
+    Delivered,
+    /// All, each time a node begins to transmit one.
+    Sent,
+}
+
+/// Who sent a datagram of reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reporter {
+    /// Node id.
+    pub node: u32,
+    /// The address it sends from: 192.168.0.0/16 plus the id's low 16 bits.
+    pub address: IpAddr,
+    /// The UDP port it sends from.
+    pub port: u16,
+}
+
+/// Receives what a fabric yields. All methods have empty defaults.
+pub trait FabricSink {
+    /// A datagram (UDP payload) of reports arrives at the collector at `t`, ns.
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        let _ = (t, from, payload);
+    }
+
+    /// A frame passes `node` at `t`, ns, by its interface `interface` (out for [`Frames::Sent`], in otherwise).
+    fn frame(&mut self, t: u64, node: u32, interface: u16, frame: &[u8]) {
+        let _ = (t, node, interface, frame);
+    }
+
+    /// Something really happened.
+    fn truth(&mut self, truth: &Truth<'_>) {
+        let _ = truth;
+    }
+}
+
+/// Lets everything pass unseen.
+impl FabricSink for () {}
+
+/// Names a flow of this fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(u32);
+
+/// What can be done to a running fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Cuts the link between two nodes (the first, if there are several).
+    CutLink {
+        /// One end's id.
+        a: u32,
+        /// The other end's id.
+        b: u32,
+    },
+    /// Mends it.
+    MendLink {
+        /// One end's id.
+        a: u32,
+        /// The other end's id.
+        b: u32,
+    },
+    /// A flow sends `packets` more packets, `gap` ns apart (0: as fast as its host's link takes them).
+    Burst {
+        /// Which flow.
+        flow: FlowId,
+        /// How many.
+        packets: u32,
+        /// Distance, ns.
+        gap: u64,
+    },
+    /// A flow begins.
+    AddFlow(FlowSpec),
+    /// A flow ends.
+    StopFlow(FlowId),
+    /// From now on `node` sends everything for host `to` towards its neighbour `via`, whatever the routes say; `None` takes
+    /// that back. This is how to make a loop.
+    Divert {
+        /// The switch's id.
+        node: u32,
+        /// The destination host's id.
+        to: u32,
+        /// The neighbour's id.
+        via: Option<u32>,
+    },
+}
+
+/// Why a fabric, a flow or an action cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricError {
+    /// The switches' configuration contradicts itself.
+    Switch(switch::ConfigError),
+    /// No node has this id.
+    NoNode(u32),
+    /// This node is not a host.
+    NoHost(u32),
+    /// There is no link between these nodes.
+    NoLink(u32, u32),
+    /// There is no such flow.
+    NoFlow(FlowId),
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(error) => error.fmt(f),
+            Self::NoNode(id) => write!(f, "there is no node {id}"),
+            Self::NoHost(id) => write!(f, "node {id} is not a host"),
+            Self::NoLink(a, b) => write!(f, "there is no link between {a} and {b}"),
+            Self::NoFlow(flow) => write!(f, "there is no flow {}", flow.0),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}
+
+impl From<switch::ConfigError> for FabricError {
+    fn from(error: switch::ConfigError) -> Self {
+        Self::Switch(error)
+    }
+}
+
+/// The running network.
+#[derive(Debug)]
+pub struct Fabric {
+    config: Config,
+    topology: Topology,
+    now: u64,
+    events: BinaryHeap<Reverse<Event>>,
+    /// Counts scheduled events: the tie-break of events at one moment.
+    order: u64,
+    stations: Vec<Station>,
+    /// Two per link: 2 * link is the end at its `a`, 2 * link + 1 the end at its `b`.
+    ports: Vec<Port>,
+    /// When each link was cut, ascending.
+    cuts: Vec<Vec<u64>>,
+    routes: Routes,
+    diversions: Vec<(usize, usize, u32)>,
+    flows: Vec<Flow>,
+    packets: Vec<Packet>,
+    idle: Vec<u32>,
+    packets_made: u64,
+    actions: Vec<Action>,
+    traffic: Random,
+    outbox: Outbox,
+    reporting: Reporting,
+}
+
+/// A node at run time.
+#[derive(Debug)]
+struct Station {
+    /// None for a host.
+    switch: Option<Box<Switch>>,
+    /// Its ports in order of their numbers.
+    ports: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    totals: FlowTotals,
+    /// A frame of this flow; all are alike.
+    frame: Vec<u8>,
+    hash: u64,
+    from: usize,
+    to: usize,
+    clockwork: Clockwork,
+    /// By which switches the last packet arrived.
+    path: Vec<u32>,
+}
+
+/// Something that will happen at `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    at: u64,
+    order: u64,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// The flow's own next packet.
+    Send { flow: u32 },
+    /// One packet of an ordered burst, of which `left` more follow.
+    Burst { flow: u32, left: u32, gap: u64 },
+    /// A packet has come over the link to this port and through the pipeline.
+    Arrive { packet: u32, port: u32 },
+    /// The port has finished a transmission, unless it was cut meanwhile.
+    Sent { port: u32, epoch: u32 },
+    /// A scheduled action.
+    Act { action: u32 },
+    /// New routes.
+    Converge,
+    /// A datagram of reports arrives at the collector.
+    Report { datagram: u32, duplicate: bool },
+    /// A node's open groups have waited long enough.
+    Flush { node: u32 },
+}
+
+impl Fabric {
+    /// A fabric at rest.
+    ///
+    /// # Errors
+    /// When the switch configuration contradicts itself.
+    pub fn new(topology: Topology, config: Config, seed: u64) -> Result<Self, FabricError> {
+        let mut stations = Vec::with_capacity(topology.nodes.len());
+        for node in &topology.nodes {
+            let switch = match node.kind {
+                Kind::Host(_) => None,
+                Kind::Switch => {
+                    Some(Box::new(Switch::new(node.id, config.switch.clone(), config.watchlist.clone())?))
+                }
+            };
+            stations.push(Station { switch, ports: Vec::new() });
+        }
+        let mut ports = Vec::with_capacity(topology.links.len() * 2);
+        for link in &topology.links {
+            let edge = [link.a, link.b].iter().any(|&node| stations[node].switch.is_none());
+            for node in [link.a, link.b] {
+                let station = &mut stations[node];
+                let mut wire = link.wire;
+                if station.switch.is_none() {
+                    wire.depth = u32::MAX; // a host waits for its own card
+                }
+                station.ports.push(ports.len() as u32);
+                ports.push(Port::new(node, station.ports.len() as u16, edge, wire));
+            }
+        }
+        let mut fabric = Self {
+            now: config.start,
+            cuts: vec![Vec::new(); topology.links.len()],
+            reporting: Reporting::new(&topology, config.channel, Random::new(mix(seed, 2))),
+            traffic: Random::new(mix(seed, 1)),
+            config,
+            topology,
+            stations,
+            ports,
+            events: BinaryHeap::new(),
+            order: 0,
+            routes: Routes::default(),
+            diversions: Vec::new(),
+            flows: Vec::new(),
+            packets: Vec::new(),
+            idle: Vec::new(),
+            packets_made: 0,
+            actions: Vec::new(),
+            outbox: Outbox::default(),
+        };
+        fabric.route();
+        Ok(fabric)
+    }
+
+    /// Lets a flow begin, at its start time or now, whichever is later.
+    ///
+    /// # Errors
+    /// When an end is not a host.
+    pub fn add_flow(&mut self, spec: &FlowSpec) -> Result<FlowId, FabricError> {
+        let (from, source) = self.host(spec.from)?;
+        let (to, destination) = self.host(spec.to)?;
+        let (frame, key) = packet::template(spec, &source, &destination);
+        let mut clockwork = Clockwork::new(spec);
+        let first = clockwork.first(spec.start.max(self.now), &mut self.traffic);
+        let flow = self.flows.len() as u32;
+        self.flows.push(Flow {
+            totals: FlowTotals { flow: key, sent: 0, delivered: 0, dropped: 0 },
+            frame,
+            hash: key.hash(0),
+            from,
+            to,
+            clockwork,
+            path: Vec::new(),
+        });
+        if let Some(at) = first {
+            self.at(at, What::Send { flow });
+        }
+        Ok(FlowId(flow))
+    }
+
+    /// Lets something happen at `t`, or at once when that has passed.
+    ///
+    /// # Errors
+    /// When the action names a node, link or flow that is not there.
+    pub fn schedule(&mut self, t: u64, action: Action) -> Result<(), FabricError> {
+        match &action {
+            Action::CutLink { a, b } | Action::MendLink { a, b } => {
+                self.link(*a, *b)?;
+            }
+            Action::Burst { flow, .. } | Action::StopFlow(flow) => {
+                self.flows.get(flow.0 as usize).ok_or(FabricError::NoFlow(*flow))?;
+            }
+            Action::AddFlow(spec) => {
+                self.host(spec.from)?;
+                self.host(spec.to)?;
+            }
+            Action::Divert { node, to, via } => {
+                self.host(*to)?;
+                if let Some(via) = via {
+                    self.link(*node, *via)?;
+                }
+            }
+        }
+        let index = self.actions.len() as u32;
+        self.actions.push(action);
+        self.at(t.max(self.now), What::Act { action: index });
+        Ok(())
+    }
+
+    /// Simulates everything up to and including `t`, true time, ns.
+    pub fn run_until(&mut self, t: u64, sink: &mut (impl FabricSink + ?Sized)) {
+        while let Some(Reverse(event)) = self.events.peek().copied() {
+            if event.at > t {
+                break;
+            }
+            self.events.pop();
+            self.now = event.at;
+            self.happen(event.what, sink);
+        }
+        self.now = self.now.max(t);
+    }
+
+    /// When the next thing will happen; none when nothing ever will.
+    pub fn next_event_time(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse(event)| event.at)
+    }
+
+    /// True time reached, ns.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The nodes and links.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The switch with this id.
+    pub fn switch(&self, node: u32) -> Option<&Switch> {
+        self.stations[self.topology.index(node)?].switch.as_deref()
+    }
+
+    /// The switch with this id, to change what it watches or can deliver.
+    pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
+        self.stations[self.topology.index(node)?].switch.as_deref_mut()
+    }
+
+    /// What became of each flow's packets, in the order in which flows were added.
+    pub fn flows(&self) -> impl Iterator<Item = FlowTotals> + '_ {
+        self.flows.iter().map(|flow| flow.totals)
+    }
+
+    /// What became of each node's datagrams, by node and subsystem.
+    pub fn channel_totals(&self) -> Vec<ChannelTotals> {
+        self.reporting.totals()
+    }
+
+    fn happen(&mut self, what: What, sink: &mut (impl FabricSink + ?Sized)) {
+        match what {
+            What::Send { flow } => {
+                let one = &mut self.flows[flow as usize];
+                if !one.clockwork.runs(self.now) {
+                    return;
+                }
+                if let Some(at) = one.clockwork.next(self.now, &mut self.traffic) {
+                    self.at(at, What::Send { flow });
+                }
+                self.inject(flow, sink);
+            }
+            What::Burst { flow, left, gap } => {
+                if left > 0 {
+                    self.at(self.now.saturating_add(gap), What::Burst { flow, left: left - 1, gap });
+                }
+                self.inject(flow, sink);
+            }
+            What::Arrive { packet, port } => self.arrive(packet, port, sink),
+            What::Sent { port, epoch } => {
+                if self.ports[port as usize].epoch == epoch {
+                    self.ports[port as usize].busy = false;
+                    self.transmit(port, sink);
+                }
+            }
+            What::Act { action } => self.act(self.actions[action as usize].clone(), sink),
+            What::Converge => {
+                self.route();
+                sink.truth(&Truth::Converged { at: self.now });
+            }
+            What::Report { datagram, duplicate } => {
+                self.reporting.arrive(datagram, duplicate, self.now, sink);
+            }
+            What::Flush { node } => self.flush(node as usize, sink),
+        }
+    }
+
+    /// Actions were checked when they were scheduled, and nodes, links and flows never go away.
+    fn act(&mut self, action: Action, sink: &mut (impl FabricSink + ?Sized)) {
+        match action {
+            Action::CutLink { a, b } => {
+                if let Ok(link) = self.link(a, b) {
+                    self.cut(link, sink);
+                }
+            }
+            Action::MendLink { a, b } => {
+                if let Ok(link) = self.link(a, b) {
+                    self.mend(link, sink);
+                }
+            }
+            Action::Burst { flow, packets, gap } => {
+                if packets > 0 {
+                    self.at(self.now, What::Burst { flow: flow.0, left: packets - 1, gap });
+                }
+            }
+            Action::AddFlow(spec) => {
+                let _added = self.add_flow(&spec);
+            }
+            Action::StopFlow(flow) => self.flows[flow.0 as usize].clockwork.stop(),
+            Action::Divert { node, to, via } => self.divert(node, to, via),
+        }
+    }
+
+    fn divert(&mut self, node: u32, to: u32, via: Option<u32>) {
+        let (Some(node_index), Some(to)) = (self.topology.index(node), self.topology.index(to)) else {
+            return;
+        };
+        self.diversions.retain(|&(at, host, _)| (at, host) != (node_index, to));
+        let Some(Ok(link)) = via.map(|via| self.link(node, via)) else { return };
+        let side = usize::from(self.ports[link * 2].node != node_index);
+        self.diversions.push((node_index, to, (link * 2 + side) as u32));
+    }
+
+    fn at(&mut self, at: u64, what: What) {
+        self.order += 1;
+        self.events.push(Reverse(Event { at, order: self.order, what }));
+    }
+
+    /// Computes all routes from the links as they are now.
+    fn route(&mut self) {
+        let is_host: Vec<bool> = self.stations.iter().map(|station| station.switch.is_none()).collect();
+        let edge = |&port: &u32| {
+            let up = self.ports[port as usize].up;
+            Edge { peer: self.ports[port as usize ^ 1].node, port, up }
+        };
+        let edges: Vec<Vec<Edge>> =
+            self.stations.iter().map(|station| station.ports.iter().map(edge).collect()).collect();
+        self.routes = Routes::compute(&edges, &is_host);
+    }
+
+    fn host(&self, id: u32) -> Result<(usize, Address), FabricError> {
+        let index = self.topology.index(id).ok_or(FabricError::NoNode(id))?;
+        match self.topology.nodes[index].kind {
+            Kind::Host(address) => Ok((index, address)),
+            Kind::Switch => Err(FabricError::NoHost(id)),
+        }
+    }
+
+    fn link(&self, a: u32, b: u32) -> Result<usize, FabricError> {
+        let ends = [a, b].map(|id| self.topology.index(id).ok_or(FabricError::NoNode(id)));
+        let [a_index, b_index] = [ends[0].clone()?, ends[1].clone()?];
+        let joins = |link: &topology::Link| {
+            (link.a, link.b) == (a_index, b_index) || (link.b, link.a) == (a_index, b_index)
+        };
+        self.topology.links.iter().position(joins).ok_or(FabricError::NoLink(a, b))
+    }
+}
+
+impl Reporter {
+    fn of(node: u32) -> Self {
+        let [.., high, low] = node.to_be_bytes();
+        Self { node, address: IpAddr::V4(Ipv4Addr::new(192, 168, high, low)), port: 40_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

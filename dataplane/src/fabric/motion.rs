@@ -1,0 +1,284 @@
+//! How a packet moves: made by a host, offered to a queue, transmitted, received, delivered or dropped.
+
+use super::truth::{DropReason, HopTruth, Journey, Truth};
+use super::{Fabric, FabricSink, Frames, QueueUnit, What};
+use crate::switch::{Verdict, Visit};
+
+/// A packet on its way. Slots are reused, so in the long run none is allocated.
+#[derive(Debug, Default)]
+pub(super) struct Packet {
+    bytes: Vec<u8>,
+    number: u64,
+    flow: u32,
+    made: u64,
+    /// When its transmission on the current link began.
+    left: u64,
+    hops: Vec<HopTruth>,
+}
+
+/// How a packet ended that did not arrive.
+struct End {
+    node: usize,
+    at: u64,
+    reason: DropReason,
+    reported: bool,
+}
+
+/// No packet passes more switches than this; it is in a loop.
+const MAX_HOPS: usize = 64;
+
+impl Fabric {
+    /// A host makes the next packet of a flow and gives it to its network card.
+    pub(super) fn inject(&mut self, flow: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        let slot = self.idle.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            self.packets.len() as u32 - 1
+        });
+        let one = &mut self.flows[flow as usize];
+        one.totals.sent += 1;
+        let packet = &mut self.packets[slot as usize];
+        packet.bytes.clear();
+        packet.bytes.extend_from_slice(&one.frame);
+        packet.hops.clear();
+        (packet.number, packet.flow, packet.made) = (self.packets_made, flow, self.now);
+        self.packets_made += 1;
+        let port = self.stations[one.from].ports[0]; // a host has exactly one, Topology sees to that
+        self.enqueue(slot, port, sink);
+    }
+
+    /// A packet has come over the link to `port`, unless the link was cut meanwhile.
+    pub(super) fn arrive(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        let node = self.ports[port as usize].node;
+        let pipeline = self.pipeline_of(node);
+        let received = self.now - pipeline;
+        let cuts = &self.cuts[port as usize / 2];
+        let left = self.packets[slot as usize].left;
+        if let Some(&cut) = cuts.get(cuts.partition_point(|&cut| cut < left)).filter(|&&cut| cut <= received)
+        {
+            let sender = self.ports[port as usize ^ 1].node;
+            let end = End { node: sender, at: cut, reason: DropReason::LostOnLink, reported: false };
+            return self.lose(slot, end, sink);
+        }
+        if self.stations[node].switch.is_none() {
+            return self.deliver(slot, port, sink);
+        }
+        let one = &self.topology.nodes[node];
+        self.packets[slot as usize].hops.push(HopTruth {
+            node: one.id,
+            ingress_if: self.ports[port as usize].number,
+            egress_if: 0,
+            queue_occupancy: 0,
+            tx_utilization: 0,
+            ingress: received,
+            egress: self.now,
+            clock_offset: one.clock_offset,
+            recorded: false,
+        });
+        if self.packets[slot as usize].hops.len() > MAX_HOPS {
+            return self.drop_here(slot, node, DropReason::TooManyHops, sink);
+        }
+        match self.next_port(node, self.packets[slot as usize].flow) {
+            Some(port) => self.enqueue(slot, port, sink),
+            None => self.drop_here(slot, node, DropReason::NoRoute, sink),
+        }
+    }
+
+    fn next_port(&self, node: usize, flow: u32) -> Option<u32> {
+        let flow = &self.flows[flow as usize];
+        let diverted = self.diversions.iter().find(|&&(at, to, _)| (at, to) == (node, flow.to));
+        diverted.map(|&(_, _, port)| port).or_else(|| self.routes.next(node, flow.to, flow.hash))
+    }
+
+    /// Offers a packet to the queue of `port` and starts the transmitter if it is idle.
+    fn enqueue(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        let packet = &mut self.packets[slot as usize];
+        let out = &mut self.ports[port as usize];
+        let size = match self.config.unit {
+            QueueUnit::Bytes => packet.bytes.len() as u32,
+            QueueUnit::Packets => 1,
+        };
+        let offered = if out.up { Some(out.offer(slot, size)) } else { None };
+        if let Some(hop) = packet.hops.last_mut() {
+            hop.egress_if = out.number;
+            hop.queue_occupancy = match offered {
+                Some(Ok(found)) => found,
+                Some(Err(full)) => full.occupancy,
+                None => 0,
+            };
+        }
+        match offered {
+            Some(Ok(_)) if out.busy => {}
+            Some(Ok(_)) => self.transmit(port, sink),
+            Some(Err(_)) => self.drop_here(slot, self.ports[port as usize].node, DropReason::QueueFull, sink),
+            None => self.drop_here(slot, self.ports[port as usize].node, DropReason::LinkDown, sink),
+        }
+    }
+
+    /// Takes the first packet that waits at an idle port and begins to send it.
+    pub(super) fn transmit(&mut self, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        while let Some(slot) = self.ports[port as usize].take() {
+            if self.pass_egress(slot, port, sink) == Verdict::Discard {
+                self.finish(slot, sink);
+                continue;
+            }
+            let now = self.now;
+            let peer = self.ports[port as usize ^ 1].node;
+            let pipeline = self.pipeline_of(peer);
+            let packet = &mut self.packets[slot as usize];
+            packet.left = now;
+            let out = &mut self.ports[port as usize];
+            out.busy = true;
+            out.meter.count(now, packet.bytes.len());
+            let sent = now + out.duration(packet.bytes.len());
+            let (epoch, delay) = (out.epoch, out.wire.delay);
+            if self.config.frames == Frames::Sent {
+                sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
+            }
+            self.at(sent, What::Sent { port, epoch });
+            self.at(sent + delay + pipeline, What::Arrive { packet: slot, port: port ^ 1 });
+            return;
+        }
+    }
+
+    /// The INT part of sending: the switch's record goes in, or the sink takes everything out.
+    fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
+        let out = &mut self.ports[port as usize];
+        let Some(switch) = self.stations[out.node].switch.as_deref_mut() else { return Verdict::Forward };
+        let packet = &mut self.packets[slot as usize];
+        let Some(hop) = packet.hops.last_mut() else { return Verdict::Forward };
+        hop.egress = self.now;
+        hop.tx_utilization = out.meter.read(self.now);
+        let mut visit = visit(hop, self.config.mtu);
+        visit.to_edge = out.edge;
+        visit.from_edge = packet.hops.len() == 1;
+        let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
+        if let Some(hop) = packet.hops.last_mut() {
+            hop.recorded = step.recorded;
+        }
+        let (node, reason) = (out.node, None);
+        self.ship(slot, node, reason, sink);
+        step.verdict
+    }
+
+    /// Drops a packet at a switch, which tells of it if it watches the flow, or at a host.
+    pub(super) fn drop_here(
+        &mut self,
+        slot: u32,
+        node: usize,
+        reason: DropReason,
+        sink: &mut (impl FabricSink + ?Sized),
+    ) {
+        let packet = &mut self.packets[slot as usize];
+        let mut reported = false;
+        if let (Some(switch), Some(hop)) = (self.stations[node].switch.as_deref_mut(), packet.hops.last_mut())
+        {
+            hop.egress = self.now;
+            let mut visit = visit(hop, self.config.mtu);
+            visit.from_edge = packet.hops.len() == 1;
+            reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
+            self.ship(slot, node, Some(reason), sink);
+        }
+        self.lose(slot, End { node, at: self.now, reason, reported }, sink);
+    }
+
+    /// A packet is gone.
+    fn lose(&mut self, slot: u32, end: End, sink: &mut (impl FabricSink + ?Sized)) {
+        let End { node, at, reason, reported } = end;
+        let packet = &self.packets[slot as usize];
+        let flow = &mut self.flows[packet.flow as usize];
+        flow.totals.dropped += 1;
+        let journey = journey(packet, flow.totals.flow, at);
+        let node = self.topology.nodes[node].id;
+        sink.truth(&Truth::Dropped { journey, node, reason, reported });
+        self.idle.push(slot);
+    }
+
+    /// A packet reaches its host.
+    fn deliver(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        if self.config.frames == Frames::Delivered {
+            let port = &self.ports[port as usize];
+            let id = self.topology.nodes[port.node].id;
+            sink.frame(self.now, id, port.number, &self.packets[slot as usize].bytes);
+        }
+        self.finish(slot, sink);
+    }
+
+    fn finish(&mut self, slot: u32, sink: &mut (impl FabricSink + ?Sized)) {
+        let packet = &self.packets[slot as usize];
+        let flow = &mut self.flows[packet.flow as usize];
+        flow.totals.delivered += 1;
+        let same = flow.path.iter().copied().eq(packet.hops.iter().map(|hop| hop.node));
+        if !same {
+            let new: Vec<u32> = packet.hops.iter().map(|hop| hop.node).collect();
+            let old = std::mem::replace(&mut flow.path, new);
+            if !old.is_empty() {
+                let (at, flow_key) = (self.now, flow.totals.flow);
+                sink.truth(&Truth::PathChange { at, flow: flow_key, old: &old, new: &flow.path });
+            }
+        }
+        sink.truth(&Truth::Delivered(journey(packet, flow.totals.flow, self.now)));
+        self.idle.push(slot);
+    }
+
+    /// Cuts a link in both directions. What is on it is lost when it would have arrived.
+    pub(super) fn cut(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
+        if !self.ports[link * 2].up {
+            return;
+        }
+        self.cuts[link].push(self.now);
+        for port in [link * 2, link * 2 + 1] {
+            let out = &mut self.ports[port];
+            (out.up, out.busy) = (false, false);
+            out.epoch += 1;
+            while let Some(slot) = self.ports[port].take() {
+                self.drop_here(slot, self.ports[port].node, DropReason::LinkDown, sink);
+            }
+        }
+        self.changed(link, false, sink);
+    }
+
+    /// Mends a link; routes use it after the convergence delay.
+    pub(super) fn mend(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
+        if self.ports[link * 2].up {
+            return;
+        }
+        self.ports[link * 2].up = true;
+        self.ports[link * 2 + 1].up = true;
+        self.changed(link, true, sink);
+    }
+
+    fn changed(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
+        let [a, b] = [0, 1].map(|side| self.topology.nodes[self.ports[link * 2 + side].node].id);
+        sink.truth(&Truth::Link { at: self.now, a, b, up });
+        self.at(self.now + self.config.convergence, What::Converge);
+    }
+
+    fn pipeline_of(&self, node: usize) -> u64 {
+        if self.stations[node].switch.is_some() { self.config.pipeline } else { 0 }
+    }
+
+    pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {
+        let packet = &self.packets[slot as usize];
+        (packet.number, self.flows[packet.flow as usize].totals.flow, &packet.hops)
+    }
+}
+
+/// What the switch itself knows of a packet that is leaving, by its own clock.
+fn visit(hop: &HopTruth, mtu: u16) -> Visit {
+    Visit {
+        ingress_if: hop.ingress_if,
+        egress_if: hop.egress_if,
+        ingress_ts: hop.ingress_ts(),
+        egress_ts: hop.egress_ts(),
+        queue_id: hop.egress_if as u8,
+        queue_occupancy: hop.queue_occupancy,
+        tx_utilization: hop.tx_utilization,
+        mtu,
+        from_edge: false,
+        to_edge: false,
+    }
+}
+
+fn journey(packet: &Packet, flow: wire::FlowKey, ended: u64) -> Journey<'_> {
+    Journey { packet: packet.number, flow, sent: packet.made, ended, hops: &packet.hops }
+}

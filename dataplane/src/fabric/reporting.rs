@@ -1,0 +1,182 @@
+//! From a switch's outbox to the collector: the truth of each report, and the channel's mishaps.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use super::channel::{Channel, ChannelTotals, Ledger};
+use super::random::Random;
+use super::truth::{Arrival, DatagramTruth, DropReason, Fate, HopTruth, ReportKind, ReportTruth, Truth};
+use super::{Event, Fabric, FabricSink, Reporter, Topology, What};
+
+/// Reports between the switches and the collector.
+#[derive(Debug)]
+pub(super) struct Reporting {
+    channel: Channel,
+    random: Random,
+    ledger: Ledger,
+    reporters: Vec<Reporter>,
+    /// Truths of reports that wait in an open group, by node index and subsystem, oldest first.
+    waiting: BTreeMap<(usize, u8), VecDeque<ReportTruth>>,
+    /// Nodes whose groups have a flush scheduled.
+    flush_due: Vec<bool>,
+    underway: Vec<Underway>,
+    idle: Vec<u32>,
+}
+
+/// A datagram on its way to the collector.
+#[derive(Debug)]
+struct Underway {
+    payload: Vec<u8>,
+    node: usize,
+    hw_id: u8,
+    seq: u32,
+    order: u64,
+    copies: u8,
+}
+
+impl Reporting {
+    pub(super) fn new(topology: &Topology, channel: Channel, random: Random) -> Self {
+        Self {
+            channel,
+            random,
+            ledger: Ledger::default(),
+            reporters: topology.nodes.iter().map(|node| Reporter::of(node.id)).collect(),
+            waiting: BTreeMap::new(),
+            flush_due: vec![false; topology.nodes.len()],
+            underway: Vec::new(),
+            idle: Vec::new(),
+        }
+    }
+
+    pub(super) fn totals(&self) -> Vec<ChannelTotals> {
+        self.ledger.totals()
+    }
+
+    /// A copy of a datagram arrives.
+    pub(super) fn arrive(
+        &mut self,
+        datagram: u32,
+        duplicate: bool,
+        at: u64,
+        sink: &mut (impl FabricSink + ?Sized),
+    ) {
+        let one = &mut self.underway[datagram as usize];
+        let from = self.reporters[one.node];
+        let arrival =
+            Arrival { at, node: from.node, hw_id: one.hw_id, seq: one.seq, duplicate, overtaken: false };
+        let arrival = self.ledger.arrived(one.order, arrival);
+        sink.truth(&Truth::Arrival(arrival));
+        sink.report(at, &from, &one.payload);
+        one.copies -= 1;
+        if one.copies == 0 {
+            self.idle.push(datagram);
+        }
+    }
+
+    fn store(&mut self, payload: &[u8], mut one: Underway) -> u32 {
+        if let Some(slot) = self.idle.pop() {
+            let old = &mut self.underway[slot as usize];
+            one.payload = std::mem::take(&mut old.payload);
+            one.payload.clear();
+            one.payload.extend_from_slice(payload);
+            *old = one;
+            return slot;
+        }
+        one.payload.extend_from_slice(payload);
+        self.underway.push(one);
+        self.underway.len() as u32 - 1
+    }
+}
+
+impl Fabric {
+    /// Sends what switch `node` has put into the outbox because of packet `slot`, and notes the truth of it.
+    pub(super) fn ship(
+        &mut self,
+        slot: u32,
+        node: usize,
+        reason: Option<DropReason>,
+        sink: &mut (impl FabricSink + ?Sized),
+    ) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        for at in 0..self.outbox.made().len() {
+            let made = self.outbox.made()[at];
+            let (packet, flow, hops) = self.packet_truth(slot);
+            let hops = told(hops, made.kind, made.with_stack);
+            let reason = reason.filter(|_| made.kind == ReportKind::Drop);
+            let truth = ReportTruth { kind: made.kind, packet, flow, hops, reason };
+            self.reporting.waiting.entry((node, made.hw_id)).or_default().push_back(truth);
+        }
+        self.send(node, sink);
+        let grouping = self.stations[node].switch.as_deref().is_some_and(|switch| switch.holds_reports());
+        if grouping && !self.reporting.flush_due[node] {
+            self.reporting.flush_due[node] = true;
+            self.at(self.now + self.config.group_delay, What::Flush { node: node as u32 });
+        }
+    }
+
+    /// Sends a node's open groups.
+    pub(super) fn flush(&mut self, node: usize, sink: &mut (impl FabricSink + ?Sized)) {
+        self.reporting.flush_due[node] = false;
+        if let Some(switch) = self.stations[node].switch.as_deref_mut() {
+            switch.flush(&mut self.outbox);
+        }
+        self.send(node, sink);
+    }
+
+    /// Gives the outbox's datagrams to the channel and empties it.
+    fn send(&mut self, node: usize, sink: &mut (impl FabricSink + ?Sized)) {
+        let outbox = std::mem::take(&mut self.outbox);
+        let reporting = &mut self.reporting;
+        let id = reporting.reporters[node].node;
+        for datagram in outbox.datagrams() {
+            let (hw_id, seq) = (datagram.hw_id, datagram.seq);
+            let waiting = reporting.waiting.entry((node, hw_id)).or_default();
+            let reports = waiting.drain(..usize::from(datagram.reports).min(waiting.len())).collect();
+            let fate = reporting.channel.fate(&mut reporting.random);
+            let order = reporting.ledger.sent(id, hw_id, fate);
+            sink.truth(&Truth::Datagram(&DatagramTruth {
+                sent: self.now,
+                node: id,
+                hw_id,
+                seq,
+                fate,
+                reports,
+            }));
+            let (usual, late) = (reporting.channel.delay, reporting.channel.delay + reporting.channel.extra);
+            let delays = match fate {
+                Fate::Lost => [None, None],
+                Fate::Delivered => [Some(usual), None],
+                Fate::Delayed => [Some(late), None],
+                Fate::Duplicated => [Some(usual), Some(late)],
+            };
+            let copies = delays.iter().flatten().count() as u8;
+            if copies == 0 {
+                continue;
+            }
+            let one = Underway { payload: Vec::new(), node, hw_id, seq, order, copies };
+            let slot = reporting.store(datagram.payload, one);
+            for (copy, delay) in delays.into_iter().flatten().enumerate() {
+                self.order += 1;
+                let what = What::Report { datagram: slot, duplicate: copy == 1 };
+                self.events.push(Reverse(Event { at: self.now + delay, order: self.order, what }));
+            }
+        }
+        self.outbox = outbox;
+        self.outbox.clear();
+    }
+}
+
+/// Which of a packet's hops a report tells of.
+fn told(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
+    let Some((own, before)) = hops.split_last() else { return Vec::new() };
+    let mut told: Vec<HopTruth> = match kind {
+        ReportKind::Flow | ReportKind::Drop if with_stack => {
+            before.iter().filter(|hop| hop.recorded).copied().collect()
+        }
+        _ => Vec::new(),
+    };
+    told.push(*own);
+    told
+}

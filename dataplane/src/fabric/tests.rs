@@ -1,0 +1,233 @@
+//! The fabric's own behaviour: queues, links, routes, traffic. INT is tested with the switch and in `tests/`.
+
+use super::*;
+
+/// Writes down what happens, one line each.
+#[derive(Default)]
+struct Diary {
+    lines: Vec<String>,
+    per_path: std::collections::BTreeMap<Vec<u32>, usize>,
+}
+
+impl FabricSink for Diary {
+    fn truth(&mut self, truth: &Truth<'_>) {
+        let line = match truth {
+            Truth::Delivered(journey) => {
+                *self.per_path.entry(journey.path()).or_default() += 1;
+                let hops: Vec<String> = journey
+                    .hops
+                    .iter()
+                    .map(|hop| format!("{}:{}+{}", hop.node, hop.queue_occupancy, hop.hop_latency()))
+                    .collect();
+                format!("{:>8} delivered {} {}", journey.ended, journey.packet, hops.join(" "))
+            }
+            Truth::Dropped { journey, node, reason, .. } => {
+                format!("{:>8} dropped {} at {node}: {}", journey.ended, journey.packet, reason.name())
+            }
+            Truth::PathChange { at, old, new, .. } => format!("{at:>8} path {old:?} to {new:?}"),
+            Truth::Link { at, a, b, up } => {
+                format!("{at:>8} link {a}-{b} {}", if *up { "mended" } else { "cut" })
+            }
+            Truth::Converged { at } => format!("{at:>8} converged"),
+            Truth::Datagram(_) | Truth::Arrival(_) => return,
+        };
+        self.lines.push(line);
+    }
+}
+
+fn text(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+/// 100-byte frames (58 bytes of payload) between hosts at 100 Mb/s.
+fn small(from: u32, to: u32, pattern: Pattern) -> FlowSpec {
+    FlowSpec { payload: 58, pattern, ..FlowSpec::new(from, to, 5000, 80) }
+}
+
+/// Hosts at 1 Gb/s, switches joined by 100 Mb/s: 100 bytes take 800 ns and 8000 ns. No pipeline, links of 100 ns.
+fn bottleneck(depth: u32, unit: QueueUnit) -> Fabric {
+    let text = format!(
+        "[default]\nrate = 1_000_000_000\ndelay = 100\ndepth = {depth}
+        [[switch]]\nid = 101\n[[switch]]\nid = 102\n[[host]]\nid = 1\n[[host]]\nid = 2
+        [[link]]\nbetween = [1, 101]\n[[link]]\nbetween = [101, 102]\nrate = 100_000_000
+        [[link]]\nbetween = [102, 2]"
+    );
+    let config = Config { pipeline: 0, unit, convergence: 1_000, ..Config::default() };
+    Fabric::new(Topology::from_toml(&text).unwrap(), config, 1).unwrap()
+}
+
+#[test]
+fn queues_grow_and_drop_as_computed_by_hand() {
+    // Packets leave the host every 800 ns and take 8000 ns on the next link. Packet k is received by 101 at 900 + 800k.
+    // Packet 0 goes out at once (900); 1, 2, 3 wait; a fourth would be 400 > 300 bytes: tail drop. The port is free at 8900.
+    let mut fabric = bottleneck(300, QueueUnit::Bytes);
+    let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
+    fabric.schedule(0, Action::Burst { flow, packets: 6, gap: 0 }).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(1_000_000, &mut diary);
+    assert_eq!(
+        diary.lines,
+        text(&[
+            "    4100 dropped 4 at 101: queue_full",
+            "    4900 dropped 5 at 101: queue_full",
+            "    9900 delivered 0 101:0+0 102:0+0",
+            "   17900 delivered 1 101:0+7200 102:0+0",
+            "   25900 delivered 2 101:100+14400 102:0+0",
+            "   33900 delivered 3 101:200+21600 102:0+0",
+        ])
+    );
+    let totals = fabric.flows().next().unwrap();
+    assert_eq!((totals.sent, totals.delivered, totals.dropped), (6, 4, 2));
+    assert_eq!(fabric.next_event_time(), None);
+}
+
+#[test]
+fn a_queue_can_count_packets() {
+    let mut fabric = bottleneck(2, QueueUnit::Packets);
+    let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
+    fabric.schedule(0, Action::Burst { flow, packets: 4, gap: 0 }).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(1_000_000, &mut diary);
+    assert_eq!(
+        diary.lines,
+        text(&[
+            "    3300 dropped 3 at 101: queue_full",
+            "    9900 delivered 0 101:0+0 102:0+0",
+            "   17900 delivered 1 101:0+7200 102:0+0",
+            "   25900 delivered 2 101:1+14400 102:0+0",
+        ])
+    );
+}
+
+#[test]
+fn the_pipeline_is_part_of_the_hop_latency() {
+    let topology = Topology::line(1, Wire { rate: 1_000_000_000, delay: 100, depth: 1_000 }).unwrap();
+    let mut fabric = Fabric::new(topology, Config { pipeline: 450, ..Config::default() }, 1).unwrap();
+    let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
+    fabric.schedule(50, Action::Burst { flow, packets: 2, gap: 0 }).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(1_000_000, &mut diary);
+    let lines = ["    2300 delivered 0 101:0+450", "    3100 delivered 1 101:0+450"];
+    assert_eq!(diary.lines, text(&lines));
+}
+
+#[test]
+fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
+    let mut fabric = bottleneck(1_000, QueueUnit::Bytes);
+    let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
+    fabric.schedule(0, Action::Burst { flow, packets: 3, gap: 0 }).unwrap();
+    fabric.schedule(3_000, Action::CutLink { a: 102, b: 101 }).unwrap();
+    fabric.schedule(3_500, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    fabric.schedule(6_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    fabric.schedule(8_000, Action::MendLink { a: 101, b: 102 }).unwrap();
+    fabric.schedule(20_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(1_000_000, &mut diary);
+    assert_eq!(
+        diary.lines,
+        text(&[
+            "    3000 dropped 1 at 101: link_down",
+            "    3000 dropped 2 at 101: link_down",
+            "    3000 link 101-102 cut",
+            "    4000 converged",
+            "    4400 dropped 3 at 101: no_route",
+            "    6900 dropped 4 at 101: no_route",
+            "    8000 link 101-102 mended",
+            "    3000 dropped 0 at 101: lost_on_link", // noticed when it does not arrive, at 9000
+            "    9000 converged",
+            "   29900 delivered 5 101:0+0 102:0+0",
+        ])
+    );
+}
+
+#[test]
+fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
+    let topology = Topology::leaf_spine(2, 2, 1, Wire::default()).unwrap();
+    let config = Config { convergence: 50_000, ..Config::default() };
+    let mut fabric = Fabric::new(topology, config, 1).unwrap();
+    fabric.add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 })).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(10_000, &mut diary);
+    let spine = diary.per_path.keys().next().unwrap()[1];
+    fabric.schedule(101_000, Action::CutLink { a: 101, b: spine }).unwrap();
+    fabric.schedule(201_000, Action::MendLink { a: 101, b: spine }).unwrap();
+    fabric.run_until(300_000, &mut diary);
+    let told: Vec<String> = diary
+        .lines
+        .iter()
+        .filter(|line| !line.contains("delivered"))
+        .map(|line| line.trim_start().to_owned())
+        .collect();
+    let other = 403 - spine;
+    let paths = format!("path [101, {spine}, 102] to [101, {other}, 102]");
+    let back = format!("path [101, {other}, 102] to [101, {spine}, 102]");
+    assert_eq!(
+        told,
+        [
+            format!("101000 link 101-{spine} cut"),
+            "101580 dropped 5 at 101: link_down".to_owned(),
+            "121580 dropped 6 at 101: link_down".to_owned(),
+            "141580 dropped 7 at 101: link_down".to_owned(),
+            "151000 converged".to_owned(),
+            format!("165820 {paths}"),
+            format!("201000 link 101-{spine} mended"),
+            "251000 converged".to_owned(),
+            format!("265820 {back}"),
+        ]
+    );
+}
+
+#[test]
+fn flows_spread_over_equal_paths_and_stay_on_theirs() {
+    let topology = Topology::fat_tree(4, Wire::default()).unwrap();
+    let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
+    for port in 0..400 {
+        let spec =
+            FlowSpec { sport: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
+        fabric.add_flow(&spec).unwrap();
+    }
+    let mut diary = Diary::default();
+    fabric.run_until(5_500_000, &mut diary);
+    assert!(diary.lines.iter().all(|line| line.contains("delivered")), "no path ever changes");
+    let counts: Vec<usize> = diary.per_path.values().map(|packets| packets / 6).collect();
+    assert_eq!(counts.len(), 4, "two aggregation switches with two cores each");
+    assert!(counts.iter().all(|&flows| (70..130).contains(&flows)), "{counts:?}");
+}
+
+#[test]
+fn a_diversion_makes_a_loop_that_ends() {
+    let topology = Topology::line(3, Wire::default()).unwrap();
+    let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
+    let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
+    fabric.schedule(0, Action::Divert { node: 102, to: 10_002, via: Some(101) }).unwrap();
+    fabric.schedule(1, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    fabric.schedule(1_000_000, Action::Divert { node: 102, to: 10_002, via: None }).unwrap();
+    fabric.schedule(1_000_001, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    let mut diary = Diary::default();
+    fabric.run_until(9_000_000, &mut diary);
+    assert_eq!(diary.lines.len(), 2);
+    assert!(diary.lines[0].ends_with("dropped 0 at 101: ttl_zero"), "{}", diary.lines[0]);
+    assert!(diary.lines[1].contains("delivered 1 101:0+500 102:0+500 103:0+500"), "{}", diary.lines[1]);
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let mut fabric = bottleneck(300, QueueUnit::Bytes);
+    let said = |result: Result<(), FabricError>| result.unwrap_err().to_string();
+    assert_eq!(said(fabric.add_flow(&small(1, 101, Pattern::Idle)).map(|_| ())), "node 101 is not a host");
+    assert_eq!(said(fabric.schedule(0, Action::CutLink { a: 1, b: 2 })), "there is no link between 1 and 2");
+    assert_eq!(said(fabric.schedule(0, Action::CutLink { a: 1, b: 9 })), "there is no node 9");
+    assert_eq!(said(fabric.schedule(0, Action::StopFlow(FlowId(3)))), "there is no flow 3");
+}
+
+#[test]
+fn a_stopped_flow_stops_and_an_added_one_starts() {
+    let mut fabric = bottleneck(300, QueueUnit::Bytes);
+    let flow = fabric.add_flow(&small(1, 2, Pattern::Constant { gap: 10_000 })).unwrap();
+    fabric.schedule(25_000, Action::StopFlow(flow)).unwrap();
+    let late = FlowSpec { stop: 145_000, ..small(1, 2, Pattern::Constant { gap: 20_000 }) };
+    fabric.schedule(100_000, Action::AddFlow(late)).unwrap();
+    fabric.run_until(1_000_000, &mut ());
+    let totals: Vec<_> = fabric.flows().map(|flow| (flow.sent, flow.delivered)).collect();
+    assert_eq!(totals, [(3, 3), (3, 3)]);
+}

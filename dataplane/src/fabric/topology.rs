@@ -1,0 +1,473 @@
+//! Which nodes there are and how they are joined: built by shape or read from text.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::Deserialize;
+
+/// Nodes and links. Ports of a node are numbered from 1 in the order of the links; a port's number is also its queue's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// A switch or a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The id a switch reports under. Hosts have ids too (10001 and up in the built shapes), used only by the truth.
+    pub id: u32,
+    /// For people.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// What this node's clock shows minus the true time, ns.
+    pub clock_offset: i64,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Forwards, and takes part in INT.
+    Switch,
+    /// Sends and receives packets; never forwards.
+    Host(Address),
+}
+
+/// A host's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// IPv4 address.
+    pub v4: Ipv4Addr,
+    /// IPv6 address.
+    pub v6: Ipv6Addr,
+}
+
+/// A full-duplex link between two nodes (indices into the nodes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) wire: Wire,
+}
+
+/// What a link and the egress queues at its two ends are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Rate, bit/s. A frame takes `ceil(bytes * 8e9 / rate)` ns; preamble and gap are not counted.
+    pub rate: u64,
+    /// Propagation delay, ns.
+    pub delay: u64,
+    /// Depth of the egress queue at each switch end, in the fabric's queue unit, without the frame being transmitted.
+    pub depth: u32,
+}
+
+impl Default for Wire {
+    /// 10 Gb/s, 1 µs, 256 KiB.
+    fn default() -> Self {
+        Self { rate: 10_000_000_000, delay: 1_000, depth: 262_144 }
+    }
+}
+
+/// Why a topology cannot be used; `Display` says what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopologyError {
+    /// The text is not TOML of the documented form; the message has line and column.
+    Text(String),
+    /// A number is outside what the shape or a port id allows.
+    Size(String),
+    /// Two nodes have one id.
+    DuplicateId(u32),
+    /// A link names a node that is not there, or joins a node to itself.
+    BadLink(u32, u32),
+    /// A host must have exactly one link, to a switch.
+    BadHost(u32),
+    /// A rate of 0 bit/s would never send anything.
+    NoRate(u32, u32),
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(message) => write!(f, "topology: {message}"),
+            Self::Size(message) => f.write_str(message),
+            Self::DuplicateId(id) => write!(f, "node id {id} is used twice; give each node its own id"),
+            Self::BadLink(a, b) => {
+                write!(f, "link {a}-{b}: both ends must be different nodes of this topology")
+            }
+            Self::BadHost(id) => write!(f, "host {id} needs exactly one link, to a switch"),
+            Self::NoRate(a, b) => write!(f, "link {a}-{b}: the rate must be at least 1 bit/s"),
+        }
+    }
+}
+
+impl std::error::Error for TopologyError {}
+
+impl Topology {
+    /// `n` switches 101, 102, … in a row, a host at each end (10001 left, 10002 right).
+    pub fn line(n: u32, wire: Wire) -> Result<Self, TopologyError> {
+        within("line: the number of switches", n, 1, 99)?;
+        let mut plan = Plan::default();
+        let switches: Vec<usize> = (1..=n).map(|i| plan.switch(100 + i, format!("s{i}"))).collect();
+        plan.host(switches[0], 1, wire);
+        plan.host(switches[switches.len() - 1], 2, wire);
+        for pair in switches.windows(2) {
+            plan.join(pair[0], pair[1], wire);
+        }
+        plan.finish()
+    }
+
+    /// Leaves 101, 102, …; spines 201, 202, …; `hosts` hosts under each leaf, 10001 up, leaf by leaf. Ports of a leaf: hosts
+    /// first, then spines.
+    pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, wire: Wire) -> Result<Self, TopologyError> {
+        within("leaf-spine: the number of leaves", leaves, 1, 99)?;
+        within("leaf-spine: the number of spines", spines, 1, 99)?;
+        within("leaf-spine: the number of hosts per leaf", hosts, 1, 150)?;
+        let mut plan = Plan::default();
+        let leaf: Vec<usize> = (1..=leaves).map(|i| plan.switch(100 + i, format!("leaf{i}"))).collect();
+        let spine: Vec<usize> = (1..=spines).map(|i| plan.switch(200 + i, format!("spine{i}"))).collect();
+        for (at, &node) in leaf.iter().enumerate() {
+            (0..hosts).for_each(|_| plan.host(node, at + 1, wire));
+        }
+        for &below in &leaf {
+            spine.iter().for_each(|&above| plan.join(below, above, wire));
+        }
+        plan.finish()
+    }
+
+    /// A k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
+    /// up), k/2 hosts per edge switch (10001 up).
+    pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, TopologyError> {
+        within("fat-tree: k", k, 2, 32)?;
+        if !k.is_multiple_of(2) {
+            return Err(TopologyError::Size(format!("fat-tree: k must be even, not {k}")));
+        }
+        let half = k / 2;
+        let mut plan = Plan::default();
+        let layer = |plan: &mut Plan, base: u32, count: u32, name: &str| -> Vec<usize> {
+            (1..=count).map(|i| plan.switch(base + i, format!("{name}{i}"))).collect()
+        };
+        let edges = layer(&mut plan, 1000, k * half, "edge");
+        let aggregations = layer(&mut plan, 2000, k * half, "agg");
+        let cores = layer(&mut plan, 3000, half * half, "core");
+        for (at, &edge) in edges.iter().enumerate() {
+            (0..half).for_each(|_| plan.host(edge, at + 1, wire));
+        }
+        let half = half as usize;
+        for (at, &edge) in edges.iter().enumerate() {
+            let pod = at / half * half;
+            aggregations[pod..pod + half].iter().for_each(|&above| plan.join(edge, above, wire));
+        }
+        for (at, &aggregation) in aggregations.iter().enumerate() {
+            let group = at % half * half;
+            cores[group..group + half].iter().for_each(|&above| plan.join(aggregation, above, wire));
+        }
+        plan.finish()
+    }
+
+    /// Reads a topology from TOML:
+    ///
+    /// ```toml
+    /// [default]               # of every link; all keys optional
+    /// rate = 10_000_000_000   # bit/s
+    /// delay = 1_000           # ns
+    /// depth = 262_144         # queue unit of the fabric (bytes)
+    /// [[switch]]
+    /// id = 101
+    /// name = "leaf1"          # optional
+    /// clock_offset = -350     # ns, optional
+    /// [[host]]
+    /// id = 10001
+    /// address = "10.0.1.1"    # optional, as address6
+    /// [[link]]
+    /// between = [101, 10001]  # rate, delay, depth optional
+    /// ```
+    pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
+        let file: File = toml::from_str(text).map_err(|error| TopologyError::Text(error.to_string()))?;
+        let mut plan = Plan::default();
+        for switch in file.switch {
+            let node = plan.switch(switch.id, switch.name.unwrap_or_else(|| format!("s{}", switch.id)));
+            plan.nodes[node].clock_offset = switch.clock_offset;
+        }
+        for (at, host) in file.host.into_iter().enumerate() {
+            let mut address = Address::numbered(0, at as u32 + 1);
+            address.v4 = host.address.unwrap_or(address.v4);
+            address.v6 = host.address6.unwrap_or(address.v6);
+            let name = host.name.unwrap_or_else(|| format!("h{}", host.id));
+            plan.nodes.push(Node { id: host.id, name, kind: Kind::Host(address), clock_offset: 0 });
+        }
+        for link in file.link {
+            let [a, b] = link.between;
+            let index = |id| plan.nodes.iter().position(|node| node.id == id);
+            let (Some(a), Some(b)) = (index(a), index(b)) else { return Err(TopologyError::BadLink(a, b)) };
+            let own = WireKeys { rate: link.rate, delay: link.delay, depth: link.depth };
+            plan.links.push(Link { a, b, wire: own.over(file.default.over(Wire::default())) });
+        }
+        plan.finish()
+    }
+
+    /// The nodes, in the order they were made.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The links as pairs of node ids.
+    pub fn links(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.links.iter().map(|link| (self.nodes[link.a].id, self.nodes[link.b].id))
+    }
+
+    /// The ids of the hosts, in order.
+    pub fn hosts(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.iter().filter(|node| node.kind != Kind::Switch).map(|node| node.id)
+    }
+
+    /// The ids of the switches, in order.
+    pub fn switches(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.iter().filter(|node| node.kind == Kind::Switch).map(|node| node.id)
+    }
+
+    /// Sets a node's clock offset, ns; false when there is no such node.
+    pub fn set_clock_offset(&mut self, id: u32, offset: i64) -> bool {
+        let node = self.nodes.iter_mut().find(|node| node.id == id);
+        node.map(|node| node.clock_offset = offset).is_some()
+    }
+
+    pub(crate) fn index(&self, id: u32) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id)
+    }
+}
+
+impl Address {
+    /// 10.s.s.h, 2001:db8::s:h and a locally administered MAC of the same numbers.
+    fn numbered(switch: usize, host: u32) -> Self {
+        let [.., s1, s0] = (switch as u32).to_be_bytes();
+        let [.., h1, h0] = host.to_be_bytes();
+        Self {
+            mac: [2, 0, s1, s0, h1, h0],
+            v4: Ipv4Addr::new(10, s1 | h1 << 4, s0, h0),
+            v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, switch as u16, host as u16),
+        }
+    }
+}
+
+/// A topology being built.
+#[derive(Default)]
+struct Plan {
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    hosts: u32,
+}
+
+impl Plan {
+    fn switch(&mut self, id: u32, name: String) -> usize {
+        self.nodes.push(Node { id, name, kind: Kind::Switch, clock_offset: 0 });
+        self.nodes.len() - 1
+    }
+
+    /// Adds a host below `switch`, which has the number `at` in addresses.
+    fn host(&mut self, switch: usize, at: usize, wire: Wire) {
+        self.hosts += 1;
+        let below = 1 + self.links.iter().filter(|link| link.a == switch).count() as u32;
+        let kind = Kind::Host(Address::numbered(at, below));
+        self.nodes.push(Node {
+            id: 10_000 + self.hosts,
+            name: format!("h{}", self.hosts),
+            kind,
+            clock_offset: 0,
+        });
+        self.join(switch, self.nodes.len() - 1, wire);
+    }
+
+    fn join(&mut self, a: usize, b: usize, wire: Wire) {
+        self.links.push(Link { a, b, wire });
+    }
+
+    fn finish(self) -> Result<Topology, TopologyError> {
+        let Self { nodes, links, .. } = self;
+        let mut ids: Vec<u32> = nodes.iter().map(|node| node.id).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(TopologyError::DuplicateId(pair[0]));
+        }
+        let mut degree = vec![0usize; nodes.len()];
+        for link in &links {
+            let ends = (nodes[link.a].id, nodes[link.b].id);
+            if link.a == link.b {
+                return Err(TopologyError::BadLink(ends.0, ends.1));
+            }
+            if link.wire.rate == 0 {
+                return Err(TopologyError::NoRate(ends.0, ends.1));
+            }
+            if nodes[link.a].kind != Kind::Switch && nodes[link.b].kind != Kind::Switch {
+                return Err(TopologyError::BadHost(ends.0));
+            }
+            degree[link.a] += 1;
+            degree[link.b] += 1;
+        }
+        for (node, degree) in nodes.iter().zip(degree) {
+            match node.kind {
+                Kind::Host(_) if degree != 1 => return Err(TopologyError::BadHost(node.id)),
+                Kind::Switch => within("the number of ports of a switch", degree as u32, 0, 255)?,
+                Kind::Host(_) => {}
+            }
+        }
+        Ok(Topology { nodes, links })
+    }
+}
+
+fn within(what: &str, value: u32, low: u32, high: u32) -> Result<(), TopologyError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(TopologyError::Size(format!("{what} must be {low} to {high}, not {value}")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    default: WireKeys,
+    #[serde(default)]
+    switch: Vec<SwitchKeys>,
+    #[serde(default)]
+    host: Vec<HostKeys>,
+    #[serde(default)]
+    link: Vec<LinkKeys>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchKeys {
+    id: u32,
+    name: Option<String>,
+    #[serde(default)]
+    clock_offset: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostKeys {
+    id: u32,
+    name: Option<String>,
+    address: Option<Ipv4Addr>,
+    address6: Option<Ipv6Addr>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkKeys {
+    between: [u32; 2],
+    rate: Option<u64>,
+    delay: Option<u64>,
+    depth: Option<u32>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+struct WireKeys {
+    rate: Option<u64>,
+    delay: Option<u64>,
+    depth: Option<u32>,
+}
+
+impl WireKeys {
+    fn over(self, base: Wire) -> Wire {
+        Wire {
+            rate: self.rate.unwrap_or(base.rate),
+            delay: self.delay.unwrap_or(base.delay),
+            depth: self.depth.unwrap_or(base.depth),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(topology: &Topology) -> String {
+        topology.links().map(|(a, b)| format!("{a}-{b}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn shapes_have_the_links_they_should() {
+        let wire = Wire::default();
+        assert_eq!(picture(&Topology::line(3, wire).unwrap()), "101-10001 103-10002 101-102 102-103");
+        assert_eq!(
+            picture(&Topology::leaf_spine(2, 2, 1, wire).unwrap()),
+            "101-10001 102-10002 101-201 101-202 102-201 102-202"
+        );
+        let tree = Topology::fat_tree(4, wire).unwrap();
+        assert_eq!((tree.switches().count(), tree.hosts().count(), tree.links().count()), (20, 16, 48));
+        assert!(picture(&tree).ends_with("2007-3001 2007-3002 2008-3003 2008-3004"));
+    }
+
+    #[test]
+    fn hosts_have_addresses_of_their_own() {
+        for topology in
+            [Topology::fat_tree(8, Wire::default()), Topology::leaf_spine(9, 2, 150, Wire::default())]
+        {
+            let topology = topology.unwrap();
+            let mut seen = std::collections::HashSet::new();
+            for node in topology.nodes() {
+                if let Kind::Host(address) = node.kind {
+                    assert!(seen.insert(address.v4.to_string()) && seen.insert(address.v6.to_string()));
+                    assert!(seen.insert(format!("{:?}", address.mac)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn text_gives_the_same_as_code() {
+        let text = "
+            [default]
+            delay = 500
+            [[switch]]
+            id = 101
+            clock_offset = -350
+            [[switch]]
+            id = 102
+            name = \"right\"
+            [[host]]
+            id = 10001
+            address = \"10.0.1.1\"
+            [[host]]
+            id = 10002
+            [[link]]
+            between = [101, 102]
+            rate = 1_000_000
+            depth = 10
+            [[link]]
+            between = [101, 10001]
+            [[link]]
+            between = [102, 10002]
+        ";
+        let topology = Topology::from_toml(text).unwrap();
+        assert_eq!(picture(&topology), "101-102 101-10001 102-10002");
+        assert_eq!(topology.links[0].wire, Wire { rate: 1_000_000, delay: 500, depth: 10 });
+        assert_eq!(topology.links[1].wire, Wire { delay: 500, ..Wire::default() });
+        assert_eq!((topology.nodes[0].clock_offset, topology.nodes[1].name.as_str()), (-350, "right"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_reason() {
+        let said = |text: &str| Topology::from_toml(text).unwrap_err().to_string();
+        assert!(said("[[switch]]\nid = 1\nnmae = \"x\"").contains("line 3"));
+        assert_eq!(
+            said("[[switch]]\nid=1\n[[switch]]\nid=1"),
+            "node id 1 is used twice; give each node its own id"
+        );
+        assert_eq!(
+            said("[[switch]]\nid=1\n[[link]]\nbetween=[1,2]"),
+            "link 1-2: both ends must be different nodes of this topology"
+        );
+        assert_eq!(said("[[host]]\nid=1"), "host 1 needs exactly one link, to a switch");
+        assert!(said("[[link]]\nbetween=[1,2]\nraet=3").contains("raet"));
+        assert_eq!(
+            Topology::fat_tree(5, Wire::default()).unwrap_err().to_string(),
+            "fat-tree: k must be even, not 5"
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! What really happened, for comparison with what a collector concludes.
+
+use wire::FlowKey;
+
+pub use crate::report::ReportKind;
+
+/// What went by one switch on a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopTruth {
+    /// The switch's id.
+    pub node: u32,
+    /// Interface the packet came in by.
+    pub ingress_if: u16,
+    /// Interface it left by; also the queue's id. 0 when it never got as far as a queue.
+    pub egress_if: u16,
+    /// What it found waiting in the egress queue, in the fabric's queue unit.
+    pub queue_occupancy: u32,
+    /// Transmit utilisation of the egress link when it left, in hundredths of a percent.
+    pub tx_utilization: u32,
+    /// When its last bit came in, true time, ns.
+    pub ingress: u64,
+    /// When its first bit left, true time, ns. For a packet that was dropped here: when it was dropped.
+    pub egress: u64,
+    /// What the node's clock shows minus the true time, ns.
+    pub clock_offset: i64,
+    /// The switch's record is in the packet's INT stack, or the switch told of it in a report of its own.
+    pub recorded: bool,
+}
+
+impl HopTruth {
+    /// Time inside the switch, ns.
+    pub fn hop_latency(&self) -> u64 {
+        self.egress - self.ingress
+    }
+
+    /// The ingress time stamp the switch gives, ns of its own clock.
+    pub fn ingress_ts(&self) -> u64 {
+        self.ingress.wrapping_add_signed(self.clock_offset)
+    }
+
+    /// The egress time stamp the switch gives, ns of its own clock.
+    pub fn egress_ts(&self) -> u64 {
+        self.egress.wrapping_add_signed(self.clock_offset)
+    }
+}
+
+/// One packet's way, as far as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journey<'a> {
+    /// Number of the packet in this run, from 0.
+    pub packet: u64,
+    /// Its 5-tuple.
+    pub flow: FlowKey,
+    /// When the traffic generator made it, true time, ns.
+    pub sent: u64,
+    /// When it arrived at the host, or was dropped.
+    pub ended: u64,
+    /// The switches it went through.
+    pub hops: &'a [HopTruth],
+}
+
+impl Journey<'_> {
+    /// The nodes it went through.
+    pub fn path(&self) -> Vec<u32> {
+        self.hops.iter().map(|hop| hop.node).collect()
+    }
+}
+
+/// Why a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropReason {
+    /// It went through too many switches: a loop.
+    TooManyHops = 26,
+    /// No way to its destination.
+    NoRoute = 29,
+    /// The egress queue was full (traffic manager).
+    QueueFull = 71,
+    /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
+    LinkDown = 128,
+    /// It was on the link when that was cut. No switch knows of it, so nothing reports it.
+    LostOnLink = 0,
+}
+
+impl DropReason {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::TooManyHops, Self::NoRoute, Self::QueueFull, Self::LinkDown, Self::LostOnLink];
+
+    /// The drop reason byte in reports.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// For profiles and people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooManyHops => "ttl_zero",
+            Self::NoRoute => "no_route",
+            Self::QueueFull => "queue_full",
+            Self::LinkDown => "link_down",
+            Self::LostOnLink => "lost_on_link",
+        }
+    }
+}
+
+/// What one report says if it is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportTruth {
+    /// What it is about.
+    pub kind: ReportKind,
+    /// Number of the packet that caused it.
+    pub packet: u64,
+    /// That packet's 5-tuple (a queue report does not carry it).
+    pub flow: FlowKey,
+    /// The switches whose records it holds, in forwarding order, the reporter's own last.
+    pub hops: Vec<HopTruth>,
+    /// Why the packet was dropped (drop reports).
+    pub reason: Option<DropReason>,
+}
+
+impl ReportTruth {
+    /// The nodes whose records it holds.
+    pub fn path(&self) -> Vec<u32> {
+        self.hops.iter().map(|hop| hop.node).collect()
+    }
+}
+
+/// What happened to a datagram of reports on its way to the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrived once.
+    Delivered,
+    /// It never arrived.
+    Lost,
+    /// It arrived twice.
+    Duplicated,
+    /// It arrived once, later than the channel's delay.
+    Delayed,
+}
+
+/// One datagram of reports, told when it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatagramTruth {
+    /// When it left the node, true time, ns.
+    pub sent: u64,
+    /// The node that sent it.
+    pub node: u32,
+    /// Subsystem of that node.
+    pub hw_id: u8,
+    /// Its sequence number.
+    pub seq: u32,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The reports in it, in order.
+    pub reports: Vec<ReportTruth>,
+}
+
+/// One arrival of a datagram at the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, true time, ns.
+    pub at: u64,
+    /// The node that sent it.
+    pub node: u32,
+    /// Subsystem of that node.
+    pub hw_id: u8,
+    /// Its sequence number.
+    pub seq: u32,
+    /// The same datagram had arrived before.
+    pub duplicate: bool,
+    /// A datagram sent later by the same subsystem had arrived before.
+    pub overtaken: bool,
+}
+
+/// Something that really happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truth<'a> {
+    /// A packet reached its host.
+    Delivered(Journey<'a>),
+    /// A packet was lost, at `node`; for [`DropReason::LostOnLink`] the node before the link.
+    Dropped {
+        /// Its way so far; `ended` is the time of the drop.
+        journey: Journey<'a>,
+        /// Where.
+        node: u32,
+        /// Why.
+        reason: DropReason,
+        /// The node sent a drop report.
+        reported: bool,
+    },
+    /// A packet of the flow arrived by another path than the one before it did.
+    PathChange {
+        /// When it arrived, true time, ns.
+        at: u64,
+        /// The flow.
+        flow: FlowKey,
+        /// The path before.
+        old: &'a [u32],
+        /// The path now.
+        new: &'a [u32],
+    },
+    /// A datagram of reports was sent.
+    Datagram(&'a DatagramTruth),
+    /// A datagram of reports arrived.
+    Arrival(Arrival),
+    /// A link was cut or mended.
+    Link {
+        /// When, true time, ns.
+        at: u64,
+        /// One end.
+        a: u32,
+        /// The other end.
+        b: u32,
+        /// It works now.
+        up: bool,
+    },
+    /// All switches use new routes from now on.
+    Converged {
+        /// When, true time, ns.
+        at: u64,
+    },
+}

@@ -1,0 +1,460 @@
+//! What a switch tells: flow reports of a sink, postcards of a node, drops and congested queues, in Telemetry Report 1.0 or
+//! 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
+
+use wire::report::{Flags, v10, v20};
+use wire::{FlowKey, Hop, Profile};
+
+use crate::packet::{Carried, Headers, Seen};
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ReportKind {
+    /// The sink's: the packet's whole way.
+    Flow,
+    /// One node's own measurement of a packet (INT-MX, or a postcard).
+    Postcard,
+    /// A watched packet was dropped here.
+    Drop,
+    /// A queue rose above its threshold, or fell below it again.
+    Queue,
+}
+
+/// Version of the Telemetry Report format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 1.0: one report per datagram.
+    V10,
+    /// 2.0.
+    V20,
+}
+
+/// How a switch writes its reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Version of the format.
+    pub version: Version,
+    /// The sink's own record goes onto the packet's INT stack; else into the report's header, which in 1.0 has no room for
+    /// the egress part of bits 4 to 8.
+    pub own_on_stack: bool,
+    /// Reports per datagram (2.0), 1 to 64. A group that is not full waits for [`crate::Switch::flush`].
+    pub group: u8,
+    /// The packet in a report begins with its Ethernet header; else with its IP header.
+    pub ethernet: bool,
+    /// Bytes of the packet kept behind INT, or behind the L4 header when there is none.
+    pub snap: u16,
+    /// Drop reports hold the packet's INT, so that they tell the way to the place of the drop. With a port mark they always
+    /// do, because the original port is there.
+    pub drop_with_int: bool,
+    /// Subsystems (`hw_id` 0 up) that the egress interfaces are dealt out to, 1 to 64, each with its own sequence.
+    pub subsystems: u8,
+    /// First sequence number.
+    pub first_sequence: u32,
+}
+
+impl Default for Format {
+    /// Report 2.0, ungrouped, IP packets cut 8 bytes behind INT, one subsystem.
+    fn default() -> Self {
+        Self {
+            version: Version::V20,
+            own_on_stack: false,
+            group: 1,
+            ethernet: false,
+            snap: 8,
+            drop_with_int: false,
+            subsystems: 1,
+            first_sequence: 0,
+        }
+    }
+}
+
+impl Format {
+    pub(crate) fn is_20(&self) -> bool {
+        self.version == Version::V20
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        let groups = if self.is_20() { 1..=64 } else { 1..=1 };
+        groups.contains(&self.group) && (1..=64).contains(&self.subsystems)
+    }
+}
+
+/// Datagrams that are ready to be sent. The caller takes them out and clears it.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+    made: Vec<Made>,
+}
+
+/// One datagram in an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Subsystem.
+    pub hw_id: u8,
+    /// Sequence number.
+    pub seq: u32,
+    /// How many reports it holds.
+    pub reports: u16,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hw_id: u8,
+    seq: u32,
+    reports: u16,
+    start: usize,
+}
+
+/// A report that was written, into a datagram of the outbox or into an open group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) kind: ReportKind,
+    pub(crate) hw_id: u8,
+    /// It holds the packet's INT stack.
+    pub(crate) with_stack: bool,
+}
+
+impl Outbox {
+    /// No datagram, and no report was made since it was cleared.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.made.is_empty()
+    }
+
+    /// Makes it empty and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.slots.clear();
+        self.made.clear();
+    }
+
+    /// The datagrams in order.
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        let ends = self.slots.iter().skip(1).map(|slot| slot.start).chain([self.bytes.len()]);
+        self.slots.iter().zip(ends).map(|(slot, end)| {
+            let Slot { hw_id, seq, reports, start } = *slot;
+            Datagram { hw_id, seq, reports, payload: &self.bytes[start..end] }
+        })
+    }
+
+    /// Reports that were made since it was cleared, in order.
+    pub(crate) fn made(&self) -> &[Made] {
+        &self.made
+    }
+}
+
+/// What one report says, in either version.
+struct Draft<'a> {
+    kind: ReportKind,
+    flags: Flags,
+    /// RepMdBits of 2.0; none for a report without main contents.
+    bits: Option<u16>,
+    own: &'a Hop,
+    reason: Option<u8>,
+    /// A postcard's flow.
+    flow_id: Option<[u8; 4]>,
+    packet: Packet<'a>,
+    with_stack: bool,
+}
+
+/// The packet in a report.
+#[derive(Clone, Copy)]
+enum Packet<'a> {
+    None,
+    Ethernet(&'a [u8]),
+    Ipv4(&'a [u8]),
+    Ipv6(&'a [u8]),
+}
+
+/// Writes reports and numbers them.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    node: u32,
+    format: Format,
+    /// How many datagrams each subsystem has made.
+    sent: [u32; 64],
+    groups: Vec<Group>,
+}
+
+/// Reports of one subsystem that wait for company.
+#[derive(Debug)]
+struct Group {
+    hw_id: u8,
+    reports: u16,
+    bytes: Vec<u8>,
+}
+
+/// No group grows beyond this many bytes.
+const MAX_GROUP: usize = 1400;
+
+/// Instruction bits that a report's metadata has a place for: 1 to 8.
+const REPORTABLE: u16 = 0x7f80;
+const PORTS: u16 = 0x4000;
+const QUEUE: u16 = 0x1000;
+const INGRESS_TS: u16 = 0x0800;
+const DROP_REASON: u16 = 0x0001;
+
+impl Exporter {
+    pub(crate) fn new(node: u32, format: Format) -> Self {
+        Self { node, format, sent: [0; 64], groups: Vec::new() }
+    }
+
+    /// A sink's report of a packet with its stack. `bits` says which of its own items go into the header; `None` when its
+    /// record is on the stack.
+    pub(crate) fn flow_report(
+        &mut self,
+        frame: &[u8],
+        carried: &Carried,
+        bits: Option<u16>,
+        own: &Hop,
+        out: &mut Outbox,
+    ) {
+        let packet = self.packet(frame, Some(&carried.headers), carried.end + usize::from(self.format.snap));
+        let bits = bits.map(|bits| bits & REPORTABLE);
+        let draft =
+            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, own, packet) };
+        self.write(&draft, out);
+    }
+
+    /// A node's report of a packet of INT-MX, with the head of the packet.
+    pub(crate) fn card_with_packet(
+        &mut self,
+        frame: &[u8],
+        carried: &Carried,
+        bits: u16,
+        own: &Hop,
+        out: &mut Outbox,
+    ) {
+        let packet = self.packet(frame, Some(&carried.headers), carried.end + usize::from(self.format.snap));
+        let bits = Some(bits & REPORTABLE);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, packet) }, out);
+    }
+
+    /// A node's postcard: no packet, the flow's id.
+    pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, own: &Hop, out: &mut Outbox) {
+        let draft = Draft {
+            bits: Some(bits & REPORTABLE),
+            flow_id: Some(flow_id(flow).to_be_bytes()),
+            ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, Packet::None)
+        };
+        self.write(&draft, out);
+    }
+
+    /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
+    pub(crate) fn drop_report(&mut self, frame: &[u8], seen: &Seen, own: &Hop, reason: u8, out: &mut Outbox) {
+        let snap = usize::from(self.format.snap);
+        let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::int::Mark::Port);
+        let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
+        let end = match (with_int, seen.carried, seen.headers) {
+            (Some(carried), _, _) => carried.end + snap,
+            (None, Some(carried), _) => ports_end(&carried.headers),
+            (None, None, Some(headers)) => headers.body() + snap,
+            (None, None, None) => 64,
+        };
+        let flags = Flags::DROP.with(Flags::FLOW, with_int.is_some());
+        let draft = Draft {
+            bits: Some(PORTS | INGRESS_TS | DROP_REASON),
+            reason: Some(reason),
+            with_stack: with_int.is_some(),
+            ..Draft::new(ReportKind::Drop, flags, own, self.packet(frame, seen.headers.as_ref(), end))
+        };
+        self.write(&draft, out);
+    }
+
+    /// A queue report: ports, queue, ingress time. In 1.0, where a packet must follow, the one that met the queue, up to its
+    /// ports: enough for the flow, and nothing of INT, which would be read as the flow's path.
+    pub(crate) fn queue_report(&mut self, frame: &[u8], profile: &Profile, own: &Hop, out: &mut Outbox) {
+        let headers = match self.format.version {
+            Version::V10 => Seen::of(frame, profile).ok().and_then(|seen| seen.headers),
+            Version::V20 => None,
+        };
+        let packet =
+            headers.map_or(Packet::None, |headers| self.packet(frame, Some(&headers), ports_end(&headers)));
+        let bits = Some(PORTS | QUEUE | INGRESS_TS);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, packet) }, out);
+    }
+
+    /// Sends every open group.
+    pub(crate) fn flush(&mut self, out: &mut Outbox) {
+        for at in 0..self.groups.len() {
+            self.close(at, out);
+        }
+    }
+
+    /// Some group is open.
+    pub(crate) fn holds_reports(&self) -> bool {
+        self.groups.iter().any(|group| group.reports > 0)
+    }
+
+    /// The head of a frame, up to offset `end` or the IP packet's end.
+    fn packet<'a>(&self, frame: &'a [u8], headers: Option<&Headers>, end: usize) -> Packet<'a> {
+        let Some(headers) = headers else { return Packet::Ethernet(&frame[..end.min(frame.len())]) };
+        let end = end.min(headers.ip + headers.ip_len(frame)).min(frame.len());
+        match (self.format.ethernet, headers.v6) {
+            (true, _) => Packet::Ethernet(&frame[..end]),
+            (false, false) => Packet::Ipv4(&frame[headers.ip..end]),
+            (false, true) => Packet::Ipv6(&frame[headers.ip..end]),
+        }
+    }
+
+    fn write(&mut self, draft: &Draft<'_>, out: &mut Outbox) {
+        let hw_id = (draft.own.egress_if.unwrap_or(0) % u16::from(self.format.subsystems)) as u8;
+        match self.format.version {
+            Version::V10 => self.write_10(draft, hw_id, out),
+            Version::V20 => self.write_20(draft, hw_id, out),
+        }
+        out.made.push(Made { kind: draft.kind, hw_id, with_stack: draft.with_stack });
+    }
+
+    fn write_10(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
+        let seq = self.number(hw_id);
+        let (next, packet) = match draft.packet {
+            Packet::None => (v10::NextProtocol::Ethernet, &[][..]),
+            Packet::Ethernet(bytes) => (v10::NextProtocol::Ethernet, bytes),
+            Packet::Ipv4(bytes) => (v10::NextProtocol::Ipv4, bytes),
+            Packet::Ipv6(bytes) => (v10::NextProtocol::Ipv6, bytes),
+        };
+        let header = v10::Repr {
+            next,
+            metadata: metadata_10(draft.bits.unwrap_or(0)),
+            flags: draft.flags,
+            hw_id,
+            switch_id: self.node,
+            seq,
+            ingress_ts: draft.own.ingress_ts.unwrap_or(0) as u32,
+            own: *draft.own,
+            drop_reason: draft.reason,
+        };
+        let start = out.bytes.len();
+        out.bytes.resize(start + header.header_len(), 0);
+        header.emit(wire::Dialect::Strict, &mut out.bytes[start..]);
+        out.bytes.extend_from_slice(packet);
+        out.slots.push(Slot { hw_id, seq, reports: 1, start });
+    }
+
+    fn write_20(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
+        let flow_id = draft.flow_id;
+        let domain = flow_id.as_ref().map_or(&[][..], |id| id);
+        let (ds_id, ds_bits) = match flow_id {
+            Some(_) => (v20::POSTCARD_DOMAIN, v20::POSTCARD_FLOW_ID),
+            None => (0, 0),
+        };
+        let report = v20::Repr {
+            flags: draft.flags,
+            main: draft.bits.map(|bits| v20::MainRepr {
+                bits,
+                ds_id,
+                ds_bits,
+                ds_status: 0,
+                own: *draft.own,
+                drop_reason: draft.reason,
+                domain,
+            }),
+            inner: match draft.packet {
+                Packet::None => v20::Inner::None,
+                Packet::Ethernet(bytes) => v20::Inner::Ethernet(bytes),
+                Packet::Ipv4(bytes) => v20::Inner::Ipv4(bytes),
+                Packet::Ipv6(bytes) => v20::Inner::Ipv6(bytes),
+            },
+            ignored_md_length: 0,
+        };
+        let at = self.group(hw_id);
+        if self.groups[at].reports > 0 && self.groups[at].bytes.len() + report.len() > MAX_GROUP {
+            self.close(at, out);
+        }
+        let group = &mut self.groups[at];
+        let start = group.bytes.len();
+        group.bytes.resize(start + report.len(), 0);
+        report.emit(&mut group.bytes[start..]);
+        group.reports += 1;
+        // A report of 255 words or more runs to the end of its datagram by definition.
+        let last = report.len() - v20::LEN >= usize::from(v20::TO_THE_END) * 4;
+        if last || group.reports >= u16::from(self.format.group) {
+            self.close(at, out);
+        }
+    }
+
+    fn group(&mut self, hw_id: u8) -> usize {
+        self.groups.iter().position(|group| group.hw_id == hw_id).unwrap_or_else(|| {
+            self.groups.push(Group { hw_id, reports: 0, bytes: Vec::new() });
+            self.groups.len() - 1
+        })
+    }
+
+    /// Sends a group, if there is anything in it.
+    fn close(&mut self, at: usize, out: &mut Outbox) {
+        let Group { hw_id, reports, .. } = self.groups[at];
+        if reports == 0 {
+            return;
+        }
+        let seq = self.number(hw_id);
+        let start = out.bytes.len();
+        out.bytes.resize(start + v20::GROUP_LEN, 0);
+        v20::Group { hw_id, seq, node_id: self.node }.emit(&mut out.bytes[start..]);
+        let group = &mut self.groups[at];
+        out.bytes.extend_from_slice(&group.bytes);
+        group.reports = 0;
+        group.bytes.clear();
+        out.slots.push(Slot { hw_id, seq, reports, start });
+    }
+
+    /// The next sequence number: 22 bits in 2.0, 32 in 1.0.
+    fn number(&mut self, hw_id: u8) -> u32 {
+        let sent = &mut self.sent[usize::from(hw_id)];
+        let seq = self.format.first_sequence.wrapping_add(*sent);
+        *sent = sent.wrapping_add(1);
+        if self.format.is_20() { seq & 0x3f_ffff } else { seq }
+    }
+}
+
+impl<'a> Draft<'a> {
+    fn new(kind: ReportKind, flags: Flags, own: &'a Hop, packet: Packet<'a>) -> Self {
+        Self { kind, flags, bits: None, own, reason: None, flow_id: None, packet, with_stack: false }
+    }
+}
+
+/// Just behind the ports.
+fn ports_end(headers: &Headers) -> usize {
+    headers.l4 + 4
+}
+
+/// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress time stamp, drop reason, utilisation.
+fn metadata_10(bits: u16) -> u8 {
+    const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
+    ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))
+}
+
+/// The flow's id in postcards: CRC-32C of the 5-tuple, 13 bytes for IPv4, 37 for IPv6 (wire-formats 4.1, 5.6).
+pub fn flow_id(flow: &FlowKey) -> u32 {
+    let (sport, dport) = flow.ports().unwrap_or((0, 0));
+    let skip = if flow.is_v6() { 0 } else { 12 };
+    let addresses = flow.src_octets()[skip..].iter().chain(&flow.dst_octets()[skip..]).copied();
+    crc_32c(addresses.chain(sport.to_be_bytes()).chain(dport.to_be_bytes()).chain([flow.proto()]))
+}
+
+fn crc_32c(bytes: impl Iterator<Item = u8>) -> u32 {
+    const REFLECTED: u32 = 0x82f6_3b78;
+    !bytes.fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 != 0 { REFLECTED } else { 0 })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_ids_are_the_catalogues_crc() {
+        assert_eq!(crc_32c(b"123456789".iter().copied()), 0xe306_9283);
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
+        assert_eq!(flow_id(&flow) & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
+    }
+
+    #[test]
+    fn metadata_bits_move_to_their_places_in_1_0() {
+        assert_eq!(metadata_10(0xffff), 0x3f);
+        assert_eq!(metadata_10(PORTS | DROP_REASON), 0x22);
+        assert_eq!(metadata_10(QUEUE | 0x0100), 0x09);
+    }
+}

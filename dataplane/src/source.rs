@@ -1,0 +1,80 @@
+//! Source: puts INT into a watched packet (wire-formats 1.1, 1.2). The stack is empty then; the source's own record is pushed
+//! like any other node's.
+
+use wire::int::header::{Md2, Md10, Mx2};
+use wire::int::shim::{Next, Shim1, Shim2};
+use wire::int::{header, layout, shim};
+
+use crate::packet::{Headers, UDP};
+use crate::switch::Mark;
+use crate::watchlist::{Mode, Watch};
+
+/// What became of a packet that was to carry INT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// It carries INT now.
+    Yes,
+    /// With the headers alone it would not fit the egress MTU; it stays as it was.
+    MtuExceeded,
+}
+
+/// Puts shim and metadata header, as `watch` says, into a packet of at most `mtu` bytes.
+pub(crate) fn insert(
+    frame: &mut Vec<u8>,
+    headers: &Headers,
+    watch: &Watch,
+    mark: Mark,
+    mtu: usize,
+) -> Inserted {
+    let mut bytes = [0; shim::LEN + header::LEN_2];
+    let port = mark.port.filter(|_| watch.mode != Mode::Md10);
+    let next = match (port, headers.proto) {
+        (None, _) => Next::Dscp(headers.dscp),
+        (Some(_), UDP) => Next::Port(headers.dport(frame)),
+        (Some(_), proto) => Next::Protocol(proto),
+    };
+    let len = emit(watch, next, headers.dscp, &mut bytes);
+    let udp_len = if matches!(next, Next::Protocol(_)) { Headers::UDP_LEN } else { 0 };
+    if headers.ip_len(frame) + len + udp_len > mtu {
+        return Inserted::MtuExceeded;
+    }
+    match (port, next) {
+        (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, &bytes[..len]),
+        (Some(port), _) => {
+            headers.splice(frame, headers.body()..headers.body(), &bytes[..len]);
+            headers.set_dport(frame, port);
+        }
+        (None, _) => {
+            headers.splice(frame, headers.body()..headers.body(), &bytes[..len]);
+            headers.set_dscp(frame, mark.dscp);
+        }
+    }
+    Inserted::Yes
+}
+
+/// Writes shim and header and tells their length.
+fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
+    let bitmap = watch.bitmap;
+    let (shim, header) = out.split_at_mut(shim::LEN);
+    let words_2 = (header::LEN_2 / 4) as u8;
+    match watch.mode {
+        Mode::Md10 => {
+            let length = ((shim::LEN + header::LEN_1) / 4) as u8;
+            Shim1 { kind: 1, length, last: dscp << 2 }.emit(shim);
+            let hop_ml = layout::words_10(bitmap);
+            Md10 { hop_ml, remaining: watch.hops, bitmap, ..Md10::default() }.emit(header);
+            shim::LEN + header::LEN_1
+        }
+        Mode::Md21 => {
+            Shim2 { kind: Shim2::MD, length: words_2, next }.emit(shim);
+            let hop_ml = layout::words_2(bitmap);
+            Md2 { hop_ml, remaining: watch.hops, bitmap, ..Md2::default() }.emit(header);
+            shim::LEN + header::LEN_2
+        }
+        Mode::Mx21 | Mode::Postcard => {
+            Shim2 { kind: Shim2::MX, length: words_2, next }.emit(shim);
+            Mx2 { bitmap, ..Mx2::default() }.emit(header);
+            shim::LEN + header::LEN_2
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! One INT switch: what happens to a packet on its way out, and what is told about it.
+//!
+//! Everything is done where the egress queue is behind the packet, because only there the time it took and the queue it met
+//! are known. A packet that came in from a host is a source's business, one that leaves to a host a sink's.
+
+use std::fmt;
+
+use wire::Profile;
+
+use crate::packet::{Carried, Headers, Seen};
+use crate::report::{Exporter, Format, Outbox};
+use crate::sink;
+use crate::source::{self, Inserted};
+use crate::transit::{self, Pushed};
+use crate::watchlist::{Mode, Watch, Watchlist};
+
+/// How a switch takes part in INT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How packets with INT are told from others, in the whole domain.
+    pub mark: Mark,
+    /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 means
+    /// that it would compute a checksum complement; it never does, because it updates the L4 checksum itself.
+    pub available: u16,
+    /// How it reports.
+    pub format: Format,
+    /// Queue depths it reports.
+    pub congestion: Option<Congestion>,
+}
+
+impl Default for Config {
+    /// Marked by DSCP 0x17; level-2 interfaces and buffer occupancy unavailable; Report 2.0.
+    fn default() -> Self {
+        Self { mark: Mark::default(), available: 0xfd00, format: Format::default(), congestion: None }
+    }
+}
+
+/// How packets with INT are told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// DSCP of packets with INT, 1 to 63.
+    pub dscp: u8,
+    /// If given, 2.1 packets are marked by this UDP destination port instead, TCP ones by an inserted UDP header.
+    pub port: Option<u16>,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self { dscp: Profile::DSCP, port: None }
+    }
+}
+
+/// When a queue is reported: once when a packet finds at least `rise` in it, and once when one then finds at most `fall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Congestion {
+    /// Occupancy at which it is congested, queue units.
+    pub rise: u32,
+    /// Occupancy at which it no longer is; less than `rise`.
+    pub fall: u32,
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// DSCP 0 marks everything, and more than six bits do not fit.
+    BadDscp(u8),
+    /// UDP port 0 cannot mark.
+    BadPort,
+    /// MX and postcards need Report 2.0.
+    NeedsReport20,
+    /// An instruction bitmap without any defined bit measures nothing.
+    EmptyBitmap,
+    /// `fall` must be below `rise`.
+    BadCongestion,
+    /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
+    BadFormat,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadDscp(dscp) => write!(f, "the DSCP that marks INT must be 1 to 63, not {dscp}"),
+            Self::BadPort => f.write_str("the UDP port that marks INT must not be 0"),
+            Self::NeedsReport20 => f.write_str("INT-MX and postcards need Report 2.0"),
+            Self::EmptyBitmap => f.write_str("a watch needs at least one instruction bit"),
+            Self::BadCongestion => f.write_str("queue reports: `fall` must be less than `rise`"),
+            Self::BadFormat => {
+                f.write_str("groups are 1 to 64 reports (1 for Report 1.0), subsystems 1 to 64")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// What a switch knows of one packet beyond its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Interface it came in by; 0 is unknown.
+    pub ingress_if: u16,
+    /// Interface it leaves by; 0 is unknown.
+    pub egress_if: u16,
+    /// When it came in, ns of the switch's clock.
+    pub ingress_ts: u64,
+    /// When it leaves, ns of the switch's clock.
+    pub egress_ts: u64,
+    /// Queue it leaves through.
+    pub queue_id: u8,
+    /// What it found there, device units; clamped to what 24 bits can say.
+    pub queue_occupancy: u32,
+    /// Utilisation of the egress link, device units.
+    pub tx_utilization: u32,
+    /// Largest IP packet that the egress link takes, bytes.
+    pub mtu: u16,
+    /// It came from outside the domain.
+    pub from_edge: bool,
+    /// It leaves the domain.
+    pub to_edge: bool,
+}
+
+/// What is to be done with the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it.
+    Forward,
+    /// It was made for measurement only (D); its way ends here.
+    Discard,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is to be done with it.
+    pub verdict: Verdict,
+    /// This switch's measurement is on the packet's stack or in a report.
+    pub recorded: bool,
+}
+
+/// What a switch has done since it was made. Every packet is in one of the first six.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets without INT that stayed so.
+    pub plain: u64,
+    /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were.
+    pub refused: u64,
+    /// Packets that carry this switch's record on.
+    pub recorded: u64,
+    /// Packets whose hop count was used up: nothing added, E set.
+    pub hops_exceeded: u64,
+    /// Packets without room for a record (M set) or, at the source, for INT at all.
+    pub mtu_exceeded: u64,
+    /// Packets told of: by the sink, or by a node of INT-MX or postcards.
+    pub reported: u64,
+    /// Packets dropped and told of.
+    pub drops_reported: u64,
+    /// Queues reported.
+    pub queues_reported: u64,
+}
+
+/// An INT switch. No I/O: bytes and measurements in, bytes and reports out.
+#[derive(Debug)]
+pub struct Switch {
+    node: u32,
+    config: Config,
+    watchlist: Watchlist,
+    profile: Profile,
+    exporter: Exporter,
+    congested: [bool; 256],
+    stats: Stats,
+}
+
+impl Switch {
+    /// A switch that reports under the id `node`.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself or the watchlist.
+    pub fn new(node: u32, config: Config, watchlist: Watchlist) -> Result<Self, ConfigError> {
+        check(&config, &watchlist)?;
+        let mut profile = Profile { dscp: config.mark.dscp, dscp_mask: 0x3f, ..Profile::default() };
+        profile.int_udp_port = config.mark.port.unwrap_or(0);
+        let exporter = Exporter::new(node, config.format);
+        let (congested, stats) = ([false; 256], Stats::default());
+        Ok(Self { node, config, watchlist, profile, exporter, congested, stats })
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Watches other flows from now on.
+    ///
+    /// # Errors
+    /// When the list contradicts the configuration; the old one stays.
+    pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
+        check(&self.config, &watchlist)?;
+        self.watchlist = watchlist;
+        Ok(())
+    }
+
+    /// Sets which instruction bits it can deliver from now on; see [`Config::available`].
+    pub fn set_available(&mut self, bits: u16) {
+        self.config.available = bits;
+    }
+
+    /// Handles a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
+    pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
+        self.watch_queue(visit, frame, out);
+        let step = self.measure(frame, visit, out);
+        let count = &mut self.stats;
+        match step.done {
+            Done::Plain => count.plain += 1,
+            Done::Refused => count.refused += 1,
+            Done::Recorded => count.recorded += 1,
+            Done::HopsExceeded => count.hops_exceeded += 1,
+            Done::MtuExceeded => count.mtu_exceeded += 1,
+            Done::Reported => count.reported += 1,
+        }
+        Step { verdict: step.verdict, recorded: matches!(step.done, Done::Recorded | Done::Reported) }
+    }
+
+    /// Tells of a packet that is dropped now for the device's reason `reason`, if its flow is watched for drops. `visit` holds
+    /// what is known. True when a report was made.
+    pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
+        let Ok(seen) = Seen::of(frame, &self.profile) else { return false };
+        let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
+        if watched {
+            self.stats.drops_reported += 1;
+            self.exporter.drop_report(frame, &seen, &visit.hop(self.node, u16::MAX), reason, out);
+        }
+        watched
+    }
+
+    /// Sends reports that wait for their group to fill.
+    pub fn flush(&mut self, out: &mut Outbox) {
+        self.exporter.flush(out);
+    }
+
+    /// Reports wait for their group to fill.
+    pub fn holds_reports(&self) -> bool {
+        self.exporter.holds_reports()
+    }
+
+    fn measure(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
+        let Ok(seen) = Seen::of(frame, &self.profile) else { return Measured::forward(Done::Refused) };
+        if let Some(carried) = seen.carried {
+            return self.carry(frame, &carried, visit, out);
+        }
+        if seen.foreign {
+            return Measured::forward(Done::Refused);
+        }
+        let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else {
+            return Measured::forward(Done::Plain);
+        };
+        let Some(watch) = self.watchlist.find(&flow).copied() else { return Measured::forward(Done::Plain) };
+        if watch.mode == Mode::Postcard {
+            let bits = watch.bitmap & self.config.available;
+            self.exporter.postcard(&flow, bits, &visit.hop(self.node, u16::MAX), out);
+            return Measured::forward(Done::Reported);
+        }
+        if !visit.from_edge {
+            return Measured::forward(Done::Plain);
+        }
+        self.start(frame, &headers, &watch, visit, out)
+    }
+
+    /// The source's part, and then this switch's as any node's.
+    fn start(
+        &mut self,
+        frame: &mut Vec<u8>,
+        headers: &Headers,
+        watch: &Watch,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Measured {
+        let mtu = usize::from(visit.mtu);
+        if source::insert(frame, headers, watch, self.config.mark, mtu) == Inserted::MtuExceeded {
+            return Measured::forward(Done::MtuExceeded);
+        }
+        match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
+            Some(carried) => self.carry(frame, &carried, visit, out),
+            None => Measured::forward(Done::Refused),
+        }
+    }
+
+    /// A packet with INT: report and strip at the sink, add a record elsewhere.
+    fn carry(&mut self, frame: &mut Vec<u8>, carried: &Carried, visit: &Visit, out: &mut Outbox) -> Measured {
+        if carried.mode == wire::int::Mode::Mx {
+            let bits = carried.bitmap & self.config.available;
+            self.exporter.card_with_packet(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
+            if visit.to_edge {
+                sink::strip(frame, carried);
+            }
+            return Measured { done: Done::Reported, verdict: verdict(carried, visit) };
+        }
+        if !visit.to_edge {
+            let hop = visit.hop(self.node, self.config.available);
+            let done = match transit::push(frame, carried, &hop, usize::from(visit.mtu)) {
+                Pushed::Added => Done::Recorded,
+                Pushed::HopsExceeded => Done::HopsExceeded,
+                Pushed::MtuExceeded => Done::MtuExceeded,
+            };
+            return Measured::forward(done);
+        }
+        let (done, carried) = self.tell(frame, *carried, visit, out);
+        sink::strip(frame, &carried);
+        Measured { done, verdict: verdict(&carried, visit) }
+    }
+
+    /// The sink's report of a packet, and where INT lies in the packet afterwards.
+    fn tell(
+        &mut self,
+        frame: &mut Vec<u8>,
+        carried: Carried,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> (Done, Carried) {
+        let own = visit.hop(self.node, u16::MAX);
+        if !self.config.format.own_on_stack {
+            let bits = carried.bitmap & self.config.available;
+            self.exporter.flow_report(frame, &carried, Some(bits), &own, out);
+            return (Done::Reported, carried);
+        }
+        // What is pushed here never leaves on a link, so the MTU does not matter.
+        let hop = visit.hop(self.node, self.config.available);
+        let pushed = transit::push(frame, &carried, &hop, usize::MAX);
+        let after = Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried).unwrap_or(carried);
+        self.exporter.flow_report(frame, &after, None, &own, out);
+        let done = match pushed {
+            Pushed::Added => Done::Reported,
+            Pushed::HopsExceeded => Done::HopsExceeded,
+            Pushed::MtuExceeded => Done::MtuExceeded,
+        };
+        (done, after)
+    }
+
+    /// Reports a queue that has become congested, or has recovered.
+    fn watch_queue(&mut self, visit: &Visit, frame: &[u8], out: &mut Outbox) {
+        let Some(limits) = self.config.congestion else { return };
+        let congested = &mut self.congested[usize::from(visit.queue_id)];
+        let now = if *congested {
+            visit.queue_occupancy > limits.fall
+        } else {
+            visit.queue_occupancy >= limits.rise
+        };
+        if now != *congested {
+            *congested = now;
+            self.stats.queues_reported += 1;
+            self.exporter.queue_report(frame, &self.profile, &visit.hop(self.node, u16::MAX), out);
+        }
+    }
+}
+
+/// What `measure` did.
+struct Measured {
+    done: Done,
+    verdict: Verdict,
+}
+
+impl Measured {
+    fn forward(done: Done) -> Self {
+        Self { done, verdict: Verdict::Forward }
+    }
+}
+
+enum Done {
+    Plain,
+    Refused,
+    Recorded,
+    HopsExceeded,
+    MtuExceeded,
+    Reported,
+}
+
+fn verdict(carried: &Carried, visit: &Visit) -> Verdict {
+    let discard = visit.to_edge && carried.flags.contains(wire::int::Flags::DISCARD);
+    if discard { Verdict::Discard } else { Verdict::Forward }
+}
+
+fn check(config: &Config, watchlist: &Watchlist) -> Result<(), ConfigError> {
+    let Config { mark, format, congestion, .. } = config;
+    if !(1..64).contains(&mark.dscp) {
+        return Err(ConfigError::BadDscp(mark.dscp));
+    }
+    if mark.port == Some(0) {
+        return Err(ConfigError::BadPort);
+    }
+    if congestion.is_some_and(|limits| limits.fall >= limits.rise) {
+        return Err(ConfigError::BadCongestion);
+    }
+    if !format.is_valid() {
+        return Err(ConfigError::BadFormat);
+    }
+    for watch in watchlist.entries() {
+        if watch.bitmap == 0 {
+            return Err(ConfigError::EmptyBitmap);
+        }
+        if !format.is_20() && matches!(watch.mode, Mode::Mx21 | Mode::Postcard) {
+            return Err(ConfigError::NeedsReport20);
+        }
+    }
+    Ok(())
+}
+
+impl Visit {
+    /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
+    pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
+        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        let has = |bit: u32| bits & (0x8000 >> bit) != 0;
+        let known = |interface: u16| (interface != 0).then_some(interface);
+        let occupancy = self.queue_occupancy.min(MOST);
+        let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
+        wire::Hop {
+            node_id: Some(node),
+            ingress_if: known(self.ingress_if).filter(|_| has(1)),
+            egress_if: known(self.egress_if).filter(|_| has(1)),
+            hop_latency: has(2).then_some(latency),
+            queue_id: has(3).then_some(self.queue_id),
+            queue_occupancy: has(3).then_some(occupancy),
+            ingress_ts: has(4).then_some(self.ingress_ts),
+            egress_ts: has(5).then_some(self.egress_ts),
+            l2_ingress_if: known(self.ingress_if).map(u32::from).filter(|_| has(6)),
+            l2_egress_if: known(self.egress_if).map(u32::from).filter(|_| has(6)),
+            tx_utilization: has(7).then_some(self.tx_utilization),
+            ..wire::Hop::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Which flows a switch watches, and how.
+
+use detect::Match;
+use wire::FlowKey;
+
+/// How a watched flow is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// INT-MD 2.1: the packet collects the records, the sink reports them.
+    Md21,
+    /// INT 1.0, likewise.
+    Md10,
+    /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
+    Mx21,
+    /// The packet stays as it is; every node that watches the flow sends a postcard.
+    Postcard,
+}
+
+/// Watches the flows that match.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watch {
+    /// Which flows.
+    pub flows: Match,
+    /// How they are measured.
+    pub mode: Mode,
+    /// Instruction bitmap, bit 0 the most significant (wire-formats 1.4). Bit 0, the node id, is what paths are made of.
+    pub bitmap: u16,
+    /// How many nodes may add a record (Remaining Hop Count at the source).
+    pub hops: u8,
+    /// Every switch reports packets of these flows that it drops.
+    pub drops: bool,
+}
+
+impl Watch {
+    /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both time stamps and utilisation, up to
+    /// 16 nodes, drops included.
+    pub fn new(flows: Match) -> Self {
+        Self { flows, mode: Mode::Md21, bitmap: Self::USUAL, hops: 16, drops: true }
+    }
+
+    /// Node id, level-1 interfaces, hop latency, queue, ingress and egress time stamp, utilisation.
+    pub const USUAL: u16 = 0xfd00;
+}
+
+/// The watched flows. The first entry that matches decides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watchlist {
+    entries: Vec<Watch>,
+}
+
+impl Watchlist {
+    /// A list in order of precedence.
+    pub fn new(entries: Vec<Watch>) -> Self {
+        Self { entries }
+    }
+
+    /// The entry for `flow`; none when it is not watched.
+    pub fn find(&self, flow: &FlowKey) -> Option<&Watch> {
+        self.entries.iter().find(|watch| watch.flows.matches(flow))
+    }
+
+    /// The entries in order of precedence.
+    pub fn entries(&self) -> &[Watch] {
+        &self.entries
+    }
+}
+
+impl From<Watch> for Watchlist {
+    fn from(watch: Watch) -> Self {
+        Self::new(vec![watch])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_match_decides() {
+        let to = |prefix: &str| Match { dst: Some(prefix.parse().unwrap()), ..Match::default() };
+        let narrow = Watch { mode: Mode::Postcard, ..Watch::new(to("10.1.2.0/24")) };
+        let wide = Watch::new(to("10.0.0.0/8"));
+        let list = Watchlist::new(vec![narrow, wide]);
+        let flow = |dst| FlowKey::v4([192, 0, 2, 1], dst, Some((1, 2)), 17);
+        assert_eq!(list.find(&flow([10, 1, 2, 9])), Some(&narrow));
+        assert_eq!(list.find(&flow([10, 1, 3, 9])), Some(&wide));
+        assert_eq!(list.find(&flow([11, 1, 3, 9])), None);
+    }
+}
