@@ -155,7 +155,7 @@ pub(crate) struct Headers {
     pub(crate) dscp: u8,
 }
 
-/// Interim.
+/// Offsets of the fields that INT changes.
 mod field {
     pub(super) const V4_LEN: usize = 2;
     pub(super) const V4_PROTO: usize = 9;
