@@ -6,15 +6,24 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod checksum;
+pub mod ethernet;
 pub mod flow;
 pub mod frame;
+pub mod geneve;
+pub mod gre;
 pub mod hop;
 pub mod int;
 pub mod ioam;
 pub mod ipv4;
+pub mod ipv6;
+pub mod mpls;
 pub mod profile;
 pub mod refusal;
 pub mod report;
+pub mod tcp;
+pub mod udp;
+pub mod vxlan;
 mod walk;
 
 pub use flow::FlowKey;

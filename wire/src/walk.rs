@@ -11,14 +11,9 @@ use crate::ioam::{self, Ioam};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-pub(crate) const IPV4: u16 = 0x0800;
-pub(crate) const IPV6: u16 = 0x86dd;
-pub(crate) const VLAN: u16 = 0x8100;
-pub(crate) const QINQ: u16 = 0x88a8;
-pub(crate) const QINQ_OLD: u16 = 0x9100;
-pub(crate) const MPLS: u16 = 0x8847;
-pub(crate) const MPLS_MULTICAST: u16 = 0x8848;
-pub(crate) const ETHERNET: u16 = 0x6558;
+pub(crate) use crate::ethernet::ethertype::{
+    ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, VLAN,
+};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -26,9 +21,8 @@ pub(crate) const GRE: u8 = 47;
 const IP_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 
-pub(crate) const VXLAN_PORT: u16 = 4789;
-pub(crate) const GPE_PORT: u16 = 4790;
-pub(crate) const GENEVE_PORT: u16 = 6081;
+pub(crate) use crate::geneve::PORT as GENEVE_PORT;
+pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
 
 /// Tags, labels, extension headers and tunnels that are stepped over in a row before we stop looking.
 const MAX_TAGS: usize = 8;
@@ -249,12 +243,13 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// VXLAN-GPE, from its header on, with INT if its next protocol says so.
     pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
+        use crate::vxlan::next::{INT_05, INT_10, INT_20, INT_21};
         let Some(header) = bytes.get(at..at + 8) else { return Ok(()) };
         // Without the P bit this is plain VXLAN.
         let mut next = if header[0] & 0x04 != 0 { header[3] } else { 3 };
         let mut at = at + 8;
         for _ in 0..MAX_TAGS {
-            if !matches!(next, 0x05 | 0x08 | 0x80 | 0x82) {
+            if !matches!(next, INT_05 | INT_10 | INT_20 | INT_21) {
                 break;
             }
             let Some(after) = self.gpe_shim(bytes, ip, at, next)? else { return Ok(()) };

@@ -11,7 +11,7 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
     let mut rest = &file[24..];
     let mut frames = Vec::new();
     while let Some((header, tail)) = rest.split_at_checked(16) {
-        let len = u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+        let len = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
         let (frame, tail) = tail.split_at(len);
         frames.push(frame.to_vec());
         rest = tail;

@@ -30,6 +30,77 @@ mod field {
     pub(super) const HOPS_05: RangeInclusive<usize> = 2..=3;
 }
 
+/// A header in place: what a transit node reads and changes. All other bits, reserved ones too, stay as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<T>(T);
+
+impl<T: AsRef<[u8]>> Header<T> {
+    /// A view of the header that `buffer` begins with, whatever its version.
+    ///
+    /// # Errors
+    /// [`Refusal::IntTruncated`] if it is not whole.
+    pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
+        let bytes = buffer.as_ref();
+        let version = bytes.first().map_or(0, |first| first >> 4);
+        let len = if version == 2 { LEN_2 } else { LEN_1 };
+        if bytes.len() < len { Err(Refusal::IntTruncated) } else { Ok(Self(buffer)) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+
+    /// Version nibble.
+    pub fn version(&self) -> u8 {
+        self.bytes()[field::FLAGS] >> 4
+    }
+
+    /// D, E and M of 2.x; C, E and M of 1.0.
+    pub fn flags(&self) -> Flags {
+        if self.version() == 2 {
+            return flags_2(self.bytes());
+        }
+        low_flags(self.bytes()).with(Flags::MTU_EXCEEDED, self.bytes()[field::M_OR_COUNT] & 0x80 != 0)
+    }
+
+    /// Words per hop (2.x and 1.0).
+    pub fn hop_ml(&self) -> u8 {
+        self.bytes()[field::HOP_ML] & field::FIVE_BITS
+    }
+
+    /// Remaining Hop Count (2.x and 1.0).
+    pub fn remaining(&self) -> u8 {
+        self.bytes()[field::REMAINING]
+    }
+
+    /// Instruction bitmap.
+    pub fn bitmap(&self) -> u16 {
+        u16_at(self.bytes(), field::BITMAP)
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
+    /// Sets the Remaining Hop Count (2.x and 1.0).
+    pub fn set_remaining(&mut self, remaining: u8) {
+        self.0.as_mut()[field::REMAINING] = remaining;
+    }
+
+    /// Sets E: a hop could add nothing because the hop count was used up.
+    pub fn set_hops_exceeded(&mut self) {
+        let bit = if self.version() == 2 { 4 } else { 1 };
+        self.0.as_mut()[field::FLAGS] |= bit;
+    }
+
+    /// Sets M: a hop could add nothing because of the MTU (2.x and 1.0).
+    pub fn set_mtu_exceeded(&mut self) {
+        if self.version() == 2 {
+            self.0.as_mut()[field::FLAGS] |= 2;
+        } else {
+            self.0.as_mut()[field::M_OR_COUNT] |= 0x80;
+        }
+    }
+}
+
 /// The header of INT-MD 2.x, as values to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Md2 {
@@ -165,6 +236,12 @@ fn emit_low_flags(replication: u8, flags: Flags) -> u8 {
         | u8::from(flags.contains(Flags::HOPS_EXCEEDED))
 }
 
+#[inline]
+fn flags_2(header: &[u8]) -> Flags {
+    let first = header[field::FLAGS];
+    Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4)
+}
+
 fn low_flags(header: &[u8]) -> Flags {
     let first = header[field::FLAGS];
     Flags::default().with(Flags::DISCARD, first & 2 != 0).with(Flags::HOPS_EXCEEDED, first & 1 != 0)
@@ -191,8 +268,7 @@ pub(crate) fn read_2<'a>(
     layouts: &mut Layouts,
 ) -> Result<Int<'a>, Refusal> {
     let Some((header, data)) = bytes.split_at_checked(LEN_2) else { return Err(Refusal::BadIntLength) };
-    let first = header[field::FLAGS];
-    let flags = Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
+    let flags = flags_2(header);
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
     let domain = ds_id != 0 && ds_instruction != 0;

@@ -5,17 +5,13 @@ use super::shim::{self, Detected, Kind, Next, Shim1, Shim2};
 use super::{Int, Mode, Version};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
+use crate::geneve::{CLASS_INT_1, CLASS_INT_2};
 use crate::int::layout::Layouts;
 use crate::ioam::Ioam;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
 use crate::report;
 use crate::walk::{self, Aim, Ip, TCP, UDP, Walk};
-
-/// Geneve option class of INT 2.1.
-pub(crate) const GENEVE_CLASS_2: u16 = 0x0103;
-/// Geneve option class in the examples of INT 1.0 and 2.0.
-pub(crate) const GENEVE_CLASS_1: u16 = 0x00ab;
 
 /// Which header carries INT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -470,7 +466,7 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<(), Refusal> {
         let (class, kind) = (u16_at(bytes, option), bytes[option + 2]);
         let header = option + 4;
-        if !matches!(class, GENEVE_CLASS_1 | GENEVE_CLASS_2) || self.aim == Aim::Flow {
+        if !matches!(class, CLASS_INT_1 | CLASS_INT_2) || self.aim == Aim::Flow {
             return Ok(());
         }
         if kind == Shim2::DESTINATION {
@@ -485,7 +481,7 @@ impl<'a> Walk<'a, '_> {
         let stack = match (kind, first >> 4, class) {
             (1, 2, _) => self.int_2(bytes, header, end, Mode::Md).map(|()| header::LEN_2)?,
             (3, 2, _) => self.int_2(bytes, header, end, Mode::Mx).map(|()| header::LEN_2)?,
-            (1, version @ (0 | 1), GENEVE_CLASS_1) => {
+            (1, version @ (0 | 1), CLASS_INT_1) => {
                 let is_10 = version == 1 || header::is_10_under_version_0(head);
                 let version = if is_10 { Version::V10 } else { Version::V05 };
                 self.without_shim(bytes, header, end, version).map(|()| header::LEN_1)?

@@ -172,7 +172,7 @@ fn sink_word(rest: &[u8]) -> usize {
 
 fn checksum_holds(rest: &[u8]) -> bool {
     let len = rest.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-    rest.get(..len).is_some_and(|header| crate::ipv4::checksum(header) == 0)
+    rest.get(..len).is_some_and(|header| crate::checksum::of(header) == 0)
 }
 
 impl Head<'_> {

@@ -1,0 +1,158 @@
+//! Ethernet II (IEEE 802.3), VLAN tags and QinQ (802.1Q, 802.1ad).
+
+use crate::bytes::{array_at, put_u16, u16_at};
+use crate::refusal::Refusal;
+
+/// Bytes of the Ethernet header.
+pub const HEADER_LEN: usize = 14;
+/// Bytes of a VLAN tag: its control word and the EtherType of what follows.
+pub const TAG_LEN: usize = 4;
+
+/// EtherTypes that are read here.
+pub mod ethertype {
+    /// IPv4.
+    pub const IPV4: u16 = 0x0800;
+    /// IPv6.
+    pub const IPV6: u16 = 0x86dd;
+    /// VLAN tag.
+    pub const VLAN: u16 = 0x8100;
+    /// Service tag of QinQ.
+    pub const QINQ: u16 = 0x88a8;
+    /// Service tag of QinQ before 802.1ad.
+    pub const QINQ_OLD: u16 = 0x9100;
+    /// MPLS.
+    pub const MPLS: u16 = 0x8847;
+    /// MPLS with an upstream-assigned label.
+    pub const MPLS_MULTICAST: u16 = 0x8848;
+    /// Ethernet inside a tunnel.
+    pub const ETHERNET: u16 = 0x6558;
+}
+
+mod field {
+    use core::ops::Range;
+    pub(super) const DST: usize = 0;
+    pub(super) const SRC: usize = 6;
+    pub(super) const ETHERTYPE: usize = 12;
+    pub(super) const DST_BYTES: Range<usize> = 0..6;
+    pub(super) const SRC_BYTES: Range<usize> = 6..12;
+    // Of a tag.
+    pub(super) const CONTROL: usize = 0;
+    pub(super) const INNER: usize = 2;
+}
+
+/// An Ethernet frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<T>(T);
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// A view of `buffer`.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if the header is not whole.
+    pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
+        if buffer.as_ref().len() < HEADER_LEN { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+    }
+
+    /// Destination address.
+    pub fn dst(&self) -> [u8; 6] {
+        array_at(self.0.as_ref(), field::DST)
+    }
+
+    /// Source address.
+    pub fn src(&self) -> [u8; 6] {
+        array_at(self.0.as_ref(), field::SRC)
+    }
+
+    /// EtherType.
+    pub fn ethertype(&self) -> u16 {
+        u16_at(self.0.as_ref(), field::ETHERTYPE)
+    }
+}
+
+impl<'a> Packet<&'a [u8]> {
+    /// What follows the header.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.0[HEADER_LEN..]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets the EtherType.
+    pub fn set_ethertype(&mut self, ethertype: u16) {
+        put_u16(self.0.as_mut(), field::ETHERTYPE, ethertype);
+    }
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// Destination address.
+    pub dst: [u8; 6],
+    /// Source address.
+    pub src: [u8; 6],
+    /// EtherType.
+    pub ethertype: u16,
+}
+
+impl Repr {
+    /// The header's values.
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        Self { dst: packet.dst(), src: packet.src(), ethertype: packet.ethertype() }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`HEADER_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        out[field::DST_BYTES].copy_from_slice(&self.dst);
+        out[field::SRC_BYTES].copy_from_slice(&self.src);
+        put_u16(out, field::ETHERTYPE, self.ethertype);
+    }
+}
+
+/// A VLAN tag as values: what follows the EtherType that announced it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tag {
+    /// Priority, three bits.
+    pub priority: u8,
+    /// Drop eligible.
+    pub drop_eligible: bool,
+    /// VLAN id, twelve bits.
+    pub vlan: u16,
+    /// EtherType of what follows.
+    pub ethertype: u16,
+}
+
+impl Tag {
+    /// Reads a tag.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let tag = bytes.get(..TAG_LEN).ok_or(Refusal::Truncated)?;
+        let control = u16_at(tag, field::CONTROL);
+        Ok(Self {
+            priority: (control >> 13) as u8,
+            drop_eligible: control & 0x1000 != 0,
+            vlan: control & 0x0fff,
+            ethertype: u16_at(tag, field::INNER),
+        })
+    }
+
+    /// Writes the tag.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`TAG_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        let control =
+            u16::from(self.priority) << 13 | u16::from(self.drop_eligible) << 12 | self.vlan & 0x0fff;
+        put_u16(out, field::CONTROL, control);
+        put_u16(out, field::INNER, self.ethertype);
+    }
+}

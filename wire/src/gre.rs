@@ -1,0 +1,83 @@
+//! GRE (RFC 2784, RFC 2890). The routing field of RFC 1701 is not read.
+
+use crate::bytes::{put_u16, put_u32, try_u32, u16_at};
+use crate::refusal::Refusal;
+
+/// Bytes of the header without optional fields.
+pub const HEADER_LEN: usize = 4;
+
+mod field {
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const VERSION: usize = 1;
+    pub(super) const PROTOCOL: usize = 2;
+    pub(super) const OPTIONAL: usize = 4;
+    pub(super) const CHECKSUM_BIT: u8 = 0x80;
+    pub(super) const ROUTING_BIT: u8 = 0x40;
+    pub(super) const KEY_BIT: u8 = 0x20;
+    pub(super) const SEQ_BIT: u8 = 0x10;
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// EtherType of what follows.
+    pub protocol: u16,
+    /// Checksum in the high half, offset in the low one.
+    pub checksum: Option<u32>,
+    /// Key.
+    pub key: Option<u32>,
+    /// Sequence number.
+    pub seq: Option<u32>,
+}
+
+impl Repr {
+    /// Reads a header of version 0.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if it is not whole; [`Refusal::BadGre`] for another version or a routing field.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
+        let flags = header[field::FLAGS];
+        if flags & field::ROUTING_BIT != 0 || header[field::VERSION] & 7 != 0 {
+            return Err(Refusal::BadGre);
+        }
+        let mut at = field::OPTIONAL;
+        let mut take = |bit: u8| {
+            if flags & bit == 0 {
+                return Ok(None);
+            }
+            at += 4;
+            try_u32(bytes, at - 4).map(Some).ok_or(Refusal::Truncated)
+        };
+        Ok(Self {
+            protocol: u16_at(header, field::PROTOCOL),
+            checksum: take(field::CHECKSUM_BIT)?,
+            key: take(field::KEY_BIT)?,
+            seq: take(field::SEQ_BIT)?,
+        })
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + [self.checksum, self.key, self.seq].iter().flatten().count() * 4
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len).
+    pub fn emit(&self, out: &mut [u8]) {
+        let fields =
+            [(field::CHECKSUM_BIT, self.checksum), (field::KEY_BIT, self.key), (field::SEQ_BIT, self.seq)];
+        let mut at = field::OPTIONAL;
+        (out[field::FLAGS], out[field::VERSION]) = (0, 0);
+        put_u16(out, field::PROTOCOL, self.protocol);
+        for (bit, value) in fields {
+            if let Some(value) = value {
+                out[field::FLAGS] |= bit;
+                put_u32(out, at, value);
+                at += 4;
+            }
+        }
+    }
+}

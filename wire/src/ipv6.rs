@@ -1,0 +1,263 @@
+//! IPv6 (RFC 8200): the header, and the two extension headers that hold options.
+
+use crate::bytes::{array_at, put_u16, put_u32, u16_at, u32_at};
+use crate::refusal::Refusal;
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 40;
+/// Next header: hop-by-hop options.
+pub const HOP_BY_HOP: u8 = 0;
+/// Next header: destination options.
+pub const DESTINATION_OPTIONS: u8 = 60;
+
+mod field {
+    pub(super) const WORD: usize = 0;
+    pub(super) const PAYLOAD_LEN: usize = 4;
+    pub(super) const NEXT_HEADER: usize = 6;
+    pub(super) const HOP_LIMIT: usize = 7;
+    pub(super) const SRC: usize = 8;
+    pub(super) const DST: usize = 24;
+    pub(super) const PAYLOAD: usize = 40;
+}
+
+/// An IPv6 packet, perhaps cut behind its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<T>(T);
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// A view of `buffer`.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not IPv6's.
+    pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
+        match buffer.as_ref() {
+            [first, ..] if first >> 4 != 6 => Err(Refusal::BadIpHeader),
+            bytes if bytes.len() < HEADER_LEN => Err(Refusal::Truncated),
+            _ => Ok(Self(buffer)),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+
+    /// Traffic class: DSCP in the top six bits, ECN in the others.
+    pub fn traffic_class(&self) -> u8 {
+        (u32_at(self.bytes(), field::WORD) >> 20) as u8
+    }
+
+    /// Flow label, twenty bits.
+    pub fn flow_label(&self) -> u32 {
+        u32_at(self.bytes(), field::WORD) & 0x000f_ffff
+    }
+
+    /// Length of what follows the header, as it says itself.
+    pub fn payload_len(&self) -> u16 {
+        u16_at(self.bytes(), field::PAYLOAD_LEN)
+    }
+
+    /// Next header.
+    pub fn next_header(&self) -> u8 {
+        self.bytes()[field::NEXT_HEADER]
+    }
+
+    /// Hop limit.
+    pub fn hop_limit(&self) -> u8 {
+        self.bytes()[field::HOP_LIMIT]
+    }
+
+    /// Source address.
+    pub fn src(&self) -> [u8; 16] {
+        array_at(self.bytes(), field::SRC)
+    }
+
+    /// Destination address.
+    pub fn dst(&self) -> [u8; 16] {
+        array_at(self.bytes(), field::DST)
+    }
+}
+
+impl<'a> Packet<&'a [u8]> {
+    /// What follows the header, up to the packet's own end or the bytes'.
+    pub fn payload(&self) -> &'a [u8] {
+        let end = field::PAYLOAD + usize::from(self.payload_len());
+        &self.0[field::PAYLOAD..end.min(self.0.len())]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets DSCP and ECN.
+    pub fn set_traffic_class(&mut self, class: u8) {
+        let word = u32_at(self.bytes(), field::WORD);
+        put_u32(self.0.as_mut(), field::WORD, word & !0x0ff0_0000 | u32::from(class) << 20);
+    }
+
+    /// Sets the length of what follows the header.
+    pub fn set_payload_len(&mut self, len: u16) {
+        put_u16(self.0.as_mut(), field::PAYLOAD_LEN, len);
+    }
+
+    /// Sets the next header.
+    pub fn set_next_header(&mut self, next: u8) {
+        self.0.as_mut()[field::NEXT_HEADER] = next;
+    }
+
+    /// Sets the hop limit.
+    pub fn set_hop_limit(&mut self, limit: u8) {
+        self.0.as_mut()[field::HOP_LIMIT] = limit;
+    }
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// Source address.
+    pub src: [u8; 16],
+    /// Destination address.
+    pub dst: [u8; 16],
+    /// Next header.
+    pub next_header: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// Flow label, twenty bits.
+    pub flow_label: u32,
+    /// Length of what follows the header.
+    pub payload_len: u16,
+}
+
+impl Repr {
+    /// The header's values.
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        Self {
+            src: packet.src(),
+            dst: packet.dst(),
+            next_header: packet.next_header(),
+            hop_limit: packet.hop_limit(),
+            traffic_class: packet.traffic_class(),
+            flow_label: packet.flow_label(),
+            payload_len: packet.payload_len(),
+        }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`HEADER_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0x000f_ffff;
+        put_u32(out, field::WORD, word);
+        put_u16(out, field::PAYLOAD_LEN, self.payload_len);
+        out[field::NEXT_HEADER] = self.next_header;
+        out[field::HOP_LIMIT] = self.hop_limit;
+        out[field::SRC..field::DST].copy_from_slice(&self.src);
+        out[field::DST..field::PAYLOAD].copy_from_slice(&self.dst);
+    }
+}
+
+/// One option of an options header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opt<'a> {
+    /// Option type; 0 is Pad1, 1 is PadN.
+    pub kind: u8,
+    /// Its data; Pad1 has none.
+    pub data: &'a [u8],
+}
+
+impl Opt<'_> {
+    const PAD1: u8 = 0;
+    const PADN: u8 = 1;
+
+    fn len(&self) -> usize {
+        if self.kind == Self::PAD1 { 1 } else { 2 + self.data.len() }
+    }
+}
+
+/// A hop-by-hop or destination options header.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionsHeader<'a>(&'a [u8]);
+
+impl<'a> OptionsHeader<'a> {
+    /// A view of the header that `bytes` begin with.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if it is not whole.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        let [_, units, ..] = bytes else { return Err(Refusal::Truncated) };
+        bytes.get(..8 + usize::from(*units) * 8).map(Self).ok_or(Refusal::Truncated)
+    }
+
+    /// What follows.
+    pub fn next_header(&self) -> u8 {
+        self.0[0]
+    }
+
+    /// Bytes of the header.
+    pub fn header_len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The options, padding included; ends before the first that runs over the header's end.
+    pub fn options(&self) -> Options<'a> {
+        Options(&self.0[2..])
+    }
+}
+
+/// The options of a header, padding included.
+#[derive(Clone, Debug)]
+pub struct Options<'a>(&'a [u8]);
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Opt<'a>;
+
+    fn next(&mut self) -> Option<Opt<'a>> {
+        let (kind, tail) = self.0.split_first()?;
+        if *kind == Opt::PAD1 {
+            self.0 = tail;
+            return Some(Opt { kind: *kind, data: &[] });
+        }
+        let (len, tail) = tail.split_first()?;
+        let (data, rest) = tail.split_at_checked(usize::from(*len))?;
+        self.0 = rest;
+        Some(Opt { kind: *kind, data })
+    }
+}
+
+/// Writes an options header with `options`, padded to whole units of 8 bytes, and answers its length.
+///
+/// Alignment of an option is the caller's: put a PadN before it.
+///
+/// # Panics
+/// If `out` is too short, or an option longer than 255 bytes.
+pub fn emit_options(next_header: u8, options: &[Opt<'_>], out: &mut [u8]) -> usize {
+    let used = 2 + options.iter().map(Opt::len).sum::<usize>();
+    let len = used.next_multiple_of(8);
+    let out = &mut out[..len];
+    out[0] = next_header;
+    out[1] = (len / 8 - 1) as u8;
+    let mut at = 2;
+    for option in options {
+        out[at] = option.kind;
+        if option.kind != Opt::PAD1 {
+            assert!(option.data.len() <= 255);
+            out[at + 1] = option.data.len() as u8;
+            out[at + 2..at + option.len()].copy_from_slice(option.data);
+        }
+        at += option.len();
+    }
+    match len - at {
+        0 => {}
+        1 => out[at] = Opt::PAD1,
+        pad => {
+            out[at..].fill(0);
+            (out[at], out[at + 1]) = (Opt::PADN, (pad - 2) as u8);
+        }
+    }
+    len
+}

@@ -1,0 +1,48 @@
+//! MPLS label stack entries (RFC 3032).
+
+use crate::bytes::{put_u32, try_u32};
+use crate::refusal::Refusal;
+
+/// Bytes of one entry.
+pub const LEN: usize = 4;
+
+/// One entry as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// Label, twenty bits.
+    pub label: u32,
+    /// Traffic class, three bits.
+    pub class: u8,
+    /// The last entry of the stack.
+    pub bottom: bool,
+    /// Time to live.
+    pub ttl: u8,
+}
+
+impl Repr {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let word = try_u32(bytes, 0).ok_or(Refusal::Truncated)?;
+        Ok(Self {
+            label: word >> 12,
+            class: (word >> 9 & 7) as u8,
+            bottom: word & 0x100 != 0,
+            ttl: word as u8,
+        })
+    }
+
+    /// Writes the entry.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        let word = self.label << 12
+            | (u32::from(self.class) & 7) << 9
+            | u32::from(self.bottom) << 8
+            | u32::from(self.ttl);
+        put_u32(out, 0, word);
+    }
+}

@@ -1,0 +1,188 @@
+//! TCP (RFC 9293): the header and its options, no connection.
+
+use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::checksum;
+use crate::refusal::Refusal;
+
+/// Bytes of the header without options.
+pub const HEADER_LEN: usize = 20;
+/// Bytes of options at most.
+pub const MAX_OPTIONS: usize = 40;
+
+mod field {
+    pub(super) const SRC_PORT: usize = 0;
+    pub(super) const DST_PORT: usize = 2;
+    pub(super) const SEQ: usize = 4;
+    pub(super) const ACK: usize = 8;
+    pub(super) const OFFSET_FLAGS: usize = 12;
+    pub(super) const WINDOW: usize = 14;
+    pub(super) const CHECKSUM: usize = 16;
+    pub(super) const URGENT: usize = 18;
+    pub(super) const OPTIONS: usize = 20;
+}
+
+/// A TCP segment, perhaps cut behind its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<T>(T);
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// A view of `buffer`.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadLength`] if its own length is below 20.
+    pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
+        let bytes = buffer.as_ref();
+        if bytes.len() < HEADER_LEN {
+            return Err(Refusal::Truncated);
+        }
+        let len = usize::from(bytes[field::OFFSET_FLAGS] >> 4) * 4;
+        if len < HEADER_LEN {
+            return Err(Refusal::BadLength);
+        }
+        if bytes.len() < len { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+
+    /// Bytes of the header, options included.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.bytes()[field::OFFSET_FLAGS] >> 4) * 4
+    }
+
+    /// Source port.
+    pub fn sport(&self) -> u16 {
+        u16_at(self.bytes(), field::SRC_PORT)
+    }
+
+    /// Destination port.
+    pub fn dport(&self) -> u16 {
+        u16_at(self.bytes(), field::DST_PORT)
+    }
+
+    /// Sequence number.
+    pub fn seq(&self) -> u32 {
+        u32_at(self.bytes(), field::SEQ)
+    }
+
+    /// Acknowledgment number.
+    pub fn ack(&self) -> u32 {
+        u32_at(self.bytes(), field::ACK)
+    }
+
+    /// Reserved bits and flags, twelve bits.
+    pub fn flags(&self) -> u16 {
+        u16_at(self.bytes(), field::OFFSET_FLAGS) & 0x0fff
+    }
+
+    /// Window.
+    pub fn window(&self) -> u16 {
+        u16_at(self.bytes(), field::WINDOW)
+    }
+
+    /// Checksum.
+    pub fn checksum(&self) -> u16 {
+        u16_at(self.bytes(), field::CHECKSUM)
+    }
+
+    /// Urgent pointer.
+    pub fn urgent(&self) -> u16 {
+        u16_at(self.bytes(), field::URGENT)
+    }
+}
+
+impl<'a> Packet<&'a [u8]> {
+    /// Options.
+    pub fn options(&self) -> &'a [u8] {
+        &self.0[field::OPTIONS..self.header_len()]
+    }
+
+    /// What follows the header.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.0[self.header_len()..]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets the destination port.
+    pub fn set_dport(&mut self, port: u16) {
+        put_u16(self.0.as_mut(), field::DST_PORT, port);
+    }
+
+    /// Sets the checksum.
+    pub fn set_checksum(&mut self, checksum: u16) {
+        put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
+    }
+
+    /// Computes and sets the checksum over all bytes. `addresses` as in [`checksum::transport`].
+    pub fn fill_checksum(&mut self, addresses: &[u8]) {
+        self.set_checksum(0);
+        let sum = checksum::transport(addresses, 6, self.0.as_ref());
+        self.set_checksum(sum);
+    }
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr<'a> {
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Reserved bits and flags, twelve bits.
+    pub flags: u16,
+    /// Window.
+    pub window: u16,
+    /// Checksum.
+    pub checksum: u16,
+    /// Urgent pointer.
+    pub urgent: u16,
+    /// Options, a whole number of words, at most [`MAX_OPTIONS`].
+    pub options: &'a [u8],
+}
+
+impl<'a> Repr<'a> {
+    /// The header's values.
+    pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
+        Self {
+            sport: packet.sport(),
+            dport: packet.dport(),
+            seq: packet.seq(),
+            ack: packet.ack(),
+            flags: packet.flags(),
+            window: packet.window(),
+            checksum: packet.checksum(),
+            urgent: packet.urgent(),
+            options: packet.options(),
+        }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.len()
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len), or options are not whole words or too long.
+    pub fn emit(&self, out: &mut [u8]) {
+        assert!(self.options.len() <= MAX_OPTIONS && self.options.len().is_multiple_of(4));
+        let len = self.header_len();
+        let out = &mut out[..len];
+        put_u16(out, field::SRC_PORT, self.sport);
+        put_u16(out, field::DST_PORT, self.dport);
+        put_u32(out, field::SEQ, self.seq);
+        put_u32(out, field::ACK, self.ack);
+        put_u16(out, field::OFFSET_FLAGS, (len as u16 / 4) << 12 | self.flags & 0x0fff);
+        put_u16(out, field::WINDOW, self.window);
+        put_u16(out, field::CHECKSUM, self.checksum);
+        put_u16(out, field::URGENT, self.urgent);
+        out[field::OPTIONS..].copy_from_slice(self.options);
+    }
+}

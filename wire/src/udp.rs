@@ -1,0 +1,132 @@
+//! UDP (RFC 768).
+
+use crate::bytes::{put_u16, u16_at};
+use crate::checksum;
+use crate::refusal::Refusal;
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 8;
+
+mod field {
+    pub(super) const SRC_PORT: usize = 0;
+    pub(super) const DST_PORT: usize = 2;
+    pub(super) const LEN: usize = 4;
+    pub(super) const CHECKSUM: usize = 6;
+}
+
+/// A UDP datagram, perhaps cut behind its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<T>(T);
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// A view of `buffer`.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if the header is not whole.
+    pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
+        if buffer.as_ref().len() < HEADER_LEN { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+    }
+
+    /// Source port.
+    pub fn sport(&self) -> u16 {
+        u16_at(self.0.as_ref(), field::SRC_PORT)
+    }
+
+    /// Destination port.
+    pub fn dport(&self) -> u16 {
+        u16_at(self.0.as_ref(), field::DST_PORT)
+    }
+
+    /// Length of header and payload, as it says itself.
+    pub fn len(&self) -> u16 {
+        u16_at(self.0.as_ref(), field::LEN)
+    }
+
+    /// Header and nothing else?
+    pub fn is_empty(&self) -> bool {
+        usize::from(self.len()) <= HEADER_LEN
+    }
+
+    /// Checksum; 0 is none.
+    pub fn checksum(&self) -> u16 {
+        u16_at(self.0.as_ref(), field::CHECKSUM)
+    }
+}
+
+impl<'a> Packet<&'a [u8]> {
+    /// What follows the header, up to the datagram's own end or the bytes'.
+    pub fn payload(&self) -> &'a [u8] {
+        let end = usize::from(self.len()).clamp(HEADER_LEN, self.0.len());
+        &self.0[HEADER_LEN..end]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Sets the source port.
+    pub fn set_sport(&mut self, port: u16) {
+        put_u16(self.0.as_mut(), field::SRC_PORT, port);
+    }
+
+    /// Sets the destination port.
+    pub fn set_dport(&mut self, port: u16) {
+        put_u16(self.0.as_mut(), field::DST_PORT, port);
+    }
+
+    /// Sets the length of header and payload.
+    pub fn set_len(&mut self, len: u16) {
+        put_u16(self.0.as_mut(), field::LEN, len);
+    }
+
+    /// Sets the checksum.
+    pub fn set_checksum(&mut self, checksum: u16) {
+        put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
+    }
+
+    /// Computes and sets the checksum over the bytes up to the datagram's own length. `addresses` as in
+    /// [`checksum::transport`].
+    ///
+    /// # Panics
+    /// If the bytes end before the datagram does.
+    pub fn fill_checksum(&mut self, addresses: &[u8]) {
+        let len = usize::from(self.len());
+        self.set_checksum(0);
+        let sum = checksum::udp(addresses, &self.0.as_ref()[..len]);
+        self.set_checksum(sum);
+    }
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Length of header and payload.
+    pub len: u16,
+    /// Checksum; 0 is none.
+    pub checksum: u16,
+}
+
+impl Repr {
+    /// The header's values.
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        Self { sport: packet.sport(), dport: packet.dport(), len: packet.len(), checksum: packet.checksum() }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`HEADER_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        put_u16(out, field::SRC_PORT, self.sport);
+        put_u16(out, field::DST_PORT, self.dport);
+        put_u16(out, field::LEN, self.len);
+        put_u16(out, field::CHECKSUM, self.checksum);
+    }
+}

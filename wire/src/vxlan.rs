@@ -1,0 +1,82 @@
+//! VXLAN (RFC 7348) and VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe).
+
+use crate::bytes::{put_u24, u24_at};
+use crate::refusal::Refusal;
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 8;
+/// UDP port of VXLAN.
+pub const PORT: u16 = 4789;
+/// UDP port of VXLAN-GPE.
+pub const GPE_PORT: u16 = 4790;
+
+/// Next protocols of VXLAN-GPE.
+pub mod next {
+    /// IPv4.
+    pub const IPV4: u8 = 1;
+    /// IPv6.
+    pub const IPV6: u8 = 2;
+    /// Ethernet.
+    pub const ETHERNET: u8 = 3;
+    /// INT 0.5.
+    pub const INT_05: u8 = 0x05;
+    /// INT 1.0.
+    pub const INT_10: u8 = 0x08;
+    /// INT 2.0.
+    pub const INT_20: u8 = 0x80;
+    /// INT 2.1.
+    pub const INT_21: u8 = 0x82;
+}
+
+mod field {
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const NEXT: usize = 3;
+    pub(super) const VNI: usize = 4;
+    pub(super) const INSTANCE: u8 = 0x08;
+    pub(super) const NEXT_VALID: u8 = 0x04;
+}
+
+/// The header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// VXLAN network identifier, 24 bits, if the I bit is set.
+    pub vni: Option<u32>,
+    /// Next protocol, if the P bit is set: VXLAN-GPE only.
+    pub next: Option<u8>,
+}
+
+impl Repr {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
+        let has = |flag| header[field::FLAGS] & flag != 0;
+        Ok(Self {
+            vni: has(field::INSTANCE).then(|| u24_at(header, field::VNI)),
+            next: has(field::NEXT_VALID).then_some(header[field::NEXT]),
+        })
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`HEADER_LEN`].
+    pub fn emit(&self, out: &mut [u8]) {
+        out[..HEADER_LEN].fill(0);
+        if let Some(vni) = self.vni {
+            out[field::FLAGS] |= field::INSTANCE;
+            put_u24(out, field::VNI, vni);
+        }
+        if let Some(next) = self.next {
+            out[field::FLAGS] |= field::NEXT_VALID;
+            out[field::NEXT] = next;
+        }
+    }
+}
