@@ -90,6 +90,8 @@ pub enum Error {
     },
     /// The file is an SQLite database, but not ours.
     Foreign(PathBuf),
+    /// There is nothing in the file yet (it is being created).
+    Empty(PathBuf),
     /// SQLite refused.
     Sqlite(PathBuf, rusqlite::Error),
 }
@@ -123,6 +125,7 @@ impl fmt::Display for Error {
             Self::Foreign(path) => {
                 write!(f, "{} is a database, but not of hopwise; move it away", path.display())
             }
+            Self::Empty(path) => write!(f, "{} is empty; wait until something was stored", path.display()),
             Self::Sqlite(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }
@@ -133,7 +136,7 @@ impl std::error::Error for Error {
         match self {
             Self::Io(_, error) => Some(error),
             Self::Sqlite(_, error) => Some(error),
-            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) => None,
+            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) | Self::Empty(_) => None,
         }
     }
 }

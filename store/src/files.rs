@@ -108,13 +108,13 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<Found>> {
 }
 
 /// Which of `found` (oldest first) must go so that the rest is young and small enough. Never `current`.
-pub(crate) fn expired<'a>(
-    found: &'a [Found],
+pub(crate) fn expired(
+    found: &[Found],
     current: Option<FileId>,
     now: SystemTime,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
-) -> Vec<&'a Found> {
+) -> Vec<&Found> {
     let mut bytes: u64 = found.iter().map(|file| file.bytes).sum();
     let mut gone = Vec::new();
     for file in found.iter().filter(|file| Some(file.id) != current) {

@@ -35,6 +35,11 @@ impl Names {
         })
     }
 
+    /// How many flows the file knows.
+    pub(crate) fn flow_count(&self) -> i64 {
+        self.flows.last
+    }
+
     /// Forgets which index means which rule: there is a new rule set.
     pub(crate) fn forget_rules(&mut self) {
         self.rules.clear();

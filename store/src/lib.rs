@@ -42,8 +42,12 @@
 
 mod config;
 mod files;
+mod guard;
 mod intern;
+mod join;
+mod queries;
 mod query;
+mod reader;
 mod rows;
 mod schema;
 mod segment;
@@ -55,6 +59,7 @@ mod writer;
 
 pub use config::{Config, Error, Period, Policy};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
+pub use reader::Reader;
 pub use rows::{
     EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };

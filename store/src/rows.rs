@@ -132,7 +132,7 @@ pub struct FlowPoint {
     pub flow_latency: Option<u64>,
     /// How `flow_latency` came about.
     pub basis: Basis,
-    /// `(node, ns inside the node)`, in the order in which the nodes were first told.
+    /// `(node, ns inside the node)`, in the order of the path at that moment.
     pub hops: Vec<(u32, u64)>,
 }
 

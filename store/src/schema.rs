@@ -13,6 +13,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
 
+/// The planner reads its statistics when a file is opened; a connection that has just created them must be told.
+pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
+
 /// Marks a file as ours (`file` and friends show it): "hopw".
 const APPLICATION_ID: i32 = 0x686f_7077;
 
@@ -28,35 +31,34 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(BUSY).map_err(fail)?;
     // Looked at before anything is set: a foreign file stays as it is.
-    let empty = is_empty(&conn).map_err(fail)?;
-    if !empty {
-        check(&conn, path)?;
-    }
-    conn.execute_batch(SETTINGS).map_err(fail)?;
-    if empty {
-        create(&mut conn).map_err(fail)?;
+    match check(&conn, "main", path) {
+        Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
+        Err(Error::Empty(_)) => {
+            conn.execute_batch(SETTINGS).map_err(fail)?;
+            create(&mut conn).map_err(fail)?;
+        }
+        Err(error) => return Err(error),
     }
     conn.set_prepared_statement_cache_capacity(32);
     Ok(conn)
 }
 
-/// Is the file behind `conn` one that we can read?
-pub(crate) fn check(conn: &Connection, path: &Path) -> Result<(), Error> {
-    let number = |name: &str| {
-        let value = conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        value.map_err(|error| Error::sqlite(path, error))
-    };
-    if number("application_id")? != i64::from(APPLICATION_ID) {
+/// Is the file attached to `conn` as `name` one that we can read? [`Error::Empty`] when nothing is in it yet.
+pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Error> {
+    let fail = |error| Error::sqlite(path, error);
+    let number =
+        |what: &str| conn.query_row(&format!("PRAGMA {name}.{what}"), [], |row| row.get::<_, i64>(0));
+    let objects = format!("SELECT count(*) FROM {name}.sqlite_schema");
+    if conn.query_row(&objects, [], |row| row.get::<_, i64>(0)).map_err(fail)? == 0 {
+        return Err(Error::Empty(path.to_owned()));
+    }
+    if number("application_id").map_err(fail)? != i64::from(APPLICATION_ID) {
         return Err(Error::Foreign(path.to_owned()));
     }
-    match number("user_version")? as u32 {
+    match number("user_version").map_err(fail)? as u32 {
         found if found > VERSION => Err(Error::Newer { path: path.to_owned(), found, known: VERSION }),
         _ => Ok(()),
     }
-}
-
-fn is_empty(conn: &Connection) -> rusqlite::Result<bool> {
-    conn.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
 /// Is the file itself broken, so that it must be set aside?
@@ -79,8 +81,7 @@ fn create(conn: &mut Connection) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    // The planner reads its statistics when a file is opened; this connection opened it before they existed.
-    conn.execute_batch("ANALYZE sqlite_schema")
+    conn.execute_batch(LOAD_STATISTICS)
 }
 
 /// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The checkpoint is the writer's business. Dirty pages of a

@@ -51,6 +51,17 @@ CREATE TABLE loss_data (
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
 
+CREATE TABLE report_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL,
+  source TEXT NOT NULL, version TEXT NOT NULL, reporter INTEGER, hw_id INTEGER NOT NULL, sequence INTEGER NOT NULL,
+  flags TEXT NOT NULL, report_type INTEGER, drop_reason INTEGER, flow INTEGER, path INTEGER,
+  hop INTEGER, node INTEGER, ingress_if INTEGER, egress_if INTEGER, hop_latency INTEGER, queue INTEGER,
+  queue_occupancy INTEGER, ingress_ts INTEGER, egress_ts INTEGER, l2_ingress_if INTEGER, l2_egress_if INTEGER,
+  tx_utilization INTEGER, buffer INTEGER, buffer_occupancy INTEGER,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+CREATE INDEX report_flow ON report_data (chunk, flow, ts) WHERE flow IS NOT NULL;
+
 CREATE VIEW events AS
 SELECT e.ts, k.kind, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
        e.value, e.previous, e.threshold, r.rule, p.path, e.reason, b.basis, printf('%016x', e.id) AS id
@@ -86,6 +97,15 @@ LEFT JOIN flow_key f ON f.id = e.flow;
 CREATE VIEW losses AS
 SELECT ts, node, source, hw_id, lost, reordered, duplicated FROM loss_data;
 
+CREATE VIEW reports AS
+SELECT e.ts, e.source, e.version, e.reporter, e.hw_id, e.sequence, e.flags, e.report_type, e.drop_reason, f.flow, f.src,
+       f.dst, f.sport, f.dport, f.proto, p.path, e.hop, e.node, e.ingress_if, e.egress_if, e.hop_latency, e.queue,
+       e.queue_occupancy, e.ingress_ts, e.egress_ts, e.l2_ingress_if, e.l2_egress_if, e.tx_utilization, e.buffer,
+       e.buffer_occupancy
+FROM report_data e
+LEFT JOIN flow_key f ON f.id = e.flow
+LEFT JOIN path_text p ON p.id = e.path;
+
 -- The planner's knowledge of how the columns are spread. Written by hand because it must hold from the first row on, and
 -- because counting would cost a scan: rows, then rows per distinct value of each further column of the index.
 ANALYZE sqlite_schema;
@@ -101,6 +121,8 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('drop_data', 'drop_flow', '1000000 65536 16 2 1'),
   ('drop_data', 'drop_node', '1000000 10000 2 1'),
   ('loss_data', 'loss_data', '1000000 100 1'),
+  ('report_data', 'report_data', '20000000 4 1'),
+  ('report_data', 'report_flow', '20000000 65536 16 2 1'),
   ('flow_key', 'sqlite_autoindex_flow_key_1', '50000 1'),
   ('path_text', 'sqlite_autoindex_path_text_1', '1000 1'),
   ('rule_text', 'sqlite_autoindex_rule_text_1', '16 1'),

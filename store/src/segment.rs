@@ -89,7 +89,7 @@ impl Segment {
         if self.open == 0 {
             return Ok(0);
         }
-        self.tally.write(&self.conn)?;
+        self.tally.write(&self.conn, self.names.flow_count())?;
         self.conn.execute_batch("COMMIT")?;
         Ok(std::mem::take(&mut self.open))
     }
@@ -264,7 +264,7 @@ impl Tally {
         })
     }
 
-    fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
+    fn write(&self, conn: &Connection, flows: i64) -> rusqlite::Result<()> {
         let mut replace = conn.prepare_cached("REPLACE INTO meta VALUES (?1, ?2)")?;
         let values = [
             ("seq", Some(self.seq)),
@@ -272,6 +272,7 @@ impl Tally {
             ("to", self.to),
             ("events", Some(self.events)),
             ("rollups", Some(self.rollups)),
+            ("flows", Some(flows)),
             ("drops", Some(self.drops)),
             ("losses", Some(self.losses)),
         ];

@@ -61,6 +61,10 @@ impl Store {
     /// # Errors
     /// The queue was full and the policy is to shed: the same batch, whose records have been counted as shed. Clear it and
     /// go on.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a batch comes back either way, and moving it costs nothing beside filling it"
+    )]
     pub fn submit(&self, batch: Batch) -> Result<Batch, Batch> {
         let (records, capacity) = (batch.len() as u64, batch.capacity());
         let Some(queue) = self.queue.as_ref().filter(|_| records > 0) else {

@@ -1,7 +1,7 @@
 //! The thread that writes: takes batches from the queue, commits in time, rolls files over, deletes old ones, and lives
 //! through full disks and damaged files.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -186,7 +186,7 @@ impl Writer {
         Ok(())
     }
 
-    fn set_aside(&mut self, path: &PathBuf) -> Result<(), Error> {
+    fn set_aside(&mut self, path: &Path) -> Result<(), Error> {
         files::set_aside(path).map_err(|error| Error::io(path, error))?;
         self.shared.stats().set_aside += 1;
         Ok(())

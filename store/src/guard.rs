@@ -1,0 +1,164 @@
+//! What a query may do: read our tables with functions that only compute, within limits.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode};
+
+use crate::query::{QueryError, QueryErrorKind};
+
+/// Puts the fence around `conn`. Nothing but reading can be prepared on it afterwards, by anybody.
+pub(crate) fn fence(conn: &mut Connection) -> rusqlite::Result<()> {
+    for (limit, value) in LIMITS {
+        conn.set_limit(*limit, *value)?;
+    }
+    conn.authorizer(Some(judge))
+}
+
+/// Stops what runs on `conn` when `timeout` is over.
+pub(crate) fn deadline(conn: &mut Connection, timeout: Duration) -> rusqlite::Result<()> {
+    let start = Instant::now();
+    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout))
+}
+
+fn judge(context: AuthContext<'_>) -> Authorization {
+    let allowed = match context.action {
+        AuthAction::Select | AuthAction::Recursive => true,
+        AuthAction::Read { table_name, .. } => TABLES.contains(&table_name),
+        AuthAction::Function { function_name } => {
+            FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name))
+        }
+        _ => false,
+    };
+    if allowed { Authorization::Allow } else { Authorization::Deny }
+}
+
+/// Says in one sentence what is wrong and what to do.
+pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError {
+    let new = |kind, message: String| QueryError::new(kind, message);
+    match error {
+        rusqlite::Error::SqlInputError { msg, offset, .. } => {
+            let offset = usize::try_from(*offset).unwrap_or(0);
+            let message = format!("{msg}, at character {}{}", offset + 1, hint(msg));
+            QueryError { offset: Some(offset), ..new(QueryErrorKind::Syntax, message) }
+        }
+        rusqlite::Error::MultipleStatement => new(
+            QueryErrorKind::Refused,
+            "one query at a time: leave out what follows the semicolon".to_owned(),
+        ),
+        rusqlite::Error::SqliteFailure(failure, text) => {
+            let text = text.as_deref().unwrap_or("SQLite gives no reason");
+            let (kind, message) = match failure.code {
+                ErrorCode::OperationInterrupted => (QueryErrorKind::Timeout, timeout_message(timeout)),
+                ErrorCode::AuthorizationForStatementDenied => {
+                    (QueryErrorKind::Refused, format!("{text}: queries may only read; {READABLE}"))
+                }
+                ErrorCode::TooBig | ErrorCode::OutOfMemory => {
+                    (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time"))
+                }
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::DiskFull
+                | ErrorCode::DatabaseBusy => (
+                    QueryErrorKind::Storage,
+                    format!("a file of the store cannot be read: {text}; leave its time out"),
+                ),
+                _ => (QueryErrorKind::Syntax, format!("{text}{}", hint(text))),
+            };
+            new(kind, message)
+        }
+        rusqlite::Error::InvalidParameterCount(given, wanted) => new(
+            QueryErrorKind::Syntax,
+            format!("the query has {wanted} parameters, {given} values were given; give as many"),
+        ),
+        other => new(QueryErrorKind::Syntax, other.to_string()),
+    }
+}
+
+fn timeout_message(timeout: Duration) -> String {
+    format!(
+        "the query took longer than {} s; narrow it with a time range (ts > …), or allow more time",
+        timeout.as_secs_f64()
+    )
+}
+
+fn hint(message: &str) -> String {
+    if message.starts_with("no such table") {
+        format!("; {READABLE}")
+    } else if message.starts_with("no such column") {
+        "; SELECT * … LIMIT 1 shows the columns".to_owned()
+    } else {
+        String::new()
+    }
+}
+
+const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports";
+
+/// The virtual machine looks at the clock after so many steps: some 20 µs.
+const STEPS_BETWEEN_LOOKS: i32 = 2000;
+
+/// What a query may be and make. Sizes in bytes, depths and counts in items.
+const LIMITS: &[(Limit, i32)] = &[
+    (Limit::SQLITE_LIMIT_LENGTH, 16 << 20),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+    (Limit::SQLITE_LIMIT_COLUMN, 500),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
+    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 1000),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+
+/// Views, the tables behind them, and lists of both.
+const TABLES: &[&str] = &[
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "event_data",
+    "rollup_data",
+    "flow_data",
+    "drop_data",
+    "loss_data",
+    "report_data",
+    "flow_key",
+    "path_text",
+    "rule_text",
+    "kind_name",
+    "metric_name",
+    "basis_name",
+    "meta",
+    "sqlite_schema",
+    "sqlite_master",
+    "sqlite_temp_schema",
+    "sqlite_temp_master",
+    "json_each",
+    "json_tree",
+];
+
+/// Functions that compute a value from their arguments and nothing else.
+#[rustfmt::skip]
+const FUNCTIONS: &[&str] = &[
+    // Core.
+    "abs", "char", "coalesce", "concat", "concat_ws", "format", "glob", "hex", "if", "ifnull", "iif", "instr", "length",
+    "like", "lower", "ltrim", "max", "min", "nullif", "octet_length", "printf", "quote", "replace", "round", "rtrim",
+    "sign", "substr", "substring", "trim", "typeof", "unhex", "unicode", "unistr", "unistr_quote", "upper",
+    "likely", "unlikely", "likelihood",
+    // Aggregates and windows.
+    "avg", "count", "group_concat", "string_agg", "sum", "total", "median", "percentile", "percentile_cont",
+    "percentile_disc", "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead",
+    "first_value", "last_value", "nth_value",
+    // Time.
+    "date", "time", "datetime", "julianday", "unixepoch", "strftime", "timediff", "current_timestamp", "current_date",
+    "current_time",
+    // Mathematics.
+    "acos", "asin", "atan", "atan2", "ceil", "ceiling", "cos", "degrees", "exp", "floor", "ln", "log", "log10", "log2",
+    "mod", "pi", "pow", "power", "radians", "sin", "sqrt", "tan", "trunc",
+    // JSON.
+    "json", "json_array", "json_array_length", "json_extract", "json_group_array", "json_group_object", "json_object",
+    "json_quote", "json_type", "json_valid", "->", "->>",
+];

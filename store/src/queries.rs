@@ -1,0 +1,391 @@
+//! The questions that the API and the commands ask, typed. Each is one SQL query over the documented views, built from the
+//! filters that are there, so that SQLite picks the index that fits them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Nanos, Rollup};
+use detect::Metric;
+use rusqlite::Row;
+use wire::FlowKey;
+
+use crate::intern::parse_path;
+use crate::query::{QueryError, QueryOptions, Value};
+use crate::reader::Reader;
+use crate::rows::{
+    BASES, EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
+    basis_name,
+};
+
+impl Reader {
+    /// Events, newest first. Pages by `before` step over further events of the very nanosecond in which a page ended.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn events(&self, filter: &EventFilter) -> Result<Vec<EventRow>, QueryError> {
+        let mut clause = Clause::default();
+        clause.time(filter.from, filter.before);
+        clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
+        clause.equal("node", filter.node.map(number));
+        clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
+        clause.equal("flow", filter.flow.map(text));
+        self.latest(EVENT_COLUMNS, "events", &clause, filter.limit, event_row)
+    }
+
+    /// Roll-ups in ascending order of time: the latest `limit`.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn rollups(&self, filter: &RollupFilter) -> Result<Vec<Rollup>, QueryError> {
+        let mut clause = Clause::default();
+        clause.time(filter.from, filter.to.map(|to| to.saturating_add(1)));
+        clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
+        clause.equal("node", filter.node.map(number));
+        clause.equal("queue", filter.queue.map(number));
+        clause.equal("interface", filter.interface.map(number));
+        clause.equal("interval", filter.interval.map(number));
+        clause.equal("flow", filter.flow.map(text));
+        let mut rows = self.latest(ROLLUP_COLUMNS, "rollups", &clause, filter.limit, rollup)?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// Dropped-packet reports, newest first.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn drops(&self, filter: &RecordFilter) -> Result<Vec<Drop>, QueryError> {
+        let mut clause = Clause::default();
+        clause.time(filter.from, filter.before);
+        clause.equal("node", filter.node.map(number));
+        clause.equal("flow", filter.flow.map(text));
+        self.latest(DROP_COLUMNS, "drops", &clause, filter.limit, drop_row)
+    }
+
+    /// Losses, newest first.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn losses(&self, filter: &RecordFilter) -> Result<Vec<Loss>, QueryError> {
+        let mut clause = Clause::default();
+        clause.time(filter.from, filter.before);
+        clause.equal("node", filter.node.map(number));
+        self.latest(LOSS_COLUMNS, "losses", &clause, filter.limit, loss)
+    }
+
+    /// The latest state of one flow or of the flows seen last, newest first.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn flows(&self, flow: Option<&FlowKey>, limit: usize) -> Result<Vec<FlowState>, QueryError> {
+        let mut clause = Clause { order: "last_seen", ..Clause::default() };
+        clause.equal("flow", flow.map(text));
+        self.latest(FLOW_COLUMNS, "flows", &clause, limit, flow_state)
+    }
+
+    /// A flow's latencies and paths over time, from what was told about it: at most the latest `limit` points.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn history(
+        &self,
+        flow: &FlowKey,
+        from: Option<Nanos>,
+        to: Option<Nanos>,
+        limit: usize,
+    ) -> Result<FlowHistory, QueryError> {
+        let mut clause = Clause::default();
+        clause.time(from, to.map(|to| to.saturating_add(1)));
+        clause.equal("flow", Some(text(flow)));
+        clause.terms.push("metric IN ('flow_path', 'flow_latency', 'hop_latency')".to_owned());
+        clause.terms.push("kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')".to_owned());
+        // A point is a flow latency and some hops' latencies; this many events make at least `limit` points or all.
+        let most = limit.saturating_mul(EVENTS_PER_POINT);
+        let mut events = self.latest(EVENT_COLUMNS, "events", &clause, most, event_row)?;
+        let cut = events.len() == most;
+        events.reverse();
+        let mut history = FlowHistory { truncated: cut, ..FlowHistory::default() };
+        for row in events {
+            history.add(row);
+        }
+        if history.series.len() > limit {
+            history.truncated = true;
+            history.series.drain(..history.series.len() - limit);
+        }
+        history.arrange();
+        Ok(history)
+    }
+
+    /// What is in the files. Cheap: each file keeps count.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn totals(&self) -> Result<Totals, QueryError> {
+        let mut totals = Totals::default();
+        for (bytes, known) in self.all_known()? {
+            let count = |name| known.time(name).unwrap_or(0);
+            totals.files += 1;
+            totals.bytes += bytes;
+            totals.from = totals.from.into_iter().chain(known.time("from")).min();
+            totals.to = totals.to.max(known.time("to"));
+            totals.events += count("events");
+            totals.rollups += count("rollups");
+            totals.flows += count("flows");
+            totals.drops += count("drops");
+            totals.losses += count("losses");
+        }
+        Ok(totals)
+    }
+
+    /// The newest `limit` rows of `view`, newest first. Asks the few newest files before it asks all of them.
+    fn latest<T>(
+        &self,
+        columns: &str,
+        view: &str,
+        clause: &Clause,
+        limit: usize,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, QueryError> {
+        let sql = clause.sql(columns, view, limit);
+        let (from, to) = (clause.from, clause.before);
+        let params = clause.params.clone();
+        let options = QueryOptions { from, to, max_rows: usize::MAX, params, ..QueryOptions::default() };
+        self.again(|| {
+            let files = self.count_files(from, to)?;
+            let mut rows = Vec::new();
+            for most in [FEW_FILES, usize::MAX] {
+                rows.clear();
+                self.rows(most, &sql, &options, |row| {
+                    rows.push(read(row)?);
+                    Ok(())
+                })?;
+                if rows.len() >= limit || most >= files {
+                    break;
+                }
+            }
+            Ok(rows)
+        })
+    }
+}
+
+impl FlowHistory {
+    /// Adds an event that is not older than those before.
+    fn add(&mut self, row: EventRow) {
+        let event = row.event;
+        if event.metric == Some(Metric::FlowPath) {
+            if !row.path.is_empty() && self.paths.last().is_none_or(|(_, path)| *path != row.path) {
+                self.paths.push((event.ts, row.path));
+            }
+            return;
+        }
+        let Some(value) = event.value else { return };
+        if self.series.last().is_none_or(|point| point.ts != event.ts) {
+            let before = self.series.last().cloned().unwrap_or_default();
+            self.series.push(FlowPoint { ts: event.ts, ..before });
+        }
+        let Some(point) = self.series.last_mut() else { return };
+        if event.metric == Some(Metric::FlowLatency) {
+            (point.flow_latency, point.basis) = (Some(value), event.basis);
+        } else if let Some(node) = event.node {
+            match point.hops.iter_mut().find(|hop| hop.0 == node) {
+                Some(hop) => hop.1 = value,
+                None => point.hops.push((node, value)),
+            }
+        }
+    }
+
+    /// Puts each point's hops into the order of the path that was taken then, and leaves out nodes that were no longer on
+    /// it. Where no path was told, or not all of it, they are in the order of their numbers.
+    fn arrange(&mut self) {
+        for point in &mut self.series {
+            let later = self.paths.partition_point(|(ts, _)| *ts <= point.ts);
+            let path = later.checked_sub(1).map_or(&[][..], |i| &self.paths[i].1);
+            if !path.is_empty() && !path.contains(&u32::MAX) {
+                point.hops.retain(|(node, _)| path.contains(node));
+            }
+            point.hops.sort_by_key(|(node, _)| {
+                (path.iter().position(|hop| hop == node).unwrap_or(usize::MAX), *node)
+            });
+        }
+    }
+}
+
+/// A `WHERE` and its parameters.
+struct Clause {
+    terms: Vec<String>,
+    params: Vec<Value>,
+    from: Option<Nanos>,
+    before: Option<Nanos>,
+    order: &'static str,
+}
+
+impl Default for Clause {
+    fn default() -> Self {
+        Self { terms: Vec::new(), params: Vec::new(), from: None, before: None, order: "ts" }
+    }
+}
+
+impl Clause {
+    fn time(&mut self, from: Option<Nanos>, before: Option<Nanos>) {
+        (self.from, self.before) = (from, before);
+        self.compare("ts >=", from.map(nanos));
+        self.compare("ts <", before.map(nanos));
+    }
+
+    fn equal(&mut self, column: &str, value: Option<Value>) {
+        self.compare(&format!("{column} ="), value);
+    }
+
+    fn compare(&mut self, left: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.params.push(value);
+            self.terms.push(format!("{left} ?{}", self.params.len()));
+        }
+    }
+
+    fn sql(&self, columns: &str, view: &str, limit: usize) -> String {
+        let filter = match self.terms.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", self.terms.join(" AND ")),
+        };
+        let limit = limit.min(i64::MAX as usize);
+        format!("SELECT {columns} FROM {view}{filter} ORDER BY {} DESC LIMIT {limit}", self.order)
+    }
+}
+
+fn number(value: impl Into<i64>) -> Value {
+    Value::Int(value.into())
+}
+
+fn nanos(value: Nanos) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn text(value: impl ToString) -> Value {
+    Value::Text(value.to_string())
+}
+
+fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
+    let kind: String = row.get(6)?;
+    let event = Event {
+        ts: unsigned(row, 5)?,
+        id: u64::from_str_radix(&row.get::<_, String>(17)?, 16).unwrap_or(0),
+        // A kind of a newer program reads as the one that says least.
+        kind: Kind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(Kind::Latest),
+        metric: metric(row, 7)?,
+        flow: flow(row)?,
+        node: row.get(8)?,
+        interface: row.get(9)?,
+        queue: row.get(10)?,
+        value: optional(row, 11)?,
+        previous: optional(row, 12)?,
+        threshold: optional(row, 13)?,
+        rule: None,
+        reason: row.get(14)?,
+        basis: basis(row, 15)?,
+    };
+    Ok(EventRow { event, rule: row.get(16)?, path: path(row, 18)? })
+}
+
+fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
+    Ok(Rollup {
+        flow: flow(row)?,
+        ts: unsigned(row, 5)?,
+        interval: row.get(6)?,
+        // As for kinds: a metric that we do not know.
+        metric: metric(row, 7)?.unwrap_or(Metric::FlowPath),
+        node: row.get(8)?,
+        interface: row.get(9)?,
+        queue: row.get(10)?,
+        count: unsigned(row, 11)?,
+        min: unsigned(row, 12)?,
+        max: unsigned(row, 13)?,
+        sum: unsigned(row, 14)?,
+        p50: optional(row, 15)?,
+        p99: optional(row, 16)?,
+    })
+}
+
+fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
+    Ok(Drop {
+        flow: flow(row)?,
+        ts: unsigned(row, 5)?,
+        id: u64::from_str_radix(&row.get::<_, String>(6)?, 16).unwrap_or(0),
+        node: row.get(7)?,
+        ingress_if: row.get(8)?,
+        egress_if: row.get(9)?,
+        queue: row.get(10)?,
+        reason: row.get(11)?,
+    })
+}
+
+fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
+    let source = match row.get::<_, String>(2)?.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    Ok(Loss {
+        ts: unsigned(row, 0)?,
+        node: row.get(1)?,
+        source: source.octets(),
+        hw_id: row.get(3)?,
+        lost: unsigned(row, 4)?,
+        reordered: unsigned(row, 5)?,
+        duplicated: unsigned(row, 6)?,
+    })
+}
+
+fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
+    let state = FlowRow {
+        flow: flow(row)?.unwrap_or_default(),
+        flow_latency: optional(row, 5)?,
+        basis: basis(row, 6)?,
+        first_seen: unsigned(row, 7)?,
+        last_seen: unsigned(row, 8)?,
+        reports: unsigned(row, 9)?,
+    };
+    Ok(FlowState { row: state, path: path(row, 10)? })
+}
+
+/// The flow in the first five columns.
+fn flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
+    let address =
+        |i| row.get::<_, Option<String>>(i).map(|text| text.and_then(|text| text.parse::<IpAddr>().ok()));
+    let (Some(src), Some(dst)) = (address(0)?, address(1)?) else { return Ok(None) };
+    let ports = row.get::<_, Option<u16>>(2)?.zip(row.get(3)?);
+    Ok(Some(FlowKey::new(src, dst, ports, row.get(4)?)))
+}
+
+fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {
+    Ok(row.get::<_, Option<String>>(i)?.as_deref().and_then(Metric::from_name))
+}
+
+fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
+    let name: String = row.get(i)?;
+    Ok(BASES.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default())
+}
+
+fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
+    Ok(row.get::<_, Option<String>>(i)?.map_or_else(Vec::new, |text| parse_path(&text)))
+}
+
+fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+}
+
+fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(i)?.map(|value| u64::try_from(value).unwrap_or(0)))
+}
+
+const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
+                             threshold, reason, basis, rule, id, path";
+const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
+                              count, min, max, sum, p50, p99";
+const DROP_COLUMNS: &str =
+    "src, dst, sport, dport, proto, ts, id, node, ingress_if, egress_if, queue, reason";
+const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated";
+const FLOW_COLUMNS: &str =
+    "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
+
+/// The newest files that are asked first.
+const FEW_FILES: usize = 4;
+const EVENTS_PER_POINT: usize = 8;

@@ -1,0 +1,298 @@
+//! Questions over the files, while they are being written or long after.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use collector::event::Nanos;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Row, Statement, ToSql};
+
+use crate::config::Error;
+use crate::files::{self, Found};
+use crate::guard;
+use crate::join::{self, Identity, Joined};
+use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
+
+/// Reads the files of a directory. May be shared by threads: each query has a connection of its own, and a few are kept.
+#[derive(Debug)]
+pub struct Reader {
+    dir: PathBuf,
+    most_files: usize,
+    idle: Mutex<Vec<Joined>>,
+    known: Mutex<HashMap<Identity, Known>>,
+}
+
+/// What we know about a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Size and time of last writing when we looked; a file that has changed since is looked at again.
+    bytes: u64,
+    modified: SystemTime,
+    pub(crate) meta: HashMap<String, i64>,
+}
+
+impl Known {
+    pub(crate) fn time(&self, name: &str) -> Option<Nanos> {
+        self.meta.get(name).and_then(|value| u64::try_from(*value).ok())
+    }
+}
+
+/// The files of a query, oldest first, and what must be said about those that are not among them.
+#[derive(Default, Debug)]
+struct Choice {
+    files: Vec<Identity>,
+    notes: Vec<String>,
+}
+
+impl Reader {
+    /// A reader of the files in `dir`, which may come and go, and need not be there yet.
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
+        let dir = dir.into();
+        files::list(&dir).map_err(|error| Error::io(&dir, error))?;
+        Ok(Self { dir, most_files: join::most_files(), idle: Mutex::default(), known: Mutex::default() })
+    }
+
+    /// Where the files are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Runs a `SELECT` over the views `events`, `rollups`, `flows`, `drops`, `losses`, `reports`, which cover all files
+    /// with records in the time range of `options`. (The range chooses files; rows are chosen by the query's `WHERE`.)
+    ///
+    /// # Errors
+    /// Anything but reading is refused; so is what takes longer or is larger than `options` allow. The message says what
+    /// to do.
+    pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
+        self.again(|| {
+            let choice = self.choose(options.from, options.to, usize::MAX)?;
+            let mut table = Table { notes: choice.notes, ..Table::default() };
+            self.with_rows(choice.files, sql, options, |columns, row| {
+                if table.columns.is_empty() {
+                    table.columns = columns.to_vec();
+                }
+                if let Some(row) = row {
+                    let values = (0..columns.len()).map(|i| row.get_ref(i).map(Value::from));
+                    table.rows.push(values.collect::<rusqlite::Result<_>>()?);
+                }
+                Ok(())
+            })
+            .map(|truncated| Table { truncated, ..table })
+        })
+    }
+
+    /// Closes connections that are not in use. A deleted file takes space until the last connection to it is closed, so
+    /// call it now and then (every minute, say) where nobody asks anything for a long time.
+    pub fn tidy(&self) {
+        lock(&self.idle).clear();
+        let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
+        lock(&self.known).retain(|file, _| present(file));
+    }
+
+    /// Runs `sql` over the newest `most` files of a time range and gives each row to `take`. Returns whether there was
+    /// more than the limits allow.
+    pub(crate) fn rows(
+        &self,
+        most: usize,
+        sql: &str,
+        options: &QueryOptions,
+        mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<bool, QueryError> {
+        let choice = self.choose(options.from, options.to, most)?;
+        self.with_rows(choice.files, sql, options, |_, row| row.map_or(Ok(()), &mut take))
+    }
+
+    /// Asks a second time, with nothing taken for known, when a file could not be read: it may have gone, been set aside or
+    /// been replaced under our hands.
+    pub(crate) fn again<T>(&self, mut ask: impl FnMut() -> Result<T, QueryError>) -> Result<T, QueryError> {
+        match ask() {
+            Err(error) if error.kind == QueryErrorKind::Storage => {
+                lock(&self.idle).clear();
+                lock(&self.known).clear();
+                ask()
+            }
+            answer => answer,
+        }
+    }
+
+    /// How many files have records in a time range.
+    pub(crate) fn count_files(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<usize, QueryError> {
+        Ok(self.choose(from, to, usize::MAX)?.files.len())
+    }
+
+    /// All readable files with what is known about them, and their sizes.
+    pub(crate) fn all_known(&self) -> Result<Vec<(u64, Known)>, QueryError> {
+        let found = self.list()?;
+        Ok(found.iter().filter_map(|file| Some((file.bytes, self.look(file, true).ok()??.1))).collect())
+    }
+
+    fn list(&self) -> Result<Vec<Found>, QueryError> {
+        files::list(&self.dir).map_err(|error| {
+            let message = format!("{}: {error}; check the store's directory", self.dir.display());
+            QueryError::new(QueryErrorKind::Storage, message)
+        })
+    }
+
+    fn choose(&self, from: Option<Nanos>, to: Option<Nanos>, most: usize) -> Result<Choice, QueryError> {
+        let mut choice = Choice::default();
+        let ranged = from.is_some() || to.is_some();
+        for file in self.list()? {
+            match self.look(&file, ranged) {
+                Ok(Some((identity, known))) => {
+                    let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
+                    let too_old = from.is_some_and(|from| known.time("to").is_some_and(|last| last < from));
+                    if !too_new && !too_old {
+                        choice.files.push(identity);
+                    }
+                }
+                // Gone, or being created.
+                Ok(None) => {}
+                Err(error) => choice.notes.push(format!("left out: {error}")),
+            }
+        }
+        let most = most.min(self.most_files);
+        if choice.files.len() > most {
+            let left_out = choice.files.len() - most;
+            choice.files.drain(..left_out);
+            choice.notes.push(format!(
+                "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
+            ));
+        }
+        Ok(choice)
+    }
+
+    /// What is in a file: `None` when it is gone or empty. `fresh`: it must not have been written since we looked.
+    fn look(&self, file: &Found, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
+        let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
+        let known = lock(&self.known).get(&identity).cloned();
+        if let Some(known) = known
+            && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
+        {
+            return Ok(Some((identity, known)));
+        }
+        let meta = match join::read_meta(&file.path) {
+            Ok(meta) => meta,
+            Err(_) if Identity::of(&file.path).is_none() => return Ok(None),
+            Err(Error::Empty(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let known = Known { bytes: file.bytes, modified: file.modified, meta };
+        lock(&self.known).insert(identity.clone(), known.clone());
+        Ok(Some((identity, known)))
+    }
+
+    /// A connection over `files`: one that is idle, or a new one.
+    fn connect(&self, files: Vec<Identity>, timeout: Duration) -> Result<Joined, QueryError> {
+        let mut idle = lock(&self.idle);
+        // Those over a file that is gone keep its space: away with them.
+        idle.retain(|joined| joined.files.iter().all(|file| Identity::of(&file.path).as_ref() == Some(file)));
+        if let Some(i) = idle.iter().position(|joined| joined.files == files) {
+            return Ok(idle.swap_remove(i));
+        }
+        drop(idle);
+        Joined::open(files).map_err(|(path, error)| {
+            let error = guard::explain(&error, timeout);
+            let message = format!("{}: {}", path.display(), error.message);
+            QueryError::new(QueryErrorKind::Storage, message)
+        })
+    }
+
+    fn with_rows(
+        &self,
+        files: Vec<Identity>,
+        sql: &str,
+        options: &QueryOptions,
+        take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
+    ) -> Result<bool, QueryError> {
+        let mut joined = self.connect(files, options.timeout)?;
+        let answer = run(&mut joined, sql, options, take);
+        let mut idle = lock(&self.idle);
+        if idle.len() >= MAX_IDLE {
+            idle.remove(0);
+        }
+        idle.push(joined);
+        answer
+    }
+}
+
+/// Calls `take` with the columns alone, then with each row. Returns whether there was more.
+fn run(
+    joined: &mut Joined,
+    sql: &str,
+    options: &QueryOptions,
+    mut take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
+) -> Result<bool, QueryError> {
+    let fail = |error| guard::explain(&error, options.timeout);
+    guard::deadline(&mut joined.conn, options.timeout).map_err(fail)?;
+    let mut statement = joined.conn.prepare(sql).map_err(fail)?;
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    if columns.is_empty() || !statement.readonly() {
+        return Err(QueryError::new(QueryErrorKind::Refused, "this is no query; write a SELECT"));
+    }
+    bind(&mut statement, &options.params).map_err(fail)?;
+    take(&columns, None).map_err(fail)?;
+    let mut rows = statement.raw_query();
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(row) = rows.next().map_err(fail)? {
+        bytes += size(row, columns.len());
+        if count == options.max_rows || bytes > options.max_bytes {
+            return Ok(true);
+        }
+        count += 1;
+        take(&columns, Some(row)).map_err(fail)?;
+    }
+    Ok(false)
+}
+
+fn bind(statement: &mut Statement<'_>, params: &[Value]) -> rusqlite::Result<()> {
+    if statement.parameter_count() != params.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(params.len(), statement.parameter_count()));
+    }
+    params.iter().enumerate().try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
+}
+
+/// What a row weighs in memory: a fixed part per value, and its text or bytes.
+fn size(row: &Row<'_>, columns: usize) -> usize {
+    let weigh = |value: ValueRef<'_>| match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        _ => 0,
+    };
+    (0..columns).map(|i| size_of::<Value>() + row.get_ref(i).map_or(0, weigh)).sum()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks can panic half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<ValueRef<'_>> for Value {
+    fn from(value: ValueRef<'_>) -> Self {
+        match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(value) => Self::Int(value),
+            ValueRef::Real(value) => Self::Real(value),
+            ValueRef::Text(bytes) => Self::Text(String::from_utf8_lossy(bytes).into_owned()),
+            ValueRef::Blob(bytes) => Self::Blob(bytes.to_owned()),
+        }
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(*value),
+            Self::Real(value) => ValueRef::Real(*value),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// Connections kept for the next query. Each may hold [`join`]'s page cache.
+const MAX_IDLE: usize = 4;

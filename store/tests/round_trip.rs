@@ -1,0 +1,271 @@
+//! What is written is what is read: every kind of record, every column.
+
+#[path = "../src/testing.rs"]
+mod testing;
+
+use collector::event::Basis;
+use collector::{Batch, Drop, Event, Kind, Loss, Rollup, Sink as _};
+use detect::Metric;
+use store::{
+    Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, RollupFilter,
+    Store, Totals, Value,
+};
+use testing::{Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, odd_flows, rollup};
+
+/// Writes `batch` and closes the store.
+fn keep(dir: &Dir, batch: Batch) {
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.set_rules(vec!["slow".to_owned(), "full".to_owned()]);
+    let records = batch.len() as u64;
+    store.submit(batch).unwrap();
+    let stats = store.close();
+    assert_eq!((stats.submitted, stats.committed), (records, records), "{stats:?}");
+}
+
+/// One event of each kind, each with other absent fields, with the path and rule name it should come back with.
+fn every_event() -> Vec<(Event, EventRow)> {
+    let flows = odd_flows();
+    let event = |(i, kind): (usize, Kind)| {
+        let n = i as u32;
+        let some = |bit: usize| (i >> bit & 1 == 1).then_some(n);
+        let event = Event {
+            ts: START + u64::from(n),
+            id: u64::MAX - u64::from(n),
+            kind,
+            metric: Metric::ALL.get(i).copied(),
+            flow: flows.get(i).copied(),
+            node: some(0),
+            interface: some(1),
+            queue: some(2).map(|n| n as u8),
+            value: some(1).map(u64::from),
+            previous: some(0).map(|n| u64::from(n) << 40),
+            threshold: some(3).map(u64::from),
+            rule: some(0).map(|_| u16::from(i % 4 == 1)),
+            reason: some(2).map(|_| 255),
+            basis: [Basis::Measured, Basis::HopSum, Basis::Corrected, Basis::Unsynchronised][i % 4],
+        };
+        let path = if i % 3 == 0 { vec![101, u32::MAX, 103 + n] } else { Vec::new() };
+        let rule = event.rule.map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
+        (event, EventRow { event: Event { rule: None, ..event }, rule, path })
+    };
+    Kind::ALL.into_iter().enumerate().map(event).collect()
+}
+
+#[test]
+fn every_kind_of_event_comes_back_as_it_was() {
+    let dir = Dir::new("events");
+    let mut batch = Batch::with_capacity(64);
+    for (event, row) in every_event() {
+        batch.event(&event, &row.path);
+    }
+    keep(&dir, batch);
+    let reader = Reader::open(dir.path()).unwrap();
+    let mut expected: Vec<EventRow> = every_event().into_iter().map(|(_, row)| row).collect();
+    let mut found = reader.events(&EventFilter::default()).unwrap();
+    found.reverse();
+    assert_eq!(found, expected);
+
+    // Each filter alone gives what it describes.
+    expected.reverse();
+    let check = |filter: EventFilter, matches: &dyn Fn(&Event) -> bool| {
+        let expected: Vec<&EventRow> = expected.iter().filter(|row| matches(&row.event)).collect();
+        assert!(!expected.is_empty());
+        assert_eq!(reader.events(&filter).unwrap().iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    };
+    let all = EventFilter::default();
+    check(EventFilter { kind: Some(Kind::Loss), ..all }, &|event| event.kind == Kind::Loss);
+    check(EventFilter { node: Some(5), ..all }, &|event| event.node == Some(5));
+    check(EventFilter { metric: Some(Metric::HopLatency), ..all }, &|event| {
+        event.metric == Some(Metric::HopLatency)
+    });
+    for flow in odd_flows() {
+        check(EventFilter { flow: Some(flow), ..all }, &|event| event.flow == Some(flow));
+    }
+    check(EventFilter { from: Some(START + 3), before: Some(START + 6), ..all }, &|event| {
+        (START + 3..START + 6).contains(&event.ts)
+    });
+}
+
+#[test]
+fn rollups_drops_losses_and_flows_come_back_as_they_were() {
+    let dir = Dir::new("others");
+    let rollups = [
+        rollup(START, 7),
+        Rollup {
+            flow: Some(flow(3)),
+            node: None,
+            queue: None,
+            p50: None,
+            p99: None,
+            ..rollup(START + SECOND, 1)
+        },
+        Rollup {
+            interval: 60,
+            interface: Some(u32::MAX),
+            metric: Metric::LinkUtilization,
+            ..rollup(START, 7)
+        },
+    ];
+    let drops = [
+        drop_report(START, 1),
+        Drop {
+            ts: START + 1,
+            id: 2,
+            flow: None,
+            node: None,
+            ingress_if: None,
+            egress_if: None,
+            queue: None,
+            reason: None,
+        },
+    ];
+    let v6: [u8; 16] = std::array::from_fn(|i| i as u8 + 1);
+    let losses = [loss(START, Some(5)), Loss { source: v6, lost: 0, ..loss(START + 1, None) }];
+    let mut batch = Batch::with_capacity(64);
+    rollups.iter().for_each(|rollup| batch.rollup(rollup));
+    drops.iter().for_each(|drop| batch.drop_report(drop));
+    losses.iter().for_each(|loss| batch.loss(loss));
+    batch.flow(&flow_row(flow(1), START + 1), &[1, 2]);
+    batch.flow(&flow_row(flow(2), START + 2), &[]);
+    // The latest state replaces the one before and keeps the path that it does not tell.
+    batch.flow(&flow_row(flow(1), START + 3), &[]);
+    keep(&dir, batch);
+
+    let reader = Reader::open(dir.path()).unwrap();
+    let mut found = reader.rollups(&RollupFilter::default()).unwrap();
+    found.sort_by_key(|rollup| (rollup.ts, rollup.interval));
+    assert_eq!(found, [rollups[0], rollups[2], rollups[1]]);
+    let only = |filter: RollupFilter| reader.rollups(&filter).unwrap();
+    let all = RollupFilter::default();
+    assert_eq!(only(RollupFilter { node: Some(7), interval: Some(1), ..all }), [rollups[0]]);
+    assert_eq!(only(RollupFilter { flow: Some(flow(3)), ..all }), [rollups[1]]);
+    assert_eq!(only(RollupFilter { interface: Some(u32::MAX), ..all }), [rollups[2]]);
+    assert_eq!(only(RollupFilter { metric: Some(Metric::LinkUtilization), ..all }), [rollups[2]]);
+    assert_eq!(
+        only(RollupFilter { queue: Some(3), from: Some(START), to: Some(START), interval: Some(60), ..all }),
+        [rollups[2]]
+    );
+    assert_eq!(only(RollupFilter { limit: 1, ..all }), [rollups[1]]);
+
+    let any = RecordFilter::default();
+    assert_eq!(reader.drops(&any).unwrap(), [drops[1], drops[0]]);
+    assert_eq!(reader.drops(&RecordFilter { node: Some(1), ..any }).unwrap(), [drops[0]]);
+    assert_eq!(reader.drops(&RecordFilter { flow: Some(flow(1)), ..any }).unwrap(), [drops[0]]);
+    assert_eq!(reader.losses(&any).unwrap(), [losses[1], losses[0]]);
+    assert_eq!(reader.losses(&RecordFilter { node: Some(5), ..any }).unwrap(), [losses[0]]);
+
+    let first = FlowState { row: flow_row(flow(1), START + 3), path: vec![1, 2] };
+    let second = FlowState { row: flow_row(flow(2), START + 2), path: vec![] };
+    assert_eq!(reader.flows(None, 10).unwrap(), [first.clone(), second]);
+    assert_eq!(reader.flows(Some(&flow(1)), 10).unwrap(), [first]);
+
+    let totals = reader.totals().unwrap();
+    let expected = Totals {
+        files: 1,
+        bytes: totals.bytes,
+        from: Some(START),
+        to: Some(START + SECOND),
+        events: 0,
+        rollups: 3,
+        flows: 3,
+        drops: 2,
+        losses: 2,
+    };
+    assert_eq!(totals, expected);
+    assert!(totals.bytes > 8192);
+}
+
+#[test]
+fn the_documented_names_are_there_and_readable_by_any_tool() {
+    let dir = Dir::new("names");
+    let mut batch = Batch::with_capacity(64);
+    let event = Event { rule: Some(1), ..change(START, flow(7), 101, 5) };
+    batch.event(&event, &[101, 102]);
+    keep(&dir, batch);
+    // Another connection, with nothing of ours.
+    let conn = rusqlite::Connection::open(dir.path().join("hopwise-2026-11-21.db")).unwrap();
+    let mut select = conn.prepare("SELECT * FROM events").unwrap();
+    let names: Vec<String> = select.column_names().map(str::to_owned).collect();
+    let row: Vec<rusqlite::types::Value> =
+        select.query_row([], |row| (0..names.len()).map(|i| row.get(i)).collect()).unwrap();
+    use rusqlite::types::Value::{Integer, Null, Text};
+    let text = |text: &str| Text(text.to_owned());
+    let expected = [
+        ("ts", Integer(START as i64)),
+        ("kind", text("change")),
+        ("metric", text("hop_latency")),
+        ("flow", text("10.0.0.7:5000>172.16.0.1:80/17")),
+        ("src", text("10.0.0.7")),
+        ("dst", text("172.16.0.1")),
+        ("sport", Integer(5000)),
+        ("dport", Integer(80)),
+        ("proto", Integer(17)),
+        ("node", Integer(101)),
+        ("interface", Null),
+        ("queue", Null),
+        ("value", Integer(5)),
+        ("previous", Integer(2)),
+        ("threshold", Integer(1000)),
+        ("rule", text("full")),
+        ("path", text("101>102")),
+        ("reason", Null),
+        ("basis", text("measured")),
+        ("id", text(&format!("{:016x}", event.id))),
+    ];
+    let found: Vec<(&str, rusqlite::types::Value)> = names.iter().map(String::as_str).zip(row).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_flows_history_holds_what_was_last_told() {
+    let dir = Dir::new("history");
+    let mut batch = Batch::with_capacity(64);
+    let told = |ts, metric, node, value| Event {
+        metric: Some(metric),
+        flow: Some(flow(1)),
+        node,
+        value: Some(value),
+        ..bare(START + ts)
+    };
+    let path = |ts, kind| Event { kind, ..told(ts, Metric::FlowPath, None, 2) };
+    batch.event(&path(0, Kind::New), &[2, 1]);
+    batch.event(&told(0, Metric::FlowLatency, None, 30), &[]);
+    batch.event(&told(0, Metric::HopLatency, Some(1), 10), &[]);
+    batch.event(&told(0, Metric::HopLatency, Some(2), 20), &[]);
+    batch.event(&told(5, Metric::HopLatency, Some(2), 90), &[]);
+    batch.event(&path(5, Kind::Latest), &[2, 1]);
+    batch.event(&Event { basis: Basis::HopSum, ..told(9, Metric::FlowLatency, None, 100) }, &[]);
+    batch.event(&path(9, Kind::PathChange), &[1, 3]);
+    batch.event(&Event { flow: Some(flow(2)), ..told(9, Metric::FlowLatency, None, 1) }, &[]);
+    batch.event(&Event { kind: Kind::RuleOn, ..told(10, Metric::FlowLatency, None, 1) }, &[]);
+    keep(&dir, batch);
+    let reader = Reader::open(dir.path()).unwrap();
+    let history = reader.history(&flow(1), None, None, 100).unwrap();
+    let point = |ts, latency, basis, hops: &[(u32, u64)]| FlowPoint {
+        ts: START + ts,
+        flow_latency: Some(latency),
+        basis,
+        hops: hops.to_vec(),
+    };
+    let series = [
+        point(0, 30, Basis::Measured, &[(2, 20), (1, 10)]),
+        point(5, 30, Basis::Measured, &[(2, 90), (1, 10)]),
+        point(9, 100, Basis::HopSum, &[(1, 10)]),
+    ];
+    assert_eq!(history.series, series);
+    assert_eq!(history.paths, [(START, vec![2, 1]), (START + 9, vec![1, 3])]);
+    assert!(!history.truncated);
+    let last = reader.history(&flow(1), None, None, 1).unwrap();
+    assert_eq!((last.series, last.truncated), (series[2..].to_vec(), true));
+}
+
+#[test]
+fn an_empty_store_answers_with_no_rows_and_the_columns() {
+    let dir = Dir::new("empty");
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT ts, kind FROM events", &QueryOptions::default()).unwrap();
+    assert_eq!((table.columns, table.rows), (vec!["ts".to_owned(), "kind".to_owned()], vec![]));
+    let count = reader.query("SELECT count(*) FROM reports", &QueryOptions::default()).unwrap();
+    assert_eq!(count.rows, [[Value::Int(0)]]);
+    assert_eq!(reader.totals().unwrap(), Totals::default());
+}
