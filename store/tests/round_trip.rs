@@ -1,4 +1,5 @@
 //! What is written is what is read: every kind of record, every column.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 #[path = "../src/testing.rs"]
 mod testing;

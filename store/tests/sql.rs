@@ -1,4 +1,5 @@
 //! SQL over the files: what is allowed, what bounds it, what it is planned like, and many files as one.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 #[path = "../src/testing.rs"]
 mod testing;
