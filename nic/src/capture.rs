@@ -1,0 +1,87 @@
+//! Capture files: pcap and pcapng, of either byte order, also gzipped.
+//!
+//! A [`Reader`] lends one frame after the other from a buffer of fixed size: nothing is allocated per frame, and a hostile
+//! file can neither make it grow nor make it loop. A file that ends inside a packet gives an error with the place, after all
+//! packets before it. A [`Writer`] writes pcap with nanoseconds.
+
+mod buffer;
+mod error;
+pub mod fuzz;
+mod link;
+mod pcap;
+mod pcapng;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use error::{Error, Fault};
+pub use link::{Layer, LinkType};
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// One captured frame, borrowed from the reader until the next is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// When it was captured, ns since the epoch; 0 in the one kind of block that does not say.
+    pub ts: u64,
+    /// Its bytes, as many as were captured.
+    pub data: &'a [u8],
+    /// What `data` begins with.
+    pub link: LinkType,
+    /// How long it was on the wire.
+    pub length: u32,
+    /// It was longer than what was captured.
+    pub truncated: bool,
+}
+
+impl<'a> Frame<'a> {
+    /// Where its Ethernet or network header begins.
+    pub fn layer(&self) -> Layer<'a> {
+        self.link.layer(self.data)
+    }
+}
+
+/// Longest packet that is believed, bytes: what capture programs use as "everything".
+pub const MAX_PACKET: usize = 262_144;
+
+/// Byte order of a file or section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The number at `at`; the caller has checked that it is inside.
+    #[inline]
+    fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let mut four = [0; 4];
+        four.copy_from_slice(&bytes[at..at + 4]);
+        match self {
+            Self::Little => u32::from_le_bytes(four),
+            Self::Big => u32::from_be_bytes(four),
+        }
+    }
+
+    /// The number at `at`; the caller has checked that it is inside.
+    #[inline]
+    fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let two = [bytes[at], bytes[at + 1]];
+        match self {
+            Self::Little => u16::from_le_bytes(two),
+            Self::Big => u16::from_be_bytes(two),
+        }
+    }
+}
+
+/// A packet found in the buffer: what a [`Frame`] is made of.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    ts: u64,
+    /// Where it begins in the buffer's memory, and its length.
+    start: usize,
+    len: usize,
+    link: LinkType,
+    length: u32,
+}

@@ -1,0 +1,147 @@
+//! A window of fixed size that moves over a file.
+
+use std::io::{self, Chain, Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+
+/// Bytes of the window. Large enough that system calls do not count, small enough to stay in the cache.
+const SIZE: usize = 1 << 20;
+
+/// Most bytes that [`Buffer::need`] can be asked for.
+pub(super) const MOST: usize = SIZE / 2;
+
+/// The bytes of a file, unpacked, seen through a window.
+#[derive(Debug)]
+pub(super) struct Buffer<R> {
+    input: Input<R>,
+    memory: Box<[u8]>,
+    /// `memory[start..end]` was read and not consumed.
+    start: usize,
+    end: usize,
+    /// Where `start` is in the unpacked file.
+    offset: u64,
+}
+
+impl<R: Read> Buffer<R> {
+    /// The file behind `input`; gzip is recognised by its first bytes.
+    pub(super) fn new(input: R) -> io::Result<Self> {
+        let input = Input::Plain(Counted { inner: input, bytes: 0 });
+        let mut buffer = Self { input, memory: vec![0; SIZE].into(), start: 0, end: 0, offset: 0 };
+        if buffer.need(GZIP_MAGIC.len())? && buffer.bytes().starts_with(&GZIP_MAGIC) {
+            let head = Cursor::new(buffer.bytes().to_vec());
+            buffer.input = match buffer.input {
+                Input::Plain(rest) => Input::Gzip(Box::new(MultiGzDecoder::new(head.chain(rest)))),
+                packed @ Input::Gzip(_) => packed,
+            };
+            (buffer.start, buffer.end) = (0, 0);
+        }
+        Ok(buffer)
+    }
+
+    /// What is there.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    /// Where [`Buffer::bytes`] begins, in the unpacked file.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes taken from the file so far, packed if it is packed.
+    pub(super) fn bytes_read(&self) -> u64 {
+        match &self.input {
+            Input::Plain(file) => file.bytes,
+            Input::Gzip(file) => file.get_ref().get_ref().1.bytes,
+        }
+    }
+
+    /// Reads until at least `len` bytes (at most [`MOST`]) are there. False if the file ends before. May move the bytes: what
+    /// was found by [`Buffer::consume`] is gone.
+    #[inline]
+    pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
+        if self.end - self.start >= len { Ok(true) } else { self.fill(len) }
+    }
+
+    /// Steps over `len` bytes that are there, and says where in the memory they are, until the next [`Buffer::need`].
+    #[inline]
+    pub(super) fn consume(&mut self, len: usize) -> usize {
+        debug_assert!(len <= self.end - self.start);
+        let at = self.start;
+        self.start += len;
+        self.offset += len as u64;
+        at
+    }
+
+    /// The bytes at a place that [`Buffer::consume`] gave.
+    #[inline]
+    pub(super) fn consumed(&self, at: usize, len: usize) -> &[u8] {
+        &self.memory[at..at + len]
+    }
+
+    /// Steps over `len` bytes that need not be there at once. False if the file ends before.
+    pub(super) fn skip(&mut self, mut len: u64) -> io::Result<bool> {
+        while len > 0 {
+            if !self.need(1)? {
+                return Ok(false);
+            }
+            let here = usize::try_from(len).map_or(self.bytes().len(), |len| len.min(self.bytes().len()));
+            self.consume(here);
+            len -= here as u64;
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn fill(&mut self, len: usize) -> io::Result<bool> {
+        debug_assert!(len <= MOST);
+        self.memory.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        while self.end < len {
+            match self.input.read(&mut self.memory[self.end..]) {
+                Ok(0) => return Ok(false),
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+#[derive(Debug)]
+enum Input<R> {
+    Plain(Counted<R>),
+    Gzip(Box<MultiGzDecoder<Rewound<R>>>),
+}
+
+/// The bytes read to recognise a file, then the rest of it.
+type Rewound<R> = Chain<Cursor<Vec<u8>>, Counted<R>>;
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.read(into),
+            Self::Gzip(file) => file.read(into),
+        }
+    }
+}
+
+/// Counts what is read from a file.
+#[derive(Debug)]
+struct Counted<R> {
+    inner: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,99 @@
+//! What can be wrong with a capture file.
+
+use std::fmt;
+use std::io;
+
+/// What is wrong with a capture file, and where.
+#[derive(Debug)]
+pub struct Error {
+    /// How many bytes into the file; into what it unpacks to, if it is gzipped.
+    pub offset: u64,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// What is wrong with a capture file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It could not be opened or created.
+    Open(io::Error),
+    /// It could not be read.
+    Read(io::Error),
+    /// It could not be written.
+    Write(io::Error),
+    /// It does not begin as a capture does, but with these bytes.
+    NotACapture([u8; 4]),
+    /// It ends inside a packet or header.
+    Cut,
+    /// A length that is not believed.
+    TooLong {
+        /// Of what.
+        what: &'static str,
+        /// Bytes claimed.
+        length: u64,
+        /// Bytes believed at most.
+        limit: u64,
+    },
+    /// It contradicts itself or the format.
+    Malformed(&'static str),
+}
+
+impl Error {
+    pub(super) fn new(offset: u64, fault: Fault) -> Self {
+        Self { offset, fault }
+    }
+
+    /// A failed read; what a gzipped file says about itself is told apart from what the disk says.
+    pub(super) fn read(offset: u64, error: io::Error) -> Self {
+        let fault = match error.kind() {
+            io::ErrorKind::UnexpectedEof => Fault::Cut,
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                Fault::Malformed("the gzipped data is corrupt")
+            }
+            _ => Fault::Read(error),
+        };
+        Self { offset, fault }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offset = self.offset;
+        match &self.fault {
+            Fault::Open(error) if error.kind() == io::ErrorKind::NotFound => {
+                f.write_str("there is no such file: check the path")
+            }
+            Fault::Open(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                f.write_str("permission is missing: check the file's owner and mode")
+            }
+            Fault::Open(error) => write!(f, "cannot be opened: {error}"),
+            Fault::Read(error) => write!(f, "cannot be read at byte {offset}: {error}"),
+            Fault::Write(error) => write!(f, "cannot be written at byte {offset}: {error}"),
+            Fault::NotACapture([a, b, c, d]) => write!(
+                f,
+                "not a capture (it begins with {a:02x} {b:02x} {c:02x} {d:02x}): give a pcap or pcapng file, gzipped or not"
+            ),
+            Fault::Cut if offset == 0 => f.write_str("the file is too short for a capture"),
+            Fault::Cut => {
+                write!(f, "the file ends in the middle of a packet that begins at byte {offset}: it was cut")
+            }
+            Fault::TooLong { what, length, limit } => {
+                write!(
+                    f,
+                    "at byte {offset}: a {what} of {length} bytes is not believed (at most {limit}): the file is damaged"
+                )
+            }
+            Fault::Malformed(what) => write!(f, "at byte {offset}: {what}: the file is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            Fault::Open(error) | Fault::Read(error) | Fault::Write(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a captured frame begins with.
+
+/// Link-layer header types, by the numbers of the tcpdump registry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LinkType {
+    /// Address family in the host's byte order, then IP (0).
+    Null,
+    /// Ethernet (1).
+    Ethernet,
+    /// IPv4 or IPv6, told apart by the version (101; 12 and 14 in files of some systems).
+    RawIp,
+    /// As [`LinkType::Null`], in network byte order (108).
+    Loop,
+    /// Linux "cooked" capture (113): what `tcpdump -i any` wrote for many years.
+    LinuxSll,
+    /// IPv4 alone (228).
+    Ipv4,
+    /// IPv6 alone (229).
+    Ipv6,
+    /// Linux "cooked" capture, version 2 (276).
+    LinuxSll2,
+    /// Anything else.
+    Unknown(u16),
+}
+
+/// Where the part of a frame begins that others can read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer<'a> {
+    /// At an Ethernet header.
+    Ethernet(&'a [u8]),
+    /// Behind a link header that named what follows.
+    Network {
+        /// What `bytes` is, as an Ethernet type: 0x0800 IPv4, 0x86dd IPv6, 0x8100 a VLAN tag and so on.
+        ethertype: u16,
+        /// From there on.
+        bytes: &'a [u8],
+    },
+    /// The frame is shorter than its link header.
+    Cut,
+    /// A link type, or something inside it, that we cannot read.
+    Unsupported,
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+impl LinkType {
+    /// The link type of that number.
+    pub fn from_code(code: u16) -> Self {
+        match code {
+            0 => Self::Null,
+            1 => Self::Ethernet,
+            12 | 14 | 101 => Self::RawIp,
+            108 => Self::Loop,
+            113 => Self::LinuxSll,
+            228 => Self::Ipv4,
+            229 => Self::Ipv6,
+            276 => Self::LinuxSll2,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// Its number.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Null => 0,
+            Self::Ethernet => 1,
+            Self::RawIp => 101,
+            Self::Loop => 108,
+            Self::LinuxSll => 113,
+            Self::Ipv4 => 228,
+            Self::Ipv6 => 229,
+            Self::LinuxSll2 => 276,
+            Self::Unknown(code) => code,
+        }
+    }
+
+    /// Where the Ethernet or network header of a frame of this type begins.
+    #[inline]
+    pub fn layer(self, frame: &[u8]) -> Layer<'_> {
+        let network = |ethertype| Layer::Network { ethertype, bytes: frame };
+        match self {
+            Self::Ethernet => Layer::Ethernet(frame),
+            Self::Ipv4 => network(ETHERTYPE_IPV4),
+            Self::Ipv6 => network(ETHERTYPE_IPV6),
+            Self::RawIp => match frame.first().map(|first| first >> 4) {
+                None => Layer::Cut,
+                Some(4) => network(ETHERTYPE_IPV4),
+                Some(6) => network(ETHERTYPE_IPV6),
+                Some(_) => Layer::Unsupported,
+            },
+            Self::Null | Self::Loop => behind_family(frame),
+            Self::LinuxSll => cooked::<{ SLL_HEADER_LEN }, { SLL_PROTOCOL }>(frame),
+            Self::LinuxSll2 => cooked::<{ SLL2_HEADER_LEN }, { SLL2_PROTOCOL }>(frame),
+            Self::Unknown(_) => Layer::Unsupported,
+        }
+    }
+}
+
+const SLL_HEADER_LEN: usize = 16;
+const SLL_PROTOCOL: usize = 14;
+const SLL2_HEADER_LEN: usize = 20;
+const SLL2_PROTOCOL: usize = 0;
+
+/// Behind a header of `LEN` bytes with the Ethernet type at `PROTOCOL`. Values below 1536 there name other things.
+fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
+    let Some((header, bytes)) = frame.split_at_checked(LEN) else { return Layer::Cut };
+    let ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
+    if ethertype < 1536 { Layer::Unsupported } else { Layer::Network { ethertype, bytes } }
+}
+
+/// Behind four bytes of address family. They are in the order of the machine that captured, but no family needs more than
+/// one byte: whichever end it is at.
+fn behind_family(frame: &[u8]) -> Layer<'_> {
+    let Some((family, bytes)) = frame.split_at_checked(4) else { return Layer::Cut };
+    let ethertype = match family {
+        [family, 0, 0, 0] | [0, 0, 0, family] => match family {
+            2 => ETHERTYPE_IPV4,
+            // Linux, the BSDs, macOS.
+            10 | 24 | 28 | 30 => ETHERTYPE_IPV6,
+            _ => return Layer::Unsupported,
+        },
+        _ => return Layer::Unsupported,
+    };
+    Layer::Network { ethertype, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_back() {
+        for code in 0..=u16::MAX {
+            let expected = if matches!(code, 12 | 14) { 101 } else { code };
+            assert_eq!(LinkType::from_code(code).code(), expected);
+        }
+    }
+
+    #[test]
+    fn each_type_begins_where_it_should() {
+        let ip4 = Layer::Network { ethertype: 0x0800, bytes: &[0x45, 1] };
+        let ip6 = Layer::Network { ethertype: 0x86dd, bytes: &[0x60, 1] };
+        let vlan = Layer::Network { ethertype: 0x8100, bytes: &[0x45, 1] };
+        let sll = |ethertype: [u8; 2], ip| [&[0; 14][..], &ethertype, &[ip, 1]].concat();
+        let sll2 = |ethertype: [u8; 2], ip| [&ethertype[..], &[0; 18], &[ip, 1]].concat();
+        let cases: [(LinkType, Vec<u8>, Layer<'_>); 17] = [
+            (LinkType::Ethernet, vec![0x45, 1], Layer::Ethernet(&[0x45, 1])),
+            (LinkType::RawIp, vec![0x45, 1], ip4),
+            (LinkType::RawIp, vec![0x60, 1], ip6),
+            (LinkType::RawIp, vec![0x50, 1], Layer::Unsupported),
+            (LinkType::RawIp, vec![], Layer::Cut),
+            (LinkType::Ipv4, vec![0x45, 1], ip4),
+            (LinkType::Ipv6, vec![0x60, 1], ip6),
+            (LinkType::Null, vec![2, 0, 0, 0, 0x45, 1], ip4),
+            (LinkType::Null, vec![0, 0, 0, 30, 0x60, 1], ip6),
+            (LinkType::Loop, vec![0, 0, 0, 2, 0x45, 1], ip4),
+            (LinkType::Loop, vec![0, 0, 1, 2, 0x45, 1], Layer::Unsupported),
+            (LinkType::LinuxSll, sll([8, 0], 0x45), ip4),
+            (LinkType::LinuxSll, sll([0x81, 0], 0x45), vlan),
+            (LinkType::LinuxSll, sll([0, 4], 0x45), Layer::Unsupported),
+            (LinkType::LinuxSll2, sll2([0x86, 0xdd], 0x60), ip6),
+            (LinkType::LinuxSll2, vec![8; 19], Layer::Cut),
+            (LinkType::Unknown(147), vec![0x45, 1], Layer::Unsupported),
+        ];
+        for (link, frame, expected) in &cases {
+            assert_eq!(link.layer(frame), *expected, "{link:?} {frame:?}");
+        }
+        for len in 0..16 {
+            assert_eq!(LinkType::LinuxSll.layer(&[8; 15][..len.min(15)]), Layer::Cut);
+        }
+    }
+}

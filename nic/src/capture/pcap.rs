@@ -1,0 +1,79 @@
+//! The classic pcap format: a header of 24 bytes, then packets, each behind a header of 16.
+
+use std::io::Read;
+
+use super::buffer::Buffer;
+use super::error::{Error, Fault};
+use super::{Found, LinkType, MAX_PACKET, Order};
+
+mod field {
+    //! The file header, then the packet header.
+    pub(super) const LINK_TYPE: usize = 20;
+    pub(super) const FILE_HEADER_LEN: usize = 24;
+
+    pub(super) const SECONDS: usize = 0;
+    pub(super) const FRACTION: usize = 4;
+    pub(super) const CAPTURED: usize = 8;
+    pub(super) const LENGTH: usize = 12;
+    pub(super) const PACKET_HEADER_LEN: usize = 16;
+}
+
+const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+
+/// What the file header says.
+#[derive(Debug)]
+pub(super) struct Pcap {
+    order: Order,
+    /// Nanoseconds in the unit of the stamps' fraction.
+    fraction_ns: u64,
+    link: LinkType,
+}
+
+impl Pcap {
+    /// Reads the file header if the file begins with one; consumes nothing otherwise.
+    pub(super) fn open<R: Read>(buffer: &mut Buffer<R>) -> Result<Option<Self>, Error> {
+        let Some((order, fraction_ns)) = recognise(buffer.bytes()) else { return Ok(None) };
+        let offset = buffer.offset();
+        if !buffer.need(field::FILE_HEADER_LEN).map_err(|error| Error::read(offset, error))? {
+            return Err(Error::new(offset, Fault::Cut));
+        }
+        // Above the link type are bits about checksums at the end of frames, which nobody needs who follows IP lengths.
+        let link = LinkType::from_code(order.u32(buffer.bytes(), field::LINK_TYPE) as u16);
+        buffer.consume(field::FILE_HEADER_LEN);
+        Ok(Some(Self { order, fraction_ns, link }))
+    }
+
+    #[inline]
+    pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Found>, Error> {
+        let offset = buffer.offset();
+        let failed = |error| Error::read(offset, error);
+        if !buffer.need(field::PACKET_HEADER_LEN).map_err(failed)? {
+            return if buffer.bytes().is_empty() { Ok(None) } else { Err(Error::new(offset, Fault::Cut)) };
+        }
+        let header = buffer.bytes();
+        let seconds = u64::from(self.order.u32(header, field::SECONDS));
+        let fraction = u64::from(self.order.u32(header, field::FRACTION));
+        let length = self.order.u32(header, field::LENGTH);
+        let len = self.order.u32(header, field::CAPTURED) as usize;
+        if len > MAX_PACKET {
+            let fault = Fault::TooLong { what: "packet", length: len as u64, limit: MAX_PACKET as u64 };
+            return Err(Error::new(offset, fault));
+        }
+        if !buffer.need(field::PACKET_HEADER_LEN + len).map_err(failed)? {
+            return Err(Error::new(offset, Fault::Cut));
+        }
+        let start = buffer.consume(field::PACKET_HEADER_LEN + len) + field::PACKET_HEADER_LEN;
+        let ts = seconds * 1_000_000_000 + fraction * self.fraction_ns;
+        Ok(Some(Found { ts, start, len, link: self.link, length }))
+    }
+}
+
+fn recognise(bytes: &[u8]) -> Option<(Order, u64)> {
+    let magic = bytes.get(..4)?;
+    [Order::Little, Order::Big].into_iter().find_map(|order| match order.u32(magic, 0) {
+        MAGIC_MICROSECONDS => Some((order, 1_000)),
+        MAGIC_NANOSECONDS => Some((order, 1)),
+        _ => None,
+    })
+}

@@ -1,0 +1,341 @@
+//! The pcapng format: sections of blocks; interfaces are described before their packets.
+
+use std::io::Read;
+
+use super::buffer::{self, Buffer};
+use super::error::{Error, Fault};
+use super::{Found, LinkType, MAX_PACKET, Order};
+
+mod block {
+    //! Block types, and what every block has: type, length, body, length again.
+    pub(super) const SECTION: u32 = 0x0a0d_0d0a;
+    pub(super) const INTERFACE: u32 = 1;
+    pub(super) const OLD_PACKET: u32 = 2;
+    pub(super) const SIMPLE_PACKET: u32 = 3;
+    pub(super) const ENHANCED_PACKET: u32 = 6;
+
+    pub(super) const LENGTH: usize = 4;
+    pub(super) const BODY: usize = 8;
+    pub(super) const TRAILER_LEN: usize = 4;
+    pub(super) const MIN_LEN: usize = BODY + TRAILER_LEN;
+}
+
+mod section {
+    pub(super) const ORDER: usize = 0;
+    pub(super) const MAJOR: usize = 4;
+    pub(super) const BODY_LEN: usize = 16;
+    pub(super) const ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+}
+
+mod interface {
+    pub(super) const LINK_TYPE: usize = 0;
+    pub(super) const SNAP_LEN: usize = 4;
+    pub(super) const OPTIONS: usize = 8;
+    pub(super) const OPTION_END: u16 = 0;
+    pub(super) const OPTION_RESOLUTION: u16 = 9;
+    pub(super) const OPTION_OFFSET: u16 = 14;
+}
+
+mod enhanced {
+    pub(super) const INTERFACE: usize = 0;
+    pub(super) const TIME_HIGH: usize = 4;
+    pub(super) const TIME_LOW: usize = 8;
+    pub(super) const CAPTURED: usize = 12;
+    pub(super) const LENGTH: usize = 16;
+    pub(super) const DATA: usize = 20;
+}
+
+/// Interfaces of one section; a file that describes more is not believed.
+const MAX_INTERFACES: usize = 4096;
+
+/// What the section so far says.
+#[derive(Debug)]
+pub(super) struct Pcapng {
+    order: Order,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: LinkType,
+    /// 0: packets are not cut.
+    snap_len: u32,
+    resolution: Resolution,
+    /// Seconds to add to every stamp.
+    offset: i64,
+}
+
+impl Pcapng {
+    /// If the file begins with a section header; consumes nothing.
+    pub(super) fn open(bytes: &[u8]) -> Option<Self> {
+        let begins = bytes.starts_with(&block::SECTION.to_be_bytes());
+        begins.then(|| Self { order: Order::Little, interfaces: Vec::new() })
+    }
+
+    /// The next packet; blocks of other kinds are read or skipped.
+    #[inline]
+    pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Found>, Error> {
+        loop {
+            let offset = buffer.offset();
+            let failed = |error| Error::read(offset, error);
+            if !buffer.need(block::MIN_LEN).map_err(failed)? {
+                return if buffer.bytes().is_empty() {
+                    Ok(None)
+                } else {
+                    Err(Error::new(offset, Fault::Cut))
+                };
+            }
+            let kind = self.begin(buffer.bytes()).map_err(|fault| Error::new(offset, fault))?;
+            let len = self.order.u32(buffer.bytes(), block::LENGTH) as usize;
+            if len < block::MIN_LEN || !len.is_multiple_of(4) {
+                return Err(Error::new(offset, Fault::Malformed("a block's length is not possible")));
+            }
+            if len > buffer::MOST {
+                self.skip(buffer, kind, len)?;
+                continue;
+            }
+            if !buffer.need(len).map_err(failed)? {
+                return Err(Error::new(offset, Fault::Cut));
+            }
+            let start = buffer.consume(len);
+            let bytes = buffer.consumed(start, len);
+            let (body, trailer) = bytes[block::BODY..].split_at(len - block::MIN_LEN);
+            if self.order.u32(trailer, 0) as usize != len {
+                return Err(Error::new(offset, Fault::Malformed("a block's two lengths differ")));
+            }
+            let found = self.body(kind, body).map_err(|fault| Error::new(offset, fault))?;
+            if let Some(mut found) = found {
+                found.start += start + block::BODY;
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    /// The type of the block that `bytes` begin with. A section header also sets the byte order, which its own length
+    /// is in.
+    fn begin(&mut self, bytes: &[u8]) -> Result<u32, Fault> {
+        let kind = self.order.u32(bytes, 0);
+        if kind == block::SECTION {
+            let magic = &bytes[block::BODY + section::ORDER..];
+            self.order = [Order::Little, Order::Big]
+                .into_iter()
+                .find(|order| order.u32(magic, 0) == section::ORDER_MAGIC)
+                .ok_or(Fault::Malformed("a section's byte order cannot be told"))?;
+        }
+        Ok(kind)
+    }
+
+    /// A block that is too long for the window, and that nobody reads.
+    fn skip<R: Read>(&self, buffer: &mut Buffer<R>, kind: u32, len: usize) -> Result<(), Error> {
+        let offset = buffer.offset();
+        if matches!(
+            kind,
+            block::SECTION
+                | block::INTERFACE
+                | block::OLD_PACKET
+                | block::SIMPLE_PACKET
+                | block::ENHANCED_PACKET
+        ) {
+            let fault = Fault::TooLong { what: "block", length: len as u64, limit: buffer::MOST as u64 };
+            return Err(Error::new(offset, fault));
+        }
+        let failed = |error| Error::read(offset, error);
+        let there = buffer.skip((len - block::TRAILER_LEN) as u64).map_err(failed)?;
+        if !there || !buffer.need(block::TRAILER_LEN).map_err(failed)? {
+            return Err(Error::new(offset, Fault::Cut));
+        }
+        if self.order.u32(buffer.bytes(), 0) as usize != len {
+            return Err(Error::new(offset, Fault::Malformed("a block's two lengths differ")));
+        }
+        buffer.consume(block::TRAILER_LEN);
+        Ok(())
+    }
+
+    /// What a block says; the start of a packet is counted from the body.
+    #[inline]
+    fn body(&mut self, kind: u32, body: &[u8]) -> Result<Option<Found>, Fault> {
+        match kind {
+            block::ENHANCED_PACKET => self.enhanced(body).map(Some),
+            block::OLD_PACKET => self.old(body).map(Some),
+            block::SIMPLE_PACKET => self.simple(body).map(Some),
+            block::INTERFACE => self.interface(body).map(|()| None),
+            block::SECTION => self.section(body).map(|()| None),
+            _ => Ok(None),
+        }
+    }
+
+    fn section(&mut self, body: &[u8]) -> Result<(), Fault> {
+        if body.len() < section::BODY_LEN {
+            return Err(Fault::Malformed("a section header is too short"));
+        }
+        if self.order.u16(body, section::MAJOR) != 1 {
+            return Err(Fault::Malformed("the version of pcapng is not 1"));
+        }
+        self.interfaces.clear();
+        Ok(())
+    }
+
+    fn interface(&mut self, body: &[u8]) -> Result<(), Fault> {
+        if body.len() < interface::OPTIONS {
+            return Err(Fault::Malformed("the description of an interface is too short"));
+        }
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(Fault::Malformed("more interfaces are described than a capture has"));
+        }
+        let mut described = Interface {
+            link: LinkType::from_code(self.order.u16(body, interface::LINK_TYPE)),
+            snap_len: self.order.u32(body, interface::SNAP_LEN),
+            resolution: Resolution::Multiply(1_000),
+            offset: 0,
+        };
+        let mut options = &body[interface::OPTIONS..];
+        while options.len() >= 4 {
+            let (code, len) = (self.order.u16(options, 0), usize::from(self.order.u16(options, 2)));
+            if code == interface::OPTION_END {
+                break;
+            }
+            let value =
+                options.get(4..4 + len).ok_or(Fault::Malformed("an option is longer than its block"))?;
+            match (code, value) {
+                (interface::OPTION_RESOLUTION, &[code]) => described.resolution = Resolution::of(code)?,
+                (interface::OPTION_OFFSET, value) if len == 8 => {
+                    // The order of the words is the order of their bytes.
+                    let (a, b) = (u64::from(self.order.u32(value, 0)), u64::from(self.order.u32(value, 4)));
+                    let bits = if self.order == Order::Little { b << 32 | a } else { a << 32 | b };
+                    described.offset = bits as i64;
+                }
+                _ => {}
+            }
+            options = options.get(4 + len.next_multiple_of(4)..).unwrap_or(&[]);
+        }
+        self.interfaces.push(described);
+        Ok(())
+    }
+
+    #[inline]
+    fn enhanced(&self, body: &[u8]) -> Result<Found, Fault> {
+        if body.len() < enhanced::DATA {
+            return Err(Fault::Malformed("a packet's block is too short"));
+        }
+        let interface = self.interface_of(self.order.u32(body, enhanced::INTERFACE))?;
+        self.packet(body, interface)
+    }
+
+    /// Obsolete; as the enhanced one, with a shorter interface number and a drop count beside it.
+    fn old(&self, body: &[u8]) -> Result<Found, Fault> {
+        if body.len() < enhanced::DATA {
+            return Err(Fault::Malformed("a packet's block is too short"));
+        }
+        let interface = self.interface_of(u32::from(self.order.u16(body, enhanced::INTERFACE)))?;
+        self.packet(body, interface)
+    }
+
+    /// Only a length and the packet, of the first interface, cut to its snap length.
+    fn simple(&self, body: &[u8]) -> Result<Found, Fault> {
+        const DATA: usize = 4;
+        if body.len() < DATA {
+            return Err(Fault::Malformed("a packet's block is too short"));
+        }
+        let interface = self.interface_of(0)?;
+        let length = self.order.u32(body, 0);
+        let snap_len = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
+        let len = believable(length.min(snap_len), body.len() - DATA)?;
+        Ok(Found { ts: 0, start: DATA, len, link: interface.link, length })
+    }
+
+    #[inline]
+    fn packet(&self, body: &[u8], interface: &Interface) -> Result<Found, Fault> {
+        let len = believable(self.order.u32(body, enhanced::CAPTURED), body.len() - enhanced::DATA)?;
+        let high = u64::from(self.order.u32(body, enhanced::TIME_HIGH));
+        let stamp = high << 32 | u64::from(self.order.u32(body, enhanced::TIME_LOW));
+        let ts = interface.resolution.nanoseconds(stamp);
+        let ts = if interface.offset == 0 { ts } else { shift(ts, interface.offset) };
+        let length = self.order.u32(body, enhanced::LENGTH);
+        Ok(Found { ts, start: enhanced::DATA, len, link: interface.link, length })
+    }
+
+    #[inline]
+    fn interface_of(&self, index: u32) -> Result<&Interface, Fault> {
+        self.interfaces
+            .get(index as usize)
+            .ok_or(Fault::Malformed("a packet is of an interface that was not described"))
+    }
+}
+
+/// A packet's claimed length, against the `room` in its block and the greatest we believe.
+#[inline]
+fn believable(len: u32, room: usize) -> Result<usize, Fault> {
+    let len = len as usize;
+    if len > MAX_PACKET {
+        return Err(Fault::TooLong { what: "packet", length: len as u64, limit: MAX_PACKET as u64 });
+    }
+    if len > room { Err(Fault::Malformed("a packet is longer than its block")) } else { Ok(len) }
+}
+
+/// `ts` moved by some seconds; stays at the ends of what 64 bits can say.
+fn shift(ts: u64, seconds: i64) -> u64 {
+    let moved = i128::from(ts) + i128::from(seconds) * 1_000_000_000;
+    u64::try_from(moved.max(0)).unwrap_or(u64::MAX)
+}
+
+/// What one unit of a stamp is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Resolution {
+    /// So many ns.
+    Multiply(u64),
+    /// So many units make a ns.
+    Divide(u64),
+    /// `1 << n` units make a second.
+    Binary(u32),
+}
+
+impl Resolution {
+    /// The highest bit chooses between powers of two and of ten; the others are the (negative) exponent.
+    fn of(code: u8) -> Result<Self, Fault> {
+        const FINER: Fault = Fault::Malformed("time stamps are finer than anybody's clock");
+        let exponent = u32::from(code & 0x7f);
+        match code >> 7 {
+            1 if exponent <= 63 => Ok(Self::Binary(exponent)),
+            0 if exponent <= 9 => Ok(Self::Multiply(10u64.pow(9 - exponent))),
+            0 if exponent <= 28 => Ok(Self::Divide(10u64.pow(exponent - 9))),
+            _ => Err(FINER),
+        }
+    }
+
+    #[inline]
+    fn nanoseconds(self, stamp: u64) -> u64 {
+        match self {
+            Self::Multiply(factor) => stamp.saturating_mul(factor),
+            Self::Divide(divisor) => stamp / divisor,
+            Self::Binary(bits) => {
+                u64::try_from((u128::from(stamp) * 1_000_000_000) >> bits).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolutions() {
+        let ns = |code, stamp| Resolution::of(code).map(|resolution| resolution.nanoseconds(stamp)).ok();
+        assert_eq!(ns(6, 7), Some(7_000));
+        assert_eq!(ns(9, 7), Some(7));
+        assert_eq!(ns(0, 7), Some(7_000_000_000));
+        assert_eq!(ns(12, 7_999), Some(7));
+        assert_eq!(ns(0x80 | 10, 1536), Some(1_500_000_000));
+        assert_eq!(ns(0x80 | 63, 1 << 63), Some(1_000_000_000));
+        assert_eq!(ns(0, u64::MAX), Some(u64::MAX));
+        assert_eq!(ns(0x80, u64::MAX), Some(u64::MAX));
+        assert_eq!(ns(28, u64::MAX), Some(1));
+        for code in [29, 0x7f, 0x80 | 64, 0xff] {
+            assert_eq!(ns(code, 1), None, "{code}");
+        }
+        assert_eq!(
+            (shift(5, -1), shift(5_000_000_000, -3), shift(u64::MAX, 1)),
+            (0, 2_000_000_000, u64::MAX)
+        );
+    }
+}
