@@ -82,7 +82,11 @@ impl<'a, 'p> Walk<'a, 'p> {
             match ethertype {
                 IPV4 => return self.ipv4(bytes, at),
                 IPV6 => return self.ipv6(bytes, at),
-                ETHERNET => return self.ethernet(bytes, at),
+                ETHERNET => {
+                    // Counted as a tunnel, so that Ethernet in Ethernet in Ethernet … ends.
+                    self.tunnels += 1;
+                    return if self.tunnels > MAX_TUNNELS { Ok(()) } else { self.ethernet(bytes, at) };
+                }
                 VLAN | QINQ | QINQ_OLD => {
                     let Some(next) = try_u16(bytes, at + 2) else { return Ok(()) };
                     (at, ethertype) = (at + 4, next);
@@ -207,11 +211,11 @@ impl<'a, 'p> Walk<'a, 'p> {
             GRE => self.gre(bytes, at, ip),
             IP_IN_IP => {
                 self.enter(flow(bytes, ip, None, proto));
-                self.ethertype(bytes, at, IPV4)
+                self.inside(bytes, at, IPV4)
             }
             IPV6_IN_IP => {
                 self.enter(flow(bytes, ip, None, proto));
-                self.ethertype(bytes, at, IPV6)
+                self.inside(bytes, at, IPV6)
             }
             _ => {
                 // SCTP, DCCP and UDP-Lite have their ports where UDP has them.
