@@ -57,7 +57,8 @@ async function pagesOf(base, token) {
     await check('no errors on the console', () => {
       if (problems.length > 0) throw new Error(problems.slice(0, 5).join('\n'));
     });
-    if (process.env.SCREENSHOTS) await screenshots(page, base, process.env.SCREENSHOTS);
+    const directory = process.env.SCREENSHOTS;
+    if (directory) await check(`screenshots in ${directory}`, () => screenshots(page, base, directory));
   } finally {
     await close();
   }
@@ -73,12 +74,12 @@ async function screenshots(page, base, directory) {
         await checks.open(page, base, name);
         if (name === 'topology') await page.locator('.follow tbody tr').first().click();
         if (name === 'sql') await page.getByRole('button', { name: /Hop latency over time/ }).click();
+        await page.evaluate(() => window.scrollTo(0, 0));
         await page.waitForTimeout(2500);
         await page.screenshot({ path: join(directory, `${name}-${theme}-${size}.png`) });
       }
     }
   }
-  console.log(`screenshots are in ${directory}`);
 }
 
 /** What only the mock can show: nothing received yet, a token, a server that goes away and comes back. */

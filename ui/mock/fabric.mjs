@@ -76,7 +76,7 @@ export class Fabric {
     let reports = 0;
     for (const flow of this.flows) reports += this.report(flow);
     this.account(reports, age);
-    this.rollUp();
+    this.rollUp(reports);
     this.rate = { reports, events: this.totals.events - before };
   }
 
@@ -190,7 +190,7 @@ export class Fabric {
   account(reports, age) {
     const total = this.totals;
     total.expected += reports;
-    total.records += this.totals.events * 0 + 260;
+    total.records += 260;
     if (age % 95 === 0) {
       const lost = 3 + Math.floor(this.random() * 9);
       total.expected += lost;
@@ -202,7 +202,7 @@ export class Fabric {
     if (age % 210 === 0) total.kernel += 64;
   }
 
-  rollUp() {
+  rollUp(reports) {
     for (const [node, record] of this.nodes) {
       const sorted = record.seen.sort((a, b) => a - b);
       record.seen = [];
@@ -214,6 +214,17 @@ export class Fabric {
       const ids = { metric: 'hop_latency', node, interface: null, queue: null, flow: null };
       this.rollups.push({ ts: ns(this.now), interval: 1, ...ids, count: sorted.length * 40, sum, ...spread });
     }
+    const seen = this.flows.filter((flow) => flow.last === this.now).map((flow) => flow.latency);
+    const ids = { metric: 'flow_latency', node: null, interface: null, queue: null, flow: null };
+    const whole = {
+      count: reports,
+      min: Math.min(...seen),
+      max: Math.max(...seen),
+      sum: 0,
+      p50: null,
+      p99: null,
+    };
+    if (reports > 0) this.rollups.push({ ts: ns(this.now), interval: 1, ...ids, ...whole });
     const old = ns(this.now - WINDOW);
     while (this.rollups[0]?.ts < old) this.rollups.shift();
   }

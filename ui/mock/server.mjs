@@ -9,7 +9,9 @@ import { Fabric } from './fabric.mjs';
 import { answer } from './sql.mjs';
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url));
-const POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'";
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
+  "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
 /** Starts it; resolves to `{ url, fabric, close }`. Port 0 takes a free one. */

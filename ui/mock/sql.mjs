@@ -23,7 +23,8 @@ export function answer(fabric, sql) {
 function rollupRows(fabric, text) {
   if (text.includes('sum(count)')) {
     const sums = new Map();
-    for (const { ts, count } of fabric.rollups) sums.set(ts, (sums.get(ts) ?? 0) + count);
+    for (const { ts, count, metric } of fabric.rollups)
+      if (metric === 'flow_latency') sums.set(ts, (sums.get(ts) ?? 0) + count);
     return [['ts', 'reports'], [...sums]];
   }
   const rows = fabric.rollups

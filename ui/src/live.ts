@@ -75,7 +75,10 @@ class Live {
   /** The 15 minutes before this page was opened, from what the store has. Without a store the charts begin now. */
   private async fill(seconds: number): Promise<void> {
     const from = `${seconds - WINDOW_SECONDS}000000000`;
-    const [reports, events] = await Promise.all([counts(reportsSql(from)), counts(eventsSql(from))]);
+    const [reports, events] = await Promise.all([
+      counts(reportsSql(from), from),
+      counts(eventsSql(from), from),
+    ]);
     const times = [...new Set([...reports.keys(), ...events.keys()])].filter((time) => time < seconds - 2);
     const has = { reports: reports.size > 0, events: events.size > 0 };
     this.rates.prepend(
@@ -101,9 +104,13 @@ function eventsSql(from: string): string {
 }
 
 /** Second → number, from a query with these two columns. Empty when there is nothing or no store. */
-async function counts(sql: string): Promise<Map<number, number>> {
+async function counts(sql: string, from: string): Promise<Map<number, number>> {
   try {
-    const result = await postExact<QueryResult>('query', { sql, limit: 2 * WINDOW_SECONDS });
+    const result = await postExact<QueryResult>('query', {
+      sql,
+      from: Number(from),
+      limit: 2 * WINDOW_SECONDS,
+    });
     return new Map(result.rows.map(([time, value]) => [toSeconds(Number(time)), Number(value)]));
   } catch {
     return new Map();

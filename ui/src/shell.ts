@@ -1,6 +1,6 @@
 import { h, setText, show } from './lib/dom';
 import { count, span } from './lib/format';
-import { theme, toggleTheme } from './lib/theme';
+import { onTheme, theme, toggleTheme } from './lib/theme';
 import { live } from './live';
 import { link } from './router';
 import { tokenDialog } from './token';
@@ -70,14 +70,12 @@ function themeButton(): HTMLElement {
   const button = h('button', { class: 'quiet', type: 'button' });
   const label = (): void => {
     const other = theme() === 'dark' ? 'light' : 'dark';
-    setText(button, theme() === 'dark' ? '☀' : '☾');
+    setText(button, '◐');
     button.title = `Use the ${other} theme`;
     button.setAttribute('aria-label', button.title);
   };
-  button.addEventListener('click', () => {
-    toggleTheme();
-    label();
-  });
+  button.addEventListener('click', toggleTheme);
+  onTheme(label);
   label();
   return button;
 }

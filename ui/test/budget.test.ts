@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BudgetStage, Source } from '../src/api/types';
-import { stageView, totalDropped, verdict } from '../src/model/budget';
+import { stageView, Steady, totalDropped, verdict } from '../src/model/budget';
 
 const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'];
 
@@ -64,6 +64,25 @@ test('what was refused only is a warning', () => {
 test('nothing in means nothing to judge', () => {
   const nothing = Object.fromEntries(STAGES.map((stage) => [stage, { in: 0, out: 0 }]));
   assert.equal(judge(nothing).headline, 'Nothing received yet');
+});
+
+test('counters that are wrong for a moment only are not told', () => {
+  const steady = new Steady();
+  const settle = (out: number): number =>
+    steady.settle(stageView({ stage: 'state', in: 100, out, drops: {} })).missing;
+  assert.deepEqual([101, 100, 102, 102, 102, 100].map(settle), [0, 0, 0, 0, -2, 0]);
+});
+
+test('the unit and what is held come from the server where it tells them', () => {
+  const view = stageView({
+    stage: 'decode',
+    unit: 'datagrams',
+    in: 100,
+    out: 90,
+    held: 4,
+    drops: { nested: 3 },
+  });
+  assert.deepEqual([view.takes, view.gives, view.waiting, view.missing], ['datagram', 'datagram', 4, 3]);
 });
 
 test('a stage that gives more than it took is a mistake of ours', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { NewsEvent } from '../src/api/types';
-import { beforeParameter, EventLog, KINDS, sentence } from '../src/model/events';
+import { beforeParameter, EventLog, isFlowText, KINDS, sentence } from '../src/model/events';
 
 const PLAIN: NewsEvent = {
   ts: 1_795_296_688e9,
@@ -64,11 +64,15 @@ test('a flood of one kind does not push out the rare ones', () => {
   const log = new EventLog(10);
   log.add(event({ kind: 'drop', id: 'drop', ts: 1 }));
   for (let i = 0; i < 1000; i += 1) log.add(event({ id: `c${i}`, ts: 100 + i }));
-  const all = log.select({ kinds: new Set(), metric: '' }, 1000);
+  const all = log.select({ kinds: new Set(), metric: '', flow: '' }, 1000);
   assert.equal(all.length, 11);
   assert.equal(all[0]?.id, 'c999');
   assert.equal(all[10]?.id, 'drop');
   assert.deepEqual([log.counts.get('change'), log.counts.get('drop')], [1000, 1]);
+  assert.equal(log.completeSince, 1089);
+  log.grow(5, 12);
+  for (let i = 0; i < 5; i += 1) log.add(event({ id: `d${i}`, ts: 2000 + i }));
+  assert.equal(log.select({ kinds: new Set(['change']), metric: '', flow: '' }, 1000).length, 12);
 });
 
 test('the same event twice is one', () => {
@@ -82,15 +86,27 @@ test('filters and limits; older ones that come later stand in their place', () =
   const log = new EventLog(10);
   log.add(event({ id: 'b', ts: 20, metric: 'hop_latency' }));
   log.add(event({ id: 'c', ts: 30, kind: 'drop' }));
-  log.add(event({ id: 'a', ts: 10 }));
-  const ids = (kinds: string[], metric = '', limit = 9): string[] =>
-    log.select({ kinds: new Set(kinds), metric }, limit).map(({ id }) => id);
+  log.add(event({ id: 'a', ts: 10, text: '10.0.0.1:5000>10.0.0.2:80/17' }));
+  const ids = (kinds: string[], metric = '', limit = 9, flow = ''): string[] =>
+    log.select({ kinds: new Set(kinds), metric, flow }, limit).map(({ id }) => id);
   assert.deepEqual(ids([]), ['c', 'b', 'a']);
   assert.deepEqual(ids(['change']), ['b', 'a']);
   assert.deepEqual(ids([], 'hop_latency'), ['b']);
   assert.deepEqual(ids([], '', 2), ['c', 'b']);
+  assert.deepEqual(ids([], '', 9, '10.0.0.2:80'), ['a']);
 });
 
 test('the cursor for older events is an exact integer, not before the event itself', () => {
   assert.equal(beforeParameter(1_795_296_688_658_000_128), '1795296688658000384');
+});
+
+test('whole flows are told from parts of them', () => {
+  const flows = ['10.0.0.1:5000>10.0.0.2:80/17', '[2001:db8::1]:5>[2001:db8::2]:6/6', '10.0.0.1>10.0.0.2/1'];
+  assert.deepEqual(flows.map(isFlowText), [true, true, true]);
+  assert.deepEqual(['10.0.0.1', '10.0.0.1:5000>', 'a > b/6', ''].map(isFlowText), [
+    false,
+    false,
+    false,
+    false,
+  ]);
 });

@@ -91,6 +91,7 @@ test('flows and paths', () => {
   table([
     [f.flowName(flow), '10.0.1.5:41000 → 10.0.3.9:443 TCP'],
     [f.flowName({ ...flow, src: '2001:db8::1', proto: 47 }), '[2001:db8::1]:41000 → 10.0.3.9:443 proto 47'],
+    [f.flowName({ ...flow, sport: null, dport: null, proto: 1 }), '10.0.1.5 → 10.0.3.9 ICMP'],
     [f.pathText([101, null, 102]), '101 › ? › 102'],
     [f.pathText([]), '–'],
   ]);

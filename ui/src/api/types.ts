@@ -3,8 +3,8 @@
 export interface FlowKey {
   src: string;
   dst: string;
-  sport: number;
-  dport: number;
+  sport: number | null;
+  dport: number | null;
   proto: number;
 }
 
@@ -12,8 +12,12 @@ export type Drops = Record<string, number>;
 
 export interface BudgetStage {
   stage: string;
+  /** What is counted; absent, the stage's name says it. */
+  unit?: string;
   in: number;
   out: number;
+  /** In the stage now: `in = out + drops + held`. */
+  held?: number;
   drops: Drops;
 }
 
@@ -27,6 +31,7 @@ export interface Input {
 
 export interface Source {
   source: string;
+  name?: string | null;
   node: number | null;
   hw_id: number | null;
   version: string;
@@ -50,6 +55,7 @@ export interface TableFill {
 
 export interface StoreStatus {
   state: string;
+  message?: string | null;
   written: number;
   queue: number;
   shed: number;
@@ -190,5 +196,6 @@ export interface QueryResult {
   columns: string[];
   rows: Cell[][];
   truncated: boolean;
+  notes?: string[];
   elapsed_ms: number;
 }

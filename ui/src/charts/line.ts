@@ -59,7 +59,7 @@ export class LineChart {
   private build(): Omit<uPlot.Options, 'width' | 'height'> {
     const { options } = this;
     return {
-      padding: [8, 8, 0, 0],
+      padding: [8, 14, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, ...sync(options.sync) },
       scales: {

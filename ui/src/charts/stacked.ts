@@ -45,7 +45,7 @@ export class StackedChart {
   private build(): Omit<uPlot.Options, 'width' | 'height'> {
     const count = this.shown.labels.length;
     return {
-      padding: [18, 8, 0, 0],
+      padding: [18, 14, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       scales: { x: lastMinutes(this.now, WINDOW_SECONDS), y: { range: fromZero } },
@@ -79,7 +79,10 @@ export class StackedChart {
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = colour('warn');
     ctx.lineWidth = devicePixelRatio;
+    ctx.textAlign = 'left';
+    ctx.textBaseline = 'alphabetic';
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    let free = bbox.left;
     for (const mark of this.marks) {
       const x = plot.valToPos(mark.time, 'x', true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
@@ -88,8 +91,11 @@ export class StackedChart {
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.textAlign = x > bbox.left + bbox.width * 0.8 ? 'right' : 'left';
-      ctx.fillText(`⇢ ${pathText(mark.path)}`, x, bbox.top - 5 * devicePixelRatio);
+      const text = pathText(mark.path);
+      const start = Math.min(x, bbox.left + bbox.width - ctx.measureText(text).width);
+      if (start < free) continue;
+      ctx.fillText(text, start, bbox.top - 5 * devicePixelRatio);
+      free = start + ctx.measureText(`${text}  `).width;
     }
     ctx.restore();
   }

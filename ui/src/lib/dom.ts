@@ -47,6 +47,11 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 
 function setAttribute(element: Element, name: string, value: string | boolean): void {
   if (value === false) return;
+  if (name === 'style' && element instanceof HTMLElement) {
+    // The attribute would be an inline style, which the content policy forbids; the property is not.
+    element.style.cssText = String(value);
+    return;
+  }
   element.setAttribute(name, value === true ? '' : value);
 }
 

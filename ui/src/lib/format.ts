@@ -1,3 +1,5 @@
+import type { FlowKey } from '../api/types';
+
 /** Numbers, units and times as people read them. Absent values are an en dash, never a zero. */
 
 export const NONE = '–';
@@ -147,18 +149,13 @@ export function protocol(proto: number): string {
   return PROTOCOLS[proto] ?? `proto ${proto}`;
 }
 
-function endpoint(host: string, port: number): string {
+function endpoint(host: string, port: number | null): string {
+  if (port === null) return host;
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /** A flow as people read it: `10.0.1.5:41000 → 10.0.3.9:443 TCP`. */
-export function flowName(flow: {
-  src: string;
-  dst: string;
-  sport: number;
-  dport: number;
-  proto: number;
-}): string {
+export function flowName(flow: FlowKey): string {
   return `${endpoint(flow.src, flow.sport)} → ${endpoint(flow.dst, flow.dport)} ${protocol(flow.proto)}`;
 }
 

@@ -39,6 +39,13 @@ const WORDS: Readonly<Record<string, Words>> = {
     place: 'at full tables',
     hint: 'Reports applied to flows, nodes, queues and links',
   },
+  fanout: {
+    title: 'Fan-out',
+    takes: 'datagram',
+    gives: 'datagram',
+    place: 'at the fan-out',
+    hint: 'Datagrams handed to the workers, by the flow inside',
+  },
   queue: {
     title: 'Queue',
     takes: 'record',
@@ -72,8 +79,10 @@ export interface StageView {
   /** Largest first. */
   drops: DropView[];
   dropped: number;
-  /** In and neither out nor dropped: on its way. Negative would be a mistake of the program. */
+  /** On its way through the stage. */
   waiting: number;
+  /** What does not add up: in − out − drops − on its way. Anything but 0 is a mistake of the program. */
+  missing: number;
 }
 
 function words(stage: string): Words {
@@ -88,15 +97,26 @@ function words(stage: string): Words {
   );
 }
 
+/** `reports` → `report`: the server names units in the plural. */
+function singular(unit: string): string {
+  return unit.replace(/s$/, '');
+}
+
 export function stageView(stage: BudgetStage): StageView {
-  const { title, takes, gives, place, hint } = words(stage.stage);
+  const known = words(stage.stage);
+  const takes = stage.unit ? singular(stage.unit) : known.takes;
+  const gives = stage.unit ? takes : known.gives;
   const drops = Object.entries(stage.drops)
     .filter(([, count]) => count > 0)
     .map(([reason, count]) => ({ reason, count }))
     .sort((a, b) => b.count - a.count);
   const dropped = drops.reduce((sum, drop) => sum + drop.count, 0);
   const rest = stage.in - stage.out - dropped;
-  const waiting = takes === gives ? rest : Math.max(0, rest);
+  // Without a word from the server, what did not leave is on its way; one datagram may have given several reports.
+  const waiting = stage.held ?? Math.max(0, rest);
+  const missing = takes === gives ? rest - waiting : 0;
+  const { title, place, hint } = known;
+  const { in: into, out } = stage;
   return {
     stage: stage.stage,
     title,
@@ -104,11 +124,12 @@ export function stageView(stage: BudgetStage): StageView {
     takes,
     gives,
     place,
-    in: stage.in,
-    out: stage.out,
+    in: into,
+    out,
     drops,
     dropped,
     waiting,
+    missing,
   };
 }
 
@@ -146,10 +167,10 @@ function uncountable(sources: readonly Source[]): string {
 /** The one sentence an operator wants first. `recent` is what was lost during the last minute. */
 export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: number): Verdict {
   const caveat = uncountable(sources);
-  const wrong = stages.find((view) => view.waiting < 0);
+  const wrong = stages.find((view) => view.missing !== 0);
   if (wrong) {
-    const headline = `The counters of stage ${wrong.stage} do not add up by ${exact(-wrong.waiting)}`;
-    return { tone: 'bad', headline, detail: 'More left the stage than came in. Please report this.' };
+    const headline = `The counters of stage ${wrong.stage} do not add up by ${exact(Math.abs(wrong.missing))}`;
+    return { tone: 'bad', headline, detail: 'This is a fault in hopwise: please report it.' };
   }
   const lossy = stages.filter((view) => view.dropped > 0);
   if (lossy.length === 0) {
@@ -168,4 +189,18 @@ export function verdict(stages: readonly StageView[], sources: readonly Source[]
 
 export function totalDropped(stages: readonly BudgetStage[]): number {
   return stages.reduce((sum, stage) => sum + stageView(stage).dropped, 0);
+}
+
+const SAMPLES = 3;
+
+/** Keeps quiet about counters that were read while they moved: only what stays wrong for some samples is wrong. */
+export class Steady {
+  private readonly seen = new Map<string, number[]>();
+
+  settle(view: StageView): StageView {
+    const samples = [...(this.seen.get(view.stage) ?? []), view.missing].slice(-SAMPLES);
+    this.seen.set(view.stage, samples);
+    const wrong = samples.length === SAMPLES && samples.every((missing) => missing !== 0);
+    return { ...view, missing: wrong ? view.missing : 0 };
+  }
 }

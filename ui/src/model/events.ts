@@ -1,5 +1,5 @@
 import type { NewsEvent } from '../api/types';
-import { count, metricValue, pathText, plural } from '../lib/format';
+import { metricValue, pathText, plural } from '../lib/format';
 
 export const KINDS = [
   'rule_on',
@@ -143,8 +143,21 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
 }
 
 export interface Filter {
+  /** Empty: all. */
   kinds: ReadonlySet<string>;
+  /** Empty: all. */
   metric: string;
+  /** A flow's text or a part of it, such as an address. Empty: all. */
+  flow: string;
+}
+
+/** A whole flow (`10.0.0.1:5000>10.0.0.2:80/17`), not a part of one. */
+export function isFlowText(text: string): boolean {
+  return /^[^\s>]+>[^\s>]+\/\d+$/.test(text);
+}
+
+function fits(event: NewsEvent, { metric, flow }: Filter): boolean {
+  return (metric === '' || event.metric === metric) && (flow === '' || (event.text ?? '').includes(flow));
 }
 
 /**
@@ -155,8 +168,15 @@ export class EventLog {
   private readonly kinds = new Map<string, NewsEvent[]>();
   private readonly ids = new Set<string>();
   readonly counts = new Map<string, number>();
+  /** From this time on every event is here; of older ones only those of rarer kinds. */
+  completeSince = 0;
 
-  constructor(private readonly perKind: number) {}
+  constructor(private perKind: number) {}
+
+  /** Room for more, because someone asked for older ones. */
+  grow(by: number, most: number): void {
+    this.perKind = Math.min(most, this.perKind + by);
+  }
 
   /** Returns false for one that is there already. */
   add(event: NewsEvent): boolean {
@@ -175,7 +195,7 @@ export class EventLog {
   select(filter: Filter, limit: number): NewsEvent[] {
     const lists = [...this.kinds].filter(([kind]) => filter.kinds.size === 0 || filter.kinds.has(kind));
     const all = lists.flatMap(([, list]) => list);
-    const fitting = filter.metric === '' ? all : all.filter((event) => event.metric === filter.metric);
+    const fitting = all.filter((event) => fits(event, filter));
     return fitting.sort((a, b) => b.ts - a.ts).slice(0, limit);
   }
 
@@ -183,10 +203,13 @@ export class EventLog {
     this.kinds.clear();
     this.ids.clear();
     this.counts.clear();
+    this.completeSince = 0;
   }
 
   private forget(event: NewsEvent | undefined): void {
-    if (event) this.ids.delete(identity(event));
+    if (!event) return;
+    this.ids.delete(identity(event));
+    this.completeSince = Math.max(this.completeSince, event.ts);
   }
 }
 
@@ -205,8 +228,4 @@ function insert(list: NewsEvent[], event: NewsEvent): void {
 /** Value of `before` for the page older than this time. One step of a double above it: what comes twice is known by its id. */
 export function beforeParameter(ts: number): string {
   return (BigInt(Math.round(ts)) + 256n).toString();
-}
-
-export function countsText(counts: ReadonlyMap<string, number>, kind: string): string {
-  return count(counts.get(kind) ?? 0);
 }

@@ -13,8 +13,13 @@ const STEP_Y = 190;
 
 export type Shape = 'tiers' | 'chain' | 'free';
 
+export interface Arrangement {
+  shape: Shape;
+  positions: Positions;
+}
+
 /** Where nodes stand. The same network gives the same picture, whatever came before. */
-export function arrange(graph: Graph, paths: readonly PathUse[]): { shape: Shape; positions: Positions } {
+export function arrange(graph: Graph, paths: readonly PathUse[]): Arrangement {
   const levels = tiers(graph, paths);
   if (levels) return { shape: 'tiers', positions: inTiers(graph, levels) };
   const order = chain(graph);

@@ -12,3 +12,9 @@ export function mix(stops: readonly string[], fraction: number | null): string |
 function channels(hex: string): number[] {
   return [1, 3, 5].map((start) => Number.parseInt(hex.slice(start, start + 2), 16) || 0);
 }
+
+/** How bright a colour looks, 0 to 255: decides between dark and light text on it. */
+export function brightness(hex: string): number {
+  const [red = 0, green = 0, blue = 0] = channels(hex);
+  return 0.299 * red + 0.587 * green + 0.114 * blue;
+}

@@ -137,7 +137,7 @@ export function scaleFor(lens: Lens, values: readonly (number | null)[], previou
     return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
   }
   const low = 10 ** Math.floor(Math.log10(Math.min(...known, 1e4)));
-  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, low * 100)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, low * 1000)));
   // Only ever wider, so that colours keep their meaning while one watches.
   return {
     low: Math.min(low, previous?.low ?? low),

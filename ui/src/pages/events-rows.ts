@@ -8,16 +8,23 @@ import { link } from '../router';
 export function eventRows() {
   const list = h('ol', { class: 'event-list', aria: { label: 'Events, newest first' } });
   const nothing = h('div');
+  const horizon = h(
+    'li',
+    { class: 'horizon' },
+    'Before this, only the newest of each kind are kept here: choose a kind, or ask for older events',
+  );
   const made = new Map<NewsEvent, HTMLElement>();
   return {
     element: h('div', {}, list, nothing),
-    update(events: readonly NewsEvent[], filtered: boolean): void {
+    /** `completeSince`: before this time not all kinds are here; a line says so. */
+    update(events: readonly NewsEvent[], filtered: boolean, completeSince: number): void {
       const wanted = new Set(events);
       for (const [event, element] of made) {
         if (wanted.has(event)) continue;
         element.remove();
         made.delete(event);
       }
+      horizon.remove();
       let at: Element | null = list.firstElementChild;
       for (const event of events) {
         const row = made.get(event) ?? eventRow(event);
@@ -25,6 +32,9 @@ export function eventRows() {
         if (row === at) at = at.nextElementSibling;
         else list.insertBefore(row, at);
       }
+      const first = filtered ? undefined : events.find((event) => event.ts < completeSince);
+      if (first) list.insertBefore(horizon, made.get(first) ?? null);
+      else horizon.remove();
       nothing.replaceChildren(...(events.length > 0 ? [] : [filtered ? nothingFits() : nothingYet()]));
     },
   };

@@ -2,7 +2,7 @@ import type { Status } from '../api/types';
 import { h, s, setText } from '../lib/dom';
 import { exact, percent } from '../lib/format';
 import { live } from '../live';
-import { stageView, verdict, type StageView } from '../model/budget';
+import { stageView, Steady, verdict, type StageView } from '../model/budget';
 
 const ICONS = { ok: '✓', warn: '!', bad: '✕', idle: '·' } as const;
 
@@ -13,11 +13,12 @@ export function budgetView() {
   const detail = h('span', { class: 'muted' });
   const sentence = h('div', { class: 'verdict', role: 'status' }, icon, h('div', {}, headline, detail));
   const list = h('ol', { class: 'budget', aria: { label: 'Stages from the network to the store' } });
+  const steady = new Steady();
   let stages: Stage[] = [];
   return {
     element: h('div', {}, sentence, list),
     update(status: Status) {
-      const views = status.loss_budget.map(stageView);
+      const views = status.loss_budget.map((raw) => steady.settle(stageView(raw)));
       const found = verdict(views, status.sources, live.losses.recent());
       sentence.dataset['tone'] = found.tone;
       setText(icon, ICONS[found.tone]);
@@ -53,7 +54,8 @@ function stage(): Stage {
   const into = h('span', { class: 'muted in' });
   const drops = h('ul', { class: 'drops' });
   const pipe = h('div', { class: 'pipe', aria: { hidden: 'true' } });
-  const element = h('li', {}, title, pipe, h('div', { class: 'passed' }, out, outUnit), into, drops);
+  const body = h('div', { class: 'stage-body' }, h('div', { class: 'passed' }, out, outUnit), into, drops);
+  const element = h('li', {}, title, pipe, body);
   return {
     element,
     update(view, share) {

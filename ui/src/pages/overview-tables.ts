@@ -71,7 +71,11 @@ export function sourceTable() {
     label: 'Sources of reports',
     empty: 'No source has sent a report yet.',
     columns: [
-      { title: 'Source', class: 'mono', cell: (row) => row.source },
+      {
+        title: 'Source',
+        class: 'mono',
+        cell: (row) => (row.name ? { text: row.name, title: row.source } : row.source),
+      },
       { title: 'Node', numeric: true, cell: (row) => (row.node === null ? '–' : String(row.node)) },
       { title: 'hw', hint: 'Subsystem of the node', numeric: true, cell: (row) => String(row.hw_id ?? '–') },
       { title: 'Version', hint: 'Telemetry Report version', numeric: true, cell: (row) => row.version },
@@ -151,7 +155,8 @@ export function storePanel() {
 function storeText({ store }: Status): string {
   if (!store) return 'off: nothing is kept on disk';
   const shed = store.shed > 0 ? `, ${exact(store.shed)} shed` : '';
-  return `${store.state.toLowerCase()}, ${count(store.written)} records, ${bytes(store.bytes)}, ${count(store.queue)} queued${shed}`;
+  const message = store.message ? `: ${store.message}` : '';
+  return `${store.state.toLowerCase()}${message}, ${count(store.written)} records, ${bytes(store.bytes)}, ${count(store.queue)} queued${shed}`;
 }
 
 function inputText(input: { listen: string; kind: string; datagrams: number; kernel_drops: number }): string {

@@ -31,7 +31,7 @@ export function overviewPage(): Page {
     panel('Loss budget', { class: 'wide', aside: uptime }, budget.element),
     panel('Reports per second', { aside: rates.reportsNow }, rates.reports.element),
     panel('Events per second', { aside: rates.eventsNow }, rates.events.element),
-    panel('Hop latency, p99 by node', { aside: waits.legend }, waits.chart.element),
+    panel('Hop latency p99', { aside: waits.legend }, waits.chart.element),
     panel('Slowest flows', { class: 'two' }, flows.element),
     panel('Tables', {}, tables.element, store.element),
     panel('Sources', { class: 'wide' }, sources.element),
@@ -107,7 +107,8 @@ function waitChart() {
   let kept: Rollup[] = [];
   const wait = poll<{ rollups: Rollup[] }>({
     intervalMs: 2000,
-    ask: (signal) => get('rollups', { metric: 'hop_latency', interval: 1, from: fromTime(kept) }, signal),
+    ask: (signal) =>
+      get('rollups', { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 }, signal),
     show(answer) {
       kept = mergeRollups(kept, answer.rollups, live.now() - WINDOW_SECONDS * 1e9);
       const { keys, times, values } = worstByNode(kept, WORST_NODES);

@@ -58,7 +58,10 @@ export function sqlPage(): Page {
     chart?.destroy();
     const plot = plotColumns(answer);
     chart = plot ? resultChart(plot) : null;
-    output.replaceChildren(...(chart ? [chart.element] : []), resultTable(answer));
+    output.replaceChildren(
+      ...(chart && plot ? [plotLegend(plot.names), chart.element] : []),
+      resultTable(answer),
+    );
   }
 
   function showError(caught: unknown): void {
@@ -144,7 +147,8 @@ function resultInfo(result: QueryResult): string {
   const cut = result.truncated ? ', there are more: raise the limit or narrow the query' : '';
   const hidden =
     result.rows.length > SHOWN_ROWS ? `, the first ${count(SHOWN_ROWS)} shown, all in the CSV` : '';
-  return `${rows} in ${result.elapsed_ms.toFixed(result.elapsed_ms < 10 ? 1 : 0)} ms${cut}${hidden}`;
+  const notes = (result.notes ?? []).map((note) => `; ${note}`).join('');
+  return `${rows} in ${result.elapsed_ms.toFixed(result.elapsed_ms < 10 ? 1 : 0)} ms${cut}${hidden}${notes}`;
 }
 
 function resultChart(plot: NonNullable<ReturnType<typeof plotColumns>>): LineChart {
@@ -162,11 +166,20 @@ function resultChart(plot: NonNullable<ReturnType<typeof plotColumns>>): LineCha
   return chart;
 }
 
+function plotLegend(names: readonly string[]): HTMLElement {
+  const entries = names.map((name, i) =>
+    h('span', {}, h('i', { class: 'swatch', style: `background:var(--series-${(i % 8) + 1})` }), name),
+  );
+  return h('div', { class: 'legend' }, ...entries);
+}
+
 function resultTable(result: QueryResult): HTMLElement {
   if (result.rows.length === 0)
     return empty('No rows', 'The query is right; nothing fits it. Try a wider time range.');
   const time = result.columns.map(timeColumn);
-  const numeric = result.columns.map((_, i) => result.rows.every((row) => isNumeric(row[i] ?? null)));
+  const numeric = result.columns.map(
+    (_, i) => !time[i] && result.rows.every((row) => isNumeric(row[i] ?? null)),
+  );
   const heads = result.columns.map((name, i) =>
     h('th', { scope: 'col', class: numeric[i] ? 'num' : '' }, name),
   );
@@ -191,6 +204,6 @@ function isNumeric(cell: Cell): boolean {
 function resultCell(cell: Cell, time: boolean, numeric: boolean): HTMLElement {
   if (cell === null) return h('td', { class: `null ${numeric ? 'num' : ''}` }, 'null');
   const instant = time && Number(cell) > 1e17;
-  if (instant) return h('td', { class: 'num', title: String(cell) }, dateTime(Number(cell)));
+  if (instant) return h('td', { class: 'mono', title: String(cell) }, dateTime(Number(cell)));
   return h('td', { class: numeric ? 'num' : '' }, String(cell));
 }

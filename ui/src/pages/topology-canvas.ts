@@ -2,7 +2,7 @@ import cytoscape, { type Core, type ElementDefinition, type StylesheetJson } fro
 import type { PathUse } from '../api/types';
 import { h } from '../lib/dom';
 import { colour, onTheme } from '../lib/theme';
-import { arrange } from '../model/layout';
+import { arrange, type Arrangement, type Positions } from '../model/layout';
 import {
   edgeId,
   edgeValue,
@@ -13,7 +13,7 @@ import {
   type Lens,
   type Scale,
 } from '../model/topology';
-import { mix } from '../model/ramp';
+import { brightness, mix } from '../model/ramp';
 import { lensText } from './topology-legend';
 
 export type Picked = { node: number } | { from: number; to: number };
@@ -35,7 +35,9 @@ export interface Canvas {
   destroy(): void;
 }
 
-const PADDING = 56;
+const PADDING = 34;
+const LARGEST_ZOOM = 1.45;
+const INK = { dark: '#0b1016', light: '#f4f7fa' };
 
 export function topologyCanvas(options: { pick(picked: Picked | null): void }): Canvas {
   const element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
@@ -50,19 +52,32 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
   });
   const scales = new Map<Lens, Scale>();
   let shape = '';
+  let arranged: Arrangement = { shape: 'free', positions: new Map() };
   let last: Picture | null = null;
 
   listen(cy, options.pick);
   keyboard(element, cy, options.pick, () => last?.picked ?? null);
   const observer = new ResizeObserver(() => {
     cy.resize();
-    cy.fit(undefined, PADDING);
+    stand();
   });
   observer.observe(element);
   const endTheme = onTheme(() => {
     cy.style(styles());
     if (last) draw(last);
   });
+
+  /** Nodes on their places, tiers drawn apart so that the picture fills the box. */
+  function stand(): void {
+    const stretch = arranged.shape === 'tiers' ? stretchFor(element, arranged.positions) : 1;
+    cy.nodes().positions((node) => {
+      const point = arranged.positions.get(Number(node.data('node'))) ?? { x: 0, y: 0 };
+      return { x: point.x, y: point.y * stretch };
+    });
+    cy.fit(undefined, PADDING);
+    if (cy.zoom() > LARGEST_ZOOM) cy.zoom(LARGEST_ZOOM);
+    cy.center();
+  }
 
   function draw(picture: Picture): Scale {
     last = picture;
@@ -84,18 +99,27 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
       if (next === shape) return;
       shape = next;
       sync(cy, graph);
-      const { positions } = arrange(graph, paths);
-      cy.nodes().positions((node) => positions.get(Number(node.id().slice(1))) ?? { x: 0, y: 0 });
-      cy.fit(undefined, PADDING);
+      arranged = arrange(graph, paths);
+      stand();
     },
     draw,
-    fit: () => cy.fit(undefined, PADDING),
+    fit: stand,
     destroy() {
       observer.disconnect();
       endTheme();
       cy.destroy();
     },
   };
+}
+
+/** How far tiers must stand apart for the picture to have the shape of its box. */
+function stretchFor(box: HTMLElement, positions: Positions): number {
+  const points = [...positions.values()];
+  const extent = (values: number[]): number => Math.max(...values) - Math.min(...values);
+  const width = extent(points.map(({ x }) => x)) + 120;
+  const height = extent(points.map(({ y }) => y));
+  if (height === 0 || box.clientWidth === 0) return 1;
+  return Math.min(2, Math.max(0.7, ((width * box.clientHeight) / box.clientWidth - 120) / height));
 }
 
 /** Adds what is new and takes out what is gone. */
@@ -124,10 +148,12 @@ function paint(cy: Core, picture: Picture, scale: Scale): void {
   for (const entry of graph.nodes) {
     const value = nodeValue(entry, graph, lens);
     const element = cy.getElementById(`n${entry.id}`);
-    const number = entry.name === String(entry.id) ? '' : ` ${entry.id}`;
+    const name = entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
+    const fill = mix(stops, place(scale, value)) ?? grey;
     element.data({
-      colour: mix(stops, place(scale, value)) ?? grey,
-      label: `${entry.name}${number}\n${value === null ? '' : lensText(lens, value)}`,
+      colour: fill,
+      ink: brightness(fill) > 105 ? INK.dark : INK.light,
+      label: `${entry.id}${name}\n${lensText(lens, value)}`,
     });
     element.toggleClass('faded', on !== null && !on.has(`n${entry.id}`));
     element.toggleClass(
@@ -202,23 +228,23 @@ function styles(): StylesheetJson {
     {
       selector: 'node',
       style: {
-        width: 46,
-        height: 46,
+        width: 112,
+        height: 48,
         shape: 'round-rectangle',
         'background-color': 'data(colour)',
         'border-width': 2,
         'border-color': colour('panel'),
         label: 'data(label)',
-        color: colour('text'),
+        color: 'data(ink)',
         'font-family': 'system-ui, sans-serif',
         'font-size': 13,
+        'font-weight': 600,
         'text-wrap': 'wrap',
-        'text-valign': 'bottom',
-        'text-margin-y': 7,
+        'text-max-width': '104px',
+        'text-overflow-wrap': 'anywhere',
+        'text-valign': 'center',
+        'text-halign': 'center',
         'line-height': 1.3,
-        'text-background-color': colour('panel'),
-        'text-background-opacity': 0.85,
-        'text-background-padding': '2px',
       },
     },
     {
@@ -230,15 +256,16 @@ function styles(): StylesheetJson {
         'target-arrow-shape': 'triangle',
         'arrow-scale': 0.8,
         'curve-style': 'bezier',
-        'control-point-step-size': 26,
+        'control-point-step-size': 16,
       },
     },
-    { selector: '.faded', style: { opacity: 0.16 } },
+    { selector: '.faded', style: { opacity: 0.2 } },
     {
       selector: 'edge.on-path, edge.picked',
       style: {
         label: 'data(label)',
         color: colour('text'),
+        'font-family': 'system-ui, sans-serif',
         'font-size': 12,
         'text-background-color': colour('panel'),
         'text-background-opacity': 1,

@@ -79,13 +79,14 @@ function describeNode(graph: Graph, id: number): Description | null {
 
 function nodeFacts(node: Node): Fact[] {
   const spread = node.hop_latency;
-  const latency: Fact[] = spread
-    ? [
-        ['hop latency', `${duration(spread.latest)} now`],
-        ['', `p50 ${duration(spread.p50)}, p99 ${duration(spread.p99)}`],
-        ['', `min ${duration(spread.min)}, max ${duration(spread.max)}`],
-      ]
-    : [['hop latency', 'not reported']];
+  const latency: Fact[] =
+    spread && spread.latest !== null
+      ? [
+          ['hop latency', `${duration(spread.latest)} now`],
+          ['', `p50 ${duration(spread.p50)}, p99 ${duration(spread.p99)}`],
+          ['', `min ${duration(spread.min)}, max ${duration(spread.max)}`],
+        ]
+      : [['hop latency', 'not reported']];
   const queues = node.queues.map(({ queue, occupancy, max, unit }): Fact => {
     return [`queue ${queue}`, `${count(occupancy)}, max ${count(max)} ${unit}`];
   });
@@ -143,7 +144,8 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
   const from = (): string => BigInt(Math.round(live.now() - WINDOW_SECONDS * 1e9)).toString();
   const answers: Poll = poll<{ rollups: Rollup[] }>({
     intervalMs: 5000,
-    ask: (signal) => get('rollups', { metric: 'hop_latency', node, interval: 1, from: from() }, signal),
+    ask: (signal) =>
+      get('rollups', { metric: 'hop_latency', node, interval: 1, from: from(), limit: 10_000 }, signal),
     show({ rollups }) {
       const high = worstByNode(rollups, 1);
       const middle = worstByNode(

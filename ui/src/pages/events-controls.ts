@@ -1,0 +1,84 @@
+import { h, setText, show } from '../lib/dom';
+import { exact } from '../lib/format';
+import { KINDS, kindLabel, METRICS, metricLabel, tone } from '../model/events';
+import type { Route } from '../router';
+import type { Wish } from './events-feed';
+
+export interface Controls {
+  element: HTMLElement;
+  wish(): Wish;
+  showCounts(counts: ReadonlyMap<string, number>): void;
+}
+
+/** The buttons of the kinds, and the fields. `changed` is called when the wish became another. */
+export function eventControls(route: Route, changed: () => void, pause: HTMLElement): Controls {
+  const chosen = new Set((route.query.get('kind') ?? '').split(',').filter((kind) => kind !== ''));
+  const chips = new Map(KINDS.map((kind) => [kind as string, chip(kind)]));
+  for (const [kind, { element }] of chips) {
+    element.addEventListener('click', () => {
+      if (!chosen.delete(kind)) chosen.add(kind);
+      element.setAttribute('aria-pressed', String(chosen.has(kind)));
+      changed();
+    });
+    element.setAttribute('aria-pressed', String(chosen.has(kind)));
+  }
+  const { node, flow, metric } = fields(route);
+  for (const field of [node, flow, metric]) field.addEventListener('change', changed);
+  const labelled = (text: string, field: HTMLElement): HTMLElement => h('label', { for: field.id }, text);
+  const bar = h('div', { class: 'bar' });
+  bar.append(
+    labelled('Node', node),
+    node,
+    labelled('Metric', metric),
+    metric,
+    labelled('Flow', flow),
+    flow,
+    pause,
+  );
+  const buttons = [...chips.values()].map((made) => made.element);
+  const kinds = h('div', { class: 'chips', role: 'group', aria: { label: 'Kinds' } }, ...buttons);
+  return {
+    element: h('div', { class: 'event-controls' }, kinds, bar),
+    wish: () => ({
+      kinds: new Set(chosen),
+      metric: metric.value,
+      node: node.value.trim(),
+      flow: flow.value.trim(),
+    }),
+    showCounts(counts): void {
+      for (const [kind, made] of chips) made.update(counts.get(kind) ?? 0, chosen.has(kind));
+    },
+  };
+}
+
+function fields(route: Route) {
+  const node = h('input', { id: 'filter-node', class: 'short', placeholder: 'any', autocomplete: 'off' });
+  node.inputMode = 'numeric';
+  node.pattern = '[0-9]*';
+  const hint = 'address, port or whole flow';
+  const flow = h('input', { id: 'filter-flow', placeholder: hint, spellcheck: 'false', autocomplete: 'off' });
+  const wanted = route.query.get('metric') ?? '';
+  const options = METRICS.map((name) =>
+    h('option', { value: name, selected: name === wanted }, metricLabel(name)),
+  );
+  const metric = h('select', { id: 'filter-metric' }, h('option', { value: '' }, 'any'), ...options);
+  node.value = route.query.get('node') ?? '';
+  flow.value = route.query.get('flow') ?? '';
+  return { node, flow, metric };
+}
+
+function chip(kind: string) {
+  const number = h('b', {}, '0');
+  const title = 'Seen by this page. Click to show only this kind';
+  const props = { class: 'chip', type: 'button', title, data: { tone: tone(kind) } };
+  const element = h('button', props, kindLabel(kind), number);
+  return {
+    element,
+    update(count: number, chosen: boolean): void {
+      setText(number, exact(count));
+      element.classList.toggle('zero', count === 0);
+      // The periodic push is no news; its button comes with its first event.
+      show(element, count > 0 || chosen || kind !== 'latest');
+    },
+  };
+}

@@ -1,0 +1,126 @@
+import { get } from '../api/client';
+import { stream } from '../api/stream';
+import type { NewsEvent } from '../api/types';
+import { beforeParameter, EventLog, isFlowText, type Filter } from '../model/events';
+
+const KEPT_PER_KIND = 300;
+const MOST_PER_KIND = 3000;
+const MOST_WAITING = 2000;
+const SHOWN = 400;
+const PAGE = 200;
+
+export type Connection = 'connecting' | 'live' | 'lost';
+
+/** What the fields say. */
+export interface Wish extends Filter {
+  node: string;
+}
+
+/** The events of the page: live ones, older pages, and those that wait while it is paused. Bounded in all three. */
+export class EventFeed {
+  readonly log = new EventLog(KEPT_PER_KIND);
+  connection: Connection = 'connecting';
+  paused = false;
+  waiting: NewsEvent[] = [];
+  /** Left out: by the server, because we were slow, or by us, because we were paused for long. */
+  shed = 0;
+  /** The last page was the last; or why there is none. */
+  end: 'more' | 'last' | string = 'more';
+  /** Something to draw. */
+  dirty = true;
+  private most = SHOWN;
+  private live: { stop(): void } | undefined;
+  private loads = 0;
+
+  constructor(private wish: Wish) {}
+
+  /** Another wish. What the server filters (node, flow) begins anew; what the page filters only asks for more. */
+  change(wish: Wish): void {
+    const before = JSON.stringify(this.serverPart());
+    this.wish = wish;
+    this.dirty = true;
+    if (JSON.stringify(this.serverPart()) === before) void this.load(null);
+    else this.connect();
+  }
+
+  connect(): void {
+    this.live?.stop();
+    this.log.clear();
+    this.waiting = [];
+    this.shed = 0;
+    this.dirty = true;
+    void this.load(null);
+    this.live = stream(this.serverPart(), {
+      event: (event) => this.take(event),
+      shed: (count) => (this.shed += count),
+      state: (connection) => (this.connection = connection),
+    });
+  }
+
+  stop(): void {
+    this.live?.stop();
+    this.loads += 1;
+  }
+
+  selection(): NewsEvent[] {
+    return this.log.select(this.wish, this.most);
+  }
+
+  /** Does the page itself leave something out? */
+  isNarrowed(): boolean {
+    const { kinds, metric, flow } = this.wish;
+    return kinds.size > 0 || metric !== '' || (flow !== '' && !isFlowText(flow));
+  }
+
+  pause(paused: boolean): void {
+    this.paused = paused;
+    if (paused) return;
+    for (const event of this.waiting) this.log.add(event);
+    this.waiting = [];
+    this.dirty = true;
+  }
+
+  /** The page before the oldest that is shown without a hole. */
+  older(): void {
+    const shown = this.selection();
+    const oldest = shown[shown.length - 1]?.ts ?? null;
+    const { completeSince } = this.log;
+    this.log.grow(PAGE, MOST_PER_KIND);
+    this.most += PAGE;
+    void this.load(!this.isNarrowed() && completeSince > 0 ? completeSince : oldest);
+  }
+
+  private take(event: NewsEvent): void {
+    if (!this.paused) {
+      this.log.add(event);
+      this.dirty = true;
+    } else if (this.waiting.length < MOST_WAITING) this.waiting.push(event);
+    else this.shed += 1;
+  }
+
+  /** The server knows a node and a whole flow; a part of a flow's text is looked for here. */
+  private serverPart(): { node: string; flow: string } {
+    const { node, flow } = this.wish;
+    return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };
+  }
+
+  private async load(before: number | null): Promise<void> {
+    const mine = (this.loads += 1);
+    const { kinds, metric } = this.wish;
+    const narrowed = kinds.size > 0 || metric !== '';
+    const kind = kinds.size === 1 ? [...kinds][0] : null;
+    const cursor = before === null ? null : beforeParameter(before);
+    try {
+      const asked = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
+      const { events } = await get<{ events: NewsEvent[] }>('events', asked);
+      if (mine !== this.loads) return;
+      for (const event of events) this.log.add(event);
+      this.end = events.length < PAGE ? 'last' : 'more';
+      if (!narrowed) this.log.completeSince = this.end === 'last' ? 0 : (events[events.length - 1]?.ts ?? 0);
+    } catch (error) {
+      if (mine !== this.loads) return;
+      this.end = error instanceof Error ? error.message : String(error);
+    }
+    this.dirty = true;
+  }
+}
