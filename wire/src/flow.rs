@@ -34,7 +34,14 @@ impl FlowKey {
     /// An IPv4 flow.
     #[inline]
     pub fn v4(src: [u8; 4], dst: [u8; 4], ports: Option<(u16, u16)>, proto: u8) -> Self {
-        let mapped = |a: [u8; 4]| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3]];
+        Self::v4_words(u32::from_be_bytes(src), u32::from_be_bytes(dst), ports, proto)
+    }
+
+    /// An IPv4 flow, from addresses as numbers.
+    #[inline]
+    pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
+        // Built as whole numbers, so that the bytes are written at once and can be read back at once.
+        let mapped = |word: u32| (0xffff_0000_0000 | u128::from(word)).to_be_bytes();
         Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
 

@@ -260,64 +260,69 @@ pub(crate) struct Carrier<'p> {
     pub(crate) mode: Mode,
 }
 
-/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers.
-#[inline]
+/// Reads header and stack of INT 2.x from exactly the bytes that the length field covers. Writes where the result is
+/// wanted: an [`Int`] is large, and moving one costs as much as reading it.
+#[inline(always)]
 pub(crate) fn read_2<'a>(
+    out: &mut Option<Int<'a>>,
     bytes: &'a [u8],
     carrier: Carrier<'_>,
     layouts: &mut Layouts,
-) -> Result<Int<'a>, Refusal> {
+) -> Result<(), Refusal> {
     let Some((header, data)) = bytes.split_at_checked(LEN_2) else { return Err(Refusal::BadIntLength) };
     let flags = flags_2(header);
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
     let domain = ds_id != 0 && ds_instruction != 0;
-    let mut int = Int {
-        version: Version::V2,
-        mode: carrier.mode,
-        flags,
-        hop_ml: header[field::HOP_ML] & field::FIVE_BITS,
-        remaining: header[field::REMAINING],
-        bitmap: u16_at(header, field::BITMAP),
-        ds_id,
-        ds_instruction,
-        ds_flags: u16_at(header, field::DS_FLAGS),
-        stack: Stack::EMPTY,
-        source_only: &[],
-        seq: None,
-    };
+    let (mut flags, mut hop_ml, mut remaining) =
+        (flags, header[field::HOP_ML] & field::FIVE_BITS, header[field::REMAINING]);
+    let bitmap = u16_at(header, field::BITMAP);
+    let (mut stack, mut source_only) = (Stack::EMPTY, data);
     if carrier.mode == Mode::Mx {
         if ds_instruction == 0 && !data.is_empty() {
             return Err(Refusal::BadIntLength);
         }
-        int.source_only = data;
-        (int.flags, int.hop_ml, int.remaining) = (Flags(flags.0 & Flags::DISCARD.0), 0, 0);
-        return Ok(int);
+        (flags, hop_ml, remaining) = (Flags(flags.0 & Flags::DISCARD.0), 0, 0);
+    } else {
+        if hop_ml == 0 && !data.is_empty() {
+            return Err(Refusal::BadHopMl);
+        }
+        let layout = layouts.int_2(bitmap, hop_ml, domain)?;
+        let known = if domain { usize::from(carrier.profile.source_only_words(ds_id)) * 4 } else { 0 };
+        let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
+        let count = layout.records(shared / 4);
+        let (bytes, rest) = data.split_at_checked(count * layout.len()).ok_or(Refusal::PartialHop)?;
+        // Words after the last record are the source's own, if the domain allows any; a domain we know allows so many.
+        if rest.len() != known && (known > 0 || !domain) {
+            return Err(Refusal::PartialHop);
+        }
+        (stack, source_only) = (Stack { bytes, layout, count: count as u8 }, rest);
     }
-    if int.hop_ml == 0 && !data.is_empty() {
-        return Err(Refusal::BadHopMl);
-    }
-    let layout = layouts.int_2(int.bitmap, int.hop_ml, domain)?;
-    let known = if domain { usize::from(carrier.profile.source_only_words(ds_id)) * 4 } else { 0 };
-    let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
-    let count = layout.records(shared / 4);
-    let (records, rest) = data.split_at(count * layout.len());
-    // Words after the last record are the source's own, if the domain allows any; a domain we know allows so many.
-    if rest.len() != known && (known > 0 || !domain) {
-        return Err(Refusal::PartialHop);
-    }
-    int.stack = Stack { bytes: records, layout, count: count as u8 };
-    int.source_only = rest;
-    Ok(int)
+    *out = Some(Int {
+        version: Version::V2,
+        mode: carrier.mode,
+        flags,
+        hop_ml,
+        remaining,
+        bitmap,
+        ds_id,
+        ds_instruction,
+        ds_flags: u16_at(header, field::DS_FLAGS),
+        stack,
+        source_only,
+        seq: None,
+    });
+    Ok(())
 }
 
 /// Reads header and stack of INT 1.0 from exactly the bytes that the length field covers.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_10<'a>(
+    out: &mut Option<Int<'a>>,
     bytes: &'a [u8],
     carrier: Carrier<'_>,
     layouts: &mut Layouts,
-) -> Result<Int<'a>, Refusal> {
+) -> Result<(), Refusal> {
     let Some((header, data)) = bytes.split_at_checked(LEN_1) else { return Err(Refusal::BadIntLength) };
     let hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
     let bitmap = u16_at(header, field::BITMAP);
@@ -331,7 +336,7 @@ pub(crate) fn read_10<'a>(
         return Err(Refusal::PartialHop);
     }
     let reserved = u16_at(header, field::RESERVED_10);
-    Ok(Int {
+    *out = Some(Int {
         version: Version::V10,
         mode: Mode::Md,
         flags: low_flags(header).with(Flags::MTU_EXCEEDED, header[field::M_OR_COUNT] & 0x80 != 0),
@@ -344,7 +349,8 @@ pub(crate) fn read_10<'a>(
         stack: Stack { bytes: data, layout, count: count as u8 },
         source_only: &[],
         seq: (dialect == Dialect::Geant).then_some(u32::from(reserved)),
-    })
+    });
+    Ok(())
 }
 
 /// Words that may follow the stack of INT 0.5, and whether they must.

@@ -332,9 +332,8 @@ impl<'a> Walk<'a, '_> {
             return Err(Refusal::BadIntLength);
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
-        let int = header::read_2(bytes, Carrier { profile: self.profile, mode }, self.layouts)?;
-        self.out.int = Some(int);
-        Ok(())
+        let carrier = Carrier { profile: self.profile, mode };
+        header::read_2(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
     fn int_10(&mut self, bytes: &'a [u8], header: usize, end: usize) -> Result<(), Refusal> {
@@ -343,8 +342,7 @@ impl<'a> Walk<'a, '_> {
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
         let carrier = Carrier { profile: self.profile, mode: Mode::Md };
-        self.out.int = Some(header::read_10(bytes, carrier, self.layouts)?);
-        Ok(())
+        header::read_10(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! [`Decoder::reports`] walks a datagram; a [`Report`] borrows its bytes and reads hops when asked. [`peek`] reads only
 //! what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write.
 
+mod quick;
 pub mod v05;
 pub mod v10;
 pub mod v20;
@@ -11,7 +12,7 @@ use crate::bytes::try_u32;
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
-use crate::int::{Contents, Int, Layout};
+use crate::int::{Int, Layout};
 use crate::ioam::Ioam;
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
@@ -188,30 +189,53 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    #[inline]
-    pub(crate) fn new(version: Version) -> Self {
-        Self {
-            version,
-            node_id: None,
-            hw_id: 0,
-            seq: 0,
-            index: 0,
-            flags: Flags(0),
-            marks: Marks(0),
-            report_type: None,
-            ts: None,
-            drop_reason: None,
-            flow_id: None,
-            ds_id: 0,
-            own: None,
-            flow: None,
-            tunnel: None,
-            int: None,
-            ioam: None,
-            gap: None,
-            domain_words: &[],
-            inner: &[],
-        }
+    /// A report that says nothing: what [`Reports::read`] writes into.
+    pub const EMPTY: Self = Self {
+        version: Version::V05,
+        node_id: None,
+        hw_id: 0,
+        seq: 0,
+        index: 0,
+        flags: Flags(0),
+        marks: Marks(0),
+        report_type: None,
+        ts: None,
+        drop_reason: None,
+        flow_id: None,
+        ds_id: 0,
+        own: None,
+        flow: None,
+        tunnel: None,
+        int: None,
+        ioam: None,
+        gap: None,
+        domain_words: &[],
+        inner: &[],
+    };
+
+    /// Makes this an empty report of `version`. Field by field, so that of what is absent only the mark is written.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, version: Version) {
+        self.version = version;
+        self.node_id = None;
+        self.hw_id = 0;
+        self.seq = 0;
+        self.index = 0;
+        self.flags = Flags(0);
+        self.marks = Marks(0);
+        self.report_type = None;
+        self.ts = None;
+        self.drop_reason = None;
+        self.flow_id = None;
+        self.ds_id = 0;
+        self.own = None;
+        self.flow = None;
+        self.tunnel = None;
+        self.int = None;
+        self.ioam = None;
+        self.gap = None;
+        self.domain_words = &[];
+        self.inner = &[];
     }
 
     /// Does the reporter add metadata of its own?
@@ -274,16 +298,6 @@ impl<'a> Report<'a> {
     /// The hops in forwarding order.
     pub fn hops(&self) -> impl Iterator<Item = Hop> + '_ {
         (0..self.hop_count()).map(|i| self.hop(i))
-    }
-
-    /// Takes over what the inner packet says.
-    #[inline]
-    pub(crate) fn take(&mut self, contents: &Contents<'a>) {
-        self.flow = contents.flow;
-        self.tunnel = contents.tunnel;
-        self.int = contents.int;
-        self.ioam = contents.ioam;
-        self.marks = self.marks.with(Marks::DESTINATION, contents.destination);
     }
 
     /// Marks that depend on the whole report.
@@ -381,45 +395,50 @@ pub struct Reports<'a, 'd> {
 impl<'a> Iterator for Reports<'a, '_> {
     type Item = Result<Report<'a>, Refusal>;
 
-    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        match self.state {
-            State::Start => {
-                let Decoder { profile, layouts } = &mut *self.decoder;
-                self.state = State::End;
-                match version(self.rest, profile) {
-                    Ok(Version::V10) => Some(v10::read(self.rest, profile, layouts)),
-                    Ok(Version::V05) => Some(v05::read(self.rest, profile, layouts)),
-                    Ok(Version::V20) => match v20::Group::split(self.rest) {
-                        Ok((group, rest)) => {
-                            (self.group, self.rest, self.state) = (group, rest, State::InGroup);
-                            self.next_in_group()
-                        }
-                        Err(refusal) => Some(Err(refusal)),
-                    },
-                    Err(refusal) => Some(Err(refusal)),
-                }
-            }
-            State::InGroup if !self.rest.is_empty() => self.next_in_group(),
-            _ => None,
-        }
+        let mut report = Report::EMPTY;
+        self.read(&mut report).map(|result| result.map(|()| report))
     }
 }
 
 impl<'a> Reports<'a, '_> {
-    fn next_in_group(&mut self) -> Option<Result<Report<'a>, Refusal>> {
-        let Decoder { profile, layouts } = &mut *self.decoder;
-        let (bytes, rest) = match v20::split(self.rest) {
-            Ok(parts) => parts,
-            Err(refusal) => {
+    /// The next report, written into `report`; after a refusal its contents mean nothing. Does what the iterator does,
+    /// and is what a fast path uses: a report is large, and moving one costs as much as reading it.
+    #[inline]
+    pub fn read(&mut self, report: &mut Report<'a>) -> Option<Result<(), Refusal>> {
+        match self.state {
+            State::Start => {
                 self.state = State::End;
-                return Some(Err(refusal));
+                Some(self.read_first(report))
             }
-        };
-        self.rest = rest;
+            State::InGroup if !self.rest.is_empty() => Some(self.read_in_group(report)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn read_first(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
+        let Decoder { profile, layouts } = &mut *self.decoder;
+        match version(self.rest, profile)? {
+            Version::V10 => v10::read(report, self.rest, profile, layouts),
+            Version::V05 => v05::read(report, self.rest, profile, layouts),
+            Version::V20 => {
+                (self.group, self.rest) = v20::Group::split(self.rest)?;
+                self.state = State::InGroup;
+                self.read_in_group(report)
+            }
+        }
+    }
+
+    fn read_in_group(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
+        let Decoder { profile, layouts } = &mut *self.decoder;
+        let bytes;
+        (bytes, self.rest) = v20::split(self.rest).inspect_err(|_| self.state = State::End)?;
         let index = self.index;
         self.index += 1;
-        Some(v20::read(bytes, &self.group, profile, layouts).map(|report| Report { index, ..report }))
+        v20::read(report, bytes, &self.group, profile, layouts)?;
+        report.index = index;
+        Ok(())
     }
 }
 
@@ -449,23 +468,67 @@ fn generator_version(payload: &[u8]) -> Version {
     if as_05 && !is_ethertype(16 + 12) { Version::V05 } else { Version::V10 }
 }
 
-/// Where the packet inside a report begins.
+/// The first header of the packet inside a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Start {
+pub(crate) enum First {
     Ethernet,
     Ipv4,
     Ipv6,
+    /// There is no packet.
     Nothing,
 }
 
-/// Walks the packet inside a report.
-#[inline]
-pub(crate) fn walk<'a>(walk: &mut Walk<'a, '_>, start: Start, packet: &'a [u8]) -> Result<(), Refusal> {
-    match start {
-        Start::Ethernet => walk.ethernet(packet, 0),
-        Start::Ipv4 => walk.ethertype(packet, 0, walk::IPV4),
-        Start::Ipv6 => walk.ethertype(packet, 0, walk::IPV6),
-        Start::Nothing => Ok(()),
+/// The packet inside a report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inside<'a> {
+    pub(crate) first: First,
+    pub(crate) packet: &'a [u8],
+    /// It may carry INT or IOAM.
+    pub(crate) seek: bool,
+}
+
+impl Inside<'_> {
+    pub(crate) const NOTHING: Self = Self { first: First::Nothing, packet: &[], seek: false };
+}
+
+/// Reads the packet inside a report.
+#[inline(always)]
+pub(crate) fn inside<'a>(
+    report: &mut Report<'a>,
+    inside: Inside<'a>,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<(), Refusal> {
+    if quick::inside(report, inside, profile, layouts) {
+        return Ok(());
+    }
+    walk_inside(report, inside, profile, layouts)
+}
+
+/// Reads the packet inside a report, whatever it is.
+#[inline(never)]
+fn walk_inside<'a>(
+    report: &mut Report<'a>,
+    inside: Inside<'a>,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<(), Refusal> {
+    let mut walk = Walk::new(profile, layouts, Aim::Report, inside.seek);
+    start(&mut walk, inside)?;
+    report.flow = walk.out.flow;
+    report.tunnel = walk.out.tunnel;
+    report.int = walk.out.int;
+    report.ioam = walk.out.ioam;
+    report.marks = report.marks.with(Marks::DESTINATION, walk.out.destination);
+    Ok(())
+}
+
+fn start<'a>(walk: &mut Walk<'a, '_>, inside: Inside<'a>) -> Result<(), Refusal> {
+    match inside.first {
+        First::Ethernet => walk.ethernet(inside.packet, 0),
+        First::Ipv4 => walk.ethertype(inside.packet, 0, walk::IPV4),
+        First::Ipv6 => walk.ethertype(inside.packet, 0, walk::IPV6),
+        First::Nothing => Ok(()),
     }
 }
 
@@ -490,18 +553,20 @@ pub struct Peek {
 /// If the header itself is refused. What is wrong behind the header is left to the decoder.
 #[inline]
 pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
-    let version = version(payload, profile)?;
-    let (mut peek, start, inner, embedded) = match version {
+    let (mut peek, inside) = match version(payload, profile)? {
         Version::V05 => v05::peek(payload, profile)?,
         Version::V10 => v10::peek(payload, profile)?,
         Version::V20 => v20::peek(payload)?,
     };
-    let mut layouts = Layouts::new();
-    let mut flow = Walk::new(profile, &mut layouts, Aim::Flow, embedded);
-    if walk(&mut flow, start, inner).is_ok() {
-        peek.flow = flow.out.flow;
-    }
+    peek.flow = quick::flow(inside, profile).or_else(|| walk_flow(inside, profile));
     Ok(peek)
+}
+
+#[inline(never)]
+fn walk_flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
+    let mut layouts = Layouts::new();
+    let mut walk = Walk::new(profile, &mut layouts, Aim::Flow, inside.seek);
+    start(&mut walk, inside).ok().and(walk.out.flow)
 }
 
 /// Does the start of a UDP payload, which may be cut, read as a report?
@@ -514,6 +579,5 @@ pub(crate) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
     }
 }
 
-/// What a `peek` of a version answers: the header's part, and where the first inner packet is and whether it may
-/// carry INT.
-pub(crate) type Peeked<'a> = (Peek, Start, &'a [u8], bool);
+/// What a `peek` of a version answers: the header's part, and the first packet.
+pub(crate) type Peeked<'a> = (Peek, Inside<'a>);

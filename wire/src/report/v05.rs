@@ -1,13 +1,12 @@
 //! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
 
-use super::{Flags, Gap, Own, Peek, Peeked, Report, Start, Version, walk};
+use super::{First, Flags, Gap, Inside, Own, Peek, Peeked, Report, Version, inside};
 use crate::bytes::{put_u16, put_u32, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
-use crate::walk::{Aim, Walk};
 
 /// Bytes of the fixed header.
 pub const LEN: usize = 12;
@@ -175,15 +174,16 @@ fn checksum_holds(rest: &[u8]) -> bool {
     rest.get(..len).is_some_and(|header| crate::checksum::of(header) == 0)
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
     #[inline]
     fn flags(&self) -> Flags {
         let dqf = self.word >> 21;
         Flags((dqf >> 2 & 1 | dqf & 2 | (dqf & 1) << 2) as u8)
     }
 
-    fn start(&self) -> Start {
-        if self.kind >= 3 { Start::Ipv4 } else { Start::Ethernet }
+    fn inside(&self) -> Inside<'a> {
+        let first = if self.kind >= 3 { First::Ipv4 } else { First::Ethernet };
+        Inside { first, packet: self.inner, seek: true }
     }
 
     fn node_id(&self) -> Option<u32> {
@@ -194,12 +194,13 @@ impl Head<'_> {
 
 /// Reads the report of a datagram.
 pub(crate) fn read<'a>(
+    report: &mut Report<'a>,
     payload: &'a [u8],
     profile: &Profile,
     layouts: &mut Layouts,
-) -> Result<Report<'a>, Refusal> {
+) -> Result<(), Refusal> {
     let head = head(payload, profile)?;
-    let mut report = Report::new(Version::V05);
+    report.clear(Version::V05);
     report.node_id = head.node_id();
     report.hw_id = (head.word & 0x3f) as u8;
     report.seq = u32_at(payload, field::SEQ);
@@ -226,11 +227,9 @@ pub(crate) fn read<'a>(
         }
         _ => {}
     }
-    let mut walker = Walk::new(profile, layouts, Aim::Report, true);
-    walk(&mut walker, head.start(), report.inner)?;
-    report.take(&walker.out);
+    inside(report, head.inside(), profile, layouts)?;
     report.finish();
-    Ok(report)
+    Ok(())
 }
 
 /// Reads the headers alone.
@@ -243,5 +242,5 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok((peek, head.start(), head.inner, true))
+    Ok((peek, head.inside()))
 }

@@ -1,13 +1,12 @@
 //! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
 
-use super::{Flags, Own, Peek, Peeked, Report, Start, Version, walk};
+use super::{First, Flags, Inside, Own, Peek, Peeked, Report, Version, inside};
 use crate::bytes::{put_u32, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
-use crate::walk::{Aim, Walk};
 
 /// Bytes of the fixed header.
 pub const LEN: usize = 16;
@@ -144,12 +143,13 @@ fn head(payload: &[u8], profile: &Profile) -> Result<Head, Refusal> {
 
 impl Head {
     #[inline]
-    fn start(&self) -> Start {
-        match self.next {
-            0 => Start::Ethernet,
-            1 => Start::Ipv4,
-            _ => Start::Ipv6,
-        }
+    fn inside<'a>(&self, payload: &'a [u8]) -> Inside<'a> {
+        let first = match self.next {
+            0 => First::Ethernet,
+            1 => First::Ipv4,
+            _ => First::Ipv6,
+        };
+        Inside { first, packet: &payload[self.len..], seek: true }
     }
 
     #[inline]
@@ -162,12 +162,13 @@ impl Head {
 /// Reads the report of a datagram.
 #[inline]
 pub(crate) fn read<'a>(
+    report: &mut Report<'a>,
     payload: &'a [u8],
     profile: &Profile,
     layouts: &mut Layouts,
-) -> Result<Report<'a>, Refusal> {
+) -> Result<(), Refusal> {
     let head = head(payload, profile)?;
-    let mut report = Report::new(Version::V10);
+    report.clear(Version::V10);
     report.node_id = Some(u32_at(payload, field::SWITCH_ID)).filter(|id| *id != u32::MAX);
     report.hw_id = (head.word & 0x3f) as u8;
     report.seq = u32_at(payload, field::SEQ);
@@ -182,11 +183,9 @@ pub(crate) fn read<'a>(
         report.own = Some(Own::new(record, layout));
     }
     // Embedded INT is looked for whatever F says (ruling b).
-    let mut walker = Walk::new(profile, layouts, Aim::Report, true);
-    walk(&mut walker, head.start(), report.inner)?;
-    report.take(&walker.out);
+    inside(report, head.inside(payload), profile, layouts)?;
     report.finish();
-    Ok(report)
+    Ok(())
 }
 
 /// Reads the header alone.
@@ -199,5 +198,5 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok((peek, head.start(), &payload[head.len..], true))
+    Ok((peek, head.inside(payload)))
 }

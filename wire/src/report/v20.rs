@@ -1,13 +1,12 @@
 //! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
 
-use super::{Flags, Marks, Own, Peek, Peeked, Report, Start, Version, walk};
+use super::{First, Flags, Inside, Marks, Own, Peek, Peeked, Report, Version, inside};
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::{Layouts, words_2};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
-use crate::walk::{Aim, Walk};
 
 /// Bytes of the group header.
 pub const GROUP_LEN: usize = 8;
@@ -127,11 +126,12 @@ fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
 
 /// Reads one individual report from exactly its bytes.
 pub(crate) fn read<'a>(
+    report: &mut Report<'a>,
     bytes: &'a [u8],
     group: &Group,
     profile: &Profile,
     layouts: &mut Layouts,
-) -> Result<Report<'a>, Refusal> {
+) -> Result<(), Refusal> {
     let types = bytes[field::TYPES];
     let (report_type, inner_type) = (types >> 4, types & 0x0f);
     if report_type > 1 {
@@ -140,7 +140,7 @@ pub(crate) fn read<'a>(
     if inner_type > 5 {
         return Err(Refusal::UndefinedInnerType);
     }
-    let mut report = Report::new(Version::V20);
+    report.clear(Version::V20);
     report.node_id = group.node_id();
     report.hw_id = group.hw_id;
     report.seq = group.seq;
@@ -165,15 +165,11 @@ pub(crate) fn read<'a>(
     if inner_type == 0 && !report.inner.is_empty() {
         return Err(Refusal::LeftoverWords);
     }
-    let (start, packet, marks) = inner_packet(inner_type, report.inner);
+    let (packet, marks) = inner_packet(inner_type, report.inner, report.flags);
     report.marks = marks;
-    // Only a report of a tracked flow may carry INT or IOAM.
-    let seek = report.flags.contains(Flags::FLOW);
-    let mut walker = Walk::new(profile, layouts, Aim::Report, seek);
-    walk(&mut walker, start, packet)?;
-    report.take(&walker.out);
+    inside(report, packet, profile, layouts)?;
     report.finish();
-    Ok(report)
+    Ok(())
 }
 
 fn flags(bytes: &[u8]) -> Flags {
@@ -181,22 +177,27 @@ fn flags(bytes: &[u8]) -> Flags {
     Flags(dqfi >> 3 & 1 | dqfi >> 1 & 2 | dqfi << 1 & 4 | dqfi << 3 & 8)
 }
 
-/// The packet inside a report, if its inner type has one, and what is odd about it.
-fn inner_packet(inner_type: u8, inner: &[u8]) -> (Start, &[u8], Marks) {
-    let none = Marks::default();
-    match inner_type {
-        1 => {
-            let mut tlvs = Tlvs::new(inner);
-            let packet = tlvs.by_ref().find_map(|tlv| Some((tlv.start()?, tlv.value)));
-            let marks = none.with(Marks::PARTIAL, Tlvs::new(inner).is_partial());
-            let (start, value) = packet.unwrap_or((Start::Nothing, &[]));
-            (start, value, marks)
-        }
-        3 => (Start::Ethernet, inner, none),
-        4 => (Start::Ipv4, inner, none),
-        5 => (Start::Ipv6, inner, none),
-        _ => (Start::Nothing, &[], none),
-    }
+/// The packet inside a report, if its inner type has one, and what is odd about it. Only a report of a tracked flow may
+/// carry INT or IOAM.
+#[inline]
+fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (Inside<'_>, Marks) {
+    let seek = flags.contains(Flags::FLOW);
+    let first = match inner_type {
+        1 => return inner_tlvs(inner, seek),
+        3 => First::Ethernet,
+        4 => First::Ipv4,
+        5 => First::Ipv6,
+        _ => First::Nothing,
+    };
+    (Inside { first, packet: inner, seek }, Marks::default())
+}
+
+/// Of two packet TLVs the first is the flow (ruling i).
+fn inner_tlvs(inner: &[u8], seek: bool) -> (Inside<'_>, Marks) {
+    let mut packets =
+        Tlvs::new(inner).filter_map(|tlv| Some(Inside { first: tlv.first()?, packet: tlv.value, seek }));
+    let marks = Marks::default().with(Marks::PARTIAL, Tlvs::new(inner).is_partial());
+    (packets.next().unwrap_or(Inside::NOTHING), marks)
 }
 
 /// One TLV of a report's inner contents.
@@ -211,11 +212,11 @@ pub struct Tlv<'a> {
 }
 
 impl Tlv<'_> {
-    fn start(&self) -> Option<Start> {
+    fn first(&self) -> Option<First> {
         match self.kind {
-            1 => Some(Start::Ethernet),
-            2 => Some(Start::Ipv4),
-            3 => Some(Start::Ipv6),
+            1 => Some(First::Ethernet),
+            2 => Some(First::Ipv4),
+            3 => Some(First::Ipv6),
             _ => None,
         }
     }
@@ -256,22 +257,17 @@ pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let (group, rest) = Group::split(payload)?;
     let Group { hw_id, seq, .. } = group;
     let peek = Peek { version: Version::V20, node_id: group.node_id(), hw_id, seq, flow: None };
-    let nothing = (Start::Nothing, &[][..], false);
-    let (start, packet, seek) = match split(rest) {
-        Ok((bytes, _)) => first_packet(bytes).unwrap_or(nothing),
-        Err(_) => nothing,
-    };
-    Ok((peek, start, packet, seek))
+    let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
+    Ok((peek, first.unwrap_or(Inside::NOTHING)))
 }
 
-fn first_packet(bytes: &[u8]) -> Option<(Start, &[u8], bool)> {
+fn first_packet(bytes: &[u8]) -> Option<Inside<'_>> {
     let inner = match bytes[field::TYPES] >> 4 {
         0 => &bytes[LEN..],
         1 => bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?,
         _ => return None,
     };
-    let (start, packet, _) = inner_packet(bytes[field::TYPES] & 0x0f, inner);
-    Some((start, packet, flags(bytes).contains(Flags::FLOW)))
+    Some(inner_packet(bytes[field::TYPES] & 0x0f, inner, flags(bytes)).0)
 }
 
 /// Main contents to write: what a report says about the reporter.

@@ -1,0 +1,157 @@
+//! The common packet in one stride: Ethernet, IPv4 without options, UDP or TCP, INT 1.0 or 2.x behind it.
+//!
+//! It says what [`crate::walk`] says of the same bytes, or nothing: whatever is unusual, cut or wrong is left to the
+//! walker. A fuzz body compares the two.
+
+use super::{First, Inside, Report};
+use crate::bytes::{try_u16, u16_at, u32_at};
+use crate::flow::FlowKey;
+use crate::geneve;
+use crate::int::layout::Layouts;
+use crate::int::{Int, Mode, header, shim};
+use crate::profile::{Profile, TcpShim};
+use crate::vxlan;
+use crate::walk::{IPV4, TCP, UDP};
+
+mod field {
+    // From the Ethernet header on.
+    pub(super) const ETHERTYPE: usize = 12;
+    pub(super) const IP: usize = 14;
+    // From the IPv4 header on.
+    pub(super) const VERSION_IHL: usize = 0;
+    pub(super) const TOS: usize = 1;
+    pub(super) const TOTAL_LEN: usize = 2;
+    pub(super) const FRAGMENT: usize = 6;
+    pub(super) const PROTO: usize = 9;
+    pub(super) const SRC: usize = 12;
+    pub(super) const DST: usize = 16;
+    pub(super) const L4: usize = 20;
+    pub(super) const SPORT: usize = 20;
+    pub(super) const DPORT: usize = 22;
+}
+
+/// The shortest packet that is taken: up to a UDP header, a shim and a header of INT 1.0.
+const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
+
+/// Reads the packet inside a report. `false`: nothing was written.
+#[inline(always)]
+pub(crate) fn inside<'a>(
+    report: &mut Report<'a>,
+    inside: Inside<'a>,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> bool {
+    let Some(start) = Start::of(inside, profile) else { return false };
+    let Some(dport) = start.int(&mut report.int, profile, layouts) else { return false };
+    report.flow = Some(start.flow(dport));
+    true
+}
+
+/// The flow alone, likewise.
+#[inline(always)]
+pub(crate) fn flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
+    let start = Start::of(inside, profile)?;
+    if start.bytes[start.shim] == 0x01 {
+        return start.is_dscp_10(profile).then(|| start.flow(start.dport));
+    }
+    let (_, _, dport) = start.shim_2(profile)?;
+    Some(start.flow(dport))
+}
+
+/// A packet that has the common headers.
+struct Start<'a> {
+    /// From the IPv4 header up to the packet's own end.
+    bytes: &'a [u8],
+    head: &'a [u8; MIN],
+    shim: usize,
+    dport: u16,
+    dscp: u8,
+    proto: u8,
+}
+
+impl<'a> Start<'a> {
+    #[inline(always)]
+    fn of(inside: Inside<'a>, profile: &Profile) -> Option<Self> {
+        let packet = match inside.first {
+            First::Ethernet if try_u16(inside.packet, field::ETHERTYPE) == Some(IPV4) => {
+                inside.packet.get(field::IP..)?
+            }
+            First::Ipv4 => inside.packet,
+            _ => return None,
+        };
+        let head = packet.first_chunk::<MIN>().filter(|_| inside.seek)?;
+        let total = usize::from(u16_at(head, field::TOTAL_LEN));
+        let proto = head[field::PROTO];
+        let l4_len = match proto {
+            UDP => 8,
+            TCP if profile.tcp_shim == TcpShim::AfterFixed => 20,
+            _ => return None,
+        };
+        let common = head[field::VERSION_IHL] == 0x45
+            && u16_at(head, field::FRAGMENT) & 0x1fff == 0
+            && profile.probe_marker.is_none()
+            && total >= MIN;
+        let bytes = packet.get(..total).unwrap_or(packet);
+        let (shim, dport, dscp) = (field::L4 + l4_len, u16_at(head, field::DPORT), head[field::TOS] >> 2);
+        let plain = proto == TCP || is_plain(dport, profile);
+        let whole = bytes.len() >= shim + shim::LEN + header::LEN_1;
+        (common && plain && whole).then_some(Self { bytes, head, shim, dport, dscp, proto })
+    }
+
+    #[inline(always)]
+    fn flow(&self, dport: u16) -> FlowKey {
+        let [src, dst] = [u32_at(self.head, field::SRC), u32_at(self.head, field::DST)];
+        FlowKey::v4_words(src, dst, Some((u16_at(self.head, field::SPORT), dport)), self.proto)
+    }
+
+    /// INT 1.0 behind a DSCP mark, given that the shim's first byte is 1.
+    #[inline(always)]
+    fn is_dscp_10(&self, profile: &Profile) -> bool {
+        let header = &self.bytes[self.shim + shim::LEN..];
+        let version = header[0] >> 4;
+        let by_port = self.proto == UDP && self.dport == profile.int_udp_port;
+        let is_10 = version == 1 || version == 0 && header::is_10_under_version_0(header);
+        is_10 && !by_port && profile.marks(self.dscp)
+    }
+
+    /// Where INT 2.x begins and ends, and the original port.
+    #[inline(always)]
+    fn shim_2(&self, profile: &Profile) -> Option<(usize, usize, u16)> {
+        let (bytes, shim) = (self.bytes, self.shim);
+        let header = shim + shim::LEN;
+        if bytes[shim] >> 4 != 1 || bytes[header] >> 4 != 2 {
+            return None;
+        }
+        let end = header + usize::from(bytes[shim + 1]) * 4;
+        let by_port = self.proto == UDP && self.dport == profile.int_udp_port && self.dport != 0;
+        match bytes[shim] >> 2 & 3 {
+            1 if by_port => Some(u16_at(bytes, shim + 2)).filter(|port| is_plain(*port, profile)),
+            0 if !by_port && profile.marks(self.dscp) => Some(self.dport),
+            _ => None,
+        }
+        .map(|dport| (header, end, dport))
+    }
+
+    /// Writes INT, and answers the packet's destination port before it came in.
+    #[inline(always)]
+    fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
+        let carrier = header::Carrier { profile, mode: Mode::Md };
+        if self.bytes[self.shim] == 0x01 {
+            if !self.is_dscp_10(profile) {
+                return None;
+            }
+            let end = self.shim + usize::from(self.bytes[self.shim + 2]) * 4;
+            let bytes = self.bytes.get(self.shim + shim::LEN..end)?;
+            return header::read_10(out, bytes, carrier, layouts).ok().map(|()| self.dport);
+        }
+        let (header, end, dport) = self.shim_2(profile)?;
+        let bytes = self.bytes.get(header..end)?;
+        header::read_2(out, bytes, carrier, layouts).ok().map(|()| dport)
+    }
+}
+
+/// Neither a tunnel's port nor a telemetry port.
+#[inline(always)]
+fn is_plain(dport: u16, profile: &Profile) -> bool {
+    !matches!(dport, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) && !profile.telemetry_ports.contains(dport)
+}
