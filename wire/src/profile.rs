@@ -62,7 +62,7 @@ impl TelemetryPorts {
 
     /// The given ports; `None` if there are more than [`Self::MAX`].
     pub fn new(list: &[u16]) -> Option<Self> {
-        let mut ports = [0; Self::MAX];
+        let mut ports = [list.first().copied().unwrap_or(0); Self::MAX];
         ports.get_mut(..list.len())?.copy_from_slice(list);
         Some(Self { ports, len: list.len() as u8 })
     }
@@ -76,14 +76,15 @@ impl TelemetryPorts {
     /// Is `port` one of them?
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
-        self.as_slice().contains(&port)
+        // Unused places hold the first port again, so that all are compared at once.
+        self.ports.contains(&port) && self.len > 0
     }
 }
 
 impl Default for TelemetryPorts {
     /// 32766, the port of reports.
     fn default() -> Self {
-        Self { ports: [32766, 0, 0, 0, 0, 0, 0, 0], len: 1 }
+        Self { ports: [32766; TelemetryPorts::MAX], len: 1 }
     }
 }
 
@@ -145,7 +146,7 @@ impl Profile {
             probe_marker: None,
             gre_protocol: Self::GRE_PROTOCOL,
             tcp_shim: TcpShim::AfterFixed,
-            telemetry_ports: TelemetryPorts { ports: [32766, 0, 0, 0, 0, 0, 0, 0], len: 1 },
+            telemetry_ports: TelemetryPorts { ports: [32766; TelemetryPorts::MAX], len: 1 },
             domains: [None; 2],
         }
     }

@@ -12,7 +12,12 @@ fn report(packet: &[u8]) -> Vec<u8> {
 /// Decodes on a stack of 64 KiB: enough for any packet, not for one frame of stack per header.
 fn decode_all(payload: Vec<u8>) -> usize {
     let decode = move || Decoder::new(Profile::default()).reports(&payload).count();
-    std::thread::Builder::new().stack_size(64 << 10).spawn(decode).unwrap().join().unwrap()
+    std::thread::Builder::new()
+        .stack_size(64 << 10)
+        .spawn(decode)
+        .expect("a thread")
+        .join()
+        .expect("no panic")
 }
 
 #[test]

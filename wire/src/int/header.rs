@@ -296,7 +296,7 @@ pub(crate) fn read_2<'a>(
         if rest.len() != known && (known > 0 || !domain) {
             return Err(Refusal::PartialHop);
         }
-        (stack, source_only) = (Stack { bytes, layout, count: count as u8 }, rest);
+        (stack, source_only) = (Stack { bytes, layout: *layout, count: count as u8 }, rest);
     }
     *out = Some(Int {
         version: Version::V2,
@@ -346,7 +346,7 @@ pub(crate) fn read_10<'a>(
         ds_id: 0,
         ds_instruction: 0,
         ds_flags: 0,
-        stack: Stack { bytes: data, layout, count: count as u8 },
+        stack: Stack { bytes: data, layout: *layout, count: count as u8 },
         source_only: &[],
         seq: (dialect == Dialect::Geant).then_some(u32::from(reserved)),
     });
@@ -401,7 +401,7 @@ pub(crate) fn read_05<'a>(
         ds_id: 0,
         ds_instruction: 0,
         ds_flags: 0,
-        stack: Stack { bytes: records, layout: layouts.int_05(bitmap), count: total_hops },
+        stack: Stack { bytes: records, layout: *layouts.int_05(bitmap), count: total_hops },
         source_only: &[],
         seq: None,
     };

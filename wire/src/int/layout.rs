@@ -491,51 +491,62 @@ impl Layouts {
 
     /// The layout of INT 2.x records.
     #[inline]
-    pub(crate) fn int_2(&mut self, bitmap: u16, hop_ml: u8, domain: bool) -> Result<Layout, Refusal> {
+    pub(crate) fn int_2(&mut self, bitmap: u16, hop_ml: u8, domain: bool) -> Result<&Layout, Refusal> {
         let key = 2 << 32 | u64::from(domain) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
         if self.int.0 != key {
-            self.int = (key, Layout::int_2(bitmap, hop_ml, domain)?);
+            renew(&mut self.int, key, || Layout::int_2(bitmap, hop_ml, domain))?;
         }
-        Ok(self.int.1)
+        Ok(&self.int.1)
     }
 
     /// The layout of INT 1.0 records.
     #[inline]
-    pub(crate) fn int_10(&mut self, bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<Layout, Refusal> {
+    pub(crate) fn int_10(&mut self, bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<&Layout, Refusal> {
         let key = 1 << 32 | (dialect as u64) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
         if self.int.0 != key {
-            self.int = (key, Layout::int_10(bitmap, hop_ml, dialect)?);
+            renew(&mut self.int, key, || Layout::int_10(bitmap, hop_ml, dialect))?;
         }
-        Ok(self.int.1)
+        Ok(&self.int.1)
     }
 
     /// The layout of INT 0.5 records.
     #[inline]
-    pub(crate) fn int_05(&mut self, bitmap: u16) -> Layout {
+    pub(crate) fn int_05(&mut self, bitmap: u16) -> &Layout {
         let key = u64::from(bitmap);
         if self.int.0 != key {
             self.int = (key, Layout::int_05(bitmap));
         }
-        self.int.1
+        &self.int.1
     }
 
     /// The layout of Report 2.0 main contents.
     #[inline]
-    pub(crate) fn report_20(&mut self, bits: u16) -> Layout {
+    pub(crate) fn report_20(&mut self, bits: u16) -> &Layout {
         let key = 2 << 32 | u64::from(bits);
         if self.own.0 != key {
             self.own = (key, Layout::report_20(bits));
         }
-        self.own.1
+        &self.own.1
     }
 
     /// The layout of Report 1.0 optional metadata.
     #[inline]
-    pub(crate) fn report_10(&mut self, bits: u8) -> Layout {
+    pub(crate) fn report_10(&mut self, bits: u8) -> &Layout {
         let key = 1 << 32 | u64::from(bits);
         if self.own.0 != key {
             self.own = (key, Layout::report_10(bits));
         }
-        self.own.1
+        &self.own.1
     }
+}
+
+#[cold]
+#[inline(never)]
+fn renew(
+    entry: &mut (u64, Layout),
+    key: u64,
+    layout: impl FnOnce() -> Result<Layout, Refusal>,
+) -> Result<(), Refusal> {
+    *entry = (key, layout()?);
+    Ok(())
 }

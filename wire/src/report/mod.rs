@@ -459,6 +459,7 @@ fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
 
 /// INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
 /// Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType tells.
+#[inline]
 fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];
     let is_ethertype =
@@ -558,7 +559,10 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
         Version::V10 => v10::peek(payload, profile)?,
         Version::V20 => v20::peek(payload)?,
     };
-    peek.flow = quick::flow(inside, profile).or_else(|| walk_flow(inside, profile));
+    if let Some(flow) = quick::flow(inside, profile) {
+        return Ok(Peek { flow: Some(flow), ..peek });
+    }
+    peek.flow = walk_flow(inside, profile);
     Ok(peek)
 }
 

@@ -176,7 +176,7 @@ pub(crate) fn read<'a>(
     report.ts = Some(u32_at(payload, field::INGRESS_TS));
     report.inner = &payload[head.len..];
     if head.metadata != 0 {
-        let layout = layouts.report_10(head.metadata);
+        let layout = *layouts.report_10(head.metadata);
         let record = &payload[LEN..head.len];
         let drop = layout.drop_word(record);
         report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
@@ -189,6 +189,7 @@ pub(crate) fn read<'a>(
 }
 
 /// Reads the header alone.
+#[inline]
 pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
     let head = head(payload, profile)?;
     let peek = Peek {

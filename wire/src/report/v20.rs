@@ -156,7 +156,7 @@ pub(crate) fn read<'a>(
             report.flow_id = try_u32(main.domain, 0).filter(|id| *id != u32::MAX);
         }
         if main.bits & REAL_ITEMS != 0 {
-            let layout = layouts.report_20(main.bits);
+            let layout = *layouts.report_20(main.bits);
             let drop = layout.drop_word(main.baseline);
             report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
             report.own = Some(Own::new(main.baseline, layout));
