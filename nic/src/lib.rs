@@ -4,6 +4,8 @@
 
 pub mod capture;
 mod error;
+pub mod load;
+pub mod netns;
 pub mod source;
 pub mod time;
 pub mod udp;

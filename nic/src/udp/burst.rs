@@ -134,12 +134,12 @@ impl Burst {
     }
 
     /// Where `recvmmsg` writes, and how many datagrams fit. The burst is empty before.
-    pub(super) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
+    pub(crate) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
         (self.headers.at(0), self.headers.len)
     }
 
     /// The kernel filled the first `filled` slots, just before `fetched`.
-    pub(super) fn set_filled(&mut self, filled: usize, fetched: u64) {
+    pub(crate) fn set_filled(&mut self, filled: usize, fetched: u64) {
         self.filled = filled.min(self.headers.len);
         self.fetched = fetched;
     }

@@ -106,6 +106,19 @@ impl Receiver {
         self.drops.total
     }
 
+    /// Asks the kernel for no time stamps and drop counters beside datagrams, and limits how long a blocking call waits.
+    pub(crate) fn make_plain(&self, longest: Duration) -> Result<(), Error> {
+        for (option, call) in [
+            (libc::SO_TIMESTAMPNS, "setsockopt SO_TIMESTAMPNS"),
+            (libc::SO_RXQ_OVFL, "setsockopt SO_RXQ_OVFL"),
+        ] {
+            let unset = socket::set(&self.socket, libc::SOL_SOCKET, option, 0);
+            unset.map_err(|source| Error::new(call, self.address, source))?;
+        }
+        let limited = socket::set_recv_timeout(&self.socket, longest);
+        limited.map_err(|source| Error::new("setsockopt SO_RCVTIMEO", self.address, source))
+    }
+
     /// What happened so far; asks the kernel for the drops.
     pub fn stats(&mut self) -> Stats {
         Stats { kernel_drops: self.kernel_drops(), ..self.stats }

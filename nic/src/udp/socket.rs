@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::error::Error;
 
@@ -47,8 +48,18 @@ pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Error> {
 }
 
 pub(super) fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    let (pointer, len) = ((&raw const value).cast(), size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the kernel reads `len` bytes of `value`, which lives through the call.
+    set_value(socket, level, option, &value)
+}
+
+/// A blocking receive call returns after `longest` (less than a second) though nothing came.
+pub(super) fn set_recv_timeout(socket: &OwnedFd, longest: Duration) -> io::Result<()> {
+    let timeout = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(longest.subsec_micros()) };
+    set_value(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
+}
+
+fn set_value<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer, len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,0 +1,247 @@
+//! Load, and the yardstick for it: what a receiver that throws everything away reaches on this machine.
+//!
+//! For measurements; nothing here is part of the collector.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::time;
+use crate::udp::{Burst, Options, Receiver, SEGMENTS_PER_CALL, Sender};
+
+/// How load is made.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Load {
+    /// Hands the kernel many datagrams as one (UDP segmentation offload): several times faster. All payloads must have the
+    /// length of the first then; others are left out.
+    pub segmented: bool,
+    /// Datagrams per second; `None` as fast as it goes.
+    pub per_second: Option<u64>,
+    /// Datagrams in all; `None` until stopped. May be overshot by one call's worth.
+    pub total: Option<u64>,
+}
+
+impl Load {
+    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true. Returns how many
+    /// datagrams were sent.
+    ///
+    /// # Errors
+    /// The first datagrams of a call could not be sent.
+    pub fn send(&self, sender: &mut Sender, payloads: &[Vec<u8>], stop: &AtomicBool) -> Result<u64, Error> {
+        let Some(segment) = payloads.first().map(Vec::len).filter(|&len| len > 0) else { return Ok(0) };
+        let joined: Vec<u8> =
+            payloads.iter().filter(|payload| payload.len() == segment).flatten().copied().collect();
+        let per_call = (65_507 / segment).clamp(1, SEGMENTS_PER_CALL);
+        let joined: Vec<&[u8]> = joined.chunks(segment * per_call).collect();
+        let apart: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        let apart: Vec<&[&[u8]]> = apart.chunks(64).collect();
+        let (started, mut sent) = (time::monotonic(), 0);
+        for turn in 0.. {
+            // Relaxed: only the flag itself matters; joining the thread orders everything else.
+            if stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
+                break;
+            }
+            sent += if self.segmented {
+                sender.send_segments(joined[turn % joined.len()], segment as u16)? as u64
+            } else {
+                sender.send_burst(apart[turn % apart.len()])? as u64
+            };
+            if let Some(per_second) = self.per_second {
+                let due = u128::from(sent) * 1_000_000_000 / u128::from(per_second.max(1));
+                let ahead = due.saturating_sub(u128::from(time::monotonic() - started));
+                time::sleep(Duration::from_nanos(ahead.min(100_000_000) as u64));
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// A plain `recvmmsg` loop that throws the data away.
+#[derive(Debug)]
+pub struct Discard {
+    receiver: Receiver,
+    burst: Burst,
+}
+
+/// What a [`Discard`] took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Discarded {
+    /// Datagrams.
+    pub datagrams: u64,
+    /// System calls that brought any.
+    pub calls: u64,
+    /// From the first datagram to the last, ns.
+    pub elapsed_ns: u64,
+    /// Datagrams that the kernel dropped.
+    pub kernel_drops: u64,
+}
+
+impl Discarded {
+    /// Datagrams per second, from the first to the last.
+    pub fn per_second(&self) -> f64 {
+        self.datagrams as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+impl Discard {
+    /// Listens on `address`, with the same receive buffer as the receiver it is compared with, and without the time stamps
+    /// and drop counters that cost it something.
+    ///
+    /// # Errors
+    /// As for [`Receiver::bind`].
+    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let receiver = Receiver::bind(address, options)?;
+        receiver.make_plain(Duration::from_millis(50))?;
+        Ok(Self { receiver, burst: Burst::default() })
+    }
+
+    /// The address listened on, with the port the kernel chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.receiver.local_addr()
+    }
+
+    /// Takes datagrams until `stop` becomes true *and* none are left. Between two calls it waits for `wait`, or, if that is
+    /// zero, blocks for the next datagram (and looks at `stop` every 50 ms): which is faster depends on the machine, so measure both.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn run(&mut self, wait: Duration, stop: &AtomicBool) -> Result<Discarded, Error> {
+        let (mut result, mut first, mut last) = (Discarded::default(), 0, 0);
+        loop {
+            // Read before the call: what was sent before the flag was set is there already.
+            let stopping = stop.load(Ordering::Acquire);
+            let taken = self.take(wait.is_zero() && !stopping)?;
+            if taken > 0 {
+                last = time::monotonic();
+                first = if result.calls == 0 { last } else { first };
+                result.datagrams += taken;
+                result.calls += 1;
+            } else if stopping {
+                break;
+            }
+            if !wait.is_zero() && !stopping {
+                time::sleep(wait);
+            }
+        }
+        result.elapsed_ns = last - first;
+        result.kernel_drops = self.receiver.kernel_drops();
+        Ok(result)
+    }
+
+    fn take(&mut self, block: bool) -> Result<u64, Error> {
+        use std::os::fd::AsFd;
+        self.burst.clear();
+        let fd = self.receiver.as_fd().as_raw_fd();
+        let (headers, slots) = self.burst.room();
+        let flags = if block { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+        // SAFETY: `headers` points to `slots` headers whose pointers lead to the burst's own memory; we hold it alone.
+        let taken =
+            unsafe { libc::recvmmsg(fd, headers, slots as libc::c_uint, flags, std::ptr::null_mut()) };
+        if let Ok(taken) = usize::try_from(taken) {
+            self.burst.set_filled(taken, 0);
+            return Ok(taken as u64);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(Error::new("recvmmsg", self.local_addr(), error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::Pair;
+
+    /// Reports of one length, told apart by their content.
+    fn payloads() -> Vec<Vec<u8>> {
+        (0..200u8).map(|n| vec![n; 220]).collect()
+    }
+
+    /// Sends `load` to what `receive` listens on; both at once. Gives what was sent and what `receive` gave.
+    fn against<T: Send>(
+        sender: &mut Sender,
+        load: Load,
+        receive: impl FnOnce(&AtomicBool) -> T + Send,
+    ) -> (u64, T) {
+        let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receive(&stop));
+            let sent = load.send(sender, &payloads(), &never).unwrap();
+            // Release: pairs with the acquire in the receiver, so that all that was sent is in the socket by then.
+            stop.store(true, Ordering::Release);
+            (sent, receiving.join().unwrap())
+        })
+    }
+
+    fn receive_all(receiver: &mut Receiver, stop: &AtomicBool) -> u64 {
+        let mut burst = Burst::default();
+        let mut received = 0;
+        loop {
+            let stopping = stop.load(Ordering::Acquire);
+            match receiver.recv(&mut burst, u32::from(!stopping)).unwrap() {
+                0 if stopping => return received,
+                filled => received += filled as u64,
+            }
+        }
+    }
+
+    #[test]
+    fn every_datagram_is_received_or_counted_as_dropped() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        for segmented in [false, true] {
+            let load = Load { segmented, per_second: None, total: Some(50_000) };
+            let options = Options { recv_buffer: 50_000, ..Options::default() };
+            let mut receiver = Receiver::bind(any, &options).unwrap();
+            let mut sender = Sender::connect(any, receiver.local_addr()).unwrap();
+            let (sent, received) = against(&mut sender, load, |stop| receive_all(&mut receiver, stop));
+            assert_eq!(received + receiver.kernel_drops(), sent);
+            assert!((50_000..50_064).contains(&sent), "{sent}");
+            for wait in [Duration::ZERO, Duration::from_micros(100)] {
+                let mut discard = Discard::bind(any, &options).unwrap();
+                let mut sender = Sender::connect(any, discard.local_addr()).unwrap();
+                let (sent, found) = against(&mut sender, load, |stop| discard.run(wait, stop).unwrap());
+                assert_eq!(found.datagrams + found.kernel_drops, sent);
+                assert!(found.calls <= found.datagrams && found.per_second() > 0.0, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_paced_load_keeps_its_pace() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let receiver = Receiver::bind(any, &Options::default()).unwrap();
+        let mut sender = Sender::connect(any, receiver.local_addr()).unwrap();
+        let load = Load { segmented: false, per_second: Some(20_000), total: Some(1_000) };
+        let started = time::monotonic();
+        assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(false)).unwrap(), 1_000);
+        // 1,000 at 20,000 per second are 50 ms; late is no fault of ours.
+        assert!(time::monotonic() - started >= 50_000_000);
+        assert_eq!(load.send(&mut sender, &[], &AtomicBool::new(false)).unwrap(), 0);
+        assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(true)).unwrap(), 0);
+    }
+
+    #[test]
+    fn nothing_is_lost_unseen_between_namespaces() {
+        let pair = match Pair::create() {
+            Ok(pair) => pair,
+            Err(error) => return eprintln!("SKIPPED: network namespaces: {error}"),
+        };
+        for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
+            let options = Options { recv_buffer: 200_000, ..Options::default() };
+            let mut receiver = pair.far.run(|| Receiver::bind((far, 0).into(), &options)).unwrap().unwrap();
+            let to = receiver.local_addr();
+            let mut sender = pair.near.run(|| Sender::connect((near, 0).into(), to)).unwrap().unwrap();
+            let load = Load { segmented: false, per_second: None, total: Some(50_000) };
+            let before = pair.link_drops().unwrap();
+            let (sent, received) = against(&mut sender, load, |stop| receive_all(&mut receiver, stop));
+            let on_the_link = pair.link_drops().unwrap() - before;
+            assert_eq!(received + receiver.kernel_drops() + on_the_link, sent);
+            assert!(received > 0);
+        }
+    }
+}

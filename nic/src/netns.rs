@@ -1,0 +1,258 @@
+//! Network namespaces for tests and measurements: real links between separate stacks, on one machine.
+//!
+//! They need root and iproute2's `ip`. Who uses them in a test says so aloud when they are missing, and skips.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// A namespace of its own, removed when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace with a name that nobody else has, with its loopback up.
+    ///
+    /// # Errors
+    /// This needs root, and `ip`.
+    pub fn create() -> Result<Self, Error> {
+        /// Tells the namespaces of one process apart. Partner: itself, in other threads; only the number matters.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("hopwise-{}-{number}", std::process::id());
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Its name, as `ip netns` lists it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `ip` in it.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn ip(&self, arguments: &[&str]) -> Result<(), Error> {
+        ip(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Runs `work` in it; see [`within`].
+    ///
+    /// # Errors
+    /// As for [`within`].
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        within(&self.name, work)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `ip netns` would show what stayed behind.
+        let _ = ip(&["netns", "delete", &self.name]);
+    }
+}
+
+/// Runs `work` on a thread inside the network namespace `name` and gives back its result. Sockets made there stay there,
+/// whichever thread uses them afterwards. Threads started by `work` are inside too.
+///
+/// # Errors
+/// There is no such namespace, or this process may not enter it.
+///
+/// # Panics
+/// When `work` does.
+pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    let path = Path::new("/run/netns").join(name);
+    let namespace = File::open(&path).map_err(|source| Error::new("open", path.display(), source))?;
+    // A thread of its own, so that the caller's stays where it is.
+    let entered = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: no pointers; the descriptor is open.
+            let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            if result < 0 { Err(Error::last("setns", name)) } else { Ok(work()) }
+        });
+        thread.join()
+    });
+    entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Two fresh namespaces with one link between them; removed when dropped.
+#[derive(Debug)]
+pub struct Pair {
+    /// The one side: 10.97.0.1 and fd97::1, on the device `veth0`.
+    pub near: Namespace,
+    /// The other side: 10.97.0.2 and fd97::2, on the device `veth0`.
+    pub far: Namespace,
+}
+
+impl Pair {
+    /// Addresses of [`Pair::near`], IPv4 and IPv6.
+    pub const NEAR: [IpAddr; 2] = addresses(1);
+    /// Addresses of [`Pair::far`], IPv4 and IPv6.
+    pub const FAR: [IpAddr; 2] = addresses(2);
+
+    const DEVICE: &str = "veth0";
+
+    /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits (and is
+    /// perhaps lost) for it.
+    ///
+    /// # Errors
+    /// This needs root, and `ip`.
+    pub fn create() -> Result<Self, Error> {
+        let pair = Self { near: Namespace::create()?, far: Namespace::create()? };
+        let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let near = ["link", "add", Self::DEVICE, "address", near_mac, "type", "veth"];
+        let far = ["peer", "name", Self::DEVICE, "address", far_mac, "netns", &pair.far.name];
+        pair.near.ip(&[&near[..], &far].concat())?;
+        for (side, own, other, other_mac) in
+            [(&pair.near, Self::NEAR, Self::FAR, far_mac), (&pair.far, Self::FAR, Self::NEAR, near_mac)]
+        {
+            let [v4, v6] = own.map(|address| address.to_string());
+            side.ip(&["address", "add", &format!("{v4}/24"), "dev", Self::DEVICE])?;
+            side.ip(&["address", "add", &format!("{v6}/64"), "dev", Self::DEVICE, "nodad"])?;
+            side.ip(&["link", "set", Self::DEVICE, "up"])?;
+            for address in other.map(|address| address.to_string()) {
+                side.ip(&[
+                    "neighbour",
+                    "add",
+                    &address,
+                    "lladdr",
+                    other_mac,
+                    "dev",
+                    Self::DEVICE,
+                    "nud",
+                    "permanent",
+                ])?;
+            }
+        }
+        pair.wait_until_open()?;
+        Ok(pair)
+    }
+
+    /// The kernel opens a link some time after it is set up, and drops what is sent before, without an error. So: sends until
+    /// something arrives, in each direction and family.
+    fn wait_until_open(&self) -> Result<(), Error> {
+        let sides =
+            [(&self.near, Self::NEAR, &self.far, Self::FAR), (&self.far, Self::FAR, &self.near, Self::NEAR)];
+        for (from, sources, to, targets) in sides {
+            for (source, target) in sources.into_iter().zip(targets) {
+                let failed = |error| Error::new("probe", format!("{source} to {target}"), error);
+                let receiver = to.run(|| UdpSocket::bind((target, 0)))?.map_err(failed)?;
+                let sender = from.run(|| UdpSocket::bind((source, 0)))?.map_err(failed)?;
+                probe(&sender, &receiver).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames that the link itself dropped so far, in either direction: before any socket could count them. Compare two
+    /// readings, for some may be from before the link was open.
+    ///
+    /// # Errors
+    /// The statistics cannot be read.
+    pub fn link_drops(&self) -> Result<u64, Error> {
+        const STATISTICS: &str = "/proc/thread-self/net/dev";
+        let mut dropped = 0;
+        for side in [&self.near, &self.far] {
+            let table = side.run(|| std::fs::read_to_string(STATISTICS))?;
+            let table = table.map_err(|source| Error::new("open", STATISTICS, source))?;
+            dropped += device_drops(&table, Self::DEVICE).unwrap_or(0);
+        }
+        Ok(dropped)
+    }
+}
+
+/// Sends until something arrives, for some seconds.
+fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
+    const TRIES: u32 = 500;
+    receiver.set_read_timeout(Some(Duration::from_millis(10)))?;
+    let to = receiver.local_addr()?;
+    for _ in 0..TRIES {
+        // Refused while the link is closed, in some kernels.
+        let _ = sender.send_to(b"probe", to);
+        match receiver.recv(&mut [0; 8]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other.map(|_| ()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "nothing arrives over the link"))
+}
+
+/// Drops received and sent, from the table of devices: the fourth of eight numbers each.
+fn device_drops(table: &str, device: &str) -> Option<u64> {
+    let numbers = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    let numbers: Vec<u64> =
+        numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    Some(numbers.get(3)? + numbers.get(11)?)
+}
+
+const fn addresses(host: u8) -> [IpAddr; 2] {
+    let v4 = std::net::Ipv4Addr::new(10, 97, 0, host);
+    let v6 = std::net::Ipv6Addr::new(0xfd97, 0, 0, 0, 0, 0, 0, host as u16);
+    [IpAddr::V4(v4), IpAddr::V6(v6)]
+}
+
+fn ip(arguments: &[&str]) -> Result<(), Error> {
+    let about = arguments.join(" ");
+    let output =
+        Command::new("ip").args(arguments).output().map_err(|source| Error::new("ip", &about, source))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::new("ip", about, io::Error::other(said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_drops_are_the_fourth_numbers() {
+        let table = "Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n veth0: 9 9 9 5 9 9 9 9 9 9 9 7 9 9 9 9\n";
+        assert_eq!(device_drops(table, "veth0"), Some(12));
+        assert_eq!(device_drops(table, "lo"), Some(16));
+        assert_eq!(device_drops(table, "eth0"), None);
+        assert_eq!(device_drops("veth0: 1 2", "veth0"), None);
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_cannot_be_entered() {
+        let error = within("hopwise-none", || ()).unwrap_err();
+        assert_eq!((error.call(), error.errno()), ("open", Some(libc::ENOENT)));
+        assert!(error.to_string().starts_with("open /run/netns/hopwise-none: "), "{error}");
+    }
+
+    #[test]
+    fn a_pair_is_linked_and_leaves_nothing_behind() {
+        let pair = match Pair::create() {
+            Ok(pair) => pair,
+            Err(error) => return eprintln!("SKIPPED: network namespaces: {error}"),
+        };
+        let names = [pair.near.name().to_owned(), pair.far.name().to_owned()];
+        for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
+            let bound = pair.far.run(|| UdpSocket::bind((far, 0))).unwrap().unwrap();
+            let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
+            sender.send_to(b"over", bound.local_addr().unwrap()).unwrap();
+            bound.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut buffer = [0; 8];
+            let (len, from) = bound.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..len], from), (&b"over"[..], sender.local_addr().unwrap()));
+        }
+        let drops = pair.link_drops().unwrap();
+        assert_eq!(pair.link_drops().unwrap(), drops);
+        drop(pair);
+        assert!(names.iter().all(|name| within(name, || ()).is_err()));
+    }
+}
