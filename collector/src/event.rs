@@ -1,5 +1,6 @@
 //! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that takes them.
 
+use crate::sequence::Note;
 use detect::Metric;
 use wire::FlowKey;
 
@@ -232,5 +233,10 @@ pub trait Sink {
     /// Missing reports.
     fn loss(&mut self, loss: &Loss) {
         let _ = loss;
+    }
+    /// Something in a reporter's numbering: each gap, late or repeated number, restart. For explanations, not for storage.
+    #[inline]
+    fn sequence(&mut self, note: &Note) {
+        let _ = note;
     }
 }

@@ -1,0 +1,61 @@
+//! The fast path: whole frames or payloads in memory to state, on one core. `cargo bench -p hopwise-collector`, or with
+//! case names behind `--`. Prints the least and the median of several short runs, ns per report.
+
+use std::time::Instant;
+
+use collector::workload::{CASES, Case, Feed, Input};
+use collector::{Batch, Collector};
+
+const RUNS: usize = 9;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    // `cargo test --benches` runs this too: then once is enough.
+    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
+    println!("{:<24} {:>9} {:>8} {:>8} {:>12}", "case", "input", "min", "median", "events/report");
+    for case in CASES {
+        if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
+            for input in [Input::Frames, Input::Payloads] {
+                measure(&case, input, runs);
+            }
+        }
+    }
+}
+
+fn measure(case: &Case, input: Input, runs: usize) {
+    let mut collector = case.collector();
+    let mut feed = case.feed();
+    let mut batch = Batch::with_capacity(8192);
+    let warm = feed.frames() * 2;
+    run(&mut feed, &mut collector, &mut batch, input, warm);
+    let told = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
+    let before = (told(&collector), collector.stats().reports);
+    let reports = (feed.frames() * 2).max(400_000);
+    let mut times: Vec<f64> =
+        (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
+    times.sort_by(f64::total_cmp);
+    let events = (told(&collector) - before.0) as f64 / (collector.stats().reports - before.1) as f64;
+    let input = if input == Input::Frames { "frames" } else { "payloads" };
+    println!("{:<24} {input:>9} {:>8.1} {:>8.1} {events:>12.3}", case.name, times[0], times[times.len() / 2]);
+    let stats = collector.stats();
+    assert_eq!(
+        stats.reports,
+        stats.flow_reports + stats.unadmitted,
+        "every report reaches its flow or is counted"
+    );
+}
+
+/// Nanoseconds per report.
+fn run(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch, input: Input, reports: usize) -> f64 {
+    let start = Instant::now();
+    let mut done = 0;
+    while done < reports {
+        done += feed.burst(input, collector, batch);
+        if batch.len() > 4096 {
+            batch.clear();
+        }
+    }
+    let elapsed = start.elapsed().as_nanos() as f64 / done as f64;
+    batch.clear();
+    elapsed
+}

@@ -1,0 +1,491 @@
+//! The collector: datagrams in, everything else out.
+
+use std::sync::Arc;
+
+use detect::{Detection, Metric};
+use wire::{Decoder, Refusal, Report};
+
+use crate::config::{Config, Profile, Units};
+use crate::event::{Drop, Event, Kind, Loss, Nanos, Sink};
+use crate::flows::{Flags, Flows};
+use crate::reading::{Ends, NO_VALUE, ReadHops, Reading, StackHops};
+use crate::sequence::{Sequencer, StreamId, StreamView};
+use crate::series::Series;
+use crate::sketch::Sketches;
+use crate::sources::{Source, SourceView, Sources};
+use crate::state::{Head, Levels, MOST_HOPS, State};
+use crate::stats::{Stats, Tables};
+use crate::sweep::Sweep;
+use crate::tell::{self, Origin};
+
+/// A UDP payload as it was received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram<'a> {
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Source address, IPv4 mapped into IPv6.
+    pub source: [u8; 16],
+    /// Source port.
+    pub sport: u16,
+    /// Which of our listeners received it: a part of a numbered stream's identity.
+    pub listener: u16,
+    /// When.
+    pub received: Nanos,
+}
+
+/// Reports in, events and roll-ups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
+#[derive(Debug)]
+pub struct Collector {
+    /// One per profile; the first is for sources of no prefix.
+    readers: Vec<(Decoder, Units)>,
+    core: Core,
+}
+
+/// All of a collector but its readers, which are busy while it works.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) sweep: Sweep,
+    sources: Sources,
+    sequencer: Option<Sequencer>,
+    seed: u64,
+    stats: Stats,
+    readings: Vec<Reading>,
+}
+
+/// What all reports of one datagram share.
+#[derive(Clone, Copy, Debug)]
+struct Envelope {
+    source: [u8; 16],
+    sender: Source,
+    listener: u16,
+    received: Nanos,
+    units: Units,
+}
+
+/// Reports decoded ahead of those that are taken: as many as a core can have cache misses under way, and a few more.
+const AHEAD: usize = 16;
+
+/// Reports that are decoded and wait to be taken.
+struct Pending<'a> {
+    reports: [(Head, StackHops<'a>); AHEAD],
+    count: usize,
+}
+
+impl Pending<'_> {
+    fn none() -> Self {
+        Self { reports: [(Head::none(), StackHops::NONE); AHEAD], count: 0 }
+    }
+}
+
+impl Collector {
+    /// Reserves everything that `config` allows for.
+    pub fn new(config: Config) -> Self {
+        let seed = config.seed;
+        let table = |metric, tells, capacity| Series::new(metric, tells, capacity, seed);
+        let levels = Levels {
+            nodes: table(Metric::HopLatency, false, config.max_nodes),
+            queues: table(Metric::QueueOccupancy, true, config.max_queues),
+            congestion: table(Metric::QueueCongestion, true, config.max_queues),
+            links: table(Metric::LinkUtilization, true, config.max_links),
+            sketches: Sketches::with_capacity(config.rollup.sketches),
+        };
+        let flows = Flows::with_capacity(config.max_flows);
+        let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
+        // Two hundred and fifty-five prefixes are more kinds of device than anyone has.
+        let listed = config.profiles.iter().take(255);
+        let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
+        let core = Core {
+            sources: Sources::new(config.max_sources, seed, prefixes),
+            sequencer: config.sequence.then(|| Sequencer::new(config.max_sources, seed)),
+            sweep: Sweep::new(&config),
+            state: State::new(flows, levels, Arc::clone(&config.detection), config.rollup.minutes),
+            seed,
+            stats: Stats::default(),
+            readings: Vec::with_capacity(MOST_HOPS),
+        };
+        let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
+        Self { readers: profiles.map(reader).collect(), core }
+    }
+
+    /// Takes a burst of datagrams. Their receive times move the collector's time; results go to `sink`.
+    ///
+    /// A burst is decoded first, then taken, so that the memory which the one needs is on its way while others are
+    /// decoded.
+    pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut impl Sink) {
+        let mut pending = Pending::none();
+        for datagram in burst {
+            if self.core.turns(datagram.received) {
+                self.core.flush(&mut pending, sink);
+            }
+            self.core.advance(datagram.received, sink);
+            let (envelope, reader) = self.core.open(datagram, &mut self.readers);
+            let profile = *reader.profile();
+            let (mut good, mut first) = (0_u64, None);
+            for report in reader.reports(datagram.payload) {
+                match report {
+                    Ok(report) => {
+                        if good == 0 && first.is_none() {
+                            self.core.count_sequence(&envelope, &Number::from(&report), sink);
+                        }
+                        good += 1;
+                        self.core.report(&envelope, &report, &mut pending, sink);
+                    }
+                    Err(refusal) => {
+                        if good == 0 && first.is_none() {
+                            self.core.count_refused_sequence(&envelope, datagram.payload, &profile, sink);
+                        }
+                        first = first.or(Some(refusal));
+                        self.core.refuse(&envelope, refusal);
+                    }
+                }
+            }
+            self.core.close(good, first);
+        }
+        self.core.flush(&mut pending, sink);
+    }
+
+    /// Moves time on, and does what is due, a bounded part of it: call it every 10 to 100 ms.
+    pub fn tick(&mut self, now: Nanos, sink: &mut impl Sink) {
+        self.core.tick(now, sink);
+    }
+
+    /// The end of the input: tells everything that is still open, the latest state of each flow included.
+    pub fn finish(&mut self, now: Nanos, sink: &mut impl Sink) {
+        self.core.finish(now, sink);
+    }
+
+    /// Puts other thresholds and rules in force, from the next report on. What was told before is not told again; rules
+    /// are evaluated anew, and those that are true are told.
+    pub fn set_detection(&mut self, detection: Arc<Detection>) {
+        self.core.state.set_detection(detection);
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> Stats {
+        let counts = &self.core.state.counts;
+        Stats {
+            flow_reports: counts.flow_reports,
+            node_reports: counts.node_reports,
+            unadmitted: counts.unadmitted,
+            expired: counts.expired,
+            cut_paths: self.core.state.flows.cut_paths(),
+            events: counts.events,
+            ..self.core.stats
+        }
+    }
+
+    /// How full each table is, and what it turned away.
+    pub fn tables(&self) -> Tables {
+        let state = &self.core.state;
+        Tables {
+            flows: state.flows.table(),
+            nodes: state.levels.nodes.table(),
+            queues: state.levels.queues.table(),
+            congestion: state.levels.congestion.table(),
+            links: state.levels.links.table(),
+            sketches: state.levels.sketches.table(),
+            sources: self.core.sources.table(),
+            streams: self.core.sequencer.as_ref().map(Sequencer::table).unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of memory in use by the tables of flows, nodes, queues and links.
+    pub fn bytes(&self) -> usize {
+        let levels = &self.core.state.levels;
+        let series = [&levels.nodes, &levels.queues, &levels.congestion, &levels.links];
+        self.core.state.flows.bytes() + series.map(Series::bytes).iter().sum::<usize>()
+    }
+
+    /// Totals per numbered stream; none where the collector does not account for losses.
+    pub fn streams(&self) -> impl Iterator<Item = StreamView> {
+        self.core.sequencer.iter().flat_map(Sequencer::streams)
+    }
+
+    /// What came from each address, and what of it was refused.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
+        self.core.sources.views()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.core.state
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.core.seed
+    }
+}
+
+impl Core {
+    /// Who sent a datagram, and how it is read.
+    #[inline]
+    fn open<'r>(
+        &mut self,
+        datagram: &Datagram<'_>,
+        readers: &'r mut [(Decoder, Units)],
+    ) -> (Envelope, &'r mut Decoder) {
+        self.stats.datagrams += 1;
+        let sender = self.sources.enter(&datagram.source, datagram.received);
+        let at = usize::from(sender.profile) % readers.len();
+        let (decoder, units) = &mut readers[at];
+        let envelope = Envelope {
+            source: datagram.source,
+            sender,
+            listener: datagram.listener,
+            received: datagram.received,
+            units: *units,
+        };
+        (envelope, decoder)
+    }
+
+    /// A datagram with so many good reports, and the first reason for which a part of it was refused.
+    #[inline]
+    fn close(&mut self, good: u64, first: Option<Refusal>) {
+        self.stats.reports += good;
+        match first {
+            Some(refusal) if good == 0 => self.stats.refused_datagrams[refusal.index()] += 1,
+            _ => self.stats.accepted += 1,
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, envelope: &Envelope, refusal: Refusal) {
+        self.stats.refused[refusal.index()] += 1;
+        self.sources.refuse(envelope.sender, refusal);
+    }
+
+    #[inline]
+    fn count_sequence(&mut self, envelope: &Envelope, number: &Number, sink: &mut impl Sink) {
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
+        }
+    }
+
+    /// A report that is refused behind its header has been received all the same.
+    #[cold]
+    fn count_refused_sequence(
+        &mut self,
+        envelope: &Envelope,
+        payload: &[u8],
+        profile: &wire::Profile,
+        sink: &mut impl Sink,
+    ) {
+        if let Ok(peek) = wire::peek(payload, profile) {
+            self.count_sequence(envelope, &Number::from(&peek), sink);
+        }
+    }
+
+    #[inline]
+    fn report<'a, S: Sink>(
+        &mut self,
+        envelope: &Envelope,
+        report: &Report<'a>,
+        pending: &mut Pending<'a>,
+        sink: &mut S,
+    ) {
+        let head = self.head(envelope, report);
+        match (&report.int, report.own, report.flow) {
+            (Some(int), None, Some(_)) if !int.stack.is_empty() && head.whole_path => {
+                self.state.flows.prefetch_bucket(head.hash);
+                pending.reports[pending.count] =
+                    (head, StackHops { stack: int.stack, units: envelope.units });
+                pending.count += 1;
+                if pending.count == AHEAD {
+                    self.flush(pending, sink);
+                }
+            }
+            _ => {
+                // In the order of arrival.
+                self.flush(pending, sink);
+                self.other_report(&head, report, sink);
+            }
+        }
+    }
+
+    /// Takes the reports that were decoded.
+    #[inline]
+    fn flush<S: Sink>(&mut self, pending: &mut Pending<'_>, sink: &mut S) {
+        let reports = &pending.reports[..pending.count];
+        let mut slots = [u32::MAX; AHEAD];
+        for (slot, (head, _)) in slots.iter_mut().zip(reports) {
+            *slot = self.state.flows.prefetch_entry(head.hash);
+        }
+        for slot in &slots[..pending.count] {
+            self.state.flows.prefetch_hops(*slot);
+        }
+        for (head, hops) in reports {
+            self.state.take(head, hops, sink);
+        }
+        pending.count = 0;
+    }
+
+    #[inline]
+    fn head(&self, envelope: &Envelope, report: &Report<'_>) -> Head {
+        let flow = report.flow.unwrap_or_default();
+        let mut flags = Flags::default();
+        if let Some(int) = &report.int {
+            flags.set(Flags::HOP_LIMIT, int.flags.contains(wire::int::Flags::HOPS_EXCEEDED));
+            flags.set(Flags::MTU, int.flags.contains(wire::int::Flags::MTU_EXCEEDED));
+        }
+        Head {
+            flow,
+            hash: flow.hash(self.seed),
+            received: envelope.received,
+            origin: Origin {
+                source: envelope.source,
+                node: report.node_id,
+                number: report.seq,
+                stamp: report.ts.unwrap_or(0),
+                index: report.index,
+                hw_id: report.hw_id,
+                version: version(report.version),
+            },
+            units: envelope.units,
+            whole_path: report.flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
+                && report.drop_reason.is_none(),
+            flags,
+        }
+    }
+
+    /// Reports with metadata of their own, postcards, IOAM, reports without a flow or without hops.
+    #[inline(never)]
+    fn other_report<S: Sink>(&mut self, head: &Head, report: &Report<'_>, sink: &mut S) {
+        if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
+            self.tell_drop(head, report, sink);
+        }
+        let (mut readings, ends) = self.read(report, head.units);
+        let hops = ReadHops { readings: &readings, ends };
+        let alone =
+            report.has_own_hop() && report.hop_count() == 1 && !report.marks.contains(wire::Marks::MERGED);
+        match (report.flow, readings.first()) {
+            (None, _) => {
+                self.state.counts.node_reports += 1;
+                self.state.take_nodes(head, None, &hops, sink);
+            }
+            (Some(_), Some(only)) if alone && head.whole_path => {
+                self.state.take_postcard(head, *only, ends, sink)
+            }
+            (Some(_), _) => self.state.take(head, &hops, sink),
+        }
+        readings.clear();
+        self.readings = readings;
+    }
+
+    /// The hops of a report, in memory that is given back after use.
+    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, Ends) {
+        let mut readings = std::mem::take(&mut self.readings);
+        let mut ends = Ends { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+        let mut widths = (false, false);
+        for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
+            if report.version == wire::Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
+                // Derived from stamps, and so in their unit; it is derived again, and checked.
+                hop.hop_latency = None;
+            }
+            if at == 0 {
+                (ends.ingress, widths.0) = (hop.ingress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+            }
+            (ends.egress, widths.1) = (hop.egress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+            readings.push(Reading::of(&hop, units));
+        }
+        if widths.0 != widths.1 {
+            // A stamp of 32 bits and one of 64: both modulo 2^32.
+            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+            (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
+        }
+        ends.wide = widths.0 && widths.1;
+        (readings, ends)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_drop<S: Sink>(&mut self, head: &Head, report: &Report<'_>, sink: &mut S) {
+        self.stats.drop_reports += 1;
+        let last = report.hop(report.hop_count().saturating_sub(1));
+        let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
+        let mut teller = head.teller(report.flow, &mut self.state.counts.events, sink);
+        let mut event = Event::blank(head.received, Kind::Drop);
+        event.flow = report.flow;
+        event.node = report.node_id.or(last.node_id);
+        event.interface = port(last.egress_if, last.l2_egress_if);
+        event.queue = last.queue_id;
+        event.reason = report.drop_reason;
+        let id = teller.tell(event, &[]);
+        sink.drop_report(&Drop {
+            ts: head.received,
+            id,
+            flow: event.flow,
+            node: event.node,
+            ingress_if: port(last.ingress_if, last.l2_ingress_if),
+            egress_if: event.interface,
+            queue: event.queue,
+            reason: event.reason,
+        });
+    }
+
+    /// Tells a loss as news, beside the loss itself.
+    pub(crate) fn account(&mut self, now: Nanos, last: bool, sink: &mut impl Sink) {
+        let Some(sequencer) = &mut self.sequencer else { return };
+        let counts = &mut self.state.counts.events;
+        if last {
+            sequencer.finish_with(now, sink, |loss, sink| tell_loss(loss, counts, sink));
+        } else {
+            sequencer.account_with(now, sink, |loss, sink| tell_loss(loss, counts, sink));
+        }
+    }
+}
+
+fn tell_loss<S: Sink>(loss: &Loss, counts: &mut [u64; Kind::ALL.len()], sink: &mut S) {
+    if loss.lost == 0 {
+        return;
+    }
+    let mut event = Event::blank(loss.ts, Kind::Loss);
+    (event.node, event.value) = (loss.node, Some(loss.lost));
+    event.id = tell::id(loss.ts ^ u64::from(loss.hw_id) << 56, &event);
+    counts[Kind::Loss as usize] += 1;
+    sink.event(&event, &[]);
+}
+
+/// What counts a datagram.
+struct Number {
+    version: wire::Version,
+    node: Option<u32>,
+    hw_id: u8,
+    seq: u32,
+}
+
+impl Number {
+    #[inline]
+    fn stream(&self, envelope: &Envelope) -> StreamId {
+        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
+        let node = if self.version == wire::Version::V05 { None } else { self.node };
+        StreamId {
+            version: version(self.version),
+            hw_id: self.hw_id,
+            listener: envelope.listener,
+            node,
+            source: envelope.source,
+        }
+    }
+}
+
+impl From<&Report<'_>> for Number {
+    #[inline]
+    fn from(report: &Report<'_>) -> Self {
+        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
+    }
+}
+
+impl From<&wire::Peek> for Number {
+    fn from(peek: &wire::Peek) -> Self {
+        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
+    }
+}
+
+#[inline]
+fn version(version: wire::Version) -> u8 {
+    match version {
+        wire::Version::V05 => 5,
+        wire::Version::V10 => 10,
+        wire::Version::V20 => 20,
+    }
+}

@@ -1,0 +1,160 @@
+//! What a collector is told at its start: sizes, times, what devices mean by their numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use detect::{Detection, Prefix};
+
+use crate::event::Nanos;
+
+/// May stamps of different nodes be compared?
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Clocks {
+    /// No: each node's clock runs by itself. A flow's latency is the sum of its hops'.
+    #[default]
+    Free,
+    /// Yes: PTP or better. A flow's latency is its last egress less its first ingress.
+    Synchronised,
+}
+
+/// What a kind of device means by its numbers. Never guessed: what is not written here is the standard, in nanoseconds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How to read its bytes.
+    pub wire: wire::Profile,
+    /// Nanoseconds per unit of time stamps.
+    pub timestamp_unit_ns: u32,
+    /// Nanoseconds per unit of hop latency.
+    pub latency_unit_ns: u32,
+    /// What queue occupancy is counted in, for people.
+    pub queue_unit: String,
+    /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Held as a whole number of
+    /// millionths, at least one.
+    pub utilization_scale: f64,
+    /// May stamps of different nodes be compared?
+    pub clocks: Clocks,
+    /// Names of drop reasons, for people.
+    pub drop_reasons: BTreeMap<u8, String>,
+}
+
+impl Profile {
+    /// Nanoseconds, free clocks, utilisation in millionths.
+    pub fn new(name: impl Into<String>, wire: wire::Profile) -> Self {
+        Self {
+            name: name.into(),
+            wire,
+            timestamp_unit_ns: 1,
+            latency_unit_ns: 1,
+            queue_unit: "bytes".to_owned(),
+            utilization_scale: 1e-6,
+            clocks: Clocks::Free,
+            drop_reasons: BTreeMap::new(),
+        }
+    }
+
+    /// One unit of utilisation in millionths of the link.
+    pub(crate) fn utilization_unit(&self) -> u64 {
+        (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u64
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new("default", wire::Profile::default())
+    }
+}
+
+/// Roll-ups to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rollups {
+    /// One per second and key.
+    pub seconds: bool,
+    /// One per minute and key, flows included.
+    pub minutes: bool,
+    /// Quantile sketches at most, 14 KiB each; a key in use holds two, three for a moment after each second.
+    pub sketches: usize,
+}
+
+impl Default for Rollups {
+    fn default() -> Self {
+        Self { seconds: true, minutes: true, sketches: 2048 }
+    }
+}
+
+/// Everything a collector is told. All memory is reserved by these numbers at the start; see each for its price.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Flows kept: about 480 bytes each while they have up to eight hops.
+    pub max_flows: usize,
+    /// Queues (node and queue) kept: about 550 bytes each.
+    pub max_queues: usize,
+    /// Links (node and egress interface) kept: likewise.
+    pub max_links: usize,
+    /// Nodes kept: likewise.
+    pub max_nodes: usize,
+    /// Reporters kept, for loss accounting and refusals by source: about 450 bytes each.
+    pub max_sources: usize,
+    /// Silence after which a flow or key has expired.
+    pub flow_timeout: Nanos,
+    /// How often the latest state of each active flow is pushed; 0 = never.
+    pub push_interval: Nanos,
+    /// Roll-ups to make.
+    pub rollup: Rollups,
+    /// Keeps senders from aiming at one bucket of a table. Equal seeds and inputs give equal outputs.
+    pub seed: u64,
+    /// Which profile reads whose reports; the longest prefix wins.
+    pub profiles: Vec<(Prefix, Profile)>,
+    /// For all others.
+    pub default_profile: Profile,
+    /// Thresholds and rules at the start.
+    pub detection: Arc<Detection>,
+    /// Account for losses here. `false` where a [`crate::Sequencer`] in front of several collectors does.
+    pub sequence: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_flows: 65_536,
+            max_queues: 16_384,
+            max_links: 16_384,
+            max_nodes: 4096,
+            max_sources: 4096,
+            flow_timeout: 60_000_000_000,
+            push_interval: 10_000_000_000,
+            rollup: Rollups::default(),
+            seed: 0x6a09_e667_f3bc_c908,
+            profiles: Vec::new(),
+            default_profile: Profile::default(),
+            detection: Arc::new(Detection::default()),
+            sequence: true,
+        }
+    }
+}
+
+/// A profile as numbers, ready for use on every report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    pub(crate) stamp_ns: u64,
+    pub(crate) latency_ns: u64,
+    pub(crate) utilization: u64,
+    pub(crate) synchronised: bool,
+}
+
+impl Units {
+    /// Of nothing.
+    pub(crate) const NONE: Self = Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
+}
+
+impl From<&Profile> for Units {
+    fn from(profile: &Profile) -> Self {
+        Self {
+            stamp_ns: u64::from(profile.timestamp_unit_ns.max(1)),
+            latency_ns: u64::from(profile.latency_unit_ns.max(1)),
+            utilization: profile.utilization_unit(),
+            synchronised: profile.clocks == Clocks::Synchronised,
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! The table of flows: who, by which path, and what each hop last said.
+//!
+//! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hop states of 32 bytes in
+//! an arena of runs of 8, 32 or 256. All of it is reserved at the start and used from the front, so that memory which
+//! was never needed is never touched. Room is made by the index's rule (see `index`): the coldest of a newcomer's sixteen
+//! neighbours goes, unless all are busy.
+
+use memory::prefetch;
+use wire::FlowKey;
+
+use crate::event::{Basis, Nanos};
+use crate::index::{Index, Place, Room};
+use crate::series::NO_SLOT;
+use crate::stats::Table;
+
+/// All-ones: absent.
+pub(crate) const ABSENT: u32 = u32::MAX;
+
+/// What one hop of a flow last said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub(crate) struct HopState {
+    pub(crate) node: u32,
+    /// Egress interface, level 1 or else level 2; `link_slot` belongs to it.
+    pub(crate) egress: u32,
+    /// Hop latency as last told and latest, ns, held at `ABSENT - 1`.
+    pub(crate) told: u32,
+    pub(crate) latest: u32,
+    pub(crate) node_slot: u32,
+    pub(crate) link_slot: u32,
+    pub(crate) queue_slot: u32,
+    pub(crate) ingress: u16,
+    /// The queue that `queue_slot` belongs to.
+    pub(crate) queue: u8,
+    pub(crate) has_queue: bool,
+}
+
+const _: () = assert!(size_of::<HopState>() == 32);
+
+impl HopState {
+    pub(crate) const NOTHING: Self = Self {
+        node: ABSENT,
+        egress: ABSENT,
+        told: ABSENT,
+        latest: ABSENT,
+        node_slot: NO_SLOT,
+        link_slot: NO_SLOT,
+        queue_slot: NO_SLOT,
+        ingress: u16::MAX,
+        queue: 0,
+        has_queue: false,
+    };
+
+    /// Forgets where this hop's values are kept.
+    pub(crate) fn unresolve(&mut self) {
+        (self.node_slot, self.link_slot, self.queue_slot) = (NO_SLOT, NO_SLOT, NO_SLOT);
+    }
+}
+
+/// A flow's entry: what every report touches.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Flow {
+    pub(crate) key: FlowKey,
+    /// Hops kept, which may be fewer than the path has.
+    pub(crate) hops: u16,
+    pub(crate) path_length: u16,
+    class: u8,
+    pub(crate) flags: Flags,
+    run: u32,
+    /// The collector's context when the flow was last brought up to date.
+    pub(crate) context: u64,
+    pub(crate) last_seen: Nanos,
+    pub(crate) reports: u64,
+    /// Threshold of hop latency, ns.
+    pub(crate) band: u64,
+    /// Flow latency: a value `v` with `v - low <= width` (wrapping) is nothing new.
+    pub(crate) low: u64,
+    pub(crate) width: u64,
+    pub(crate) latency: u64,
+    /// Of this minute.
+    pub(crate) sum: u64,
+    pub(crate) count: u32,
+    pub(crate) set: u16,
+    pub(crate) basis: Basis,
+    /// Bit i: rule i is true.
+    pub(crate) rules: u64,
+}
+
+const _: () = assert!(size_of::<Flow>() == 128);
+
+/// What of a flow few reports touch.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Cold {
+    pub(crate) hash: u64,
+    pub(crate) first_seen: Nanos,
+    /// Flow latency as last told; `u64::MAX`: never.
+    pub(crate) told: u64,
+    /// Of this minute.
+    pub(crate) least: u64,
+    pub(crate) greatest: u64,
+    /// Which minute.
+    pub(crate) minute: u32,
+    pub(crate) generation: u32,
+    pub(crate) epoch: u32,
+    pub(crate) used: bool,
+    /// Reports at the last push, low bits.
+    pub(crate) pushed: u32,
+}
+
+const _: () = assert!(size_of::<Cold>() == 64);
+
+/// Bits that were told and may end.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    /// E and M, as the report had them.
+    pub(crate) const HOP_LIMIT: Self = Self(1);
+    pub(crate) const MTU: Self = Self(2);
+    /// The path visits a node twice.
+    pub(crate) const LOOP: Self = Self(4);
+    /// The path is put together from reports of single nodes.
+    pub(crate) const GATHERED: Self = Self(8);
+
+    /// E and M alone.
+    #[inline]
+    pub(crate) fn signals(self) -> Self {
+        Self(self.0 & (Self::HOP_LIMIT.0 | Self::MTU.0))
+    }
+
+    #[inline]
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, other: Self, on: bool) {
+        if on {
+            self.0 |= other.0;
+        } else {
+            self.0 &= !other.0;
+        }
+    }
+}
+
+/// Runs of hop states of one length.
+#[derive(Debug)]
+struct Arena {
+    hops: Vec<HopState>,
+    length: usize,
+    free: Vec<u32>,
+}
+
+impl Arena {
+    fn new(length: usize, runs: usize) -> Self {
+        let hops = Vec::with_capacity(length * runs);
+        memory::advise_huge(&hops);
+        Self { hops, length, free: Vec::with_capacity(runs) }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if let Some(run) = self.free.pop() {
+            return Some(run);
+        }
+        let start = self.hops.len();
+        if start + self.length > self.hops.capacity() {
+            return None;
+        }
+        self.hops.resize(start + self.length, HopState::NOTHING);
+        Some((start / self.length) as u32)
+    }
+
+    #[inline]
+    fn run(&mut self, run: u32, hops: usize) -> &mut [HopState] {
+        let start = run as usize * self.length;
+        &mut self.hops[start..start + hops]
+    }
+}
+
+/// Lengths of runs, and for each how many flows share one.
+const CLASSES: [(usize, usize); 3] = [(8, 1), (32, 16), (256, 256)];
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    entries: Vec<Flow>,
+    cold: Vec<Cold>,
+    free: Vec<u32>,
+    arenas: [Arena; 3],
+    index: Index,
+    capacity: usize,
+    evicted: u64,
+    refused: u64,
+    /// Paths that found no run long enough.
+    cut: u64,
+}
+
+/// What became of a newcomer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// There is room, here.
+    Free(Place),
+    /// There will be when this flow has been removed.
+    Evict(Place, u32),
+    /// There is none.
+    Refused,
+}
+
+impl Flows {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        let entries = Vec::with_capacity(capacity);
+        memory::advise_huge(&entries);
+        Self {
+            entries,
+            cold: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            arenas: CLASSES.map(|(length, share)| Arena::new(length, capacity.div_ceil(share).max(16))),
+            index: Index::with_capacity(capacity),
+            capacity,
+            evicted: 0,
+            refused: 0,
+            cut: 0,
+        }
+    }
+
+    /// Brings the first bucket of `hash` near.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Brings the entry that probably belongs to `hash` near, once its bucket is.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, hash: u64) -> u32 {
+        let slot = self.index.guess(hash).unwrap_or(NO_SLOT);
+        if let Some(entry) = self.entries.get(slot as usize) {
+            prefetch(&entry.key);
+            prefetch(&entry.reports);
+        }
+        slot
+    }
+
+    /// Brings the hops of the entry in `slot` near, once the entry is.
+    #[inline]
+    pub(crate) fn prefetch_hops(&self, slot: u32) {
+        if let Some(entry) = self.entries.get(slot as usize) {
+            let arena = &self.arenas[usize::from(entry.class) % CLASSES.len()];
+            let start = entry.run as usize * arena.length;
+            if let Some(hops) = arena.hops.get(start..start + usize::from(entry.hops)) {
+                for pair in hops.chunks(2) {
+                    prefetch(&pair[0]);
+                }
+            }
+        }
+    }
+
+    /// Where the flow is.
+    #[inline]
+    pub(crate) fn find(&self, key: &FlowKey, hash: u64) -> Option<(Place, u32)> {
+        self.index.find(hash, |slot| self.entries[slot as usize].key == *key)
+    }
+
+    /// Notes a report of the flow at `place` in `second`.
+    #[inline]
+    pub(crate) fn touch(&mut self, place: Place, second: u32) {
+        self.index.touch(place, second);
+    }
+
+    /// Looks for room for a newcomer.
+    pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
+        let full = self.free.is_empty() && self.entries.len() == self.capacity;
+        match self.index.room(hash, second, full) {
+            Room::Free(place) => Admission::Free(place),
+            Room::Evict(place, slot) => {
+                self.evicted += 1;
+                Admission::Evict(place, slot)
+            }
+            Room::Refused => {
+                self.refused += 1;
+                Admission::Refused
+            }
+        }
+    }
+
+    /// Puts a newcomer where [`Flows::admit`] found room.
+    pub(crate) fn insert(
+        &mut self,
+        place: Place,
+        key: FlowKey,
+        hash: u64,
+        now: Nanos,
+        second: u32,
+    ) -> Option<u32> {
+        let run = self.arenas[0].take()?;
+        let entry = Flow {
+            key,
+            hops: 0,
+            path_length: 0,
+            run,
+            class: 0,
+            flags: Flags::default(),
+            basis: Basis::Measured,
+            context: 0,
+            last_seen: now,
+            reports: 0,
+            band: 0,
+            low: u64::MAX,
+            width: 0,
+            latency: u64::MAX,
+            sum: 0,
+            count: 0,
+            set: 0,
+            rules: 0,
+        };
+        let cold = Cold {
+            hash,
+            first_seen: now,
+            told: u64::MAX,
+            least: u64::MAX,
+            greatest: 0,
+            minute: 0,
+            generation: 0,
+            epoch: 0,
+            used: true,
+            pushed: 0,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                (self.entries[slot as usize], self.cold[slot as usize]) = (entry, cold);
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                self.cold.push(cold);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.put(place, hash, slot, second);
+        Some(slot)
+    }
+
+    /// Frees the flow in `slot` and all it holds.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
+        cold.used = false;
+        self.arenas[usize::from(entry.class)].free.push(entry.run);
+        (entry.hops, entry.key) = (0, FlowKey::default());
+        self.index.remove(cold.hash, slot);
+        self.free.push(slot);
+    }
+
+    /// The parts of a flow, together.
+    #[inline]
+    pub(crate) fn parts(&mut self, slot: u32) -> (&mut Flow, &mut Cold, &mut [HopState]) {
+        let entry = &mut self.entries[slot as usize];
+        let hops =
+            self.arenas[usize::from(entry.class) % CLASSES.len()].run(entry.run, usize::from(entry.hops));
+        (entry, &mut self.cold[slot as usize], hops)
+    }
+
+    /// Makes the path `hops` long; what lay there is overwritten with nothing. When no run is long enough the flow keeps
+    /// as many hops as fit, which is counted.
+    pub(crate) fn resize_path(&mut self, slot: u32, hops: usize) -> usize {
+        let entry = &mut self.entries[slot as usize];
+        let class = usize::from(entry.class);
+        let mut stored = hops.min(CLASSES[CLASSES.len() - 1].0);
+        let fits = CLASSES.iter().position(|(length, _)| stored <= *length).unwrap_or(0);
+        if fits != class {
+            let other = (fits..CLASSES.len()).find_map(|class| Some((class, self.arenas[class].take()?)));
+            if let Some((other, run)) = other {
+                self.arenas[class].free.push(entry.run);
+                (entry.class, entry.run) = (other as u8, run);
+            }
+            stored = stored.min(CLASSES[usize::from(entry.class)].0);
+        }
+        self.cut += u64::from(stored < hops);
+        entry.hops = stored as u16;
+        self.arenas[usize::from(entry.class)].run(entry.run, stored).fill(HopState::NOTHING);
+        stored
+    }
+
+    /// Slots that were ever used; those in use now are [`Cold::used`].
+    pub(crate) fn slots(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    pub(crate) fn is_used(&self, slot: u32) -> bool {
+        self.cold.get(slot as usize).is_some_and(|cold| cold.used)
+    }
+
+    /// Read access, for views.
+    pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
+        let cold = self.cold.get(slot as usize).filter(|cold| cold.used)?;
+        let entry = &self.entries[slot as usize];
+        let arena = &self.arenas[usize::from(entry.class)];
+        let start = entry.run as usize * arena.length;
+        Some((entry, cold, &arena.hops[start..start + usize::from(entry.hops)]))
+    }
+
+    /// Forgets the heat of a flow that has been silent, so that its age cannot be mistaken.
+    pub(crate) fn cool(&mut self, slot: u32, second: u32) {
+        self.index.cool(self.cold[slot as usize].hash, slot, second);
+    }
+
+    /// Reports of paths of which not every hop could be kept.
+    pub(crate) fn cut_paths(&self) -> u64 {
+        self.cut
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            used: (self.entries.len() - self.free.len()) as u64,
+            capacity: self.capacity as u64,
+            evicted: self.evicted,
+            refused: self.refused,
+        }
+    }
+
+    /// Bytes of memory in use: what was reserved and never touched is not counted.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.len() * size_of::<Flow>()
+            + self.cold.len() * size_of::<Cold>()
+            + self.arenas.iter().map(|arena| arena.hops.len() * size_of::<HopState>()).sum::<usize>()
+            + self.index.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> FlowKey {
+        FlowKey::v4(n.to_be_bytes(), [10, 0, 0, 1], Some((1, 2)), 17)
+    }
+
+    fn add(flows: &mut Flows, n: u32) -> Option<u32> {
+        let hash = key(n).hash(1);
+        let place = match flows.admit(hash, 0) {
+            Admission::Free(place) => place,
+            Admission::Evict(place, slot) => {
+                flows.remove(slot);
+                place
+            }
+            Admission::Refused => return None,
+        };
+        flows.insert(place, key(n), hash, 0, 0)
+    }
+
+    #[test]
+    fn a_full_table_replaces_and_keeps_its_size() {
+        let mut flows = Flows::with_capacity(1000);
+        for n in 0..50_000 {
+            add(&mut flows, n);
+        }
+        let table = flows.table();
+        assert!(table.used <= 1000 && table.used > 900, "{table:?}");
+        assert_eq!(table.used + table.evicted + table.refused, 50_000);
+        assert!(flows.bytes() < 1000 * 500);
+    }
+
+    #[test]
+    fn a_path_moves_to_a_longer_run_and_back() {
+        let mut flows = Flows::with_capacity(64);
+        let slot = add(&mut flows, 1).unwrap();
+        for hops in [6, 8, 9, 255, 3, 32, 250] {
+            assert_eq!(flows.resize_path(slot, hops), hops);
+            let (entry, _, states) = flows.parts(slot);
+            assert_eq!((usize::from(entry.hops), states.len()), (hops, hops));
+            assert!(states.iter().all(|state| *state == HopState::NOTHING));
+            states.fill(HopState { node: 5, ..HopState::NOTHING });
+        }
+        assert_eq!(flows.resize_path(slot, 300), 256);
+        assert_eq!(flows.cut_paths(), 1);
+    }
+
+    #[test]
+    fn runs_that_are_used_up_shorten_what_is_kept_and_are_counted() {
+        let mut flows = Flows::with_capacity(64);
+        let slots: Vec<u32> = (0..20).map(|n| add(&mut flows, n).unwrap()).collect();
+        let kept: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 100)).collect();
+        assert_eq!((&kept[..16], &kept[16..]), (&[100; 16][..], &[8; 4][..]));
+        assert_eq!(flows.cut_paths(), 4);
+        flows.remove(slots[0]);
+        assert_eq!(flows.resize_path(slots[19], 100), 100);
+    }
+
+    #[test]
+    fn six_hops_cost_at_most_600_bytes() {
+        let mut flows = Flows::with_capacity(100_000);
+        for n in 0..100_000 {
+            if let Some(slot) = add(&mut flows, n) {
+                flows.resize_path(slot, 6);
+            }
+        }
+        let table = flows.table();
+        assert!(table.used > 99_900, "{table:?}");
+        assert!(flows.bytes() / 100_000 <= 500, "{}", flows.bytes() / 100_000);
+    }
+}

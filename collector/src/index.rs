@@ -1,0 +1,287 @@
+//! A set-associative index from hashes to slots of a slab: the lookup under every table here.
+//!
+//! A bucket is one cache line: eight ways of a 16-bit tag, how busy the way is and since which second, and a slot number.
+//! An entry lives in its first bucket or, when that was full, in its second; a lookup reads at most these two lines. The
+//! index is allocated once and never grows.
+//!
+//! **Heat.** Each touch adds one to a way's heat, saturating at 255; a heat counts half for each second of age. An entry
+//! with a heat of [`BUSY`] or more is busy: a newcomer never pushes it out. Among the others the least hot goes first,
+//! then the oldest. A flood of keys seen once therefore only ever replaces its own kind, and when all sixteen ways are
+//! busy the newcomer is refused.
+
+use memory::prefetch;
+
+/// Heat from which an entry is not pushed out by a newcomer: two touches within about a second.
+pub(crate) const BUSY: u8 = 2;
+
+const WAYS: usize = 8;
+
+#[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// Upper bits of the hash; 0 = the way is free.
+    tags: [u16; WAYS],
+    heat: [u8; WAYS],
+    /// Second (modulo 256) to which `heat` belongs.
+    second: [u8; WAYS],
+    slots: [u32; WAYS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// Where an entry lies in the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    bucket: u32,
+    way: u8,
+}
+
+/// Where a newcomer could go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// A free way.
+    Free(Place),
+    /// A way whose entry (in this slot) is to be evicted.
+    Evict(Place, u32),
+    /// Sixteen busy entries.
+    Refused,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Index {
+    buckets: Vec<Bucket>,
+    mask: usize,
+}
+
+impl Index {
+    /// An index for `capacity` entries, with twice as many ways, so that hardly ever are both buckets of a key full.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let count = (capacity.max(1) * 2).div_ceil(WAYS).next_power_of_two();
+        let mut buckets = Vec::with_capacity(count);
+        memory::advise_huge(&buckets);
+        buckets.resize(count, Bucket::default());
+        Self { buckets, mask: count - 1 }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buckets.len() * size_of::<Bucket>()
+    }
+
+    /// Brings the first bucket of `hash` near.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.buckets[self.first(hash)]);
+    }
+
+    /// The first slot whose tag fits in the first bucket: a guess, for prefetching what lies in that slot.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<u32> {
+        let bucket = &self.buckets[self.first(hash)];
+        let ways = matches(bucket, tag(hash));
+        (ways != 0).then(|| bucket.slots[ways.trailing_zeros() as usize & (WAYS - 1)])
+    }
+
+    /// The entry of `hash` for which `is_it` says yes.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Place, u32)> {
+        let first = self.first(hash);
+        self.find_in(first, hash, &is_it).or_else(|| self.find_in(self.second(hash, first), hash, &is_it))
+    }
+
+    #[inline]
+    fn find_in(&self, at: usize, hash: u64, is_it: &impl Fn(u32) -> bool) -> Option<(Place, u32)> {
+        let bucket = &self.buckets[at];
+        let mut ways = matches(bucket, tag(hash));
+        while ways != 0 {
+            let way = ways.trailing_zeros() as usize & (WAYS - 1);
+            let slot = bucket.slots[way];
+            if is_it(slot) {
+                return Some((Place { bucket: at as u32, way: way as u8 }, slot));
+            }
+            ways &= ways - 1;
+        }
+        None
+    }
+
+    /// Notes that the entry at `place` was used in `second`.
+    #[inline]
+    pub(crate) fn touch(&mut self, place: Place, second: u32) {
+        let bucket = &mut self.buckets[place.bucket as usize];
+        let way = place.way as usize & (WAYS - 1);
+        if bucket.second[way] != second as u8 {
+            bucket.heat[way] = cooled(bucket, way, second);
+            bucket.second[way] = second as u8;
+        }
+        bucket.heat[way] = bucket.heat[way].saturating_add(1);
+    }
+
+    /// Finds room for a newcomer in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
+    pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> Room {
+        let first = self.first(hash);
+        let candidates = [first, self.second(hash, first)];
+        let mut coldest: Option<(u8, u8, Place, u32)> = None;
+        for at in candidates {
+            let bucket = &self.buckets[at];
+            for way in 0..WAYS {
+                let place = Place { bucket: at as u32, way: way as u8 };
+                if bucket.tags[way] == 0 {
+                    if !full {
+                        return Room::Free(place);
+                    }
+                    continue;
+                }
+                let age = (second as u8).wrapping_sub(bucket.second[way]);
+                let rank = (cooled(bucket, way, second), u8::MAX - age);
+                if coldest.is_none_or(|(heat, youth, ..)| rank < (heat, youth)) {
+                    coldest = Some((rank.0, rank.1, place, bucket.slots[way]));
+                }
+            }
+        }
+        match coldest {
+            Some((heat, _, place, slot)) if heat < BUSY => Room::Evict(place, slot),
+            _ => Room::Refused,
+        }
+    }
+
+    /// Puts a newcomer into a way that [`Index::room`] named.
+    pub(crate) fn put(&mut self, place: Place, hash: u64, slot: u32, second: u32) {
+        let bucket = &mut self.buckets[place.bucket as usize];
+        let way = place.way as usize;
+        bucket.tags[way] = tag(hash);
+        bucket.heat[way] = 1;
+        bucket.second[way] = second as u8;
+        bucket.slots[way] = slot;
+    }
+
+    /// Frees the way of the entry of `hash` in `slot`.
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
+        if let Some((place, _)) = self.find(hash, |candidate| candidate == slot) {
+            self.buckets[place.bucket as usize].tags[place.way as usize] = 0;
+        }
+    }
+
+    /// Forgets an entry's heat, so that a second that comes round modulo 256 does not make it look young.
+    pub(crate) fn cool(&mut self, hash: u64, slot: u32, second: u32) {
+        if let Some((place, _)) = self.find(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[place.bucket as usize];
+            bucket.heat[place.way as usize] = 0;
+            bucket.second[place.way as usize] = (second as u8).wrapping_sub(u8::MAX / 2);
+        }
+    }
+
+    #[inline]
+    fn first(&self, hash: u64) -> usize {
+        hash as usize & self.mask
+    }
+
+    #[inline]
+    fn second(&self, hash: u64, first: usize) -> usize {
+        let second = (hash >> 29) as usize & self.mask;
+        if second == first { first ^ (1 & self.mask) } else { second }
+    }
+}
+
+/// Heat of a way, halved for each second of age.
+#[inline]
+fn cooled(bucket: &Bucket, way: usize, second: u32) -> u8 {
+    let age = (second as u8).wrapping_sub(bucket.second[way]);
+    bucket.heat[way] >> age.min(7)
+}
+
+#[inline]
+fn tag(hash: u64) -> u16 {
+    ((hash >> 48) as u16).max(1)
+}
+
+/// One bit per way whose tag is `tag`. Written so that the compiler makes one vector comparison of it.
+#[inline]
+fn matches(bucket: &Bucket, tag: u16) -> u32 {
+    let mut ways = 0;
+    for (way, &candidate) in bucket.tags.iter().enumerate() {
+        ways |= u32::from(candidate == tag) << way;
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUSY, Index, Room, WAYS};
+
+    fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> Room {
+        let room = index.room(hash, second, false);
+        match room {
+            Room::Free(place) | Room::Evict(place, _) => index.put(place, hash, slot, second),
+            Room::Refused => {}
+        }
+        room
+    }
+
+    /// Hashes that share both buckets of the smallest index with two buckets.
+    fn colliding(n: u64) -> u64 {
+        n << 48
+    }
+
+    #[test]
+    fn what_was_put_is_found_until_it_is_removed() {
+        let mut index = Index::with_capacity(1000);
+        let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for n in 1..=1000 {
+            assert!(matches!(insert(&mut index, hash(n), n as u32, 0), Room::Free(_)), "{n}");
+        }
+        for n in 1..=1000 {
+            assert_eq!(index.find(hash(n), |slot| slot == n as u32).map(|(_, slot)| slot), Some(n as u32));
+        }
+        for n in 1..=1000 {
+            index.remove(hash(n), n as u32);
+            assert_eq!(index.find(hash(n), |slot| slot == n as u32), None);
+        }
+    }
+
+    #[test]
+    fn a_newcomer_replaces_the_least_hot_then_the_oldest() {
+        let mut index = Index::with_capacity(WAYS);
+        for n in 1..=16 {
+            let second = if n == 5 { 6 } else { 7 };
+            insert(&mut index, colliding(n), n as u32, second);
+        }
+        assert!(matches!(insert(&mut index, colliding(17), 17, 7), Room::Evict(_, 5)));
+    }
+
+    #[test]
+    fn busy_entries_stay_and_cool_with_time() {
+        let mut index = Index::with_capacity(WAYS);
+        for n in 1..=16_u64 {
+            insert(&mut index, colliding(n), n as u32, 100);
+            let (place, _) = index.find(colliding(n), |slot| slot == n as u32).unwrap();
+            for _ in 1..BUSY {
+                index.touch(place, 100);
+            }
+        }
+        assert_eq!(insert(&mut index, colliding(17), 17, 100), Room::Refused);
+        assert!(matches!(insert(&mut index, colliding(17), 17, 101), Room::Evict(..)));
+    }
+
+    #[test]
+    fn a_full_slab_is_relieved_by_eviction_only() {
+        let mut index = Index::with_capacity(WAYS);
+        assert_eq!(index.room(colliding(1), 0, true), Room::Refused);
+        insert(&mut index, colliding(1), 9, 0);
+        assert!(matches!(index.room(colliding(2), 0, true), Room::Evict(_, 9)));
+    }
+
+    #[test]
+    fn a_cooled_entry_looks_old_after_256_seconds() {
+        let mut index = Index::with_capacity(WAYS);
+        for n in 1..=16_u64 {
+            insert(&mut index, colliding(n), n as u32, 0);
+        }
+        let (place, _) = index.find(colliding(3), |slot| slot == 3).unwrap();
+        for _ in 0..100 {
+            index.touch(place, 0);
+        }
+        index.cool(colliding(3), 3, 128);
+        assert!(matches!(index.room(colliding(20), 256, false), Room::Evict(_, 3)));
+    }
+}

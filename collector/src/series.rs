@@ -1,0 +1,715 @@
+//! Values that belong to a node: its hop latency, its queues' occupancy and congestion, its links' utilisation.
+//!
+//! # What a value costs
+//!
+//! A series keeps one interval: the values between which nothing is new, that is, within the least and greatest of this
+//! second **and** within the threshold of the last value told. A value inside it adds to the sum and is counted down,
+//! nothing else; this is nearly every value. One outside moves the least or greatest, or is news.
+//!
+//! # Roll-ups
+//!
+//! Count, sum, least and greatest are exact. Quantiles come from a sketch that is fed by a sample: about [`SAMPLES`]
+//! values per series and second, all of them where there are fewer. The gap from one sampled value to the next is drawn
+//! around the stride (so that periodic traffic is not met in step), and a sampled value weighs as much as the gap it ends.
+//! The stride doubles with each [`SAMPLES`] values inside a second and is set anew for the next one.
+//!
+//! At the end of a second every series is closed at once (no value of the next second may slip in), which is a short loop
+//! over plain numbers; the quantiles and the records for the sink are made afterwards, a bounded number per tick.
+
+use detect::Metric;
+
+use crate::event::{Nanos, Rollup, Sink};
+use crate::hash::{Jitter, fold};
+use crate::index::{Index, Room};
+use crate::sketch::{Handle, Sketches};
+use crate::stats::Table;
+
+/// Values per series and second that reach its sketch.
+pub const SAMPLES: u32 = 1000;
+
+/// No slot: the key is not in the table, or not yet looked up.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// Seconds for which a key that was seen in one second only is kept: a flood of made-up keys makes room again soon.
+const ONCE: u32 = 5;
+
+/// A node, and its queue, buffer or interface (0 where the node itself is meant).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key {
+    pub(crate) node: u32,
+    pub(crate) part: u32,
+}
+
+/// Node, interface and queue.
+pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
+
+impl Key {
+    /// The ids of a series of `metric`; what is all-ones was not given.
+    pub(crate) fn ids(self, metric: Metric) -> Ids {
+        let given = |id: u32| (id != u32::MAX).then_some(id);
+        match metric {
+            Metric::LinkUtilization => (given(self.node), given(self.part), None),
+            Metric::QueueOccupancy | Metric::QueueCongestion => {
+                (given(self.node), None, Some(self.part as u8))
+            }
+            _ => (given(self.node), None, None),
+        }
+    }
+}
+
+/// What every value touches: one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Hot {
+    /// A value `v` with `v - low <= width` (wrapping) is nothing new.
+    low: u64,
+    width: u64,
+    sum: u64,
+    latest: u64,
+    /// Values until the next sample, and how many there were when counting down began.
+    countdown: u32,
+    armed: u32,
+    key: Key,
+}
+
+const _: () = assert!(size_of::<Hot>() == 64);
+
+impl Hot {
+    /// No value is inside.
+    fn shut(&mut self) {
+        (self.low, self.width) = (u64::MAX, 0);
+    }
+}
+
+/// One interval's numbers.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    count: u64,
+    least: u64,
+    greatest: u64,
+    sum: u64,
+    sketch: Handle,
+}
+
+impl Totals {
+    const NOTHING: Self = Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE };
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+}
+
+/// Numbers of a finished interval.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Summary {
+    /// Values.
+    pub count: u64,
+    /// Least value.
+    pub min: u64,
+    /// Greatest value.
+    pub max: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// Median, where a sketch was kept.
+    pub p50: Option<u64>,
+    /// 99th percentile, likewise.
+    pub p99: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Cold {
+    used: bool,
+    /// The last value told.
+    told: Option<u64>,
+    second: Totals,
+    minute: Totals,
+    /// Finished, waiting to be given to the sink.
+    closed_second: Totals,
+    closed_minute: Totals,
+    stride: u32,
+    samples: u32,
+    /// Seconds with values, at most 255, and since the last one.
+    alive: u8,
+    idle: u32,
+    values: u64,
+    last: Summary,
+}
+
+/// What is outside the ordinary about a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum News {
+    Nothing,
+    /// The key's first value.
+    New,
+    /// Moved by more than the threshold from this value, told before.
+    Moved(u64),
+}
+
+/// The second that ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    /// Its start.
+    pub(crate) second: Nanos,
+    /// Does its minute end with it?
+    pub(crate) minute: bool,
+    /// Seconds until the next one begins: 1, or more after silence.
+    pub(crate) elapsed: u32,
+    /// Seconds without a value after which a key is forgotten.
+    pub(crate) timeout: u32,
+    pub(crate) seconds: bool,
+    pub(crate) minutes: bool,
+}
+
+impl Closing {
+    fn minute_start(&self) -> Nanos {
+        self.second - self.second % 60_000_000_000
+    }
+}
+
+/// The latest state of one series.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeriesView {
+    /// The node.
+    pub node: u32,
+    /// Its queue, buffer or interface; 0 for the node itself.
+    pub part: u32,
+    /// Latest value, in the metric's unit.
+    pub latest: u64,
+    /// Values so far.
+    pub values: u64,
+    /// The last finished second that had values.
+    pub last: Summary,
+    /// Seconds since the last value, in whole seconds.
+    pub idle: u32,
+}
+
+/// A table of series of one metric.
+#[derive(Debug)]
+pub(crate) struct Series {
+    metric: Metric,
+    /// Are values news, or only rolled up?
+    tells: bool,
+    /// The least of all thresholds for this metric.
+    threshold: u64,
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+    free: Vec<u32>,
+    capacity: usize,
+    index: Index,
+    seed: u64,
+    jitter: Jitter,
+    /// Next slot whose closed intervals go to the sink.
+    pending: usize,
+    closing: Option<Closing>,
+    refused: u64,
+}
+
+impl Series {
+    pub(crate) fn new(metric: Metric, tells: bool, capacity: usize, seed: u64) -> Self {
+        let mut hot = Vec::with_capacity(capacity);
+        memory::advise_huge(&hot);
+        hot.clear();
+        Self {
+            metric,
+            tells,
+            threshold: 0,
+            hot,
+            cold: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            capacity,
+            index: Index::with_capacity(capacity),
+            seed: seed ^ metric as u64,
+            jitter: Jitter::new(seed ^ metric as u64),
+            pending: 0,
+            closing: None,
+            refused: 0,
+        }
+    }
+
+    /// Sets the least of all thresholds in force.
+    pub(crate) fn set_threshold(&mut self, least: u64) {
+        self.threshold = least;
+        self.hot.iter_mut().for_each(Hot::shut);
+    }
+
+    /// Adds a value. `false`: nothing new about it. `true`: call [`Series::attend`]. A slot that does not exist takes
+    /// nothing and answers `true`.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
+        let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
+        hot.sum = hot.sum.saturating_add(value);
+        hot.latest = value;
+        hot.countdown = hot.countdown.wrapping_sub(1);
+        value.wrapping_sub(hot.low) > hot.width || hot.countdown == 0
+    }
+
+    /// Looks at a value that [`Series::add`] took and found remarkable; `threshold` is that of the report's flow.
+    pub(crate) fn attend(&mut self, slot: u32, value: u64, threshold: u64, sketches: &mut Sketches) -> News {
+        let (Some(hot), Some(cold)) = (self.hot.get_mut(slot as usize), self.cold.get_mut(slot as usize))
+        else {
+            return News::Nothing;
+        };
+        if hot.countdown == 0 {
+            sample(hot, cold, value, &mut self.jitter, sketches);
+        }
+        if value.wrapping_sub(hot.low) <= hot.width {
+            return News::Nothing;
+        }
+        cold.second.least = cold.second.least.min(value);
+        cold.second.greatest = cold.second.greatest.max(value);
+        let news = match cold.told {
+            None if self.tells => News::New,
+            Some(told) if value.abs_diff(told) > threshold => News::Moved(told),
+            _ => News::Nothing,
+        };
+        if news != News::Nothing {
+            cold.told = Some(value);
+        }
+        let (mut low, mut high) = (cold.second.least, cold.second.greatest);
+        if let Some(told) = cold.told {
+            low = low.max(told.saturating_sub(self.threshold));
+            high = high.min(told.saturating_add(self.threshold));
+        }
+        if low <= high {
+            (hot.low, hot.width) = (low, high - low);
+        } else {
+            hot.shut();
+        }
+        news
+    }
+
+    /// The slot of a key, made if need be; [`NO_SLOT`] when the table is full.
+    pub(crate) fn slot(&mut self, key: Key) -> u32 {
+        let hash = self.hash(key);
+        let hot = &self.hot;
+        if let Some((_, slot)) = self.index.find(hash, |slot| hot[slot as usize].key == key) {
+            return slot;
+        }
+        self.insert(key, hash)
+    }
+
+    #[cold]
+    fn insert(&mut self, key: Key, hash: u64) -> u32 {
+        let full = self.free.is_empty() && self.hot.len() == self.capacity;
+        let Room::Free(place) = self.index.room(hash, 0, full) else {
+            self.refused += 1;
+            return NO_SLOT;
+        };
+        let hot = Hot { low: u64::MAX, width: 0, sum: 0, latest: 0, countdown: 1, armed: 1, key };
+        let cold = Cold {
+            used: true,
+            told: None,
+            second: Totals::NOTHING,
+            minute: Totals::NOTHING,
+            closed_second: Totals::NOTHING,
+            closed_minute: Totals::NOTHING,
+            stride: 1,
+            samples: 0,
+            alive: 0,
+            idle: 0,
+            values: 0,
+            last: Summary::default(),
+        };
+        let slot = if let Some(slot) = self.free.pop() {
+            (self.hot[slot as usize], self.cold[slot as usize]) = (hot, cold);
+            slot
+        } else {
+            self.hot.push(hot);
+            self.cold.push(cold);
+            self.hot.len() as u32 - 1
+        };
+        self.index.put(place, hash, slot, 0);
+        slot
+    }
+
+    fn hash(&self, key: Key) -> u64 {
+        fold(self.seed, u64::from(key.node) << 32 | u64::from(key.part))
+    }
+
+    /// Ends a second for all series at once. `expired` hears of each key that is forgotten. Answers whether any was.
+    pub(crate) fn close<S: Sink>(
+        &mut self,
+        closing: Closing,
+        sketches: &mut Sketches,
+        sink: &mut S,
+        mut expired: impl FnMut(Key, u64, &mut S),
+    ) -> bool {
+        self.drain(usize::MAX, sketches, sink);
+        let mut forgotten = false;
+        for slot in 0..self.hot.len() {
+            if !self.cold[slot].used {
+                continue;
+            }
+            let cold = &mut self.cold[slot];
+            close_one(&mut self.hot[slot], cold, closing);
+            let patience = if cold.alive <= 1 { closing.timeout.min(ONCE) } else { closing.timeout };
+            if cold.idle > patience {
+                self.forget(slot, closing, sketches, sink, &mut expired);
+                forgotten = true;
+            }
+        }
+        self.pending = 0;
+        self.closing = Some(closing);
+        forgotten
+    }
+
+    /// Ends a key; its minute, if one has begun, is told now.
+    fn forget<S: Sink>(
+        &mut self,
+        slot: usize,
+        closing: Closing,
+        sketches: &mut Sketches,
+        sink: &mut S,
+        expired: &mut impl FnMut(Key, u64, &mut S),
+    ) {
+        let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
+        let cold = &mut self.cold[slot];
+        cold.used = false;
+        let open = std::mem::replace(&mut cold.minute, Totals::NOTHING);
+        let closed = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
+        for minute in [closed, open] {
+            let summary = finish(&minute, sketches);
+            if minute.count > 0 && closing.minutes {
+                sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
+            }
+        }
+        expired(key, latest, sink);
+        self.hot[slot].shut();
+        self.index.remove(self.hash(key), slot as u32);
+        self.free.push(slot as u32);
+    }
+
+    /// Gives finished intervals to the sink, at most `budget` series; returns how many it looked at.
+    pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, sink: &mut impl Sink) -> usize {
+        let Some(closing) = self.closing else { return 0 };
+        let end = self.pending.saturating_add(budget).min(self.cold.len());
+        let looked = end - self.pending;
+        for slot in self.pending..end {
+            let key = self.hot[slot].key;
+            let cold = &mut self.cold[slot];
+            if cold.closed_second.count > 0 {
+                let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
+                cold.last = finish(&totals, sketches);
+                if closing.seconds {
+                    sink.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
+                }
+            }
+            let cold = &mut self.cold[slot];
+            if cold.closed_minute.count > 0 {
+                let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
+                let summary = finish(&totals, sketches);
+                if closing.minutes {
+                    sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
+                }
+            }
+        }
+        self.pending = end;
+        if end == self.cold.len() {
+            self.closing = None;
+        }
+        looked
+    }
+
+    /// What the values mean.
+    pub(crate) fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Node, interface and queue of a key.
+    pub(crate) fn ids(&self, key: Key) -> Ids {
+        key.ids(self.metric)
+    }
+
+    /// Keys whose finished intervals have not been looked at yet.
+    pub(crate) fn waiting(&self) -> usize {
+        if self.closing.is_some() { self.cold.len() - self.pending } else { 0 }
+    }
+
+    fn rollup(&self, key: Key, ts: Nanos, interval: u32, summary: &Summary) -> Rollup {
+        let (node, interface, queue) = self.ids(key);
+        Rollup {
+            ts,
+            interval,
+            metric: self.metric,
+            flow: None,
+            node,
+            interface,
+            queue,
+            count: summary.count,
+            min: summary.min,
+            max: summary.max,
+            sum: summary.sum,
+            p50: summary.p50,
+            p99: summary.p99,
+        }
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            used: (self.hot.len() - self.free.len()) as u64,
+            capacity: self.capacity as u64,
+            evicted: 0,
+            refused: self.refused,
+        }
+    }
+
+    /// Key and latest value of a slot.
+    pub(crate) fn latest(&self, slot: u32) -> Option<(Key, u64)> {
+        self.hot.get(slot as usize).map(|hot| (hot.key, hot.latest))
+    }
+
+    pub(crate) fn views(&self) -> impl Iterator<Item = SeriesView> {
+        self.hot.iter().zip(&self.cold).filter(|(_, cold)| cold.used).map(|(hot, cold)| SeriesView {
+            node: hot.key.node,
+            part: hot.key.part,
+            latest: hot.latest,
+            values: cold.values + cold.second.count + u64::from(hot.armed - hot.countdown),
+            last: cold.last,
+            idle: cold.idle,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.hot.capacity() * size_of::<Hot>() + self.cold.capacity() * size_of::<Cold>() + self.index.bytes()
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketches: &mut Sketches) {
+    for totals in [&mut cold.second, &mut cold.minute] {
+        if totals.sketch.is_none() && cold.samples == 0 {
+            totals.sketch = sketches.take();
+        }
+        sketches.record(totals.sketch, value, hot.armed);
+    }
+    cold.second.count += u64::from(hot.armed);
+    cold.samples += 1;
+    if cold.samples.is_multiple_of(SAMPLES) {
+        cold.stride = cold.stride.saturating_mul(2).min(1 << 30);
+    }
+    hot.armed = jitter.around(cold.stride);
+    hot.countdown = hot.armed;
+}
+
+fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
+    cold.second.count += u64::from(hot.armed - hot.countdown);
+    cold.second.sum = hot.sum;
+    if cold.second.count == 0 {
+        cold.idle = cold.idle.saturating_add(closing.elapsed);
+    } else {
+        let closed = std::mem::replace(&mut cold.second, Totals::NOTHING);
+        cold.values += closed.count;
+        cold.minute.add(&closed);
+        cold.closed_second = closed;
+        cold.idle = closing.elapsed.saturating_sub(1);
+        cold.alive = cold.alive.saturating_add(1);
+        cold.stride = u32::try_from(closed.count / u64::from(SAMPLES)).unwrap_or(u32::MAX).clamp(1, 1 << 30);
+        hot.shut();
+    }
+    hot.sum = 0;
+    cold.samples = 0;
+    // The first value of a second is always sampled, so that an interval with values has quantiles.
+    (hot.armed, hot.countdown) = (1, 1);
+    if closing.minute && cold.minute.count > 0 {
+        let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
+        cold.closed_minute = minute;
+    }
+}
+
+fn finish(totals: &Totals, sketches: &mut Sketches) -> Summary {
+    let quantiles = sketches.quantiles(totals.sketch);
+    sketches.give(totals.sketch);
+    // A sketch answers with the upper end of a cell; the exact extremes know better.
+    let within = |value: u64| value.clamp(totals.least, totals.greatest);
+    Summary {
+        count: totals.count,
+        min: totals.least,
+        max: totals.greatest,
+        sum: totals.sum,
+        p50: quantiles.map(|(p50, _)| within(p50)),
+        p99: quantiles.map(|(_, p99)| within(p99)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+    const KEY: Key = Key { node: 7, part: 3 };
+
+    #[derive(Default)]
+    struct Kept(Vec<Rollup>);
+
+    impl Sink for Kept {
+        fn rollup(&mut self, rollup: &Rollup) {
+            self.0.push(*rollup);
+        }
+    }
+
+    struct Table {
+        series: Series,
+        sketches: Sketches,
+        kept: Kept,
+        expired: Vec<(Key, u64)>,
+    }
+
+    impl Table {
+        fn new(capacity: usize) -> Self {
+            Self {
+                series: Series::new(Metric::QueueOccupancy, true, capacity, 1),
+                sketches: Sketches::with_capacity(8),
+                kept: Kept::default(),
+                expired: Vec::new(),
+            }
+        }
+
+        fn value(&mut self, value: u64, threshold: u64) -> News {
+            let slot = self.series.slot(KEY);
+            if self.series.add(slot, value) {
+                self.series.attend(slot, value, threshold, &mut self.sketches)
+            } else {
+                News::Nothing
+            }
+        }
+
+        fn close(&mut self, second: u64) {
+            let closing = Closing {
+                second: second * SECOND,
+                minute: second % 60 == 59,
+                elapsed: 1,
+                timeout: 10,
+                seconds: true,
+                minutes: true,
+            };
+            let expired = &mut self.expired;
+            let heard = |key, value, _: &mut Kept| expired.push((key, value));
+            self.series.close(closing, &mut self.sketches, &mut self.kept, heard);
+            self.series.drain(usize::MAX, &mut self.sketches, &mut self.kept);
+        }
+    }
+
+    #[test]
+    fn a_value_is_told_when_it_moved_by_more_than_the_threshold_from_the_last_told() {
+        let mut table = Table::new(4);
+        table.series.set_threshold(10);
+        let told: Vec<News> =
+            [100, 110, 90, 111, 105, 121, 122, 100, 0].into_iter().map(|v| table.value(v, 10)).collect();
+        use News::{Moved, New, Nothing};
+        assert_eq!(
+            told,
+            [New, Nothing, Nothing, Moved(100), Nothing, Nothing, Moved(111), Moved(122), Moved(100)]
+        );
+    }
+
+    #[test]
+    fn a_threshold_of_zero_tells_every_change_and_the_greatest_none() {
+        let mut table = Table::new(4);
+        let told: Vec<News> = [5, 5, 6, 6, 5].into_iter().map(|v| table.value(v, 0)).collect();
+        assert_eq!(told, [News::New, News::Nothing, News::Moved(5), News::Nothing, News::Moved(6)]);
+        let mut table = Table::new(4);
+        table.series.set_threshold(u64::MAX);
+        let told: Vec<News> = [5, u64::MAX - 1, 0].into_iter().map(|v| table.value(v, u64::MAX)).collect();
+        assert_eq!(told, [News::New, News::Nothing, News::Nothing]);
+    }
+
+    #[test]
+    fn the_least_threshold_guards_and_the_reports_own_decides() {
+        let mut table = Table::new(4);
+        table.series.set_threshold(5);
+        let told: Vec<News> = [(100, 50), (108, 50), (108, 5), (151, 50), (159, 50)]
+            .into_iter()
+            .map(|(v, t)| table.value(v, t))
+            .collect();
+        assert_eq!(told, [News::New, News::Nothing, News::Moved(100), News::Nothing, News::Moved(108)]);
+    }
+
+    #[test]
+    fn a_new_threshold_holds_at_once() {
+        let mut table = Table::new(4);
+        table.series.set_threshold(100);
+        assert_eq!((table.value(50, 100), table.value(60, 100)), (News::New, News::Nothing));
+        table.series.set_threshold(5);
+        assert_eq!(table.value(60, 5), News::Moved(50));
+    }
+
+    #[test]
+    fn rollups_are_exact_and_their_quantiles_near() {
+        let mut table = Table::new(4);
+        table.series.set_threshold(u64::MAX);
+        for value in (1..=50_000).rev() {
+            table.value(value, u64::MAX);
+        }
+        table.close(58);
+        table.value(7, u64::MAX);
+        table.close(59);
+        let rollups: Vec<_> =
+            table.kept.0.iter().map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum)).collect();
+        let sum = 50_000 * 50_001 / 2;
+        assert_eq!(
+            rollups,
+            [(58, 1, 50_000, 1, 50_000, sum), (59, 1, 1, 7, 7, 7), (0, 60, 50_001, 1, 50_000, sum + 7)]
+        );
+        for rollup in [&table.kept.0[0], &table.kept.0[2]] {
+            let (p50, p99) = (rollup.p50.unwrap(), rollup.p99.unwrap());
+            assert!(p50.abs_diff(25_000) < 1500 && p99.abs_diff(49_500) < 500, "{p50} {p99}");
+        }
+        assert_eq!((table.kept.0[1].p50, table.kept.0[1].p99), (Some(7), Some(7)));
+        assert_eq!(
+            (table.kept.0[1].node, table.kept.0[1].queue, table.kept.0[1].interface),
+            (Some(7), Some(3), None)
+        );
+    }
+
+    #[test]
+    fn sampling_keeps_to_its_number_and_counts_every_value() {
+        let mut table = Table::new(4);
+        table.series.set_threshold(u64::MAX);
+        for second in 0..3 {
+            for _ in 0..1_000_000 {
+                table.value(9, u64::MAX);
+            }
+            table.close(second);
+        }
+        let counts: Vec<u64> = table.kept.0.iter().map(|rollup| rollup.count).collect();
+        assert_eq!(counts, [1_000_000; 3]);
+        assert_eq!(table.series.cold[0].stride, 1000);
+    }
+
+    #[test]
+    fn a_silent_key_expires_and_its_minute_is_told() {
+        let mut table = Table::new(4);
+        table.value(4, 0);
+        table.close(0);
+        table.value(5, 0);
+        table.close(1);
+        for second in 2..14 {
+            table.close(second);
+        }
+        assert_eq!(table.expired, [(KEY, 5)]);
+        let rollups: Vec<_> = table.kept.0.iter().map(|r| (r.interval, r.count, r.sum)).collect();
+        assert_eq!(rollups, [(1, 1, 4), (1, 1, 5), (60, 2, 9)]);
+        assert_eq!((table.series.table().used, table.sketches.table().used), (0, 0));
+        assert_eq!(table.value(5, 0), News::New);
+    }
+
+    #[test]
+    fn a_flood_of_keys_is_refused_and_soon_forgotten() {
+        let mut table = Table::new(100);
+        table.value(1, 0);
+        for node in 0..10_000 {
+            table.series.slot(Key { node, part: 9 });
+        }
+        let full = table.series.table();
+        assert!(full.used <= 100 && full.used + full.refused >= 10_001, "{full:?}");
+        for second in 0..7 {
+            table.value(1, 0);
+            table.close(second);
+        }
+        assert_eq!(table.series.table().used, 1);
+    }
+}

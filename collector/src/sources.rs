@@ -1,0 +1,197 @@
+//! Who sends: one entry per source address, with the profile that reads it and what was refused.
+
+use detect::Prefix;
+use wire::Refusal;
+
+use crate::event::Nanos;
+use crate::hash::fold_octets;
+use crate::index::{Index, Room};
+use crate::stats::Table;
+
+/// What came from one address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceView {
+    /// The address, IPv4 mapped into IPv6.
+    pub source: [u8; 16],
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// What was refused, by [`Refusal::index`].
+    pub refused: [u64; Refusal::COUNT],
+    /// Receive time of the latest datagram.
+    pub last_seen: Nanos,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    view: SourceView,
+    profile: u8,
+}
+
+/// The source of a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    slot: u32,
+    /// Index of its profile.
+    pub(crate) profile: u8,
+}
+
+/// A bounded table of sources. When it is full the one heard least lately goes, unless all are heard often; a source
+/// without an entry is read by its profile all the same, but nothing is counted for it alone.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    entries: Vec<Entry>,
+    capacity: usize,
+    index: Index,
+    seed: u64,
+    latest: u32,
+    /// Longest first, with the profile's index.
+    prefixes: Vec<(Prefix, u8)>,
+    evicted: u64,
+    refused: u64,
+}
+
+impl Sources {
+    pub(crate) fn new(capacity: usize, seed: u64, prefixes: impl IntoIterator<Item = (Prefix, u8)>) -> Self {
+        let mut prefixes: Vec<_> = prefixes.into_iter().collect();
+        prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Self {
+            entries: Vec::with_capacity(capacity),
+            capacity,
+            index: Index::with_capacity(capacity),
+            seed,
+            latest: u32::MAX,
+            prefixes,
+            evicted: 0,
+            refused: 0,
+        }
+    }
+
+    /// The entry of `address`, which sent a datagram.
+    #[inline]
+    pub(crate) fn enter(&mut self, address: &[u8; 16], now: Nanos) -> Source {
+        if let Some(entry) = self.entries.get_mut(self.latest as usize)
+            && entry.view.source == *address
+        {
+            entry.view.datagrams += 1;
+            entry.view.last_seen = now;
+            return Source { slot: self.latest, profile: entry.profile };
+        }
+        self.enter_other(address, now)
+    }
+
+    #[inline(never)]
+    fn enter_other(&mut self, address: &[u8; 16], now: Nanos) -> Source {
+        let hash = fold_octets(address, self.seed);
+        // The unit of heat is 8.6 s, so that a reporter that sends once per second counts as busy.
+        let eon = (now >> 33) as u32;
+        let entries = &self.entries;
+        if let Some((place, slot)) =
+            self.index.find(hash, |slot| entries[slot as usize].view.source == *address)
+        {
+            self.index.touch(place, eon);
+            self.latest = slot;
+            let entry = &mut self.entries[slot as usize];
+            entry.view.datagrams += 1;
+            entry.view.last_seen = now;
+            return Source { slot, profile: entry.profile };
+        }
+        let profile = self.profile(address);
+        let view =
+            SourceView { source: *address, datagrams: 1, refused: [0; Refusal::COUNT], last_seen: now };
+        let slot = match self.index.room(hash, eon, self.entries.len() == self.capacity) {
+            Room::Free(place) => {
+                let slot = self.entries.len() as u32;
+                self.entries.push(Entry { view, profile });
+                self.index.put(place, hash, slot, eon);
+                slot
+            }
+            Room::Evict(place, slot) => {
+                self.evicted += 1;
+                self.entries[slot as usize] = Entry { view, profile };
+                self.index.put(place, hash, slot, eon);
+                slot
+            }
+            Room::Refused => {
+                self.refused += 1;
+                u32::MAX
+            }
+        };
+        self.latest = slot;
+        Source { slot, profile }
+    }
+
+    fn profile(&self, address: &[u8; 16]) -> u8 {
+        self.prefixes
+            .iter()
+            .find(|(prefix, _)| prefix.contains_octets(address))
+            .map_or(0, |(_, profile)| *profile)
+    }
+
+    /// Something of this source was refused.
+    pub(crate) fn refuse(&mut self, source: Source, refusal: Refusal) {
+        if let Some(entry) = self.entries.get_mut(source.slot as usize) {
+            entry.view.refused[refusal.index()] += 1;
+        }
+    }
+
+    pub(crate) fn views(&self) -> impl ExactSizeIterator<Item = SourceView> {
+        self.entries.iter().map(|entry| entry.view)
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            used: self.entries.len() as u64,
+            capacity: self.capacity as u64,
+            evicted: self.evicted,
+            refused: self.refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(n: u32) -> [u8; 16] {
+        let [a, b, c, d] = n.to_be_bytes();
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+    }
+
+    #[test]
+    fn the_longest_prefix_chooses_the_profile() {
+        let prefixes = [("10.0.0.0/8", 1), ("10.1.0.0/16", 2), ("2001:db8::/32", 3)];
+        let mut sources =
+            Sources::new(8, 0, prefixes.map(|(prefix, index)| (prefix.parse().unwrap(), index)));
+        let v6: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();
+        let chosen = [address(0x0a00_0001), address(0x0a01_0001), address(0x0b00_0001), v6.octets()]
+            .map(|address| sources.enter(&address, 0).profile);
+        assert_eq!(chosen, [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn refusals_are_counted_by_source_and_reason() {
+        let mut sources = Sources::new(8, 0, []);
+        for n in [1, 2, 1] {
+            let source = sources.enter(&address(n), 5);
+            sources.refuse(source, if n == 1 { Refusal::Truncated } else { Refusal::Nested });
+        }
+        let seen: Vec<_> = sources
+            .views()
+            .map(|v| (v.datagrams, v.refused[Refusal::Truncated.index()], v.refused[Refusal::Nested.index()]))
+            .collect();
+        assert_eq!(seen, [(2, 2, 0), (1, 0, 1)]);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_stays_bounded() {
+        let mut sources = Sources::new(16, 0, []);
+        for n in 0..10_000 {
+            sources.enter(&address(7), 0);
+            let source = sources.enter(&address(n + 100), 0);
+            sources.refuse(source, Refusal::Truncated);
+        }
+        let table = sources.table();
+        assert!(table.used <= 16 && table.used + table.evicted + table.refused == 10_001, "{table:?}");
+        assert_eq!(sources.views().find(|v| v.source == address(7)).unwrap().datagrams, 10_000);
+    }
+}

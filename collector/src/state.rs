@@ -1,0 +1,405 @@
+//! The state of the network as reports tell it, and what one report does to it.
+
+use std::sync::Arc;
+
+use detect::{Detection, HopValues, Metric};
+use wire::FlowKey;
+
+use crate::config::Units;
+use crate::event::{Kind, Nanos, Rollup, Sink};
+use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
+use crate::reading::{Ends, Hops, NO_VALUE, Reading};
+use crate::series::Series;
+use crate::sketch::Sketches;
+use crate::tell::{Origin, Teller};
+
+/// The most hops a report can tell: one-word hops in the longest INT stack.
+pub(crate) const MOST_HOPS: usize = 256;
+
+/// What a report says beside its hops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) flow: FlowKey,
+    /// Of `flow`, under the collector's seed.
+    pub(crate) hash: u64,
+    pub(crate) received: Nanos,
+    pub(crate) origin: Origin,
+    pub(crate) units: Units,
+    /// Can the flow's path be read from the hops?
+    pub(crate) whole_path: bool,
+    /// E and M.
+    pub(crate) flags: Flags,
+}
+
+/// Where node-level values are kept.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    pub(crate) nodes: Series,
+    pub(crate) queues: Series,
+    pub(crate) congestion: Series,
+    pub(crate) links: Series,
+    pub(crate) sketches: Sketches,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) flows: Flows,
+    pub(crate) levels: Levels,
+    pub(crate) detection: Arc<Detection>,
+    /// Counts swaps of `detection`.
+    pub(crate) generation: u32,
+    /// Counts removals of node-level keys: slots remembered under an older one are looked up again.
+    pub(crate) epoch: u32,
+    /// Changes whenever a flow must be brought up to date: with the second, the generation, the epoch.
+    pub(crate) context: u64,
+    pub(crate) second: u32,
+    pub(crate) minutes: bool,
+    pub(crate) counts: Counts,
+    pub(crate) scratch: Scratch,
+}
+
+/// What became of reports and what was told.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    /// Reports that updated a flow.
+    pub(crate) flow_reports: u64,
+    /// Reports that updated node-level state only: they name no flow, or do not tell its path.
+    pub(crate) node_reports: u64,
+    /// Reports of flows for which there was no room.
+    pub(crate) unadmitted: u64,
+    pub(crate) expired: u64,
+    pub(crate) events: [u64; Kind::ALL.len()],
+}
+
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) path: Vec<u32>,
+    sorted: Vec<u32>,
+    states: Vec<HopState>,
+    pub(crate) values: Vec<HopValues>,
+}
+
+impl State {
+    pub(crate) fn new(flows: Flows, levels: Levels, detection: Arc<Detection>, minutes: bool) -> Self {
+        let scratch = Scratch {
+            path: Vec::with_capacity(MOST_HOPS),
+            sorted: Vec::with_capacity(MOST_HOPS),
+            states: Vec::with_capacity(MOST_HOPS),
+            values: Vec::with_capacity(MOST_HOPS),
+        };
+        let mut state = Self {
+            flows,
+            levels,
+            detection: Arc::clone(&detection),
+            generation: 0,
+            epoch: 1,
+            context: 1,
+            second: 0,
+            minutes,
+            counts: Counts::default(),
+            scratch,
+        };
+        state.set_detection(detection);
+        state
+    }
+
+    /// Puts thresholds and rules in force, for the next report of each flow.
+    pub(crate) fn set_detection(&mut self, detection: Arc<Detection>) {
+        let thresholds = &detection.thresholds;
+        let least = |metric: Metric| {
+            (0..thresholds.set_count())
+                .map(|set| thresholds.get(set as u16)[metric as usize])
+                .min()
+                .unwrap_or(0)
+        };
+        self.levels.queues.set_threshold(least(Metric::QueueOccupancy));
+        self.levels.congestion.set_threshold(least(Metric::QueueCongestion));
+        self.levels.links.set_threshold(least(Metric::LinkUtilization));
+        self.detection = detection;
+        self.generation = self.generation.wrapping_add(1);
+        self.context += 1;
+    }
+
+    /// A report about a flow.
+    #[inline]
+    pub(crate) fn take<S: Sink>(&mut self, head: &Head, hops: &impl Hops, sink: &mut S) {
+        let Some(slot) = self.enter(head, sink) else {
+            self.take_nodes(head, Some(head.flow), hops, sink);
+            return;
+        };
+        self.counts.flow_reports += 1;
+        let (flow, _, states) = self.flows.parts(slot);
+        let stale = flow.context != self.context;
+        let moved = !same_path(flow, states, hops);
+        if stale {
+            self.refresh(slot, sink);
+        }
+        if moved {
+            if !head.whole_path || hops.count() == 0 {
+                self.take_part(slot, head, hops, sink);
+                return;
+            }
+            self.set_path(slot, head, hops, sink);
+        }
+        self.update(slot, head, hops, sink);
+    }
+
+    /// A report that says nothing about a flow, or about one that cannot be kept: node-level state only.
+    pub(crate) fn take_nodes<S: Sink>(
+        &mut self,
+        head: &Head,
+        flow: Option<FlowKey>,
+        hops: &impl Hops,
+        sink: &mut S,
+    ) {
+        let detection = Arc::clone(&self.detection);
+        let set = flow.map_or(0, |flow| detection.thresholds.set_for(&flow));
+        let thresholds = detection.thresholds.get(set);
+        let mut teller = head.teller(flow, &mut self.counts.events, sink);
+        let mut state = HopState::NOTHING;
+        for reading in hops.readings() {
+            self.levels.take(state.renew(reading.node), &reading, NEVER, thresholds, &mut teller);
+        }
+    }
+
+    /// Hops of a flow that do not make its path: of a packet that was dropped on its way, or sent on half-way.
+    fn take_part<S: Sink>(&mut self, slot: u32, head: &Head, hops: &impl Hops, sink: &mut S) {
+        let (flow, ..) = self.flows.parts(slot);
+        flow.reports += 1;
+        flow.last_seen = flow.last_seen.max(head.received);
+        self.take_nodes(head, Some(head.flow), hops, sink);
+    }
+
+    /// The slot of the report's flow, made if need be.
+    #[inline]
+    fn enter<S: Sink>(&mut self, head: &Head, sink: &mut S) -> Option<u32> {
+        if let Some((place, slot)) = self.flows.find(&head.flow, head.hash) {
+            self.flows.touch(place, self.second);
+            return Some(slot);
+        }
+        self.admit(head, sink)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit<S: Sink>(&mut self, head: &Head, sink: &mut S) -> Option<u32> {
+        if !head.whole_path {
+            self.counts.node_reports += 1;
+            return None;
+        }
+        let place = match self.flows.admit(head.hash, self.second) {
+            Admission::Free(place) => place,
+            Admission::Evict(place, slot) => {
+                self.leave(slot, head.received, sink);
+                place
+            }
+            Admission::Refused => {
+                self.counts.unadmitted += 1;
+                return None;
+            }
+        };
+        let slot = self.flows.insert(place, head.flow, head.hash, head.received, self.second);
+        self.counts.unadmitted += u64::from(slot.is_none());
+        slot
+    }
+
+    /// Brings a flow up to date with the second, the thresholds and the node-level tables.
+    #[inline(never)]
+    fn refresh<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+        self.end_minute(slot, sink);
+        let (flow, cold, states) = self.flows.parts(slot);
+        if cold.epoch != self.epoch {
+            cold.epoch = self.epoch;
+            states.iter_mut().for_each(HopState::unresolve);
+        }
+        if cold.generation != self.generation {
+            cold.generation = self.generation;
+            flow.set = self.detection.thresholds.set_for(&flow.key);
+            let thresholds = self.detection.thresholds.get(flow.set);
+            flow.band = thresholds[Metric::HopLatency as usize].min(NEVER);
+            flow.rules = 0;
+            flow.guard(cold, thresholds[Metric::FlowLatency as usize]);
+        }
+        flow.context = self.context;
+    }
+
+    /// Tells a flow's finished minute and begins the present one.
+    pub(crate) fn end_minute<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+        let minute = self.second / 60;
+        let (flow, cold, _) = self.flows.parts(slot);
+        if cold.minute == minute {
+            return;
+        }
+        if flow.count > 0 && self.minutes {
+            sink.rollup(&flow.minute(cold));
+        }
+        cold.minute = minute;
+        flow.begin_minute(cold);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_path<S: Sink>(&mut self, slot: u32, head: &Head, hops: &impl Hops, sink: &mut S) {
+        self.scratch.path.clear();
+        self.scratch.path.extend(hops.nodes().take(MOST_HOPS));
+        self.keep_states(slot);
+        let looped = self.scratch.find_loop();
+        let (flow, ..) = self.flows.parts(slot);
+        let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
+        flow.flags.set(Flags::LOOP, looped.is_some());
+        flow.flags.set(Flags::GATHERED, false);
+        self.tell_path(head, previous, looped, sink);
+    }
+
+    fn tell_path<S: Sink>(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut S) {
+        let path = &self.scratch.path;
+        let mut teller = head.teller(Some(head.flow), &mut self.counts.events, sink);
+        let kind = if previous == 0 { Kind::New } else { Kind::PathChange };
+        let mut event = teller.news(kind, Metric::FlowPath);
+        event.value = Some(path.len() as u64);
+        event.previous = (previous != 0).then_some(u64::from(previous));
+        teller.tell(event, path);
+        if let Some(node) = looped {
+            let mut event = teller.news(Kind::PathLoop, Metric::FlowPath);
+            event.value = Some(path.len() as u64);
+            event.node = Some(node);
+            teller.tell(event, path);
+        }
+    }
+
+    /// Makes room for the path in `scratch` and keeps what is known of nodes that stay on it.
+    fn keep_states(&mut self, slot: u32) {
+        let Scratch { path, states: old, .. } = &mut self.scratch;
+        old.clear();
+        old.extend_from_slice(self.flows.parts(slot).2);
+        self.flows.resize_path(slot, path.len());
+        let (_, _, states) = self.flows.parts(slot);
+        for (at, (state, &node)) in states.iter_mut().zip(path.iter()).enumerate() {
+            let same_place = old.get(at).filter(|kept| kept.node == node);
+            // Long paths are compared place by place only, so that the work stays in proportion.
+            let search = if old.len() <= 32 { old.as_slice() } else { &[] };
+            if let Some(kept) = same_place.or_else(|| search.iter().find(|kept| kept.node == node)) {
+                *state = *kept;
+            }
+            state.node = node;
+        }
+    }
+
+    /// A report of one node, without a path: a postcard. The path is put together in the order in which nodes are first
+    /// heard.
+    pub(crate) fn take_postcard<S: Sink>(&mut self, head: &Head, reading: Reading, ends: Ends, sink: &mut S) {
+        let only = crate::reading::ReadHops { readings: &[reading], ends };
+        let Some(slot) = self.enter(head, sink) else {
+            self.take_nodes(head, Some(head.flow), &only, sink);
+            return;
+        };
+        self.counts.flow_reports += 1;
+        if self.flows.parts(slot).0.context != self.context {
+            self.refresh(slot, sink);
+        }
+        let (flow, _, states) = self.flows.parts(slot);
+        let known = states.iter().any(|state| state.node == reading.node);
+        let gathers = flow.path_length == 0 || flow.flags.has(Flags::GATHERED);
+        if !known && gathers && states.len() < MOST_HOPS {
+            self.gather(slot, head, reading.node, sink);
+        }
+        self.update_one(slot, head, &reading, sink);
+    }
+
+    fn gather<S: Sink>(&mut self, slot: u32, head: &Head, node: u32, sink: &mut S) {
+        let path = &mut self.scratch.path;
+        path.clear();
+        path.extend(self.flows.parts(slot).2.iter().map(|state| state.node));
+        path.push(node);
+        self.keep_states(slot);
+        let length = self.scratch.path.len() as u16;
+        let (flow, ..) = self.flows.parts(slot);
+        let previous = std::mem::replace(&mut flow.path_length, length);
+        flow.flags.set(Flags::GATHERED, true);
+        self.tell_path(head, previous, None, sink);
+    }
+}
+
+/// A threshold that nothing passes; twice it still fits.
+pub(crate) const NEVER: u64 = 1 << 33;
+
+impl Head {
+    /// Of no report.
+    pub(crate) fn none() -> Self {
+        Self {
+            flow: FlowKey::default(),
+            hash: 0,
+            received: 0,
+            origin: Origin::NONE,
+            units: Units::NONE,
+            whole_path: false,
+            flags: Flags::default(),
+        }
+    }
+
+    pub(crate) fn teller<'a, S>(
+        &'a self,
+        flow: Option<FlowKey>,
+        counts: &'a mut [u64; Kind::ALL.len()],
+        sink: &'a mut S,
+    ) -> Teller<'a, S> {
+        Teller { sink, counts, ts: self.received, origin: &self.origin, flow }
+    }
+}
+
+impl Flow {
+    /// Sets the interval within which a flow latency is nothing new.
+    pub(crate) fn guard(&mut self, cold: &Cold, threshold: u64) {
+        (self.low, self.width) = (u64::MAX, 0);
+        if cold.told != NO_VALUE && cold.least <= cold.greatest {
+            let low = cold.least.max(cold.told.saturating_sub(threshold));
+            let high = cold.greatest.min(cold.told.saturating_add(threshold));
+            if low <= high {
+                (self.low, self.width) = (low, high - low);
+            }
+        }
+    }
+
+    /// Forgets the minute's values.
+    pub(crate) fn begin_minute(&mut self, cold: &mut Cold) {
+        (cold.least, cold.greatest) = (u64::MAX, 0);
+        (self.count, self.sum) = (0, 0);
+        (self.low, self.width) = (u64::MAX, 0);
+    }
+
+    /// The flow latency of the minute that `cold` is in.
+    pub(crate) fn minute(&self, cold: &Cold) -> Rollup {
+        Rollup {
+            ts: u64::from(cold.minute) * 60_000_000_000,
+            interval: 60,
+            metric: Metric::FlowLatency,
+            flow: Some(self.key),
+            node: None,
+            interface: None,
+            queue: None,
+            count: u64::from(self.count),
+            min: cold.least,
+            max: cold.greatest,
+            sum: self.sum,
+            p50: None,
+            p99: None,
+        }
+    }
+}
+
+impl Scratch {
+    /// A node that the path visits twice.
+    fn find_loop(&mut self) -> Option<u32> {
+        self.sorted.clear();
+        self.sorted.extend(self.path.iter().copied().filter(|node| *node != ABSENT));
+        self.sorted.sort_unstable();
+        self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+}
+
+#[inline]
+fn same_path(flow: &Flow, states: &[HopState], hops: &impl Hops) -> bool {
+    hops.count() == usize::from(flow.path_length)
+        && states.iter().zip(hops.nodes()).all(|(state, node)| state.node == node)
+}

@@ -1,0 +1,148 @@
+//! What was counted. Plain numbers; names and labels are made where people read them.
+//!
+//! The numbers balance: [`Stats::decoding`] and [`Stats::deciding`] give what went in, what came out and what was dropped
+//! for which reason, and the tests add them up.
+
+use wire::Refusal;
+
+use crate::event::Kind;
+
+/// A bounded table's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Table {
+    /// Entries in it.
+    pub used: u64,
+    /// Room for.
+    pub capacity: u64,
+    /// Pushed out by a newcomer.
+    pub evicted: u64,
+    /// Newcomers that found no room.
+    pub refused: u64,
+}
+
+/// The tables of a collector, with their names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tables {
+    /// Flows.
+    pub flows: Table,
+    /// Nodes.
+    pub nodes: Table,
+    /// Queues with an occupancy.
+    pub queues: Table,
+    /// Queues and buffers with a congestion.
+    pub congestion: Table,
+    /// Links.
+    pub links: Table,
+    /// Quantile sketches.
+    pub sketches: Table,
+    /// Source addresses.
+    pub sources: Table,
+    /// Numbered streams of reports.
+    pub streams: Table,
+}
+
+impl Tables {
+    /// All of them by name.
+    pub fn named(&self) -> [(&'static str, Table); 8] {
+        [
+            ("flows", self.flows),
+            ("nodes", self.nodes),
+            ("queues", self.queues),
+            ("congestion", self.congestion),
+            ("links", self.links),
+            ("sketches", self.sketches),
+            ("sources", self.sources),
+            ("streams", self.streams),
+        ]
+    }
+}
+
+/// Counters of a collector, since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Datagrams with at least one good report.
+    pub accepted: u64,
+    /// Datagrams without one, by the first reason met ([`Refusal::index`]).
+    pub refused_datagrams: [u64; Refusal::COUNT],
+    /// Good reports.
+    pub reports: u64,
+    /// Reports (or rests of datagrams) refused, by reason: those inside accepted datagrams too.
+    pub refused: [u64; Refusal::COUNT],
+    /// Good reports that updated a flow, and what they told of nodes.
+    pub flow_reports: u64,
+    /// Good reports that updated node-level state only: they name no flow, or say nothing of the path of a flow that is
+    /// not known.
+    pub node_reports: u64,
+    /// Good reports whose flow found no room in the table; node-level state was updated.
+    pub unadmitted: u64,
+    /// Good reports of dropped packets (among those above).
+    pub drop_reports: u64,
+    /// Flows and keys that expired.
+    pub expired: u64,
+    /// Reports of paths of which not every hop could be kept.
+    pub cut_paths: u64,
+    /// Events told, by kind.
+    pub events: [u64; Kind::ALL.len()],
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            datagrams: 0,
+            accepted: 0,
+            refused_datagrams: [0; Refusal::COUNT],
+            reports: 0,
+            refused: [0; Refusal::COUNT],
+            flow_reports: 0,
+            node_reports: 0,
+            unadmitted: 0,
+            drop_reports: 0,
+            expired: 0,
+            cut_paths: 0,
+            events: [0; Kind::ALL.len()],
+        }
+    }
+}
+
+/// In = out + Σ drops.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Balance {
+    /// Went in.
+    pub input: u64,
+    /// Came out.
+    pub output: u64,
+    /// Lost on the way, by reason; reasons that never happened are left out.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
+impl Balance {
+    /// Does it add up?
+    pub fn holds(&self) -> bool {
+        self.input == self.output + self.drops.iter().map(|(_, count)| count).sum::<u64>()
+    }
+}
+
+impl Stats {
+    /// Datagrams in, datagrams with reports out.
+    pub fn decoding(&self) -> Balance {
+        let named =
+            Refusal::ALL.iter().map(|refusal| (refusal.name(), self.refused_datagrams[refusal.index()]));
+        Balance {
+            input: self.datagrams,
+            output: self.accepted,
+            drops: named.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    /// Reports in, reports that found their place in the state out.
+    pub fn deciding(&self) -> Balance {
+        let drops = [("flow_table_full", self.unadmitted)];
+        Balance {
+            input: self.reports,
+            output: self.flow_reports + self.node_reports,
+            drops: drops.into_iter().filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}

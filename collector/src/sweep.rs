@@ -1,0 +1,314 @@
+//! What time brings: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
+//! amount of work.
+
+use detect::Metric;
+
+use crate::collector::Core;
+use crate::config::Config;
+use crate::event::{Event, FlowRow, Kind, Nanos, Sink};
+use crate::flows::{Cold, Flow};
+use crate::reading::NO_VALUE;
+use crate::series::Closing;
+use crate::state::State;
+use crate::tell::{self, Origin, Teller};
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Flows looked at per tick, at most. With a tick every 10 ms a million flows take 0.6 s.
+const FLOWS_PER_TICK: u32 = 16_384;
+
+/// Keys whose finished intervals are told per tick, unless a quarter of what is left is more.
+const KEYS_PER_TICK: usize = 256;
+
+/// Where time stands, and how far the round through the flows has come.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    now: Nanos,
+    started: bool,
+    timeout: Nanos,
+    push_interval: Nanos,
+    /// How long one round through all flows takes.
+    round: Nanos,
+    round_began: Nanos,
+    next: u32,
+    /// Does this round push, and when did the last one that did begin?
+    pushing: bool,
+    pushed: Nanos,
+    seconds: bool,
+    minutes: bool,
+}
+
+impl Sweep {
+    pub(crate) fn new(config: &Config) -> Self {
+        let push = if config.push_interval == 0 { Nanos::MAX } else { config.push_interval };
+        let round = push.min(config.flow_timeout / 4).clamp(SECOND / 10, 30 * SECOND);
+        Self {
+            now: 0,
+            started: false,
+            timeout: config.flow_timeout.max(1),
+            push_interval: config.push_interval,
+            round,
+            round_began: 0,
+            next: 0,
+            pushing: false,
+            pushed: 0,
+            seconds: config.rollup.seconds,
+            minutes: config.rollup.minutes,
+        }
+    }
+
+    /// The slots of this tick: the part of the round that the time since its beginning asks for.
+    fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
+        let elapsed = self.now.saturating_sub(self.round_began);
+        let share = u128::from(slots) * u128::from(elapsed) / u128::from(self.round);
+        let target = u32::try_from(share).unwrap_or(u32::MAX).min(slots);
+        let end = target.min(self.next.saturating_add(FLOWS_PER_TICK)).max(self.next);
+        std::mem::replace(&mut self.next, end)..end
+    }
+
+    fn begin_round(&mut self) {
+        self.round_began = self.now;
+        self.next = 0;
+        self.pushing = self.push_interval > 0
+            && self.now.saturating_sub(self.pushed) + self.round / 2 >= self.push_interval;
+        if self.pushing {
+            self.pushed = self.now;
+        }
+    }
+}
+
+impl Core {
+    /// Does `now` lie in another second than the present one?
+    #[inline]
+    pub(crate) fn turns(&self, now: Nanos) -> bool {
+        now / SECOND != u64::from(self.state.second)
+    }
+
+    /// Moves time to `now`; time never goes back. Ends the second, if `now` lies in another.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Nanos, sink: &mut impl Sink) {
+        if self.turns(now) {
+            self.turn(now, sink);
+        }
+        self.sweep.now = self.sweep.now.max(now);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn turn<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+        if !self.sweep.started {
+            self.sweep.started = true;
+            (self.sweep.pushed, self.sweep.now) = (now, now);
+            self.sweep.begin_round();
+            self.state.begin_second(now);
+        } else if now > self.sweep.now {
+            self.end_second(now, sink);
+            self.state.begin_second(now);
+        }
+    }
+
+    /// Ends the present second; the next one with values begins at `now`.
+    fn end_second<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+        self.account(now, false, sink);
+        let second = u64::from(self.state.second);
+        let closing = Closing {
+            second: second * SECOND,
+            minute: second / 60 != now / SECOND / 60,
+            elapsed: u32::try_from(now / SECOND - second).unwrap_or(u32::MAX),
+            timeout: u32::try_from(self.sweep.timeout.div_ceil(SECOND)).unwrap_or(u32::MAX),
+            seconds: self.sweep.seconds,
+            minutes: self.sweep.minutes,
+        };
+        self.state.close_second(closing, now, sink);
+    }
+
+    pub(crate) fn tick<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+        self.advance(now, sink);
+        self.state.drain(KEYS_PER_TICK, sink);
+        if !self.sweep.started {
+            return;
+        }
+        let slots = self.state.flows.slots();
+        for slot in self.sweep.due(slots) {
+            self.visit(slot, sink);
+        }
+        if self.sweep.next >= slots
+            && self.sweep.now.saturating_sub(self.sweep.round_began) >= self.sweep.round
+        {
+            self.sweep.begin_round();
+        }
+    }
+
+    fn visit<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+        let now = self.sweep.now;
+        let Some((flow, cold, _)) = self.state.flows.get(slot) else { return };
+        let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
+        let fresh = reports as u32 != cold.pushed;
+        self.state.end_minute(slot, sink);
+        if silent >= self.sweep.timeout {
+            self.state.expire(slot, now, sink);
+        } else if self.sweep.pushing && fresh {
+            self.state.push(slot, now, sink);
+        } else if silent > 100 * SECOND {
+            self.state.flows.cool(slot, self.state.second);
+        }
+    }
+
+    pub(crate) fn finish<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+        self.advance(now, sink);
+        if !self.sweep.started {
+            return;
+        }
+        self.account(self.sweep.now, true, sink);
+        // As if the second and the minute ended now; time itself stays, so that more may come.
+        let closing = Closing {
+            second: u64::from(self.state.second) * SECOND,
+            minute: true,
+            elapsed: 0,
+            timeout: u32::MAX,
+            seconds: self.sweep.seconds,
+            minutes: self.sweep.minutes,
+        };
+        self.state.close_second(closing, self.sweep.now, sink);
+        self.state.drain(usize::MAX, sink);
+        for slot in 0..self.state.flows.slots() {
+            self.state.end_flow_minute(slot, sink);
+            self.state.tell_row(slot, sink);
+        }
+    }
+}
+
+impl State {
+    fn begin_second(&mut self, now: Nanos) {
+        self.second = u32::try_from(now / SECOND).unwrap_or(u32::MAX);
+        self.context += 1;
+    }
+
+    /// Closes the second in all node-level tables, and tells which keys have expired.
+    fn close_second<S: Sink>(&mut self, closing: Closing, now: Nanos, sink: &mut S) {
+        let counts = &mut self.counts;
+        let levels = &mut self.levels;
+        let mut forgotten = false;
+        for series in [&mut levels.nodes, &mut levels.queues, &mut levels.congestion, &mut levels.links] {
+            let metric = series.metric();
+            forgotten |= series.close(closing, &mut levels.sketches, sink, |key, latest, sink: &mut S| {
+                let mut event = Event::blank(now, Kind::Expired);
+                (event.metric, event.value) = (Some(metric), Some(latest));
+                (event.node, event.interface, event.queue) = key.ids(metric);
+                event.id = tell::id(now, &event);
+                counts.expired += 1;
+                counts.events[Kind::Expired as usize] += 1;
+                sink.event(&event, &[]);
+            });
+        }
+        if forgotten {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.context += 1;
+        }
+    }
+
+    /// Tells finished intervals of a bounded number of keys.
+    fn drain(&mut self, budget: usize, sink: &mut impl Sink) {
+        let levels = &mut self.levels;
+        for series in [&mut levels.nodes, &mut levels.queues, &mut levels.congestion, &mut levels.links] {
+            let budget = budget.max(series.waiting() / 4);
+            series.drain(budget, &mut levels.sketches, sink);
+        }
+    }
+
+    /// Ends a flow that has been silent for its timeout.
+    fn expire<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
+        self.counts.expired += 1;
+        let (metric, kind) = (Metric::FlowPath, Kind::Expired);
+        self.with_path(slot, |flow, _, path, counts| {
+            let origin = flow.origin();
+            let mut teller =
+                Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+            let mut event = teller.news(kind, metric);
+            event.value = Some(u64::from(flow.path_length));
+            teller.tell(event, path);
+        });
+        self.leave(slot, now, sink);
+    }
+
+    /// Tells what is left to tell of a flow, rules that cease to be true with it too, and frees it.
+    pub(crate) fn leave<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
+        self.with_path(slot, |flow, _, _, counts| {
+            let origin = flow.origin();
+            let mut teller =
+                Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+            flow.take_rules(0, &mut teller);
+        });
+        self.end_flow_minute(slot, sink);
+        self.tell_row(slot, sink);
+        self.flows.remove(slot);
+    }
+
+    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4).
+    fn push<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
+        self.with_path(slot, |flow, cold, path, counts| {
+            cold.pushed = flow.reports as u32;
+            if flow.latency != NO_VALUE {
+                let origin = flow.origin();
+                let mut teller =
+                    Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+                let mut event = teller.news(Kind::Latest, Metric::FlowLatency);
+                (event.value, event.basis) = (Some(flow.latency), flow.basis);
+                teller.tell(event, path);
+            }
+        });
+        self.tell_row(slot, sink);
+    }
+
+    pub(crate) fn tell_row<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+        self.with_path(slot, |flow, cold, path, _| sink.flow(&flow.row(cold), path));
+    }
+
+    pub(crate) fn end_flow_minute<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+        if let Some((flow, cold, _)) = self.flows.get(slot)
+            && flow.count > 0
+            && self.minutes
+        {
+            sink.rollup(&flow.minute(cold));
+        }
+        if self.flows.is_used(slot) {
+            let (flow, cold, _) = self.flows.parts(slot);
+            flow.begin_minute(cold);
+        }
+    }
+
+    /// Calls `then` with a flow and the nodes of its path.
+    fn with_path(
+        &mut self,
+        slot: u32,
+        then: impl FnOnce(&mut Flow, &mut Cold, &[u32], &mut [u64; Kind::ALL.len()]),
+    ) {
+        if !self.flows.is_used(slot) {
+            return;
+        }
+        let (flow, cold, states) = self.flows.parts(slot);
+        let path = &mut self.scratch.path;
+        path.clear();
+        path.extend(states.iter().map(|state| state.node));
+        then(flow, cold, path, &mut self.counts.events);
+    }
+}
+
+impl Flow {
+    /// What is told by the clock, not by a report: identified by the flow and how far it has come.
+    fn origin(&self) -> Origin {
+        Origin { number: self.reports as u32, ..Origin::NONE }
+    }
+
+    /// The latest state as a row.
+    pub(crate) fn row(&self, cold: &Cold) -> FlowRow {
+        FlowRow {
+            flow: self.key,
+            flow_latency: (self.latency != NO_VALUE).then_some(self.latency),
+            basis: self.basis,
+            first_seen: cold.first_seen,
+            last_seen: self.last_seen,
+            reports: self.reports,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What is known now, for those who ask: plain values, copied out.
+
+use wire::FlowKey;
+
+use crate::collector::Collector;
+use crate::event::{Basis, FlowRow};
+use crate::flows::{ABSENT, HopState};
+use crate::series::SeriesView;
+use crate::state::State;
+
+/// One hop of a flow, as it last was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HopView {
+    /// The node; `None` when it does not tell its id.
+    pub node: Option<u32>,
+    /// Where the flow comes in.
+    pub ingress_if: Option<u16>,
+    /// Where it goes out.
+    pub egress_if: Option<u32>,
+    /// Through which queue.
+    pub queue: Option<u8>,
+    /// Time inside the node, ns (held at 4.29 s).
+    pub hop_latency: Option<u64>,
+    /// Latest occupancy of the queue, whoever told it.
+    pub queue_occupancy: Option<u64>,
+    /// Latest utilisation of the link, millionths, whoever told it.
+    pub link_utilization: Option<u64>,
+}
+
+/// A flow, as it last was. Borrows the collector.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowView<'a> {
+    /// Its row, as at the periodic push.
+    pub row: FlowRow,
+    /// Nodes that its path has; more than [`FlowView::hops`] where they could not all be kept.
+    pub path_length: u16,
+    /// Its path visits a node twice.
+    pub looped: bool,
+    /// Bit i: rule i of the rule set is true.
+    pub rules: u64,
+    state: &'a State,
+    states: &'a [HopState],
+}
+
+impl<'a> FlowView<'a> {
+    /// Its nodes in forwarding order, `u32::MAX` where one does not tell its id.
+    pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
+        self.states.iter().map(|state| state.node)
+    }
+
+    /// Its hops in forwarding order.
+    pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
+        let state = self.state;
+        self.states.iter().map(move |hop| state.hop_view(hop))
+    }
+
+    /// How its latency came about.
+    pub fn basis(&self) -> Basis {
+        self.row.basis
+    }
+}
+
+impl State {
+    fn hop_view(&self, hop: &HopState) -> HopView {
+        let given = |id: u32| (id != ABSENT).then_some(id);
+        let queue = self
+            .levels
+            .queues
+            .latest(hop.queue_slot)
+            .filter(|(key, _)| hop.has_queue && (key.node, key.part) == (hop.node, u32::from(hop.queue)));
+        let link = self.levels.links.latest(hop.link_slot);
+        let link = link.filter(|(key, _)| (key.node, key.part) == (hop.node, hop.egress));
+        HopView {
+            node: given(hop.node),
+            ingress_if: (hop.ingress != u16::MAX).then_some(hop.ingress),
+            egress_if: given(hop.egress),
+            queue: hop.has_queue.then_some(hop.queue),
+            hop_latency: given(hop.latest).map(u64::from),
+            queue_occupancy: queue.map(|(_, latest)| latest),
+            link_utilization: link.map(|(_, latest)| latest),
+        }
+    }
+
+    fn view(&self, slot: u32) -> Option<FlowView<'_>> {
+        let (flow, cold, states) = self.flows.get(slot)?;
+        Some(FlowView {
+            row: flow.row(cold),
+            path_length: flow.path_length,
+            looped: flow.flags.has(crate::flows::Flags::LOOP),
+            rules: flow.rules,
+            state: self,
+            states,
+        })
+    }
+}
+
+impl Collector {
+    /// All flows, in no order that means anything.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
+        let state = self.state();
+        (0..state.flows.slots()).filter_map(move |slot| state.view(slot))
+    }
+
+    /// One flow.
+    pub fn flow(&self, key: &FlowKey) -> Option<FlowView<'_>> {
+        let state = self.state();
+        let (_, slot) = state.flows.find(key, key.hash(self.seed()))?;
+        state.view(slot)
+    }
+
+    /// Hop latency per node, ns, over all flows.
+    pub fn nodes(&self) -> impl Iterator<Item = SeriesView> {
+        self.state().levels.nodes.views()
+    }
+
+    /// Occupancy per node and queue, device units.
+    pub fn queues(&self) -> impl Iterator<Item = SeriesView> {
+        self.state().levels.queues.views()
+    }
+
+    /// Congestion per node and queue (or buffer), device units.
+    pub fn congestion(&self) -> impl Iterator<Item = SeriesView> {
+        self.state().levels.congestion.views()
+    }
+
+    /// Utilisation per node and egress interface, millionths.
+    pub fn links(&self) -> impl Iterator<Item = SeriesView> {
+        self.state().levels.links.views()
+    }
+}

@@ -1,0 +1,417 @@
+//! A reporter to test with: a template of a report, of which each test states only what differs; and a sink that writes
+//! down what it hears, as text.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses its part; a helper of tests may panic"
+)]
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use collector::sequence::Note;
+use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Profile, Rollup, Sink};
+use detect::{Detection, RuleSet, Thresholds};
+use wire::int::header::{Md2, Md10};
+use wire::int::shim::{Next, Shim1, Shim2};
+use wire::report::{v05, v10, v20};
+use wire::{Dialect, Flags, FlowKey, Hop, Layout};
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+/// A start on a minute.
+pub(crate) const START: u64 = 1_700_000_040 * SECOND;
+
+/// One hop's values; `None` is written as all-ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u32,
+    pub(crate) ports: (u16, u16),
+    pub(crate) latency: Option<u32>,
+    pub(crate) queue: Option<(u8, u32)>,
+    pub(crate) stamps: Option<(u64, u64)>,
+    pub(crate) utilization: Option<u32>,
+    pub(crate) buffer: Option<(u8, u32)>,
+}
+
+pub(crate) const fn node(id: u32) -> Node {
+    Node {
+        id,
+        ports: (1, 2),
+        latency: Some(1000),
+        queue: Some((0, 10)),
+        stamps: None,
+        utilization: Some(500),
+        buffer: None,
+    }
+}
+
+impl Node {
+    pub(crate) fn hop(&self) -> Hop {
+        Hop {
+            node_id: Some(self.id),
+            ingress_if: Some(self.ports.0),
+            egress_if: Some(self.ports.1),
+            hop_latency: self.latency,
+            queue_id: self.queue.map(|(id, _)| id),
+            queue_occupancy: self.queue.map(|(_, occupancy)| occupancy),
+            ingress_ts: self.stamps.map(|(ingress, _)| ingress),
+            egress_ts: self.stamps.map(|(_, egress)| egress),
+            tx_utilization: self.utilization,
+            buffer_id: self.buffer.map(|(id, _)| id),
+            buffer_occupancy: self.buffer.map(|(_, occupancy)| occupancy),
+            ..Hop::default()
+        }
+    }
+}
+
+/// A report, as a template.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) flow: u16,
+    pub(crate) v6: bool,
+    pub(crate) hops: Vec<Node>,
+    pub(crate) bitmap: u16,
+    pub(crate) reporter: u32,
+    pub(crate) hw_id: u8,
+    pub(crate) seq: u32,
+    pub(crate) flags: Flags,
+    pub(crate) int_flags: wire::int::Flags,
+    /// Header words of the reporter (1.0: six bits), with a drop reason.
+    pub(crate) metadata: u8,
+    pub(crate) reason: Option<u8>,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self {
+            flow: 1,
+            v6: false,
+            hops: vec![node(1), node(2), node(3)],
+            bitmap: 0xfd00,
+            reporter: 3,
+            hw_id: 0,
+            seq: 0,
+            flags: Flags::FLOW,
+            int_flags: wire::int::Flags::default(),
+            metadata: 0,
+            reason: None,
+        }
+    }
+}
+
+/// The flow that a number stands for.
+pub(crate) fn flow(number: u16, v6: bool) -> FlowKey {
+    let ports = Some((1000 + number, 80));
+    if v6 {
+        FlowKey::new(V6_SRC.into(), V6_DST.into(), ports, 17)
+    } else {
+        FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], ports, 17)
+    }
+}
+
+const V6_SRC: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const V6_DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+
+impl Sent {
+    /// As Report 1.0 around INT 1.0.
+    pub(crate) fn v10(&self) -> Vec<u8> {
+        let own = self.hops.last().map(Node::hop).unwrap_or_default();
+        let stacked = if self.metadata == 0 { &self.hops[..] } else { &self.hops[..self.hops.len() - 1] };
+        let mut bytes = vec![0; 2048];
+        let next = if self.v6 { v10::NextProtocol::Ipv6 } else { v10::NextProtocol::Ipv4 };
+        let header = v10::Repr {
+            next,
+            metadata: self.metadata,
+            flags: self.flags,
+            hw_id: self.hw_id,
+            switch_id: self.reporter,
+            seq: self.seq,
+            ingress_ts: 7,
+            own,
+            drop_reason: self.reason,
+        };
+        let mut at = header.emit(Dialect::Strict, &mut bytes);
+        at += self.packet(stacked, &mut bytes[at..]);
+        bytes.truncate(at);
+        bytes
+    }
+
+    /// As Report 2.0 around INT 2.1; more reports of the same datagram may follow.
+    pub(crate) fn v20(sent: &[Self]) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        let group = v20::Group { hw_id: sent[0].hw_id, seq: sent[0].seq, node_id: sent[0].reporter };
+        let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
+        for one in sent {
+            let mut packet = vec![0; 2048];
+            let length = one.packet_2(&mut packet);
+            let inner = if one.v6 {
+                v20::Inner::Ipv6(&packet[..length])
+            } else {
+                v20::Inner::Ipv4(&packet[..length])
+            };
+            let repr = v20::Repr { flags: one.flags, main: None, inner, ignored_md_length: 0 };
+            assert!(builder.push(&repr));
+        }
+        builder.finish().to_vec()
+    }
+
+    /// As a postcard of the last hop: Report 2.0 with the reporter's own metadata and the packet's headers.
+    pub(crate) fn postcard(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 2048];
+        let own = self.hops[0];
+        let group = v20::Group { hw_id: self.hw_id, seq: self.seq, node_id: own.id };
+        let mut packet = vec![0; 2048];
+        let length = self.headers(0, 0, &mut packet);
+        let main = v20::MainRepr {
+            bits: self.bitmap & 0x7fff,
+            ds_id: 0,
+            ds_bits: 0,
+            ds_status: 0,
+            own: own.hop(),
+            drop_reason: self.reason,
+            domain: &[],
+        };
+        let repr = v20::Repr::new(self.flags, main, v20::Inner::Ipv4(&packet[..length]));
+        let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
+        assert!(builder.push(&repr));
+        builder.finish().to_vec()
+    }
+
+    /// As a local report 0.5 of one switch.
+    pub(crate) fn v05(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 2048];
+        let own = self.hops[0].hop();
+        let kind = v05::Kind::Local { own };
+        let ingress_ts = own.ingress_ts.unwrap_or(0) as u32;
+        let header = v05::Repr { flags: self.flags, hw_id: self.hw_id, seq: self.seq, ingress_ts, kind };
+        let mut at = header.emit(Dialect::Strict, &mut bytes);
+        bytes[at + 12..at + 14].copy_from_slice(&[0x08, 0]);
+        at += 14;
+        at += self.headers(0, 0, &mut bytes[at..]);
+        bytes.truncate(at);
+        bytes
+    }
+
+    /// IP, UDP, INT 1.0 and the stack.
+    fn packet(&self, hops: &[Node], out: &mut [u8]) -> usize {
+        let layout = Layout::int_10(self.bitmap, self.bitmap.count_ones() as u8, Dialect::Strict).unwrap();
+        let int = 12 + hops.len() * layout.len();
+        let at = self.headers(0x17, int, out);
+        let body = &mut out[at..at + int];
+        Shim1 { kind: 1, length: (int / 4) as u8, last: 0 }.emit(body);
+        Md10 {
+            hop_ml: layout.words(),
+            remaining: 8,
+            bitmap: self.bitmap,
+            flags: self.int_flags,
+            ..Md10::default()
+        }
+        .emit(&mut body[4..]);
+        for (hop, record) in hops.iter().rev().zip(body[12..].chunks_exact_mut(layout.len())) {
+            layout.write(&hop.hop(), record);
+        }
+        at + int
+    }
+
+    /// IP, UDP, INT 2.1 and the stack.
+    fn packet_2(&self, out: &mut [u8]) -> usize {
+        let words = self.bitmap.count_ones() + (self.bitmap & 0x0e00).count_ones();
+        let layout = Layout::int_2(self.bitmap, words as u8, false).unwrap();
+        let int = 16 + self.hops.len() * layout.len();
+        let at = self.headers(0x17, int, out);
+        let body = &mut out[at..at + int];
+        Shim2 { kind: Shim2::MD, length: (int / 4 - 1) as u8, next: Next::Dscp(0) }.emit(body);
+        Md2 {
+            flags: self.int_flags,
+            hop_ml: layout.words(),
+            remaining: 8,
+            bitmap: self.bitmap,
+            ..Md2::default()
+        }
+        .emit(&mut body[4..]);
+        for (hop, record) in self.hops.iter().rev().zip(body[16..].chunks_exact_mut(layout.len())) {
+            layout.write(&hop.hop(), record);
+        }
+        at + int
+    }
+
+    fn headers(&self, dscp: u8, payload: usize, out: &mut [u8]) -> usize {
+        let length = (8 + payload as u16).to_be_bytes();
+        let at = if self.v6 {
+            let class = dscp << 2;
+            out[..4].copy_from_slice(&[0x60 | class >> 4, class << 4, 0, 0]);
+            out[4..6].copy_from_slice(&length);
+            out[6..8].copy_from_slice(&[17, 64]);
+            out[8..24].copy_from_slice(&V6_SRC.octets());
+            out[24..40].copy_from_slice(&V6_DST.octets());
+            40
+        } else {
+            let total = (28 + payload as u16).to_be_bytes();
+            out[..12].copy_from_slice(&[0x45, dscp << 2, total[0], total[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+            out[12..16].copy_from_slice(&[10, 0, 0, 1]);
+            out[16..20].copy_from_slice(&[10, 0, 0, 2]);
+            20
+        };
+        out[at..at + 2].copy_from_slice(&(1000 + self.flow).to_be_bytes());
+        out[at + 2..at + 4].copy_from_slice(&80_u16.to_be_bytes());
+        out[at + 4..at + 6].copy_from_slice(&length);
+        at + 8
+    }
+}
+
+/// Thresholds by metric, in their order, and rules by name and text.
+pub(crate) fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection> {
+    let rules: Vec<_> = rules.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    Arc::new(Detection {
+        thresholds: Thresholds::new(thresholds, Vec::new()).unwrap(),
+        rules: RuleSet::compile(&rules).unwrap(),
+        generation: 1,
+    })
+}
+
+pub(crate) fn config() -> Config {
+    Config {
+        max_flows: 1024,
+        max_nodes: 64,
+        max_queues: 256,
+        max_links: 256,
+        max_sources: 32,
+        push_interval: 0,
+        detection: detection([0, 100, 100, 5, 5, 100], &[]),
+        ..Config::default()
+    }
+}
+
+/// A collector with its clock and its log.
+pub(crate) struct Bench {
+    pub(crate) collector: Collector,
+    pub(crate) now: u64,
+    pub(crate) log: Log,
+    seq: u32,
+}
+
+impl Bench {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { collector: Collector::new(config), now: START, log: Log::default(), seq: 0 }
+    }
+
+    pub(crate) fn give(&mut self, payload: &[u8]) -> &mut Self {
+        self.give_from(payload, [192, 0, 2, 1])
+    }
+
+    pub(crate) fn give_from(&mut self, payload: &[u8], source: [u8; 4]) -> &mut Self {
+        self.now += 1000;
+        let datagram = Datagram {
+            payload,
+            source: Ipv4Addr::from(source).to_ipv6_mapped().octets(),
+            sport: 5000,
+            listener: 0,
+            received: self.now,
+        };
+        self.collector.handle(&[datagram], &mut self.log);
+        self
+    }
+
+    /// Sends a report 1.0 with the next number.
+    pub(crate) fn send(&mut self, sent: &Sent) -> &mut Self {
+        self.seq += 1;
+        let bytes = Sent { seq: self.seq, ..sent.clone() }.v10();
+        self.give(&bytes)
+    }
+
+    /// Lets time pass, with ten ticks per second.
+    pub(crate) fn pass(&mut self, nanos: u64) -> &mut Self {
+        let end = self.now + nanos;
+        while self.now < end {
+            self.now = (self.now + SECOND / 10).min(end);
+            self.collector.tick(self.now, &mut self.log);
+        }
+        self
+    }
+
+    /// The lines written since the last time.
+    pub(crate) fn heard(&mut self) -> String {
+        std::mem::take(&mut self.log.text)
+    }
+}
+
+/// Writes events (and, where asked for, the rest) as one line each.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) text: String,
+    pub(crate) events: Vec<Event>,
+    pub(crate) rollups: Vec<Rollup>,
+    pub(crate) rows: Vec<(FlowRow, Vec<u32>)>,
+    pub(crate) drops: Vec<Drop>,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Sink for Log {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.events.push(*event);
+        let text = &mut self.text;
+        let _ = write!(text, "{}", event.kind.name());
+        if let Some(metric) = event.metric {
+            let _ = write!(text, " {}", metric.name());
+        }
+        if let Some(flow) = event.flow {
+            let _ = write!(text, " flow={}", i32::from(flow.sport().unwrap_or(0)) - 1000);
+        }
+        if event.kind != Kind::New || event.metric != Some(detect::Metric::FlowPath) {
+            for (name, id) in [
+                ("node", event.node),
+                ("if", event.interface),
+                ("queue", event.queue.map(u32::from)),
+                ("rule", event.rule.map(u32::from)),
+                ("reason", event.reason.map(u32::from)),
+            ] {
+                if let Some(id) = id {
+                    let _ = write!(text, " {name}={id}");
+                }
+            }
+        }
+        if let Some(previous) = event.previous {
+            let _ = write!(text, " {previous}->");
+        } else if event.value.is_some() {
+            text.push(' ');
+        }
+        if let Some(value) = event.value {
+            let _ = write!(text, "{value}");
+        }
+        if event.basis != collector::event::Basis::Measured {
+            let _ = write!(text, " {:?}", event.basis);
+        }
+        if !path.is_empty() {
+            let nodes: Vec<String> = path.iter().map(u32::to_string).collect();
+            let _ = write!(text, " path={}", nodes.join(">"));
+        }
+        text.push('\n');
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.rollups.push(*rollup);
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.rows.push((*row, path.to_vec()));
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.drops.push(*drop);
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.losses.push(*loss);
+    }
+
+    fn sequence(&mut self, note: &Note) {
+        self.notes.push(*note);
+    }
+}
+
+/// A profile of these units.
+pub(crate) fn profile(stamp_ns: u32, latency_ns: u32) -> Profile {
+    Profile { timestamp_unit_ns: stamp_ns, latency_unit_ns: latency_ns, ..Profile::default() }
+}
