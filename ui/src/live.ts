@@ -2,7 +2,7 @@ import { ApiError, get, postExact } from './api/client';
 import { poll, type Poll } from './api/poll';
 import type { QueryResult, Status } from './api/types';
 import { Ring } from './lib/ring';
-import { totalDropped } from './model/budget';
+import { totals } from './model/budget';
 import { LossClock, WINDOW_SECONDS } from './model/rates';
 
 export interface Trouble {
@@ -20,7 +20,8 @@ class Live {
   trouble: Trouble | null = null;
   /** Reports/s and events/s, one point per second. */
   readonly rates = new Ring(2, WINDOW_SECONDS);
-  readonly losses = new LossClock();
+  readonly dropped = new LossClock();
+  readonly lost = new LossClock();
   private skewMs = 0;
   private readonly listeners = new Set<Listener>();
   private poll: Poll | undefined;
@@ -57,7 +58,9 @@ class Live {
     this.trouble = null;
     const seconds = Math.round(status.now / 1e9);
     this.rates.push(seconds, [status.rates.reports, status.rates.events]);
-    this.losses.add(seconds, totalDropped(status.loss_budget));
+    const { dropped, lost } = totals(status.loss_budget);
+    this.dropped.add(seconds, dropped);
+    this.lost.add(seconds, lost);
     if (!this.filled) {
       this.filled = true;
       void this.fill(seconds);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BudgetStage, Source } from '../src/api/types';
-import { stageView, Steady, totalDropped, verdict } from '../src/model/budget';
+import { stageView, Steady, totals, verdict } from '../src/model/budget';
 
 const STAGES = ['network', 'kernel', 'decode', 'state', 'queue', 'store'];
 
@@ -26,7 +26,7 @@ function source(countable: boolean): Source {
 
 function judge(
   changes: Record<string, Partial<BudgetStage>>,
-  recent = 0,
+  recent = { dropped: 0, lost: 0 },
   sources: Source[] = [source(true)],
 ) {
   return verdict(budget(changes).map(stageView), sources, recent);
@@ -37,7 +37,7 @@ test('nothing lost is said in these words', () => {
 });
 
 test('a source that cannot be counted qualifies it', () => {
-  const { tone, detail } = judge({}, 0, [source(true), source(false)]);
+  const { tone, detail } = judge({}, undefined, [source(true), source(false)]);
   assert.equal(tone, 'ok');
   assert.equal(detail, 'Losses of 1 source are not countable: no moving sequence number.');
 });
@@ -47,16 +47,16 @@ test('a loss says how many, where, why, and whether it goes on', () => {
     network: { out: 97, drops: { lost: 3 } },
     queue: { out: 99, drops: { queue_full: 1, other: 0 } },
   };
-  assert.deepEqual(judge(lost, 2), {
+  assert.deepEqual(judge(lost, { dropped: 2, lost: 1 }), {
     tone: 'bad',
     headline: '3 reports lost in the network, 1 record shed at the queue',
     detail: 'Network: lost 3; Queue: queue full 1. 2 in the last minute.',
   });
-  assert.equal(judge(lost, 0).tone, 'warn');
+  assert.equal(judge(lost).tone, 'warn');
 });
 
 test('what was refused only is a warning', () => {
-  const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, 2);
+  const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, { dropped: 2, lost: 0 });
   assert.equal(found.tone, 'warn');
   assert.equal(found.headline, '2 datagrams refused while decoding');
 });
@@ -108,5 +108,6 @@ test('drops are summed, the largest first', () => {
     { reason: 'truncated', count: 3 },
   ]);
   assert.equal(view.dropped, 10);
-  assert.equal(totalDropped(budget({ network: { drops: { lost: 3 } }, store: { drops: { failed: 2 } } })), 5);
+  const found = totals(budget({ network: { drops: { lost: 3 } }, decode: { drops: { nested: 2 } } }));
+  assert.deepEqual(found, { dropped: 5, lost: 3 });
 });

@@ -164,8 +164,15 @@ function uncountable(sources: readonly Source[]): string {
   return `Losses of ${plural(silent, 'source')} are not countable: no moving sequence number.`;
 }
 
-/** The one sentence an operator wants first. `recent` is what was lost during the last minute. */
-export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: number): Verdict {
+/** Of the last minute. */
+export interface Recent {
+  dropped: number;
+  /** Without what was refused because nobody could read it. */
+  lost: number;
+}
+
+/** The one sentence an operator wants first. */
+export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: Recent): Verdict {
   const caveat = uncountable(sources);
   const wrong = stages.find((view) => view.missing !== 0);
   if (wrong) {
@@ -178,17 +185,20 @@ export function verdict(stages: readonly StageView[], sources: readonly Source[]
       return { tone: 'idle', headline: 'Nothing received yet', detail: '' };
     return { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: caveat };
   }
-  const refusedOnly = lossy.every((view) => view.stage === 'decode');
-  const now = recent > 0 ? `${exact(recent)} in the last minute.` : 'None in the last minute.';
+  const now =
+    recent.dropped > 0 ? `${exact(recent.dropped)} in the last minute.` : 'None in the last minute.';
   return {
-    tone: refusedOnly || recent === 0 ? 'warn' : 'bad',
+    tone: recent.lost === 0 ? 'warn' : 'bad',
     headline: capital(lossy.map(lossSentence).join(', ')),
     detail: [`${lossy.map(reasonList).join('; ')}.`, now, caveat].filter((part) => part !== '').join(' '),
   };
 }
 
-export function totalDropped(stages: readonly BudgetStage[]): number {
-  return stages.reduce((sum, stage) => sum + stageView(stage).dropped, 0);
+/** Everything that was dropped since the start. */
+export function totals(stages: readonly BudgetStage[]): Recent {
+  const sum = (some: readonly BudgetStage[]): number =>
+    some.reduce((all, stage) => all + stageView(stage).dropped, 0);
+  return { dropped: sum(stages), lost: sum(stages.filter(({ stage }) => stage !== 'decode')) };
 }
 
 const SAMPLES = 3;

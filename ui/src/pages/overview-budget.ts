@@ -19,7 +19,10 @@ export function budgetView() {
     element: h('div', {}, sentence, list),
     update(status: Status) {
       const views = status.loss_budget.map((raw) => steady.settle(stageView(raw)));
-      const found = verdict(views, status.sources, live.losses.recent());
+      const found = verdict(views, status.sources, {
+        dropped: live.dropped.recent(),
+        lost: live.lost.recent(),
+      });
       sentence.dataset['tone'] = found.tone;
       setText(icon, ICONS[found.tone]);
       setText(headline, found.headline);

@@ -60,6 +60,7 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
   const observer = new ResizeObserver(() => {
     cy.resize();
     stand();
+    if (last) draw(last);
   });
   observer.observe(element);
   const endTheme = onTheme(() => {
@@ -67,12 +68,18 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
     if (last) draw(last);
   });
 
+  /** On a small screen nodes show their number only and stand closer. */
+  function isCompact(): boolean {
+    return element.clientWidth > 0 && element.clientWidth < 560;
+  }
+
   /** Nodes on their places, tiers drawn apart so that the picture fills the box. */
   function stand(): void {
-    const stretch = arranged.shape === 'tiers' ? stretchFor(element, arranged.positions) : 1;
+    const squeeze = isCompact() ? 0.55 : 1;
+    const stretch = arranged.shape === 'tiers' ? stretchFor(element, arranged.positions, squeeze) : 1;
     cy.nodes().positions((node) => {
       const point = arranged.positions.get(Number(node.data('node'))) ?? { x: 0, y: 0 };
-      return { x: point.x, y: point.y * stretch };
+      return { x: point.x * squeeze, y: point.y * stretch };
     });
     cy.fit(undefined, PADDING);
     if (cy.zoom() > LARGEST_ZOOM) cy.zoom(LARGEST_ZOOM);
@@ -88,7 +95,7 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
     ];
     const scale = scaleFor(lens, values, scales.get(lens) ?? null);
     scales.set(lens, scale);
-    cy.batch(() => paint(cy, picture, scale));
+    cy.batch(() => paint(cy, picture, scale, isCompact()));
     return scale;
   }
 
@@ -113,10 +120,10 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
 }
 
 /** How far tiers must stand apart for the picture to have the shape of its box. */
-function stretchFor(box: HTMLElement, positions: Positions): number {
+function stretchFor(box: HTMLElement, positions: Positions, squeeze: number): number {
   const points = [...positions.values()];
   const extent = (values: number[]): number => Math.max(...values) - Math.min(...values);
-  const width = extent(points.map(({ x }) => x)) + 120;
+  const width = extent(points.map(({ x }) => x)) * squeeze + 120;
   const height = extent(points.map(({ y }) => y));
   if (height === 0 || box.clientWidth === 0) return 1;
   return Math.min(2, Math.max(0.7, ((width * box.clientHeight) / box.clientWidth - 120) / height));
@@ -139,7 +146,7 @@ function sync(cy: Core, graph: Graph): void {
   cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id ?? '').empty()));
 }
 
-function paint(cy: Core, picture: Picture, scale: Scale): void {
+function paint(cy: Core, picture: Picture, scale: Scale, compact: boolean): void {
   const { graph, lens } = picture;
   const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
   const grey = colour('unknown');
@@ -148,10 +155,11 @@ function paint(cy: Core, picture: Picture, scale: Scale): void {
   for (const entry of graph.nodes) {
     const value = nodeValue(entry, graph, lens);
     const element = cy.getElementById(`n${entry.id}`);
-    const name = entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
+    const name = compact || entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
     const fill = mix(stops, place(scale, value)) ?? grey;
     element.data({
       colour: fill,
+      width: compact ? 66 : 112,
       ink: brightness(fill) > 105 ? INK.dark : INK.light,
       label: `${entry.id}${name}\n${lensText(lens, value)}`,
     });
@@ -228,7 +236,7 @@ function styles(): StylesheetJson {
     {
       selector: 'node',
       style: {
-        width: 112,
+        width: 'data(width)',
         height: 48,
         shape: 'round-rectangle',
         'background-color': 'data(colour)',
@@ -259,7 +267,8 @@ function styles(): StylesheetJson {
         'control-point-step-size': 16,
       },
     },
-    { selector: '.faded', style: { opacity: 0.2 } },
+    { selector: 'edge.faded', style: { opacity: 0.16 } },
+    { selector: 'node.faded', style: { 'background-color': colour('raised'), color: colour('muted') } },
     {
       selector: 'edge.on-path, edge.picked',
       style: {

@@ -38,8 +38,7 @@ export function legendView() {
     'div',
     { class: 'map-legend' },
     title,
-    h('div', { class: 'ramp', aria: { hidden: 'true' } }),
-    steps,
+    h('div', { class: 'scale' }, h('div', { class: 'ramp', aria: { hidden: 'true' } }), steps),
     h('span', { class: 'muted' }, 'Grey: not reported. Width: flows on the link.'),
   );
   let shown = '';

@@ -89,7 +89,7 @@ export function topologyPage(route: Route): Page {
     }
   }
 
-  const map = h('div', { class: 'map' }, canvas.element, nothing, legend.element);
+  const map = h('div', { class: 'map' }, canvas.element, nothing);
   nothing.hidden = true;
   const reset = h(
     'button',
@@ -100,7 +100,7 @@ export function topologyPage(route: Route): Page {
   const element = h(
     'div',
     { class: 'page topology' },
-    panel('Topology', { class: 'map-panel', aside }, map),
+    panel('Topology', { class: 'map-panel', aside }, map, legend.element),
     h(
       'div',
       { class: 'side' },
