@@ -324,7 +324,7 @@ impl Headers {
         if !self.v6 {
             let at = self.ip + field::V4_CHECKSUM;
             let mended = checksum::adjust(get(frame, at), old, word);
-            put(frame, at, if mended == 0xffff { 0 } else { mended });
+            put(frame, at, mended);
         }
     }
 
@@ -342,8 +342,8 @@ impl Headers {
         put(frame, at, if sum == 0xffff && self.proto == UDP { 0xffff } else { !sum });
     }
 
-    /// Mends the L4 checksum. A UDP checksum of 0 (none) stays 0, and a UDP checksum never becomes 0, nor another one
-    /// 0xffff, so that taking out what was put in gives the same checksum back.
+    /// Mends the L4 checksum. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
+    /// else comes out as 0xffff, so that taking out what was put in gives the same checksum back.
     fn adjust_l4(&self, frame: &mut [u8], old: u16, new: u16) {
         let at = self.l4 + if self.proto == UDP { field::UDP_CHECKSUM } else { field::TCP_CHECKSUM };
         let checksum = get(frame, at);
@@ -352,7 +352,6 @@ impl Headers {
         }
         let mended = match (checksum::adjust(checksum, old, new), self.proto) {
             (0, UDP) => 0xffff,
-            (0xffff, TCP) => 0,
             (mended, _) => mended,
         };
         put(frame, at, mended);

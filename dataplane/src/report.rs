@@ -256,7 +256,7 @@ impl Exporter {
         let draft = Draft {
             bits: Some(PORTS | INGRESS_TS | DROP_REASON),
             reason: Some(reason),
-            with_stack: with_int.is_some(),
+            with_stack: with_int.is_some_and(|carried| carried.mode == wire::int::Mode::Md),
             ..Draft::new(ReportKind::Drop, flags, own, self.packet(frame, seen.headers.as_ref(), end))
         };
         self.write(&draft, out);

@@ -447,6 +447,11 @@ impl Fabric {
         self.flows.iter().map(|flow| flow.totals)
     }
 
+    /// The flows, in the order in which they were added.
+    pub fn flow_ids(&self) -> impl Iterator<Item = FlowId> + use<> {
+        (0..self.flows.len() as u32).map(FlowId)
+    }
+
     /// What became of each node's datagrams, by node and subsystem.
     pub fn channel_totals(&self) -> Vec<ChannelTotals> {
         self.reporting.totals()

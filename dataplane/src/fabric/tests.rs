@@ -231,3 +231,23 @@ fn a_stopped_flow_stops_and_an_added_one_starts() {
     let totals: Vec<_> = fabric.flows().map(|flow| (flow.sent, flow.delivered)).collect();
     assert_eq!(totals, [(3, 3), (3, 3)]);
 }
+
+#[test]
+fn utilisation_is_what_was_sent() {
+    #[derive(Default)]
+    struct Last(Vec<(u32, u32)>);
+    impl FabricSink for Last {
+        fn truth(&mut self, truth: &Truth<'_>) {
+            if let Truth::Delivered(journey) = truth {
+                self.0 = journey.hops.iter().map(|hop| (hop.node, hop.tx_utilization)).collect();
+            }
+        }
+    }
+    // 100 bytes every 16 µs are 50 Mb/s: half of the middle link, a twentieth of the last.
+    let mut fabric = bottleneck(3_000, QueueUnit::Bytes);
+    fabric.add_flow(&small(1, 2, Pattern::Constant { gap: 16_000 })).unwrap();
+    let mut last = Last::default();
+    fabric.run_until(100_000_000, &mut last);
+    let near = |got: u32, wanted: u32| got.abs_diff(wanted) <= wanted / 100;
+    assert!(matches!(last.0[..], [(101, a), (102, b)] if near(a, 5_000) && near(b, 500)), "{:?}", last.0);
+}

@@ -85,6 +85,15 @@ fn checksums_hold(frame: &[u8]) -> bool {
     whole && udp_fits && (header == 40 || sum(&[&ip[..20]]) == 0) && sum(&[addresses, &pseudo, l4]) == 0
 }
 
+/// The one's complement sum that an IPv4 packet's L4 checksum is made of, 1 to 0xffff.
+fn l4_sum(frame: &[u8]) -> u16 {
+    let (addresses, l4) = (&frame[26..34], &frame[34..]);
+    let words = addresses.chunks(2).chain(l4.chunks(2));
+    let sum: u64 = words.map(|w| u64::from(w[0]) << 8 | u64::from(w.get(1).copied().unwrap_or(0))).sum();
+    let sum = sum + u64::from(frame[23]) + l4.len() as u64;
+    ((sum - 1) % 0xffff + 1) as u16
+}
+
 fn switches(count: u32, config: &Config, watch: Watch) -> Vec<Switch> {
     (1..=count).map(|node| Switch::new(node, config.clone(), watch.into()).unwrap()).collect()
 }
@@ -477,6 +486,33 @@ fn odd_packets_pass_untouched() {
         let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
         let (frames, _) = travel(&mut path, bytes);
         assert_eq!(frames[1], bytes);
+    }
+}
+
+/// A UDP checksum of 0 means "none", and 0 and 0xffff are the same sum: the one place where adding and taking away could end
+/// elsewhere. Two payload bytes that count through make every checksum come up at every hop.
+#[test]
+fn no_checksum_is_lost_between_zero_and_all_ones() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut original = frame(Family::V4, transport, 2);
+        let (at, field) = (original.len() - 2, if transport == Transport::Udp { 40 } else { 50 });
+        let mut path = switches(3, &Config::default(), Watch::new(Match::default()));
+        let mut zeros = 0;
+        for value in 0..=u16::MAX {
+            original[at..].copy_from_slice(&value.to_be_bytes());
+            original[field..field + 2].fill(0);
+            let checksum = !l4_sum(&original);
+            let checksum = if transport == Transport::Udp && checksum == 0 { 0xffff } else { checksum };
+            original[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+            let (frames, _) = travel(&mut path, &original);
+            assert_eq!(frames[2], original);
+            for frame in &frames {
+                let now = u16::from_be_bytes([frame[field], frame[field + 1]]);
+                zeros += u32::from(now == 0);
+                assert!(checksums_hold(frame) && (now != 0 || transport == Transport::Tcp));
+            }
+        }
+        assert_eq!(zeros > 0, transport == Transport::Tcp);
     }
 }
 
