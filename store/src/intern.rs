@@ -3,10 +3,9 @@
 //! The tables in the file are the truth; the maps here only save asking. They are bounded: a full map is emptied, and from
 //! then on an unknown name is looked up before it is added. After a failed transaction they are thrown away with the file.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::hash::Hash;
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use wire::FlowKey;
@@ -14,8 +13,8 @@ use wire::FlowKey;
 /// The names of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
-    flows: Known<FlowKey>,
-    paths: Known<Box<[u32]>>,
+    flows: Known<Flows>,
+    paths: Known<HashMap<Box<[u32]>, i64>>,
     /// By index in the rule set in force.
     rules: HashMap<u16, i64>,
     text: String,
@@ -57,7 +56,7 @@ impl Names {
     /// The number of `path`; `None` for the empty path.
     #[inline]
     pub(crate) fn path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<Option<i64>> {
-        match (path.is_empty(), self.paths.get(path)) {
+        match (path.is_empty(), self.paths.map.get(path).copied()) {
             (true, _) => Ok(None),
             (false, Some(id)) => Ok(Some(id)),
             (false, None) => self.new_path(conn, path).map(Some),
@@ -92,7 +91,7 @@ impl Names {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{flow}");
         if let Some(id) = self.flows.look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)? {
-            self.flows.learn(*flow, id);
+            self.flows.learn(flow, id);
             return Ok(id);
         }
         let id = self.flows.last + 1;
@@ -106,7 +105,7 @@ impl Names {
             flow.proto()
         ])?;
         self.flows.last = id;
-        self.flows.learn(*flow, id);
+        self.flows.learn(flow, id);
         Ok(id)
     }
 
@@ -114,13 +113,13 @@ impl Names {
     fn new_path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<i64> {
         path_text(path, &mut self.text);
         if let Some(id) = self.paths.look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)? {
-            self.paths.learn(path.into(), id);
+            self.paths.learn(path, id);
             return Ok(id);
         }
         let id = self.paths.last + 1;
         conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?.execute(params![id, self.text])?;
         self.paths.last = id;
-        self.paths.learn(path.into(), id);
+        self.paths.learn(path, id);
         Ok(id)
     }
 }
@@ -143,10 +142,10 @@ pub(crate) fn parse_path(text: &str) -> Vec<u32> {
     text.split('>').map(|node| node.parse().unwrap_or(u32::MAX)).collect()
 }
 
-/// A bounded map from name to number.
+/// A bounded map from name to number, and how far the numbers go.
 #[derive(Debug)]
-struct Known<K> {
-    map: HashMap<K, i64>,
+struct Known<M> {
+    map: M,
     capacity: usize,
     /// The highest number given.
     last: i64,
@@ -154,25 +153,9 @@ struct Known<K> {
     complete: bool,
 }
 
-impl<K: Eq + Hash> Known<K> {
+impl<M: Default> Known<M> {
     fn new(last: i64, capacity: usize) -> Self {
-        Self { map: HashMap::new(), capacity, last, complete: last == 0 }
-    }
-
-    #[inline]
-    fn get<Q: Eq + Hash + ?Sized>(&self, name: &Q) -> Option<i64>
-    where
-        K: Borrow<Q>,
-    {
-        self.map.get(name).copied()
-    }
-
-    fn learn(&mut self, name: K, id: i64) {
-        if self.map.len() >= self.capacity {
-            self.map.clear();
-            self.complete = false;
-        }
-        self.map.insert(name, id);
+        Self { map: M::default(), capacity, last, complete: last == 0 }
     }
 
     fn look_up(&self, conn: &Connection, sql: &str, text: &str) -> rusqlite::Result<Option<i64>> {
@@ -180,6 +163,76 @@ impl<K: Eq + Hash> Known<K> {
             return Ok(None);
         }
         conn.prepare_cached(sql)?.query_row([text], |row| row.get(0)).optional()
+    }
+
+    /// Empties a map that holds `len` names, if that is all it may hold.
+    fn make_room(&mut self, len: usize) {
+        if len >= self.capacity {
+            self.map = M::default();
+            self.complete = false;
+        }
+    }
+}
+
+impl Known<HashMap<Box<[u32]>, i64>> {
+    fn learn(&mut self, path: &[u32], id: i64) {
+        self.make_room(self.map.len());
+        self.map.insert(path.into(), id);
+    }
+}
+
+impl Known<Flows> {
+    #[inline]
+    fn get(&self, flow: &FlowKey) -> Option<i64> {
+        let (known, id) = self.map.map.get(&self.map.hash(flow))?;
+        (known == flow).then_some(*id)
+    }
+
+    fn learn(&mut self, flow: &FlowKey, id: i64) {
+        self.make_room(self.map.map.len());
+        if self.map.map.insert(self.map.hash(flow), (*flow, id)).is_some() {
+            // Two flows share a hash, one in 2^64 or so: they take turns in the map.
+            self.complete = false;
+        }
+    }
+}
+
+/// Flows by their seeded hash, which is fast, and which a sender cannot aim at one bucket. The whole key is compared.
+#[derive(Debug)]
+struct Flows {
+    seed: u64,
+    map: HashMap<u64, (FlowKey, i64), BuildHasherDefault<AsItIs>>,
+}
+
+impl Flows {
+    #[inline]
+    fn hash(&self, flow: &FlowKey) -> u64 {
+        flow.hash(self.seed)
+    }
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self { seed: RandomState::new().hash_one(0), map: HashMap::default() }
+    }
+}
+
+/// The hash of a number that is a hash.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 ^ u64::from(*byte));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 
@@ -204,7 +257,7 @@ mod tests {
         names.flows.capacity = 3;
         let numbers: Vec<i64> = (0..10).map(|n| names.flow(&conn, &flow(n)).unwrap()).collect();
         assert_eq!(numbers, (1..=10).collect::<Vec<i64>>());
-        assert!(names.flows.map.len() <= 3);
+        assert!(names.flows.map.map.len() <= 3);
         let again: Vec<i64> = (0..10).map(|n| names.flow(&conn, &flow(n)).unwrap()).collect();
         assert_eq!(again, numbers);
         let mut reopened = Names::open(&conn).unwrap();

@@ -40,6 +40,7 @@
 //! once a second the next batch is the probe that finds out whether there is space again. Until then batches are shed.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod config;
 mod files;
 mod guard;

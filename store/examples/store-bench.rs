@@ -1,0 +1,30 @@
+//! `store-bench DIR EVENTS FLOWS [insert|ask]`: the figures of the store, as text.
+#![allow(clippy::unwrap_used, reason = "a tool for developers")]
+
+use std::path::Path;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let (dir, events, flows) = (Path::new(&args[1]), args[2].parse().unwrap(), args[3].parse().unwrap());
+    let what = args.get(4).map(String::as_str);
+    if what != Some("ask") {
+        let figures = store::bench::insert(dir, events, flows).unwrap();
+        let cpu = figures.cpu.unwrap_or_default();
+        println!(
+            "{events} events, {flows} flows: {:.0} events/s, {:.0} events per core second, {} rollups, {} bytes, wall {:?}, cpu {cpu:?}",
+            events as f64 / figures.wall.as_secs_f64(),
+            events as f64 / cpu.as_secs_f64(),
+            figures.rollups,
+            figures.bytes,
+            figures.wall,
+        );
+    }
+    if what != Some("insert") {
+        for asked in store::bench::questions(dir, events).unwrap() {
+            println!(
+                "{:60} {:6} rows, first {:?}, again {:?}",
+                asked.name, asked.rows, asked.first, asked.again
+            );
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Files: rolling over, retention, damage, versions, and accounts that balance through all of it.
+
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+#[path = "../src/testing.rs"]
+mod testing;
+
+use std::time::Duration;
+
+use collector::Batch;
+use store::{Config, Error, Period, Policy, QueryOptions, Reader, State, Stats, Store, Value};
+use testing::{Dir, SECOND, START, changes};
+
+const HOUR: u64 = 3600 * SECOND;
+const FILE: &str = "hopwise-2026-11-21.db";
+
+fn count(dir: &Dir) -> i64 {
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+    let [row] = &table.rows[..] else { panic!("{table:?}") };
+    if let Value::Int(count) = row[0] { count } else { panic!("{row:?}") }
+}
+
+fn balanced(stats: &Stats) {
+    assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+}
+
+/// Submits and waits until it is committed.
+fn keep(store: &Store, batch: Batch) {
+    store.submit(batch).unwrap();
+    store.flush();
+}
+
+#[test]
+fn a_new_period_begins_a_new_file_and_late_records_join_it() {
+    let dir = Dir::new("roll");
+    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let file = |hour: u64| format!("hopwise-2026-11-21T{}.db", 14 + hour);
+    let mut expected = Vec::new();
+    for hour in 0..3 {
+        keep(&store, changes(START + hour * HOUR, 5, 1));
+        expected.push(file(hour));
+        let names: Vec<String> = dir.names().into_iter().filter(|name| name.ends_with(".db")).collect();
+        assert_eq!(names, expected);
+        // Files of the past are closed, with their log in them.
+        assert_eq!(dir.names().iter().filter(|name| name.ends_with("-wal")).count(), 1);
+    }
+    // From the hour before: into the current file. Much older, as when a capture is replayed: into its own.
+    keep(&store, changes(START + HOUR, 7, 1));
+    keep(&store, changes(START, 11, 1));
+    balanced(&store.close());
+    assert_eq!(dir.names(), expected);
+    let reader = Reader::open(dir.path()).unwrap();
+    let options =
+        QueryOptions { from: Some(START + HOUR), to: Some(START + HOUR + 1_000_000), ..Default::default() };
+    let sql = format!(
+        "SELECT count(*) FROM events WHERE ts BETWEEN {} AND {}",
+        START + HOUR,
+        START + HOUR + 1_000_000
+    );
+    assert_eq!(reader.query(&sql, &options).unwrap().rows, [[Value::Int(12)]]);
+    assert_eq!(count(&dir), 33);
+}
+
+#[test]
+fn a_restart_continues_the_file() {
+    let dir = Dir::new("restart");
+    for round in 0..3 {
+        let store = Store::open(Config::new(dir.path())).unwrap();
+        keep(&store, changes(START + round * SECOND, 100, 10));
+        balanced(&store.close());
+    }
+    assert_eq!((dir.names(), count(&dir)), (vec![FILE.to_owned()], 300));
+    // Flows kept their numbers.
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT count(*), count(DISTINCT flow) FROM flow_key", &QueryOptions::default());
+    let table = table.unwrap_or_else(|error| panic!("{error}"));
+    let distinct = reader.query("SELECT count(DISTINCT flow) FROM events", &QueryOptions::default()).unwrap();
+    assert_eq!(table.rows.len(), 1);
+    assert_eq!(distinct.rows, [[Value::Int(10)]]);
+}
+
+#[test]
+fn only_one_writer_at_a_time() {
+    let dir = Dir::new("lock");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    let error = Store::open(Config::new(dir.path())).unwrap_err();
+    assert!(matches!(error, Error::Locked(_)), "{error}");
+    assert!(error.to_string().contains("another hopwise is writing"), "{error}");
+    store.close();
+    Store::open(Config::new(dir.path())).unwrap();
+}
+
+#[test]
+fn the_oldest_files_are_deleted_when_there_is_too_much() {
+    let dir = Dir::new("size");
+    let config = |max_bytes| Config {
+        period: Period::Hour,
+        max_bytes,
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    };
+    let store = Store::open(config(None)).unwrap();
+    for hour in 0..6 {
+        keep(&store, changes(START + hour * HOUR, 2000, 10));
+    }
+    store.close();
+    let all = dir.names();
+    assert_eq!(all.len(), 6);
+    // Room for half of it. The newest is what the store continues with.
+    let total: u64 = all.iter().map(|name| std::fs::metadata(dir.path().join(name)).unwrap().len()).sum();
+    let store = Store::open(config(Some(total / 2))).unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.deleted, stats.files), (3, 3));
+    assert!(stats.bytes <= total / 2);
+    store.close();
+    assert_eq!(dir.names(), all[3..]);
+    assert_eq!(count(&dir), 6000);
+    // Never the newest, however little is allowed.
+    let store = Store::open(config(Some(1))).unwrap();
+    keep(&store, changes(START + 5 * HOUR, 10, 1));
+    assert_eq!(store.close().files, 1);
+    assert_eq!(dir.names(), all[5..]);
+    assert_eq!(count(&dir), 2010);
+}
+
+#[test]
+fn old_files_are_deleted() {
+    let dir = Dir::new("age");
+    let config = |max_age| Config { period: Period::Hour, max_age, ..Config::new(dir.path()) };
+    let store = Store::open(config(None)).unwrap();
+    for hour in 0..3 {
+        keep(&store, changes(START + hour * HOUR, 10, 1));
+    }
+    store.close();
+    let names = dir.names();
+    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for name in [&names[0], &names[2]] {
+        let file = std::fs::File::options().write(true).open(dir.path().join(name)).unwrap();
+        file.set_modified(hour_ago).unwrap();
+    }
+    let store = Store::open(config(Some(Duration::from_secs(1800)))).unwrap();
+    assert_eq!(store.close().deleted, 1);
+    assert_eq!(dir.names(), names[1..]);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_storing_goes_on() {
+    let dir = Dir::new("damage");
+    std::fs::write(dir.path().join(FILE), vec![0x5a; 20_000]).unwrap();
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 10, 1));
+    let stats = store.close();
+    balanced(&stats);
+    assert_eq!((stats.set_aside, stats.committed, stats.state), (1, 10, State::Closed));
+    assert_eq!(dir.names(), [FILE, "hopwise-2026-11-21.db.corrupt-1"]);
+    assert_eq!(
+        std::fs::read(dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap(),
+        vec![0x5a; 20_000]
+    );
+    assert_eq!(count(&dir), 10);
+}
+
+#[test]
+fn a_file_that_is_damaged_inside_is_set_aside_when_it_shows() {
+    let dir = Dir::new("inside");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 20_000, 100));
+    store.close();
+    let path = dir.path().join(FILE);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Everything behind the schema.
+    let schema = bytes.len() / 8;
+    bytes[schema..].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let store = Store::open(Config { commit_every: Duration::ZERO, ..Config::new(dir.path()) });
+    let mut stats = store.as_ref().map(Store::stats).unwrap_or_default();
+    if let Ok(store) = &store {
+        // It may show at the first batch, which is then lost and counted.
+        keep(store, changes(START, 20_000, 100));
+        stats = store.stats();
+        balanced(&stats);
+    }
+    drop(store);
+    assert_eq!(stats.set_aside, 1, "{stats:?}");
+    assert_eq!(stats.committed + stats.failed, 20_000, "{stats:?}");
+    assert!(dir.names().contains(&"hopwise-2026-11-21.db.corrupt-1".to_owned()), "{:?}", dir.names());
+}
+
+#[test]
+fn what_a_newer_hopwise_or_somebody_else_wrote_is_left_alone() {
+    let dir = Dir::new("newer");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 10, 1));
+    store.close();
+    let path = dir.path().join(FILE);
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.pragma_update(None, "user_version", 2).unwrap();
+    conn.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Store::open(Config::new(dir.path())).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT * FROM events", &QueryOptions::default()).unwrap();
+    assert!(
+        table.rows.is_empty() && table.notes[0].contains("has schema 2, this hopwise knows 1"),
+        "{table:?}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+
+    std::fs::remove_file(&path).unwrap();
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch("CREATE TABLE letters (text)").unwrap();
+    conn.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Store::open(Config::new(dir.path())).unwrap_err();
+    assert!(matches!(error, Error::Foreign(_)), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_full_queue_sheds_and_counts_or_blocks() {
+    let dir = Dir::new("shed");
+    let store = Store::open(Config { queue_batches: 1, ..Config::new(dir.path()) }).unwrap();
+    let mut shed = 0;
+    let mut batch = changes(START, 1000, 1000);
+    for _ in 0..200 {
+        batch = match store.submit(batch) {
+            Ok(_) => changes(START, 1000, 1000),
+            Err(batch) => {
+                shed += batch.len() as u64;
+                batch
+            }
+        };
+        let stats = store.stats();
+        balanced(&stats);
+        assert_eq!(stats.shed, shed);
+    }
+    let stats = store.close();
+    balanced(&stats);
+    assert!(shed > 0, "a queue of one batch was never full");
+    assert_eq!((stats.shed, stats.committed, stats.queued), (shed, 200_000 - shed, 0));
+    assert_eq!(count(&dir), (200_000 - shed) as i64);
+
+    let dir = Dir::new("block");
+    let config = Config { queue_batches: 1, policy: Policy::Block, ..Config::new(dir.path()) };
+    let store = Store::open(config).unwrap();
+    (0..50).for_each(|_| drop(store.submit(changes(START, 1000, 1000)).unwrap()));
+    let stats = store.close();
+    assert_eq!((stats.submitted, stats.committed, stats.shed), (50_000, 50_000, 0));
+}
+
+#[test]
+fn a_file_that_grows_past_its_share_is_continued_in_parts() {
+    let dir = Dir::new("parts");
+    let config = |max| Config { max_bytes: Some(max), policy: Policy::Block, ..Config::new(dir.path()) };
+    // A share of 4 MB: less than these 60,000 events.
+    let store = Store::open(config(32 << 20)).unwrap();
+    (0..6).for_each(|i| keep(&store, changes(START + i * SECOND, 10_000, 10)));
+    store.close();
+    // Sizes are looked at when the store is opened, and every few seconds.
+    let store = Store::open(config(32 << 20)).unwrap();
+    keep(&store, changes(START, 10, 1));
+    let stats = store.close();
+    assert_eq!(dir.names(), ["hopwise-2026-11-21.2.db", FILE]);
+    assert_eq!((stats.files, count(&dir)), (2, 60_010));
+}
