@@ -8,6 +8,7 @@ mod commands;
 #[allow(dead_code)] // what is not read yet will be by the server
 mod config;
 mod error;
+mod output;
 
 /// Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.
 fn main() -> ExitCode {

@@ -1,26 +1,129 @@
-//! `hopwise bench`
+//! `hopwise bench`: the figures we publish, on the user's machine.
 
+mod harness;
+mod store;
+
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use self::harness::{Failure, Outcome, Plan};
 use crate::error::CliError;
+use crate::output::units;
 
 /// Measure on this machine the figures we publish
+///
+/// Every case warms up, runs several times, and tells the median. A case that this machine or user cannot run says why and
+/// is skipped.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise bench --list
+  hopwise bench fastpath-6x8-1k fastpath-6x8-100k
+  hopwise bench all --json > figures.jsonl
+  hopwise bench store-insert --runs 3 --seconds 5")]
 pub(crate) struct Args {
-    /// Cases to run
-    #[arg(value_name = "NAME")]
+    /// Cases to run; `all` for every one
+    #[arg(value_name = "NAME", required_unless_present = "list")]
     pub(crate) names: Vec<String>,
 
-    /// Name the cases
+    /// Name the cases and end
     #[arg(long)]
     pub(crate) list: bool,
 
     /// One JSON object per case
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Runs of each case; the median is told
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+
+    /// Seconds of each run
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.001..=600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 600 seconds".into()) }
+}
+
+/// A case: its name, what it measures, and the measuring.
+struct Case {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&'static str, &Plan) -> Result<Outcome, Failure>,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
+    Case {
+        name: "store-query",
+        about: "the events of one flow since a moment, out of 2 M",
+        run: store::query,
+    },
+    Case {
+        name: "store-query-20m",
+        about: "the same out of 20 M (filling takes a minute)",
+        run: store::query_20m,
+    },
+];
+
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise bench` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    if args.list {
+        let line = |case: &Case| format!("{:<24}{}\n", case.name, case.about);
+        return print(&CASES.iter().map(line).collect::<String>()).map(|()| ExitCode::SUCCESS);
+    }
+    let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds) };
+    let mut skipped = 0;
+    for case in chosen(&args.names)? {
+        match (case.run)(case.name, &plan) {
+            Ok(outcome) if args.json => print(&format!("{}\n", outcome.json()))?,
+            Ok(outcome) => print(&text(&outcome))?,
+            Err(Failure::Failed(error)) => return Err(error),
+            Err(Failure::Skipped(reason)) => {
+                skipped += 1;
+                eprintln!("hopwise: skipped {}: {reason}", case.name);
+            }
+        }
+    }
+    if skipped > 0 {
+        eprintln!("hopwise: {} skipped", units::counted(skipped, "case"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The cases of these names, in the order asked for.
+fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
+    let mut cases = Vec::new();
+    for name in names {
+        if name == "all" {
+            cases.extend(CASES);
+            continue;
+        }
+        let case = CASES.iter().find(|case| case.name == name);
+        cases.push(case.ok_or_else(|| {
+            CliError::new(format!("there is no case `{name}`; `hopwise bench --list` names them"))
+        })?);
+    }
+    Ok(cases)
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
+}
+
+/// An outcome for people.
+fn text(outcome: &Outcome) -> String {
+    let (min, max) = outcome.range();
+    let rate = units::short(1e9 / outcome.median());
+    format!(
+        "{:<24} {:>10.1} ns/op  {rate:>7}/s   {min:.1} to {max:.1} in {}\n{:<24} {}\n",
+        outcome.name,
+        outcome.median(),
+        units::counted(outcome.ns_per_op.len() as u64, "run"),
+        "",
+        outcome.conditions.sentence()
+    )
 }

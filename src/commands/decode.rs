@@ -1,11 +1,35 @@
-//! `hopwise decode`
+//! `hopwise decode`: what the reports in a capture say, one by one, without any state between them.
 
-use std::{path::PathBuf, process::ExitCode};
+mod json;
+mod text;
 
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nic::capture::Layer;
+use wire::frame::Datagram;
+use wire::int::Contents;
+use wire::report::{Decoder, Peek, peek};
+use wire::{Hop, Profile, Refusal};
+
+use super::capture::{self, Account, Found};
 use crate::error::CliError;
+use crate::output::progress::Progress;
+use crate::output::{Terminal, units};
 
 /// Print what the reports in a capture say
+///
+/// One block per report, or with --json one object per line. A summary by version and by reason of refusal goes to standard
+/// error. Exit code 2 when a file cannot be read to its end; what was read before is printed.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise decode reports.pcap
+  hopwise decode --profile onos --json capture.pcapng.gz | head
+  hopwise decode --port 32766 --port 5000 reports.pcap
+  hopwise decode --packets link.pcap         INT in the data packets themselves")]
 pub(crate) struct Args {
     /// Captures: pcap or pcapng, gzip too
     #[arg(required = true, value_name = "FILE")]
@@ -19,12 +43,216 @@ pub(crate) struct Args {
     #[arg(long, default_value = "strict")]
     pub(crate) profile: String,
 
+    /// UDP port of reports; may be given several times
+    #[arg(long = "port", value_name = "PORT", default_value = "32766", conflicts_with = "packets")]
+    pub(crate) ports: Vec<u16>,
+
+    /// Print the INT that data packets carry, instead of reports about them
+    #[arg(long)]
+    pub(crate) packets: bool,
+
     /// Configuration file with profiles
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise decode` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let profile = super::profile::wire(&args.profile, args.config.as_deref())?;
+    let mut printer = Printer {
+        decoder: Decoder::new(profile),
+        profile,
+        json: args.json,
+        out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
+        line: String::new(),
+        summary: Summary::default(),
+    };
+    // A person who reads the reports as they come needs no bar between them.
+    let progress = Progress::new("decoding", "frames", capture::total_bytes(&args.files));
+    let progress = progress.silenced(Terminal::stdout().interactive);
+    let mut tally = Tally { account: Account::default(), progress };
+    let mut failed = None;
+    for file in &args.files {
+        let read = if args.packets {
+            printer.packets(file, &mut tally)
+        } else {
+            printer.reports(file, &args.ports, &mut tally)
+        };
+        match read {
+            Err(error) if error.is_closed_output() => return Err(error),
+            // One broken file must not hide the others; the first error is the one that is told last.
+            Err(error) => {
+                if let Some(earlier) = failed.replace(error) {
+                    eprintln!("hopwise: {earlier}");
+                }
+            }
+            Ok(()) => {}
+        }
+    }
+    printer.out.flush().map_err(CliError::output)?;
+    tally.progress.finish();
+    let noun = if args.packets { "INT packet" } else { "report" };
+    eprint!("{}", printer.summary.text(&tally.account, noun));
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// Where the frames went, and how far the reading is.
+struct Tally {
+    account: Account,
+    progress: Progress,
+}
+
+/// Prints reports as they are decoded and counts them.
+struct Printer<'a> {
+    decoder: Decoder,
+    profile: Profile,
+    json: bool,
+    out: BufWriter<StdoutLock<'a>>,
+    line: String,
+    summary: Summary,
+}
+
+impl Printer<'_> {
+    fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
+        let Tally { account, progress } = tally;
+        capture::read(file, ports, account, progress, |ts, found| match found {
+            Found::Datagram(datagram) => self.datagram(ts, &datagram),
+            Found::Refused(refusal) => self.refused(ts, refusal),
+        })
+    }
+
+    fn packets(&mut self, file: &Path, tally: &mut Tally) -> Result<(), CliError> {
+        let Tally { account, progress } = tally;
+        capture::frames(file, account, progress, |account, frame| {
+            let ts = frame.ts;
+            let Layer::Ethernet(bytes) = frame.layer() else {
+                *account.skipped.entry("not_ethernet").or_default() += 1;
+                return Ok(());
+            };
+            let contents = match wire::int::packet(bytes, &self.profile) {
+                Ok(contents) if contents.int.is_some() || contents.ioam.is_some() => contents,
+                Ok(_) => {
+                    *account.skipped.entry("no_int").or_default() += 1;
+                    return Ok(());
+                }
+                Err(other @ (Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment)) => {
+                    *account.skipped.entry(other.name()).or_default() += 1;
+                    return Ok(());
+                }
+                Err(refusal) => {
+                    *account.refused.entry(refusal.name()).or_default() += 1;
+                    return self.refused(ts, refusal);
+                }
+            };
+            let version = contents.int.map_or("ioam", |int| int.version.name());
+            self.summary.count(Ok(version));
+            account.datagrams += 1;
+            self.line.clear();
+            if self.json {
+                json::packet(&mut self.line, ts, &contents);
+            } else {
+                text::packet(&mut self.line, ts, &contents);
+            }
+            self.print()
+        })
+    }
+
+    fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
+        let Self { decoder, json, out, line, summary, profile } = self;
+        for report in decoder.reports(datagram.payload) {
+            line.clear();
+            match &report {
+                Ok(report) if *json => json::report(line, ts, datagram.src, report),
+                Ok(report) => text::report(line, ts, datagram.src, report),
+                Err(refusal) => {
+                    let known = peek(datagram.payload, profile).ok();
+                    let context = Refused { ts, source: Some(datagram.src), known, refusal: *refusal };
+                    context.write(line, *json);
+                }
+            }
+            summary.count(report.map(|report| report.version.name()));
+            out.write_all(line.as_bytes()).map_err(CliError::output)?;
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, ts: u64, refusal: Refusal) -> Result<(), CliError> {
+        self.line.clear();
+        Refused { ts, source: None, known: None, refusal }.write(&mut self.line, self.json);
+        self.print()
+    }
+
+    fn print(&mut self) -> Result<(), CliError> {
+        self.out.write_all(self.line.as_bytes()).map_err(CliError::output)
+    }
+}
+
+/// The hops that a data packet tells of, in forwarding order.
+fn hops_of(contents: &Contents<'_>) -> Vec<Hop> {
+    match (&contents.int, &contents.ioam) {
+        (Some(int), _) => (0..int.stack.len()).rev().map(|index| int.stack.hop(index)).collect(),
+        (None, Some(ioam)) => (0..ioam.hop_count()).map(|index| ioam.hop(index)).collect(),
+        (None, None) => Vec::new(),
+    }
+}
+
+/// A frame or report that was refused, with what is known of it all the same.
+#[derive(Debug)]
+struct Refused {
+    ts: u64,
+    source: Option<IpAddr>,
+    known: Option<Peek>,
+    refusal: Refusal,
+}
+
+impl Refused {
+    fn write(&self, out: &mut String, json: bool) {
+        if json { json::refused(out, self) } else { text::refused(out, self) }
+    }
+}
+
+/// What was printed, for the last lines.
+#[derive(Default, Debug)]
+struct Summary {
+    reports: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+impl Summary {
+    fn count(&mut self, outcome: Result<&'static str, Refusal>) {
+        let slot = match outcome {
+            Ok(version) => self.reports.entry(version),
+            Err(refusal) => self.refused.entry(refusal.name()),
+        };
+        *slot.or_default() += 1;
+    }
+
+    /// A line by version, a line by reason of refusal, a line of what was skipped; the last two only when there was any.
+    fn text(&self, account: &Account, noun: &str) -> String {
+        let mut refused = self.refused.clone();
+        for (reason, count) in &account.refused {
+            *refused.entry(reason).or_default() += count;
+        }
+        let frames = units::counted(account.frames, "frame");
+        let total = units::counted(self.reports.values().sum(), noun);
+        let mut out = format!("{frames}, {total}{}\n", parts(&self.reports, "version "));
+        if !refused.is_empty() {
+            let total = units::count(refused.values().sum());
+            out.push_str(&format!("refused: {total}{}\n", parts(&refused, "")));
+        }
+        if account.skipped_total() > 0 {
+            let total = units::count(account.skipped_total());
+            out.push_str(&format!("skipped, not telemetry: {total}{}\n", parts(&account.skipped, "")));
+        }
+        out
+    }
+}
+
+/// ` (version 1.0: 12, version 2.0: 3)`; nothing for nothing.
+fn parts(counts: &BTreeMap<&'static str, u64>, prefix: &str) -> String {
+    if counts.is_empty() {
+        return String::new();
+    }
+    let part = |(name, count): (&&str, &u64)| format!("{prefix}{name}: {}", units::count(*count));
+    format!(" ({})", counts.iter().map(part).collect::<Vec<_>>().join(", "))
 }

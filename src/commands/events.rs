@@ -1,22 +1,301 @@
-//! `hopwise events`
+//! `hopwise events`: what happened, out of a running hopwise or out of a store; or what happens, live.
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::client::{Client, escape};
+use super::remote::{Api, Event, Events, fetch, path_text};
 use crate::error::CliError;
+use crate::output::terminal::Tone;
+use crate::output::{Terminal, units};
 
-/// List what happened, or follow it live
+/// List what happened, newest last, or follow it live
+///
+/// Asks a running hopwise, or with --dir the store itself.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise events                              the last 50
+  hopwise events --follow --kind drop         drops as they happen
+  hopwise events --node 102 --metric queue_occupancy --limit 500
+  hopwise events --dir hopwise-data --flow '10.0.0.1:5000>10.0.0.2:80/17' --json")]
 pub(crate) struct Args {
     /// Go on with what happens from now on
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "dir")]
     pub(crate) follow: bool,
 
     /// One JSON object per event
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Directory of a store to read instead of asking a running hopwise
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// At most so many, the latest ones
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+
+    #[command(flatten)]
+    pub(crate) api: Api,
+}
+
+/// Which events.
+#[derive(clap::Args, Clone, Default, Debug)]
+pub(crate) struct Filter {
+    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+
+    /// Only this node
+    #[arg(long)]
+    pub(crate) node: Option<u32>,
+
+    /// Only this metric: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
+    #[arg(long)]
+    pub(crate) metric: Option<String>,
+
+    /// Only this flow, for example "10.0.0.1:5000>10.0.0.2:80/17"
+    #[arg(long)]
+    pub(crate) flow: Option<String>,
+}
+
+impl Filter {
+    /// As a query string that begins with `?` or `&`.
+    fn query(&self, mut separator: char) -> String {
+        let mut out = String::new();
+        let node = self.node.map(|node| node.to_string());
+        let fields = [("kind", &self.kind), ("node", &node), ("metric", &self.metric), ("flow", &self.flow)];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                out.push(separator);
+                out.push_str(&format!("{name}={}", escape(value)));
+                separator = '&';
+            }
+        }
+        out
+    }
+
+    /// Does the event pass? The server filters too; an older one may know fewer fields.
+    fn passes(&self, event: &Event) -> bool {
+        let same =
+            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
+        same(&self.kind, Some(&event.kind))
+            && same(&self.metric, event.metric.as_deref())
+            && same(&self.flow, event.text.as_deref())
+            && self.node.is_none_or(|node| event.node == Some(node))
+    }
+
+    fn check(&self) -> Result<(), CliError> {
+        let kinds = || collector::Kind::ALL.iter().map(|kind| kind.name());
+        let metrics = || detect::Metric::ALL.iter().map(|metric| metric.name());
+        known("kind of event", self.kind.as_deref(), kinds().collect())?;
+        known("metric", self.metric.as_deref(), metrics().collect())
+    }
+}
+
+/// Says which names there are when `name` is none of them.
+fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
+    match name {
+        Some(name) if !names.contains(&name) => {
+            Err(CliError::new(format!("`{name}` is no {what}; there are {}", names.join(", "))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise events` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    args.filter.check()?;
+    let mut printer = Printer { json: args.json, terminal: Terminal::stdout(), line: String::new() };
+    if let Some(dir) = &args.dir {
+        for event in super::stored::events(dir, &args.filter, args.limit)? {
+            printer.print(&event)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let client = args.api.client()?;
+    let path = format!("/events?limit={}{}", args.limit, args.filter.query('&'));
+    if args.follow {
+        return follow(&client, &args.filter, &mut printer);
+    }
+    let Events { events } = fetch(&client, &path)?;
+    for event in events.iter().rev() {
+        printer.print(event)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the live stream until it ends.
+fn follow(client: &Client, filter: &Filter, printer: &mut Printer) -> Result<ExitCode, CliError> {
+    for message in client.stream(&format!("/events/stream{}", filter.query('?')))? {
+        let message = message
+            .map_err(|error| CliError::io("the live stream broke", error, "is hopwise still running?"))?;
+        if message.event == "shed" {
+            // A person who reads slower than the network talks must know that lines are missing.
+            eprintln!("hopwise: {} events were left out: this reader is too slow", message.data.trim());
+            continue;
+        }
+        let event: Event = serde_json::from_str(&message.data).map_err(|error| {
+            CliError::new(format!("{} sent an event this version cannot read: {error}", client.url()))
+        })?;
+        if filter.passes(&event) {
+            printer.print(&event)?;
+        }
+    }
+    eprintln!("hopwise: the stream ended; hopwise at {} has stopped", client.url());
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Printer {
+    json: bool,
+    terminal: Terminal,
+    line: String,
+}
+
+impl Printer {
+    fn print(&mut self, event: &Event) -> Result<(), CliError> {
+        self.line = if self.json {
+            serde_json::to_string(event).map_err(|error| CliError::new(error.to_string()))?
+        } else {
+            sentence(event, self.terminal)
+        };
+        self.line.push('\n');
+        io::stdout().write_all(self.line.as_bytes()).map_err(CliError::output)
+    }
+}
+
+/// One line: when, what, where, how much.
+pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
+    let tone = match event.kind.as_str() {
+        "drop" | "loss" | "path_loop" => Tone::Bad,
+        "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,
+        "rule_off" => Tone::Good,
+        _ => Tone::Dim,
+    };
+    let time = terminal.paint(Tone::Dim, &units::date_time(event.ts));
+    let mut out = format!("{time}  {}", terminal.paint(tone, &format!("{:<11}", event.kind)));
+    let mut say = |text: String| {
+        out.push_str("  ");
+        out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
+    };
+    say(format!("{:<16}", event.metric.as_deref().or(event.rule.as_deref()).unwrap_or("")));
+    if let Some(place) = place(event) {
+        say(place);
+    }
+    if let Some(text) = &event.text {
+        say(text.clone());
+    }
+    if !event.path.is_empty() {
+        say(path_text(&event.path));
+    }
+    if let Some(change) = change(event) {
+        say(change);
+    }
+    if let Some(reason) = &event.reason
+        && !reason.is_null()
+    {
+        say(format!("reason {}", reason.as_str().map_or_else(|| reason.to_string(), str::to_string)));
+    }
+    if let Some(basis) = event.basis.as_deref().filter(|basis| *basis != "measured" && event.value.is_some())
+    {
+        say(format!("({basis})"));
+    }
+    out.trim_end().to_string()
+}
+
+fn place(event: &Event) -> Option<String> {
+    let mut out = format!("node {}", event.node?);
+    if let Some(queue) = event.queue {
+        out.push_str(&format!(" queue {queue}"));
+    }
+    if let Some(interface) = event.interface {
+        out.push_str(&format!(" if {interface}"));
+    }
+    Some(out)
+}
+
+/// `64 → 200 (threshold 10)`; latencies with their unit. The hops of a path are no value to show: the path is.
+fn change(event: &Event) -> Option<String> {
+    let metric = event.metric.as_deref().unwrap_or("");
+    let show = |value: f64| match metric {
+        "flow_latency" | "hop_latency" if value >= 0.0 => units::nanos(value as u64),
+        // Millionths of the link's rate.
+        "link_utilization" => format!("{:.1} %", value / 1e4),
+        _ => value.to_string(),
+    };
+    let value = event.value.filter(|_| metric != "flow_path")?;
+    let threshold = event.threshold.map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));
+    Some(match event.previous {
+        Some(previous) => format!("{} → {}{threshold}", show(previous), show(value)),
+        None => format!("{}{threshold}", show(value)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(event: serde_json::Value) -> String {
+        sentence(&serde_json::from_value(event).unwrap(), Terminal::plain())
+    }
+
+    #[test]
+    fn an_event_reads_as_a_line() {
+        assert_eq!(
+            shown(
+                json!({"ts": 1_250_000_000_u64, "kind": "change", "metric": "queue_occupancy", "node": 102, "queue": 0,
+                "value": 200, "previous": 64, "threshold": 10, "basis": "measured", "flow": null, "path": []})
+            ),
+            "1970-01-01 00:00:01.250  change       queue_occupancy   node 102 queue 0  64 → 200 (threshold 10)"
+        );
+        assert_eq!(
+            shown(
+                json!({"ts": 0, "kind": "new", "metric": "flow_path", "text": "10.0.0.1:1>10.0.0.2:2/6", "value": 2,
+                "path": [1, null], "basis": "measured"})
+            ),
+            "1970-01-01 00:00:00.000  new          flow_path         10.0.0.1:1>10.0.0.2:2/6  1>?"
+        );
+        assert_eq!(
+            shown(
+                json!({"ts": 0, "kind": "change", "metric": "flow_latency", "text": "a\u{1b}[2J", "value": 1500,
+                "basis": "hop_sum"})
+            ),
+            "1970-01-01 00:00:00.000  change       flow_latency      a·[2J  1.50 us  (hop_sum)"
+        );
+        assert_eq!(
+            shown(json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26})),
+            "1970-01-01 00:00:00.000  drop                           node 7 if 3  reason 26"
+        );
+    }
+
+    #[test]
+    fn a_filter_asks_the_server_and_checks_itself() {
+        let filter = Filter {
+            kind: Some("drop".into()),
+            node: Some(7),
+            flow: Some("a>b/6".into()),
+            ..Filter::default()
+        };
+        assert_eq!(filter.query('?'), "?kind=drop&node=7&flow=a%3Eb%2F6");
+        let event = |node: u32| {
+            serde_json::from_value(json!({"ts": 0, "kind": "drop", "node": node, "text": "a>b/6"})).unwrap()
+        };
+        assert_eq!([filter.passes(&event(7)), filter.passes(&event(8))], [true, false]);
+    }
+
+    #[test]
+    fn an_unknown_kind_is_told_the_known_ones() {
+        let wrong = Filter { kind: Some("drops".into()), ..Filter::default() };
+        assert_eq!(
+            wrong.check().unwrap_err().to_string(),
+            "`drops` is no kind of event; there are new, change, path_change, path_loop, rule_on, rule_off, drop, \
+             loss, expired, hop_limit, mtu, latest"
+        );
+    }
 }

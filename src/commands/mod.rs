@@ -1,13 +1,18 @@
 //! One file per command: its arguments and what it does.
 
 pub(crate) mod bench;
+mod capture;
 pub(crate) mod check;
+pub(crate) mod client;
 pub(crate) mod decode;
 pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod generate;
 pub(crate) mod path;
+mod profile;
 pub(crate) mod query;
+pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod run;
+mod stored;
 pub(crate) mod top;

@@ -1,21 +1,199 @@
-//! `hopwise path`
+//! `hopwise path`: where a flow goes and where it waits.
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::client::{Client, escape};
+use super::remote::{Api, FlowState, Flows, fetch, path_text};
 use crate::error::CliError;
+use crate::output::terminal::Tone;
+use crate::output::{Align, Table, Terminal, plot, units};
 
 /// Show the path of a flow, hop by hop
+///
+/// Asks a running hopwise, or with --dir the store itself. A part of the flow's text will do; when several flows match,
+/// they are listed. Exit code 1 when none does.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise path '10.0.0.1:5000>10.0.0.2:80/17'
+  hopwise path 10.0.0.1                      every flow that has this in its text
+  hopwise path 10.0.0.1:5000 --json")]
 pub(crate) struct Args {
-    /// The flow, for example "10.0.0.1:5000>10.0.0.2:80/17"
+    /// The flow, for example "10.0.0.1:5000>10.0.0.2:80/17", or a part of it
     pub(crate) flow: String,
 
-    /// Print JSON
+    /// One JSON object per flow that matches
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Directory of a store to read instead of asking a running hopwise
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// At most so many flows
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+
+    #[command(flatten)]
+    pub(crate) api: Api,
 }
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise path` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let flows = match &args.dir {
+        Some(dir) => super::stored::flows(dir, &args.flow, args.limit)?,
+        None => ask(&args.api.client()?, &args.flow, args.limit)?,
+    };
+    if flows.is_empty() {
+        eprintln!(
+            "hopwise: no flow with `{}` in its text was seen; `hopwise top` lists the latest",
+            args.flow
+        );
+        return Ok(ExitCode::from(1));
+    }
+    let mut out = String::new();
+    if args.json {
+        for flow in &flows {
+            out.push_str(&serde_json::to_string(flow).map_err(|error| CliError::new(error.to_string()))?);
+            out.push('\n');
+        }
+    } else if let [flow] = &flows[..] {
+        out = picture(flow, Terminal::stdout());
+    } else {
+        out = list(&flows);
+    }
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The matching flows; the one meant, when the text is a whole flow or only one matches, with its hops.
+fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowState>, CliError> {
+    let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
+    if let Some(exact) = flows.iter().position(|flow| flow.text == text) {
+        flows = vec![flows.swap_remove(exact)];
+    }
+    if let [flow] = &flows[..] {
+        flows = vec![fetch(client, &format!("/flows/{}", flow.id))?];
+    }
+    Ok(flows)
+}
+
+/// Several flows, one line each.
+fn list(flows: &[FlowState]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([("FLOW", Left), ("PATH", Left), ("LATENCY", Right), ("REPORTS", Right)]);
+    for flow in flows {
+        table.row([
+            flow.text.clone(),
+            path_text(&flow.path),
+            flow.flow_latency.map_or("-".into(), units::nanos),
+            units::count(flow.reports),
+        ]);
+    }
+    table.render()
+}
+
+/// One flow: a drawing of its path, what is known of it, and a line per hop.
+fn picture(flow: &FlowState, terminal: Terminal) -> String {
+    let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
+    out.push_str(&format!("  {}\n\n", drawing(flow)));
+    let latency = flow.flow_latency.map_or("unknown".into(), units::nanos);
+    let basis = flow.basis.as_deref().filter(|basis| *basis != "measured" && flow.flow_latency.is_some());
+    out.push_str(&format!(
+        "  latency {latency}{} · {} · last seen {}\n",
+        basis.map_or(String::new(), |basis| format!(" ({})", explain(basis))),
+        units::counted(flow.reports, "report"),
+        units::date_time(flow.last_seen)
+    ));
+    let table = hops(flow);
+    if !table.is_empty() {
+        out.push('\n');
+        out.push_str(&table.indented(2).render());
+    }
+    out
+}
+
+/// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`.
+fn drawing(flow: &FlowState) -> String {
+    let mut stations = vec![flow.flow.src.to_string()];
+    stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| node.to_string())));
+    stations.push(flow.flow.dst.to_string());
+    stations.join(" ─ ")
+}
+
+fn explain(basis: &str) -> &str {
+    match basis {
+        "hop_sum" => "sum of the hops; time on links is not in it",
+        "corrected" => "corrected by an estimated clock offset",
+        "unsynchronised" => "the clocks disagree; not usable as a latency",
+        other => other,
+    }
+}
+
+fn hops(flow: &FlowState) -> Table {
+    use Align::{Left, Right};
+    let slowest = flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
+    let heads = [("NODE", Right), ("IN", Right), ("OUT", Right), ("LATENCY", Right), ("", Left)];
+    let mut table =
+        Table::new(heads.into_iter().chain([("QUEUE", Right), ("OCCUPANCY", Right), ("LINK", Right)]));
+    let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    for hop in &flow.hops {
+        table.row([
+            hop.node.map_or("?".into(), |node| node.to_string()),
+            text(hop.ingress_if.map(|interface| interface.to_string())),
+            text(hop.egress_if.map(|interface| interface.to_string())),
+            text(hop.hop_latency.map(units::nanos)),
+            plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 20),
+            text(hop.queue.map(|queue| queue.to_string())),
+            text(hop.queue_occupancy.map(units::count)),
+            text(hop.link_utilization.map(|share| format!("{:.1} %", share * 100.0))),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn flow() -> FlowState {
+        serde_json::from_value(json!({"id": "0a", "text": "10.0.1.1:5000>10.0.2.2:6000/17", "path": [101, 102, null],
+            "flow": {"src": "10.0.1.1", "dst": "10.0.2.2", "sport": 5000, "dport": 6000, "proto": 17},
+            "flow_latency": 14_000_000, "basis": "hop_sum", "reports": 500, "first_seen": 1, "last_seen": 1_000_000_000,
+            "hops": [{"node": 101, "ingress_if": 1, "egress_if": 2, "queue": 0, "hop_latency": 1_000_000, "queue_occupancy": 3},
+                {"node": 102, "hop_latency": 13_000_000, "queue": 0, "queue_occupancy": 200, "link_utilization": 0.5},
+                {"node": null}]}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_path_is_drawn_with_its_waits() {
+        assert_eq!(
+            picture(&flow(), Terminal::plain()),
+            "10.0.1.1:5000>10.0.2.2:6000/17
+
+  10.0.1.1 ─ 101 ─ 102 ─ ? ─ 10.0.2.2
+
+  latency 14.0 ms (sum of the hops; time on links is not in it) · 500 reports · last seen 1970-01-01 00:00:01.000
+
+  NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK
+   101   1    2  1.00 ms  █▌                        0          3       -
+   102   -    -  13.0 ms  ████████████████████      0        200  50.0 %
+     ?   -    -        -                            -          -       -
+"
+        );
+    }
+
+    #[test]
+    fn several_flows_are_listed() {
+        assert_eq!(
+            list(&[flow()]),
+            "FLOW                            PATH       LATENCY  REPORTS
+10.0.1.1:5000>10.0.2.2:6000/17  101>102>?  14.0 ms      500
+"
+        );
+    }
 }

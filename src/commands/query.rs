@@ -1,26 +1,58 @@
-//! `hopwise query`
+//! `hopwise query`: SQL over the files of a store.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
+use store::{QueryOptions, Value};
+
+use crate::config::Settings;
 use crate::error::CliError;
+use crate::output::json::{self, Object};
+use crate::output::{Align, Table, table, units};
 
 /// Ask the store in SQL
+///
+/// Reads the files of the store directly; hopwise may be running or not. Tables: events, rollups, flows, drops, losses, and
+/// reports if they are kept. Times are ns since 1970.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
+  hopwise query \"SELECT * FROM flows ORDER BY flow_latency DESC LIMIT 10\"
+  hopwise query \"SELECT ts, value FROM events WHERE flow = '10.0.0.1:5000>10.0.0.2:80/17' AND metric = 'flow_latency'\"
+  hopwise query --from 1h --format csv \"SELECT * FROM drops\" > drops.csv")]
 pub(crate) struct Args {
     /// The question, for example "SELECT * FROM events LIMIT 10"
     pub(crate) sql: String,
 
-    /// Directory of the store
-    #[arg(long, value_name = "DIR")]
-    pub(crate) store: Option<PathBuf>,
+    /// Directory of the store; without it $STATE_DIRECTORY, else `hopwise-data` in the current directory
+    #[arg(long, alias = "store", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+
+    /// Leave out files that end before: ns since 1970, or so long ago (30s, 15m, 2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) from: Option<u64>,
+
+    /// Leave out files that begin after, likewise
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) to: Option<u64>,
+
+    /// Rows at most
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) limit: usize,
+
+    /// Seconds after which the question is given up
+    #[arg(long, default_value_t = 60.0, value_parser = timeout)]
+    pub(crate) timeout: f64,
 }
 
 /// How an answer is printed.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// Aligned columns
     Table,
@@ -30,7 +62,185 @@ pub(crate) enum Format {
     Csv,
 }
 
+fn timeout(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.001 and 86400 seconds".into())
+    }
+}
+
+/// A time: ns since the epoch, or an age before now.
+fn time(text: &str) -> Result<u64, String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    time_at(text, now.as_nanos() as u64)
+}
+
+fn time_at(text: &str, now: u64) -> Result<u64, String> {
+    let wrong = || "neither ns since 1970 nor an age such as 30s, 15m, 2h, 7d".to_string();
+    if let Ok(ns) = text.parse() {
+        return Ok(ns);
+    }
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    let age = number.checked_mul(seconds).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
+    Ok(now.saturating_sub(age))
+}
+
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise query` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
+    let reader = super::stored::open(&dir)?;
+    let options = QueryOptions {
+        from: args.from,
+        to: args.to,
+        max_rows: args.limit,
+        timeout: Duration::from_secs_f64(args.timeout),
+        ..QueryOptions::default()
+    };
+    let answer = reader.query(&args.sql, &options).map_err(|error| explain(&args.sql, &error))?;
+    let text = match args.format {
+        Format::Table => as_table(&answer),
+        Format::Json => as_json(&answer),
+        Format::Csv => as_csv(&answer),
+    };
+    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    for note in &answer.notes {
+        eprintln!("hopwise: {note}");
+    }
+    if answer.truncated {
+        let rows = units::counted(answer.rows.len() as u64, "row");
+        eprintln!("hopwise: there is more than these {rows}; narrow the question or raise --limit");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sentence of the error, with a caret below the place where it is known.
+fn explain(sql: &str, error: &store::QueryError) -> CliError {
+    let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
+        return CliError::new(error.to_string());
+    };
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = sql[start..].lines().next().unwrap_or("");
+    let indent = " ".repeat(sql[start..before.len()].chars().count());
+    CliError::new(format!("{error}\n  {line}\n  {indent}^"))
+}
+
+fn as_table(answer: &store::Table) -> String {
+    let numeric = |index: usize| {
+        let mut values =
+            answer.rows.iter().filter_map(|row| row.get(index)).filter(|value| **value != Value::Null);
+        values.by_ref().next().is_some_and(|value| matches!(value, Value::Int(_) | Value::Real(_)))
+    };
+    let column = |(index, name): (usize, &String)| {
+        (name.clone(), if numeric(index) { Align::Right } else { Align::Left })
+    };
+    let mut table = Table::new(answer.columns.iter().enumerate().map(column));
+    for row in &answer.rows {
+        table.row(row.iter().map(plain));
+    }
+    table.render()
+}
+
+fn as_csv(answer: &store::Table) -> String {
+    let mut out = table::csv_line(answer.columns.iter().map(String::as_str));
+    for row in &answer.rows {
+        let cells: Vec<String> = row.iter().map(plain).collect();
+        out.push_str(&table::csv_line(cells.iter().map(String::as_str)));
+    }
+    out
+}
+
+fn as_json(answer: &store::Table) -> String {
+    let mut out = String::new();
+    for row in &answer.rows {
+        json::object(&mut out, |object| {
+            for (name, value) in answer.columns.iter().zip(row) {
+                field(object, name, value);
+            }
+        });
+        out.push('\n');
+    }
+    out
+}
+
+fn field(object: &mut Object<'_>, name: &str, value: &Value) {
+    match value {
+        Value::Null => object.field(name, None::<u8>),
+        Value::Int(number) => object.field(name, *number),
+        Value::Real(number) => object.field(name, *number),
+        Value::Text(text) => object.field(name, text),
+        Value::Blob(bytes) => object.field(name, hex(bytes)),
+    };
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Int(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Blob(bytes) => hex(bytes),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> store::Table {
+        let row = |kind: &str, count: Value| vec![Value::Text(kind.into()), count, Value::Null];
+        store::Table {
+            columns: ["kind", "n", "x"].map(String::from).to_vec(),
+            rows: vec![row("new,er", Value::Int(12)), row("dr\"op", Value::Real(0.5))],
+            ..store::Table::default()
+        }
+    }
+
+    #[test]
+    fn an_answer_is_printed_in_three_forms() {
+        assert_eq!(as_table(&answer()), "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
+        assert_eq!(as_csv(&answer()), "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n");
+        assert_eq!(
+            as_json(&answer()),
+            "{\"kind\":\"new,er\",\"n\":12,\"x\":null}\n{\"kind\":\"dr\\\"op\",\"n\":0.5,\"x\":null}\n"
+        );
+    }
+
+    #[test]
+    fn a_time_is_absolute_or_an_age() {
+        let at = |text| time_at(text, 100_000_000_000);
+        assert_eq!(
+            [at("17"), at("30s"), at("1m"), at("7d")],
+            [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
+        );
+        for wrong in ["", "s", "1y", "-1", "1é", "99999999999999999d"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_sql_points_at_its_place() {
+        let error = store::QueryError {
+            kind: store::QueryErrorKind::Syntax,
+            message: "no such column: kin".into(),
+            offset: Some(7),
+        };
+        assert_eq!(
+            explain("SELECT kin FROM events", &error).to_string(),
+            "no such column: kin\n  SELECT kin FROM events\n         ^"
+        );
+    }
 }

@@ -1,0 +1,116 @@
+//! Reading captures: the datagrams in them that may be telemetry, and an account of everything else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use nic::capture::{self, Frame, Layer};
+use wire::Refusal;
+use wire::frame::{self, Datagram};
+
+use crate::error::CliError;
+use crate::output::progress::Progress;
+
+/// One frame of a capture, as far as it could be read.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    /// A UDP datagram to a telemetry port.
+    Datagram(Datagram<'a>),
+    /// A frame whose headers contradict its bytes.
+    Refused(Refusal),
+}
+
+/// Where the frames of a capture went: `frames` = datagrams + refused + skipped.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Account {
+    /// Frames in the files.
+    pub(super) frames: u64,
+    /// Datagrams to a telemetry port.
+    pub(super) datagrams: u64,
+    /// Frames with broken headers, by cause.
+    pub(super) refused: BTreeMap<&'static str, u64>,
+    /// Frames that are no telemetry, by what they are instead.
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+}
+
+impl Account {
+    /// All frames that are no telemetry.
+    pub(super) fn skipped_total(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+}
+
+/// Reads one capture from its first frame to its last, or to where it breaks off.
+///
+/// `each` gets the receive time, the frame's bytes, and what was found in it. An error of `each` ends the reading.
+pub(super) fn read(
+    path: &Path,
+    ports: &[u16],
+    account: &mut Account,
+    progress: &mut Progress,
+    mut each: impl FnMut(u64, Found<'_>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    frames(path, account, progress, |account, frame| {
+        let datagram = match frame.layer() {
+            Layer::Ethernet(bytes) => frame::datagram(bytes),
+            Layer::Network { ethertype: 0x0800 | 0x86dd, bytes } => frame::ip(bytes),
+            Layer::Network { .. } => Err(Refusal::NotIp),
+            Layer::Cut => Err(Refusal::Truncated),
+            Layer::Unsupported => {
+                *account.skipped.entry("unknown_link").or_default() += 1;
+                return Ok(());
+            }
+        };
+        match datagram {
+            Ok(datagram) if ports.contains(&datagram.dport) => {
+                account.datagrams += 1;
+                each(frame.ts, Found::Datagram(datagram))
+            }
+            Ok(_) => {
+                *account.skipped.entry("other_port").or_default() += 1;
+                Ok(())
+            }
+            Err(other @ (Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment)) => {
+                *account.skipped.entry(other.name()).or_default() += 1;
+                Ok(())
+            }
+            Err(refusal) => {
+                *account.refused.entry(refusal.name()).or_default() += 1;
+                each(frame.ts, Found::Refused(refusal))
+            }
+        }
+    })
+}
+
+/// Reads all frames of one capture.
+pub(super) fn frames(
+    path: &Path,
+    account: &mut Account,
+    progress: &mut Progress,
+    mut each: impl FnMut(&mut Account, &Frame<'_>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut reader = capture::Reader::open(path).map_err(|error| unreadable(path, &error))?;
+    let before = progress.files_done();
+    loop {
+        if account.frames.is_multiple_of(4096) {
+            progress.at(before + reader.bytes_read(), account.frames);
+        }
+        let frame = match reader.next() {
+            None => break,
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Err(unreadable(path, &error)),
+        };
+        account.frames += 1;
+        each(account, &frame)?;
+    }
+    progress.file_done(before + reader.bytes_read());
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: &capture::Error) -> CliError {
+    CliError::new(format!("{}: {error}", path.display()))
+}
+
+/// Sizes of the files together, for progress; `None` when one is not to be had.
+pub(super) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
+    paths.iter().map(|path| std::fs::metadata(path).ok().map(|meta| meta.len())).sum()
+}

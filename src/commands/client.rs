@@ -1,0 +1,412 @@
+//! A client for the program's own API: HTTP/1.1 over one TCP connection per request, bodies by length, chunked or until
+//! the connection closes, and server-sent events. Plain HTTP only: the API listens on loopback unless told otherwise.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Where a running hopwise answers, and with which token.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    authority: String,
+    token: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The address is none this client can use.
+    Address(String),
+    /// Nobody answers there.
+    Unreachable {
+        /// Who was asked.
+        authority: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server answered that it will not.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// Its sentence.
+        message: String,
+    },
+    /// What came is not what a hopwise API sends.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(text) => {
+                write!(f, "`{text}` is not an address of an API; write it like http://127.0.0.1:8080")
+            }
+            Self::Unreachable { authority, source } => write!(
+                f,
+                "no hopwise answers at http://{authority} ({source}); start one with `hopwise run` or \
+                 `hopwise demo`, or name another with --api"
+            ),
+            Self::Refused { status: 401 | 403, .. } => {
+                write!(f, "the API asks for its token; give it with --token or HOPWISE_TOKEN")
+            }
+            Self::Refused { status, message } => write!(f, "the API refused ({status}): {message}"),
+            Self::Protocol(what) => write!(f, "{what}; is it a hopwise API that listens there?"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Client {
+    /// A client of `url` (`http://host:port`, or just `host:port`).
+    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
+        let rest = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+        let bad = || Error::Address(url.to_string());
+        let (host, port) = rest.rsplit_once(':').ok_or_else(bad)?;
+        let wrong_host = host.is_empty() || host.contains(['/', ' ', '@']);
+        if wrong_host || port.parse::<u16>().is_err() {
+            return Err(bad());
+        }
+        Ok(Self { authority: rest.to_string(), token })
+    }
+
+    /// `http://host:port`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+
+    /// The JSON that `GET /api/v1{path}` answers.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
+        let mut body = Vec::new();
+        self.request(path, "application/json", Some(ANSWER_WITHIN))?
+            .read_to_end(&mut body)
+            .map_err(|source| self.unreachable(source))?;
+        serde_json::from_slice(&body).map_err(|_| Error::Protocol("the answer is not JSON"))
+    }
+
+    /// The stream of server-sent events at `/api/v1{path}`.
+    pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
+        Ok(Stream { body: self.request(path, "text/event-stream", None)? })
+    }
+
+    fn request(&self, path: &str, accept: &str, timeout: Option<Duration>) -> Result<Body, Error> {
+        let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
+        let mut head = format!(
+            "GET /api/v1{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
+            self.authority
+        );
+        if let Some(token) = &self.token {
+            head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        head.push_str("\r\n");
+        let sent = connection
+            .set_read_timeout(timeout)
+            .and_then(|()| connection.write_all(head.as_bytes()))
+            .map(|()| BufReader::new(connection));
+        let mut reader = sent.map_err(|source| self.unreachable(source))?;
+        let (status, length) = read_head(&mut reader).map_err(|source| self.unreachable(source))?;
+        let mut body = Body { reader, length };
+        match status {
+            0 => Err(Error::Protocol("the answer is not HTTP")),
+            200 => Ok(body),
+            _ => {
+                let mut text = Vec::new();
+                // A refusal without its sentence is still a refusal.
+                let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
+                Err(Error::Refused { status, message: sentence(&text) })
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in self.authority.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn unreachable(&self, source: io::Error) -> Error {
+        Error::Unreachable { authority: self.authority.clone(), source }
+    }
+}
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// More than any head of ours; a server that sends more is not one of ours.
+const HEAD_LIMIT: u64 = 64 * 1024;
+
+/// `text` for use inside a query string.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// How much of the body is still to come.
+#[derive(Debug)]
+enum Length {
+    /// Until the connection closes.
+    Close,
+    /// So many bytes.
+    Known(u64),
+    /// So many of this chunk, then further chunks; `None` before the first and after each.
+    Chunk(Option<u64>),
+}
+
+/// An HTTP body, without its transfer encoding.
+#[derive(Debug)]
+struct Body {
+    reader: BufReader<TcpStream>,
+    length: Length,
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = match &mut self.length {
+            Length::Close => return self.reader.read(buffer),
+            Length::Known(left) => left,
+            Length::Chunk(chunk) => {
+                if chunk.is_none() {
+                    *chunk = Some(chunk_size(&mut self.reader)?);
+                }
+                chunk.get_or_insert(0)
+            }
+        };
+        let wanted = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let got = self.reader.read(&mut buffer[..wanted])?;
+        if got == 0 && wanted > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        *left -= got as u64;
+        if *left == 0
+            && got > 0
+            && let Length::Chunk(chunk) = &mut self.length
+        {
+            if !line(&mut self.reader)?.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a chunk is longer than it says"));
+            }
+            *chunk = None;
+        }
+        Ok(got)
+    }
+}
+
+fn chunk_size(reader: &mut impl BufRead) -> io::Result<u64> {
+    let text = line(reader)?;
+    let digits = text.split(';').next().unwrap_or("").trim();
+    u64::from_str_radix(digits, 16).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "bad chunk size"))
+}
+
+fn line(reader: &mut impl BufRead) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    reader.by_ref().take(HEAD_LIMIT).read_until(b'\n', &mut bytes)?;
+    if bytes.last() != Some(&b'\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_string())
+}
+
+/// Status and body length; status 0 when this is no HTTP.
+fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
+    let first = line(reader)?;
+    let status =
+        first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+    let mut length = Length::Close;
+    let mut size = first.len() as u64;
+    loop {
+        let header = line(reader)?;
+        size += header.len() as u64;
+        if header.is_empty() || size > HEAD_LIMIT {
+            return Ok((if size > HEAD_LIMIT { 0 } else { status }, length));
+        }
+        let Some((name, value)) = header.split_once(':') else { continue };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
+            length = Length::Chunk(None);
+        } else if name.eq_ignore_ascii_case("content-length") && matches!(length, Length::Close) {
+            length = value.parse().map_or(Length::Close, Length::Known);
+        }
+    }
+}
+
+/// The sentence in `{"error": "…"}`, else the text.
+fn sentence(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let json = serde_json::from_slice::<Value>(body).ok();
+    let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
+    error.unwrap_or_else(|| text.trim()).chars().filter(|c| !c.is_control()).collect()
+}
+
+/// One server-sent event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    /// Its name; `message` when the server gave none.
+    pub(crate) event: String,
+    /// Its text.
+    pub(crate) data: String,
+}
+
+/// A stream of server-sent events.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    body: Body,
+}
+
+impl Iterator for Stream {
+    type Item = io::Result<Message>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut message = Message { event: "message".into(), data: String::new() };
+        loop {
+            let text = match self.line() {
+                Ok(text) => text?,
+                Err(error) => return Some(Err(error)),
+            };
+            let (field, value) = text.split_once(':').unwrap_or((&text, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "" if text.is_empty() && message.data.is_empty() => message.event = "message".into(),
+                "" if text.is_empty() => return Some(Ok(message)),
+                "event" => message.event = value.to_string(),
+                "data" => {
+                    if !message.data.is_empty() {
+                        message.data.push('\n');
+                    }
+                    message.data.push_str(value);
+                }
+                // Comments keep the connection alive; ids and retry times are of no use here.
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// The next line without its end; `None` when the stream is over.
+    fn line(&mut self) -> io::Result<Option<String>> {
+        let mut bytes = Vec::new();
+        let mut byte = [0_u8; 1];
+        // Byte by byte, but out of the connection's buffer: an event must not wait for the next one to fill a buffer.
+        while bytes.len() < LINE_LIMIT {
+            if self.body.read(&mut byte)? == 0 {
+                return Ok(None);
+            }
+            if byte[0] == b'\n' {
+                break;
+            }
+            bytes.push(byte[0]);
+        }
+        Ok(Some(String::from_utf8_lossy(&bytes).trim_end_matches('\r').to_string()))
+    }
+}
+
+const LINE_LIMIT: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A server that answers one request with these bytes and hands back what it was asked.
+    fn serve(answer: &'static str) -> (Client, thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client =
+            Client::new(&format!("http://{}/", listener.local_addr().unwrap()), Some("t0".into())).unwrap();
+        let server = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut request = String::new();
+            let mut reader = BufReader::new(connection.try_clone().unwrap());
+            while !request.ends_with("\r\n\r\n") {
+                reader.read_line(&mut request).unwrap();
+            }
+            connection.write_all(answer.as_bytes()).unwrap();
+            request
+        });
+        (client, server)
+    }
+
+    #[test]
+    fn a_body_comes_by_length_in_chunks_or_until_the_end() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n",
+            "HTTP/1.0 200 OK\r\n\r\n{\"a\":1}",
+        ] {
+            let (client, server) = serve(answer);
+            assert_eq!(client.get("/status?x=1").unwrap(), serde_json::json!({"a": 1}), "{answer}");
+            let authority = &client.authority;
+            assert_eq!(
+                server.join().unwrap(),
+                format!(
+                    "GET /api/v1/status?x=1 HTTP/1.1\r\nHost: {authority}\r\nAccept: application/json\r\n\
+                     Connection: close\r\nAuthorization: Bearer t0\r\n\r\n"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_sentence() {
+        let (client, _) = serve("HTTP/1.1 400 Bad Request\r\nContent-Length: 15\r\n\r\n{\"error\":\"why\"}");
+        assert_eq!(client.get("/x").unwrap_err().to_string(), "the API refused (400): why");
+        let (client, _) = serve("HTTP/1.1 401 Unauthorized\r\n\r\n");
+        let text = "the API asks for its token; give it with --token or HOPWISE_TOKEN";
+        assert_eq!(client.get("/x").unwrap_err().to_string(), text);
+    }
+
+    #[test]
+    fn a_cut_answer_is_an_error() {
+        for answer in
+            ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "HTTP/1.1 200 OK\r\nContent-", "SSH-2.0\n\n"]
+        {
+            let (client, _) = serve(answer);
+            assert!(client.get("/x").is_err(), "{answer}");
+        }
+    }
+
+    #[test]
+    fn events_are_told_apart() {
+        let (client, _) = serve(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             8\r\ndata: a\n\r\n1\r\n\n\r\n22\r\n: ping\n\nevent: shed\ndata: 1\ndata:2\r\n3\r\n\n\n\n\r\n0\r\n\r\n",
+        );
+        let messages: Vec<_> = client.stream("/events/stream").unwrap().map(Result::unwrap).collect();
+        let message = |event: &str, data: &str| Message { event: event.into(), data: data.into() };
+        assert_eq!(messages, [message("message", "a"), message("shed", "1\n2")]);
+    }
+
+    #[test]
+    fn addresses_are_checked_before_use() {
+        for wrong in ["https://x:1", "http://x", "x:99999", "http://:80", "http://u@h:1", ""] {
+            assert!(matches!(Client::new(wrong, None), Err(Error::Address(_))), "{wrong}");
+        }
+        assert_eq!(Client::new("[::1]:8080", None).unwrap().url(), "http://[::1]:8080");
+    }
+
+    #[test]
+    fn escaping_leaves_only_unreserved_characters() {
+        assert_eq!(escape("10.0.0.1:5>b/17 é"), "10.0.0.1%3A5%3Eb%2F17%20%C3%A9");
+    }
+}

@@ -1,0 +1,115 @@
+//! The JSON form of a report: stable names, one object per line. See `docs/reference/cli-json.md`.
+
+use std::net::IpAddr;
+
+use wire::int::Contents;
+use wire::report::{Flags, Marks, Report};
+use wire::{FlowKey, Hop, Items};
+
+use super::Refused;
+use crate::output::json::{self, Object, Text};
+
+/// One report.
+pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {
+    json::object(out, |o| {
+        o.field("ts", ts).field("source", Text(source)).field("version", report.version.name());
+        o.present("node_id", report.node_id).field("hw_id", report.hw_id).field("seq", report.seq);
+        o.field("flags", flags(report.flags)).present("report_type", report.report_type);
+        flow(o, "flow", report.flow.as_ref());
+        flow(o, "tunnel", report.tunnel.as_ref());
+        o.present("flow_id", report.flow_id);
+        o.present("int_version", report.int.map(|int| int.version.name()));
+        hops(o, || report.hops());
+        o.present("drop_reason", report.drop_reason);
+        if report.marks.contains(Marks::PARTIAL) {
+            o.field("partial", true);
+        }
+    });
+    out.push('\n');
+}
+
+/// The INT of one data packet.
+pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
+    json::object(out, |o| {
+        o.field("ts", ts);
+        flow(o, "flow", contents.flow.as_ref());
+        flow(o, "tunnel", contents.tunnel.as_ref());
+        o.present("int_version", contents.int.map(|int| int.version.name()));
+        let found = super::hops_of(contents);
+        hops(o, || found.iter().copied());
+    });
+    out.push('\n');
+}
+
+/// Something refused.
+pub(super) fn refused(out: &mut String, refused: &Refused) {
+    json::object(out, |o| {
+        o.field("ts", refused.ts).present("source", refused.source.map(Text));
+        if let Some(known) = &refused.known {
+            o.field("version", known.version.name()).present("node_id", known.node_id);
+            o.field("hw_id", known.hw_id).field("seq", known.seq);
+            flow(o, "flow", known.flow.as_ref());
+        }
+        o.field("error", refused.refusal.name());
+    });
+    out.push('\n');
+}
+
+fn flags(flags: Flags) -> Vec<&'static str> {
+    Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()
+}
+
+fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
+    let Some(key) = key else { return };
+    object.object(name, |o| {
+        o.field("src", Text(key.src())).field("dst", Text(key.dst()));
+        o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
+    });
+}
+
+/// `path` and `hops`, in forwarding order.
+fn hops<I: Iterator<Item = Hop>>(object: &mut Object<'_>, hops: impl Fn() -> I) {
+    object.field("path", hops().map(|hop| hop.node_id).collect::<Vec<_>>());
+    object.objects("hops", hops(), |hop, o| items(o, &hop));
+}
+
+/// What a hop carried: `null` when it was carried and not available, left out when it was not carried.
+fn items(o: &mut Object<'_>, hop: &Hop) {
+    let carried = |items| hop.carried.contains(items);
+    if carried(Items::NODE_ID) {
+        o.field("node_id", hop.node_id);
+    }
+    if carried(Items::INTERFACES) {
+        o.field("ingress_if", hop.ingress_if).field("egress_if", hop.egress_if);
+    }
+    if carried(Items::HOP_LATENCY) {
+        o.field("hop_latency", hop.hop_latency);
+    }
+    if carried(Items::QUEUE) || carried(Items::QUEUE_CONGESTION) || carried(Items::QUEUE_ID) {
+        o.field("queue_id", hop.queue_id);
+    }
+    if carried(Items::QUEUE) {
+        o.field("queue_occupancy", hop.queue_occupancy);
+    }
+    if carried(Items::QUEUE_CONGESTION) {
+        o.field("queue_congestion", hop.queue_congestion);
+    }
+    if carried(Items::INGRESS_TS) {
+        o.field("ingress_ts", hop.ingress_ts);
+    }
+    if carried(Items::EGRESS_TS) {
+        o.field("egress_ts", hop.egress_ts);
+    }
+    if carried(Items::L2_INTERFACES) {
+        o.field("l2_ingress_if", hop.l2_ingress_if).field("l2_egress_if", hop.l2_egress_if);
+    }
+    if carried(Items::TX_UTILIZATION) {
+        o.field("tx_utilization", hop.tx_utilization);
+    }
+    if carried(Items::BUFFER) {
+        o.field("buffer_id", hop.buffer_id).field("buffer_occupancy", hop.buffer_occupancy);
+    }
+    if carried(Items::CHECKSUM_COMPLEMENT) {
+        o.field("checksum_complement", hop.checksum_complement);
+    }
+}

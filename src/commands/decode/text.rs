@@ -1,0 +1,133 @@
+//! A report for people: a line that says what it is, a line for the flow, a table of hops.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use wire::int::Contents;
+use wire::report::{Flags, Marks, Report};
+use wire::{Hop, Items};
+
+use super::Refused;
+use crate::output::{Align, Table, units};
+
+/// One report.
+pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {
+    let node = report.node_id.map_or(String::new(), |node| format!("  node {node}"));
+    let (version, hw_id, seq) = (report.version.name(), report.hw_id, report.seq);
+    out.push_str(&format!(
+        "{}  from {source}  report {version}{node}  hw {hw_id}  seq {seq}{}\n",
+        units::date_time(ts),
+        flags(report.flags)
+    ));
+    if let Some(flow) = report.flow {
+        out.push_str(&format!("  flow {flow}\n"));
+    }
+    if let Some(tunnel) = report.tunnel {
+        out.push_str(&format!("  in tunnel {tunnel}\n"));
+    }
+    if let Some(flow_id) = report.flow_id {
+        out.push_str(&format!("  flow id {flow_id:#010x}\n"));
+    }
+    if let Some(reason) = report.drop_reason {
+        out.push_str(&format!("  dropped, reason {reason}\n"));
+    }
+    if report.marks.contains(Marks::PARTIAL) {
+        out.push_str("  partial: what followed could not be read\n");
+    }
+    write_hops(out, report.int.map(|int| int.version.name()), &report.hops().collect::<Vec<_>>());
+}
+
+/// The INT of one data packet.
+pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
+    out.push_str(&format!("{}  packet\n", units::date_time(ts)));
+    if let Some(flow) = contents.flow {
+        out.push_str(&format!("  flow {flow}\n"));
+    }
+    if let Some(tunnel) = contents.tunnel {
+        out.push_str(&format!("  in tunnel {tunnel}\n"));
+    }
+    write_hops(out, contents.int.map(|int| int.version.name()), &super::hops_of(contents));
+}
+
+/// Something refused.
+pub(super) fn refused(out: &mut String, refused: &Refused) {
+    let source = refused.source.map_or(String::new(), |source| format!("  from {source}"));
+    out.push_str(&format!(
+        "{}{source}  refused: {}\n\n",
+        units::date_time(refused.ts),
+        refused.refusal.name()
+    ));
+}
+
+fn flags(flags: Flags) -> String {
+    Flags::NAMES
+        .iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, name)| format!("  {name}"))
+        .collect()
+}
+
+/// The path and a table with the items that any hop carried.
+fn write_hops(out: &mut String, int_version: Option<&str>, hops: &[Hop]) {
+    if let Some(version) = int_version {
+        out.push_str(&format!("  INT {version}\n"));
+    }
+    if !hops.is_empty() {
+        let columns: Vec<&Column> = COLUMNS
+            .iter()
+            .filter(|column| {
+                hops.iter().any(|hop| column.items.iter().any(|items| hop.carried.contains(*items)))
+            })
+            .collect();
+        let mut table = Table::new(columns.iter().map(|column| (column.name, Align::Right))).indented(2);
+        for hop in hops {
+            table.row(columns.iter().map(|column| column.cell(hop)));
+        }
+        out.push_str(&table.render());
+    }
+    out.push('\n');
+}
+
+/// A column of the table: shown when a hop carried one of `items`.
+struct Column {
+    name: &'static str,
+    items: &'static [Items],
+    cell: fn(&Hop) -> Option<String>,
+}
+
+impl Column {
+    /// `?` when it was carried and not available, nothing when it was not carried.
+    fn cell(&self, hop: &Hop) -> String {
+        let carried = self.items.iter().any(|items| hop.carried.contains(*items));
+        let missing = if carried { "?" } else { "" };
+        (self.cell)(hop).filter(|_| carried).unwrap_or_else(|| missing.to_string())
+    }
+}
+
+fn text(value: Option<impl Display>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
+
+const COLUMNS: &[Column] = &[
+    Column { name: "node", items: &[Items::NODE_ID], cell: |hop| text(hop.node_id) },
+    Column { name: "in", items: &[Items::INTERFACES], cell: |hop| text(hop.ingress_if) },
+    Column { name: "out", items: &[Items::INTERFACES], cell: |hop| text(hop.egress_if) },
+    Column { name: "latency", items: &[Items::HOP_LATENCY], cell: |hop| text(hop.hop_latency) },
+    Column { name: "queue", items: QUEUE_IDS, cell: |hop| text(hop.queue_id) },
+    Column { name: "occupancy", items: &[Items::QUEUE], cell: |hop| text(hop.queue_occupancy) },
+    Column { name: "congestion", items: &[Items::QUEUE_CONGESTION], cell: |hop| text(hop.queue_congestion) },
+    Column { name: "ingress ts", items: &[Items::INGRESS_TS], cell: |hop| text(hop.ingress_ts) },
+    Column { name: "egress ts", items: &[Items::EGRESS_TS], cell: |hop| text(hop.egress_ts) },
+    Column { name: "l2 in", items: &[Items::L2_INTERFACES], cell: |hop| text(hop.l2_ingress_if) },
+    Column { name: "l2 out", items: &[Items::L2_INTERFACES], cell: |hop| text(hop.l2_egress_if) },
+    Column { name: "tx util", items: &[Items::TX_UTILIZATION], cell: |hop| text(hop.tx_utilization) },
+    Column { name: "buffer", items: &[Items::BUFFER], cell: |hop| text(hop.buffer_id) },
+    Column { name: "buffer occ", items: &[Items::BUFFER], cell: |hop| text(hop.buffer_occupancy) },
+    Column {
+        name: "csum",
+        items: &[Items::CHECKSUM_COMPLEMENT],
+        cell: |hop| hop.checksum_complement.map(|sum| format!("{sum:#010x}")),
+    },
+];

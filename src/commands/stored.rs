@@ -1,0 +1,188 @@
+//! Answers out of the store's files, in the same types as the API's.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use store::{QueryOptions, Reader, Value};
+
+use super::events::Filter;
+use super::remote::{Event, Flow, FlowState, HopState, parse_path};
+use crate::error::CliError;
+
+/// The store in `dir`.
+pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
+    Reader::open(dir).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// The latest events that pass the filter, oldest first.
+pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Event>, CliError> {
+    let mut wanted = Conditions::default();
+    wanted.equal("kind", filter.kind.clone().map(Value::Text));
+    wanted.equal("metric", filter.metric.clone().map(Value::Text));
+    wanted.equal("flow", filter.flow.clone().map(Value::Text));
+    wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));
+    let sql = format!(
+        "SELECT ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, \
+         threshold, rule, reason, basis, path FROM events {} ORDER BY ts DESC LIMIT {limit}",
+        wanted.clause()
+    );
+    let mut events: Vec<Event> =
+        rows(dir, &sql, wanted.params, limit)?.into_iter().filter_map(event).collect();
+    events.reverse();
+    Ok(events)
+}
+
+fn event(row: Vec<Value>) -> Option<Event> {
+    let mut row = Row(row.into_iter());
+    Some(Event {
+        ts: row.number()?,
+        id: row.text(),
+        kind: row.text()?,
+        metric: row.text(),
+        text: row.text(),
+        flow: row.flow(),
+        node: row.number(),
+        interface: row.number(),
+        queue: row.number(),
+        value: row.real(),
+        previous: row.real(),
+        threshold: row.real(),
+        rule: row.text(),
+        reason: row.number::<u64>().map(Into::into),
+        basis: row.text(),
+        path: parse_path(&row.text().unwrap_or_default()),
+    })
+}
+
+/// Flows whose text is or contains `text`, the latest first; the one meant with its hops, when it is only one.
+pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowState>, CliError> {
+    let find = |condition: &str, parameter: &str| {
+        let sql = format!(
+            "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
+             FROM flows WHERE {condition} ORDER BY last_seen DESC LIMIT {limit}"
+        );
+        rows(dir, &sql, vec![Value::Text(parameter.to_string())], limit)
+    };
+    let mut found = find("flow = ?1", text)?;
+    if found.is_empty() {
+        found = find("instr(flow, ?1) > 0", text)?;
+    }
+    let mut flows: Vec<FlowState> = found.into_iter().filter_map(flow).collect();
+    if let [flow] = &mut flows[..] {
+        flow.hops = hops(dir, flow)?;
+    }
+    Ok(flows)
+}
+
+fn flow(row: Vec<Value>) -> Option<FlowState> {
+    let mut row = Row(row.into_iter());
+    let text = row.text()?;
+    let flow = row.flow()?;
+    Some(FlowState {
+        id: format!("{:016x}", flow.key().id()),
+        flow,
+        text,
+        path: parse_path(&row.text().unwrap_or_default()),
+        flow_latency: row.number(),
+        basis: row.text(),
+        reports: row.number()?,
+        first_seen: row.number()?,
+        last_seen: row.number()?,
+        hops: Vec::new(),
+    })
+}
+
+/// The latest that was told of each node of the flow's path: its latency for this flow, and its fullest queue of late.
+fn hops(dir: &Path, flow: &FlowState) -> Result<Vec<HopState>, CliError> {
+    let told = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
+    let latencies = rows(dir, told, vec![Value::Text(flow.text.clone())], 1000)?;
+    let latest = |node: u32| {
+        let mut values = latencies.iter().cloned().map(|row| Row(row.into_iter()));
+        values.find_map(|mut row| (row.number::<u32>() == Some(node)).then(|| row.number::<u64>()).flatten())
+    };
+    let mut hops = Vec::new();
+    for node in &flow.path {
+        let mut hop = HopState { node: *node, ..HopState::default() };
+        if let Some(node) = *node {
+            hop.hop_latency = latest(node);
+            let told = "SELECT queue, value FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
+                        ORDER BY ts DESC LIMIT 1";
+            if let Some(row) = rows(dir, told, vec![Value::Int(node.into())], 1)?.pop() {
+                let mut row = Row(row.into_iter());
+                (hop.queue, hop.queue_occupancy) = (row.number(), row.number());
+            }
+        }
+        hops.push(hop);
+    }
+    Ok(hops)
+}
+
+/// Conditions joined by `AND`, with numbered parameters.
+#[derive(Default)]
+struct Conditions {
+    terms: Vec<String>,
+    params: Vec<Value>,
+}
+
+impl Conditions {
+    fn equal(&mut self, column: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.params.push(value);
+            self.terms.push(format!("{column} = ?{}", self.params.len()));
+        }
+    }
+
+    fn clause(&self) -> String {
+        if self.terms.is_empty() { String::new() } else { format!("WHERE {}", self.terms.join(" AND ")) }
+    }
+}
+
+fn rows(dir: &Path, sql: &str, params: Vec<Value>, limit: u32) -> Result<Vec<Vec<Value>>, CliError> {
+    let options = QueryOptions {
+        params,
+        max_rows: limit as usize,
+        timeout: Duration::from_secs(60),
+        ..QueryOptions::default()
+    };
+    let table = open(dir)?.query(sql, &options).map_err(|error| CliError::new(error.to_string()))?;
+    for note in &table.notes {
+        eprintln!("hopwise: {note}");
+    }
+    Ok(table.rows)
+}
+
+/// The values of a row, one after the other.
+struct Row(std::vec::IntoIter<Value>);
+
+impl Row {
+    fn number<T: TryFrom<i64>>(&mut self) -> Option<T> {
+        match self.0.next()? {
+            Value::Int(number) => T::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    fn real(&mut self) -> Option<f64> {
+        match self.0.next()? {
+            Value::Int(number) => Some(number as f64),
+            Value::Real(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        match self.0.next()? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Source, destination, ports and protocol; all five columns are taken, whatever is in them.
+    fn flow(&mut self) -> Option<Flow> {
+        let (src, dst) = (self.text(), self.text());
+        let (sport, dport, proto) = (self.number(), self.number(), self.number());
+        let address = |text: Option<String>| text?.parse::<IpAddr>().ok();
+        Some(Flow { src: address(src)?, dst: address(dst)?, sport, dport, proto: proto? })
+    }
+}

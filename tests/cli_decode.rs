@@ -1,0 +1,233 @@
+//! `hopwise decode`, as a user runs it.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use serde_json::json;
+use support::{FIRST_TS, TempDir, capture, command, hex, hopwise, report_frame, udp_frame};
+
+/// Report 1.0 with its own metadata about a cut IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
+fn report_10() -> Vec<u8> {
+    hex("16110142 00000003 0000004d 89abcdef 00070008 05330000 02000000 00020200 00000001 0800
+         45000578 00034000 3d06247b 0a000001 0a000002 04d20050")
+}
+
+/// Report 2.0 about a TCP packet: node 3, hw 1, seq 2748, ports 7 to 8, queue 1 with 64 in it.
+fn report_20() -> Vec<u8> {
+    hex("20400abc 00000003 140e0220 50000000 00000000 00070008 01000040
+         45000578 00034000 3d06247b 0a000001 0a000002 04d20050 00000001 00000002 50102000 beef0000")
+}
+
+#[test]
+fn one_object_per_report_with_the_documented_names() {
+    let dir = TempDir::new();
+    let file = dir.capture("two.pcap", &[report_frame(&report_20()), report_frame(&report_10())]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let flow = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6});
+    let expected = [
+        json!({"ts": FIRST_TS, "source": "192.0.2.1", "version": "2.0", "node_id": 3, "hw_id": 1, "seq": 2748,
+            "flags": ["flow"], "report_type": 1, "flow": flow, "path": [3],
+            "hops": [{"node_id": 3, "ingress_if": 7, "egress_if": 8, "queue_id": 1, "queue_occupancy": 64}]}),
+        json!({"ts": FIRST_TS + 1000, "source": "192.0.2.1", "version": "1.0", "node_id": 3, "hw_id": 2, "seq": 77,
+            "flags": ["drop", "flow"], "flow": flow, "path": [3], "drop_reason": 51,
+            "hops": [{"node_id": 3, "ingress_if": 7, "egress_if": 8, "queue_id": 5, "ingress_ts": 2_309_737_967_u32}]}),
+    ];
+    assert_eq!((run.code, run.json()), (Some(0), expected.to_vec()));
+    assert_eq!(run.stderr, "2 frames, 2 reports (version 1.0: 1, version 2.0: 1)\n");
+}
+
+#[test]
+fn for_people_a_report_is_a_block_with_a_table() {
+    let dir = TempDir::new();
+    let file = dir.capture("one.pcap", &[report_frame(&report_20())]);
+    let run = hopwise(["decode".as_ref(), file.as_os_str()]);
+    assert_eq!(
+        run.stdout,
+        "2023-11-14 22:13:20.000  from 192.0.2.1  report 2.0  node 3  hw 1  seq 2748  flow
+  flow 10.0.0.1:1234>10.0.0.2:80/6
+  node  in  out  queue  occupancy
+     3   7    8      1         64
+
+"
+    );
+}
+
+#[test]
+fn what_is_refused_and_what_is_skipped_is_told_apart() {
+    let dir = TempDir::new();
+    let mut cut = report_10();
+    cut.truncate(14);
+    let frames = [report_frame(&cut), report_frame(&[0xf0, 0, 0, 0]), udp_frame(53, b"x"), vec![0; 60]];
+    let file = dir.capture("odd.pcap", &frames);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let expected = [
+        json!({"ts": FIRST_TS, "source": "192.0.2.1", "error": "truncated"}),
+        json!({"ts": FIRST_TS + 1000, "source": "192.0.2.1", "error": "unknown_version"}),
+    ];
+    assert_eq!((run.code, run.json()), (Some(0), expected.to_vec()));
+    assert_eq!(
+        run.stderr,
+        "4 frames, 0 reports
+refused: 2 (truncated: 1, unknown_version: 1)
+skipped, not telemetry: 2 (not_ip: 1, other_port: 1)
+"
+    );
+}
+
+#[test]
+fn a_refused_report_keeps_what_was_known_of_it() {
+    let dir = TempDir::new();
+    let mut wrong = report_20();
+    // Metadata bit 4 needs two more words than the metadata length says.
+    wrong[12] |= 0x08;
+    let file = dir.capture("wrong.pcap", &[report_frame(&wrong)]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let flow = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6});
+    let known = json!({"ts": FIRST_TS, "source": "192.0.2.1", "version": "2.0", "node_id": 3, "hw_id": 1, "seq": 2748,
+        "flow": flow, "error": "bad_metadata_length"});
+    assert_eq!(run.json(), [known]);
+}
+
+#[test]
+fn other_ports_are_reports_when_asked_for() {
+    let dir = TempDir::new();
+    let file = dir.capture("ports.pcap", &[udp_frame(5000, &report_20()), udp_frame(5001, &report_20())]);
+    let run = |args: &[&str]| {
+        hopwise(args.iter().map(|arg| arg.as_ref()).chain([file.as_os_str()])).stdout.lines().count()
+    };
+    assert_eq!(run(&["decode", "--json"]), 0);
+    assert_eq!(run(&["decode", "--json", "--port", "5000"]), 1);
+    assert_eq!(run(&["decode", "--json", "--port", "5000", "--port", "5001"]), 2);
+}
+
+#[test]
+fn what_was_read_before_a_file_breaks_off_is_printed() {
+    let dir = TempDir::new();
+    let whole = support::pcap(&[report_frame(&report_20()), report_frame(&report_20())]);
+    let file = dir.join("cut.pcap");
+    std::fs::write(&file, &whole[..whole.len() - 10]).unwrap();
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    assert_eq!((run.code, run.stdout.lines().count()), (Some(2), 1));
+    let last = run.stderr.lines().last().unwrap();
+    assert!(
+        last.starts_with("hopwise: ") && last.contains("cut.pcap: the file ends in the middle of a packet"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_file_that_is_none_is_one_clear_sentence_and_code_2() {
+    let dir = TempDir::new();
+    let text = dir.join("notes.txt");
+    std::fs::write(&text, "nothing of the kind").unwrap();
+    let empty = dir.join("empty.pcap");
+    std::fs::write(&empty, "").unwrap();
+    let told = |path: &std::path::Path| {
+        let run = hopwise(["decode".as_ref(), path.as_os_str()]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+        run.stderr.lines().last().unwrap().replace(&format!("{}", path.display()), "FILE")
+    };
+    assert_eq!(told(&dir.join("none.pcap")), "hopwise: FILE: there is no such file: check the path");
+    assert_eq!(
+        told(&text),
+        "hopwise: FILE: not a capture (it begins with 6e 6f 74 68): give a pcap or pcapng file, gzipped or not"
+    );
+    assert_eq!(told(&empty), "hopwise: FILE: the file is too short for a capture");
+}
+
+#[test]
+fn one_broken_file_does_not_hide_the_others() {
+    let dir = TempDir::new();
+    let good = dir.capture("good.pcap", &[report_frame(&report_20())]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), dir.join("none").as_os_str(), good.as_os_str()]);
+    assert_eq!((run.code, run.stdout.lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let file = capture("onos-int10-congested.pcap");
+    let mut child = command(["decode".as_ref(), "--json".as_ref(), file.as_os_str()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut few = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut few).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
+fn an_unknown_profile_is_told_the_known_ones() {
+    let run = hopwise(["decode", "--profile", "onus", "x.pcap"]);
+    assert_eq!(run.code, Some(2));
+    assert_eq!(
+        run.stderr,
+        "hopwise: there is no profile `onus`; there are strict, geant, hostint, intcollector-gen, onos\n"
+    );
+}
+
+#[test]
+fn real_switches_are_understood() {
+    let file = capture("onos-int10-congested.pcap");
+    let run = hopwise(["decode".as_ref(), "--profile=onos".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let reports = run.json();
+    assert_eq!((run.code, reports.len()), (Some(0), 4000));
+    assert!(
+        reports
+            .iter()
+            .all(|report| report["path"] == json!([101, 102, 103]) && report["flags"] == json!(["flow"]))
+    );
+    let most = |hop: usize| {
+        reports.iter().map(|report| report["hops"][hop]["queue_occupancy"].as_u64().unwrap()).max()
+    };
+    assert_eq!(most(1), Some(200));
+    assert!(most(0) <= Some(64) && most(2) <= Some(64));
+    assert_eq!(
+        reports[0],
+        json!({"ts": 1_795_287_421_838_628_000_u64, "source": "10.0.3.3", "version": "1.0", "node_id": 103, "hw_id": 1,
+            "seq": 0, "flags": ["flow"],
+            "flow": {"src": "10.0.1.1", "dst": "10.0.2.2", "sport": 5002, "dport": 6002, "proto": 17},
+            "int_version": "1.0", "path": [101, 102, 103], "hops": [
+            {"node_id": 101, "ingress_if": 1, "egress_if": 2, "hop_latency": 417, "queue_id": 0, "queue_occupancy": 0,
+             "ingress_ts": 6_129_553, "egress_ts": 6_129_970, "l2_ingress_if": 1, "l2_egress_if": 2, "tx_utilization": 0},
+            {"node_id": 102, "ingress_if": 1, "egress_if": 2, "hop_latency": 286, "queue_id": 0, "queue_occupancy": 0,
+             "ingress_ts": 6_117_410, "egress_ts": 6_117_696, "l2_ingress_if": 1, "l2_egress_if": 2, "tx_utilization": 0},
+            {"node_id": 103, "ingress_if": 1, "egress_if": 3, "hop_latency": 900, "queue_id": 0, "queue_occupancy": 0,
+             "ingress_ts": 6_105_743, "egress_ts": 6_106_643, "l2_ingress_if": 1, "l2_egress_if": 3, "tx_utilization": 0}]})
+    );
+}
+
+#[test]
+fn paths_without_anything_else_are_paths() {
+    let file = capture("onos-int10-path-only.pcap");
+    let run = hopwise(["decode".as_ref(), "--profile=onos".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let hops = json!([{"node_id": 101}, {"node_id": 102}, {"node_id": 103}]);
+    assert_eq!(run.json().len(), 500);
+    assert!(run.json().iter().all(|report| report["hops"] == hops));
+}
+
+#[test]
+fn int_in_the_data_packets_themselves() {
+    let file = capture("onos-int10-data-link.pcap");
+    let run = hopwise(["decode".as_ref(), "--packets".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let packets = run.json();
+    assert_eq!(run.stderr, "1,000 frames, 1,000 INT packets (version 1.0: 1,000)\n");
+    assert!(
+        packets.iter().all(|packet| packet["path"] == json!([101, 102]) && packet["int_version"] == "1.0")
+    );
+}
+
+#[test]
+fn the_help_teaches_by_examples() {
+    for command in ["decode", "query", "events", "path", "top", "bench"] {
+        let run = hopwise([command, "--help"]);
+        assert_eq!(run.code, Some(0));
+        assert!(run.stdout.contains("Examples:\n"), "{command}");
+    }
+}
