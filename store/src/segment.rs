@@ -110,6 +110,12 @@ impl Segment {
         self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))
     }
 
+    /// From now on the file may not grow.
+    #[cfg(test)]
+    pub(crate) fn forbid_growth(&self) {
+        self.conn.query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
+    }
+
     fn events(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
         let Self { conn, names, tally, .. } = self;
         let mut insert = Insert::<17>::new(conn, "event_data")?;

@@ -320,3 +320,63 @@ const HOUSEKEEPING: Duration = Duration::from_secs(5);
 const PARTS: u64 = 8;
 /// … but not below this size.
 const LEAST_PART: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Dir, SECOND, START, changes};
+
+    /// A writer without its thread, and what it has been given.
+    fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
+        let shared = Arc::new(Shared::default());
+        (Writer::new(Config::new(dir.path()), Arc::clone(&shared)), shared)
+    }
+
+    fn give(writer: &mut Writer, shared: &Shared, batch: Batch) {
+        let mut stats = shared.stats();
+        stats.submitted += batch.len() as u64;
+        stats.queued += batch.len() as u64;
+        stats.queue_len += 1;
+        drop(stats);
+        writer.take(batch);
+        let stats = shared.stats();
+        assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+    }
+
+    #[test]
+    fn a_failed_transaction_is_counted_and_the_next_second_is_another_try() {
+        let dir = Dir::new("failed");
+        let (mut writer, shared) = writer(&dir);
+        give(&mut writer, &shared, changes(START, 100, 10));
+        writer.commit();
+        // The file may not grow: what SQLite says then is what it says when the disk is full.
+        writer.segment.as_ref().unwrap().forbid_growth();
+        (1..=3).for_each(|i| give(&mut writer, &shared, changes(START + i * SECOND, 5000, 1000)));
+        writer.commit();
+        let stats = shared.stats().clone();
+        assert_eq!((stats.committed, stats.state), (100, State::Full));
+        assert_eq!(stats.failed + stats.shed, 15_000);
+        assert!(stats.failed >= 5000);
+        // Within the second nothing is tried.
+        give(&mut writer, &shared, changes(START, 10, 1));
+        assert_eq!(shared.stats().shed, stats.shed + 10);
+        // Afterwards the next batch is the probe. Names given in the lost transaction are given anew.
+        writer.retry_at = Some(Instant::now());
+        give(&mut writer, &shared, changes(START, 5000, 1000));
+        assert_eq!(shared.stats().state, State::Full);
+        writer.commit();
+        let stats = shared.stats().clone();
+        assert_eq!((stats.committed, stats.state, stats.message), (5100, State::Ok, None));
+    }
+
+    #[test]
+    fn a_transaction_does_not_grow_without_bound() {
+        let dir = Dir::new("large");
+        let (mut writer, shared) = writer(&dir);
+        for _ in 0..MAX_TRANSACTION / 10_000 {
+            assert_eq!(shared.stats().committed, 0);
+            give(&mut writer, &shared, changes(START, 10_000, 10));
+        }
+        assert_eq!(shared.stats().committed, MAX_TRANSACTION);
+    }
+}

@@ -1,0 +1,185 @@
+//! `kill -9`, a torn log, a full disk: a real child process and a real file system.
+
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+#[path = "../src/testing.rs"]
+mod testing;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use store::{Config, Policy, State, Store};
+use testing::{Dir, SECOND, START, changes};
+
+const FILE: &str = "hopwise-2026-11-21.db";
+const CHILD: &str = "HOPWISE_STORE_TEST_CHILD";
+/// Records of one batch; each batch is a transaction in these tests.
+const BATCH: u32 = 500;
+
+/// Events in the file, after SQLite has found nothing wrong with it.
+fn sound(path: &Path) -> u64 {
+    let conn = Connection::open(path).unwrap();
+    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let (rows, told): (i64, i64) = conn
+        .query_row(
+            "SELECT (SELECT count(*) FROM event_data), (SELECT value FROM meta WHERE name = 'events')",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    assert_eq!(rows, told, "the file's own account is part of each transaction");
+    rows as u64
+}
+
+/// What the child process does: writes until it is killed, and tells what was committed. In a normal run: nothing.
+#[test]
+fn child_writes_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let config = Config { commit_every: Duration::from_millis(2), policy: Policy::Block, ..Config::new(dir) };
+    let store = Store::open(config).unwrap();
+    for round in 0.. {
+        store.submit(changes(START + round * SECOND / 1000, BATCH, 5000)).unwrap();
+        println!("committed {}", store.stats().committed);
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+fn start_child(dir: &Dir) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_writes_until_it_is_killed", "--nocapture"])
+        .env(CHILD, dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+fn committed(line: &str) -> Option<u64> {
+    line.rsplit_once("committed ").and_then(|(_, number)| number.parse().ok())
+}
+
+#[test]
+fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
+    let dir = Dir::new("kill");
+    let mut before = 0;
+    for round in 0..8_u64 {
+        let (mut child, output) = start_child(&dir);
+        let mut lines = output.lines().map_while(Result::ok).filter_map(|line| committed(&line));
+        // At another moment each time: in the first transactions, and late enough for checkpoints.
+        let wanted = [1, 2_000, 30_000][round as usize % 3] * (round + 1);
+        let mut told = lines.find(|committed| *committed >= wanted).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it still said before it died.
+        told = lines.last().unwrap_or(told);
+        let rows = sound(&dir.path().join(FILE));
+        assert!(rows >= before + told, "round {round}: {rows} rows, {before} before, {told} committed since");
+        assert_eq!(rows % u64::from(BATCH), 0, "a batch is in the file as a whole or not at all");
+        before = rows;
+    }
+    // And in this process: it opens, and continues.
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(changes(START, BATCH, 10)).unwrap();
+    let stats = store.close();
+    assert_eq!((stats.committed, stats.set_aside), (u64::from(BATCH), 0));
+    assert_eq!(sound(&dir.path().join(FILE)), before + u64::from(BATCH));
+}
+
+#[test]
+fn a_log_torn_at_any_place_leaves_whole_transactions() {
+    let dir = Dir::new("torn");
+    let store = Store::open(Config { policy: Policy::Block, ..Config::new(dir.path()) }).unwrap();
+    for round in 0..6 {
+        store.submit(changes(START + round * SECOND, BATCH, 100)).unwrap();
+        store.flush();
+    }
+    let file = std::fs::read(dir.path().join(FILE)).unwrap();
+    let log = std::fs::read(dir.path().join(format!("{FILE}-wal"))).unwrap();
+    let mut counts = Vec::new();
+    for part in 0..=24 {
+        let copy = Dir::new("torn-copy");
+        let path = copy.path().join(FILE);
+        std::fs::write(&path, &file).unwrap();
+        // Cut at an odd place, with rubbish behind it, as a power cut may leave it.
+        let mut torn = log[..log.len() * part / 24].to_vec();
+        torn.extend([0xa5; 100]);
+        std::fs::write(copy.path().join(format!("{FILE}-wal")), torn).unwrap();
+        let store = Store::open(Config::new(copy.path())).unwrap();
+        store.submit(changes(START, BATCH, 10)).unwrap();
+        let stats = store.close();
+        assert_eq!((stats.committed, stats.set_aside), (u64::from(BATCH), 0));
+        let rows = sound(&path);
+        assert_eq!(rows % u64::from(BATCH), 0);
+        counts.push(rows / u64::from(BATCH) - 1);
+    }
+    assert_eq!((counts[0], counts[24]), (0, 6));
+    assert!(counts.is_sorted(), "{counts:?}");
+}
+
+/// A small file system in memory at `dir`; `false`, said aloud, where we may not mount one.
+fn mount_small(dir: &Path, size: &str) -> bool {
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir).output();
+    let done = mounted.as_ref().is_ok_and(|output| output.status.success());
+    if !done {
+        eprintln!("SKIPPED: a full disk: mounting a tmpfs needs root ({mounted:?})");
+    }
+    done
+}
+
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
+    let dir = Dir::new("full");
+    if !mount_small(dir.path(), "6m") {
+        return;
+    }
+    let _mounted = Mounted(dir.path());
+    let ballast = dir.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
+    let config = Config { commit_every: Duration::ZERO, policy: Policy::Block, ..Config::new(dir.path()) };
+    let store = Store::open(config).unwrap();
+    let write_until = |state: State, deadline: Duration| {
+        let start = Instant::now();
+        loop {
+            // Submitting never fails and never hangs: the batch is taken and accounted for.
+            store.submit(changes(START, BATCH, 1000)).unwrap();
+            store.flush();
+            let stats = store.stats();
+            assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+            if stats.state == state {
+                break stats;
+            }
+            assert!(start.elapsed() < deadline, "{stats:?}");
+        }
+    };
+    let full = write_until(State::Full, Duration::from_secs(30));
+    let message = full.message.unwrap();
+    assert!(message.ends_with("the disk is full; make space, storing goes on by itself"), "{message}");
+    assert!(full.failed > 0 && full.committed > 0, "{:?}", full.failed);
+    // Still full: more is shed, counted, and the file stays as it is.
+    store.submit(changes(START, BATCH, 1000)).unwrap();
+    store.flush();
+    let still = store.stats();
+    assert_eq!((still.state, still.committed), (State::Full, full.committed));
+    assert_eq!(still.shed + still.failed, full.shed + full.failed + u64::from(BATCH));
+    std::fs::remove_file(&ballast).unwrap();
+    let mended = write_until(State::Ok, Duration::from_secs(30));
+    assert!(mended.message.is_none() && mended.committed > full.committed);
+    let stats = store.close();
+    assert_eq!((stats.set_aside, stats.queued), (0, 0));
+    assert_eq!(sound(&dir.path().join(FILE)), stats.committed);
+}
