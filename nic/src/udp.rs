@@ -24,7 +24,8 @@ pub struct Options {
     /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
     /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
     pub recv_buffer: usize,
-    /// How long to wait for more when few datagrams came although many are coming; at most [`MAX_BATCH_WAIT`], 0 = never.
+    /// How long to wait for more when few datagrams came although many are coming; at most [`MAX_BATCH_WAIT`], 0 = never. The
+    /// kernel adds the thread's timer slack, 50 us by default.
     /// No datagram is delayed when few are coming.
     pub batch_wait: Duration,
     /// Lets several sockets share the port; the kernel spreads senders over them.

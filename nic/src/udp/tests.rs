@@ -70,6 +70,24 @@ fn datagrams_arrive_whole_in_order_with_sender_and_time() {
     }
 }
 
+/// The kernel stamps when the datagram arrives, which on the loopback is before the sender's call returns. It begins to do so
+/// a little after the first socket asked for it; until then it stamps when we read.
+#[test]
+fn the_receive_time_is_of_the_arrival_and_not_of_the_reading() {
+    let (mut sender, mut receiver) = pair("127.0.0.1", &Options::default());
+    let mut burst = Burst::default();
+    let stamped_on_arrival = (0..10_000).any(|_| {
+        let before = time::now();
+        sender.send_burst(&[b"now"]).unwrap();
+        let after = time::now();
+        assert_eq!(receiver.recv(&mut burst, LONG_MS).unwrap(), 1);
+        let received = burst.packet(0).received;
+        assert!(before <= received && received <= time::now());
+        received <= after
+    });
+    assert!(stamped_on_arrival);
+}
+
 #[test]
 fn a_datagram_longer_than_its_slot_is_cut_and_marked() {
     let (mut sender, mut receiver) = pair("127.0.0.1", &Options::default());
