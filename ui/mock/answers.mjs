@@ -152,20 +152,20 @@ const ORDERS = {
 };
 
 export function flows(fabric, query) {
-  const wanted = (query.get('filter') ?? '').toLowerCase();
+  const wanted = query.get('filter') ?? '';
   const seen = fabric.flows.filter((flow) => flow.reports > 0).map(flowRow);
-  const fitting = seen.filter((row) => `${row.text} ${row.path.join('>')}`.toLowerCase().includes(wanted));
+  const fitting = seen.filter((row) => row.text.includes(wanted));
   fitting.sort(ORDERS[query.get('sort') ?? 'last_seen'] ?? ORDERS.last_seen);
   return { flows: fitting.slice(0, Number(query.get('limit') ?? 100)), total: fitting.length };
 }
 
 export function flow(fabric, id) {
-  const found = fabric.flows.find((candidate) => candidate.id === id);
+  const found = fabric.flows.find((candidate) => [candidate.id, flowText(candidate.key)].includes(id));
   return found ? { ...flowRow(found), hops: found.hops } : null;
 }
 
 export function history(fabric, id) {
-  const found = fabric.flows.find((candidate) => candidate.id === id);
+  const found = fabric.flows.find((candidate) => [candidate.id, flowText(candidate.key)].includes(id));
   return found ? { series: found.series, paths: found.paths } : null;
 }
 

@@ -31,6 +31,7 @@ export class Fabric {
       events: 0,
     };
     this.broken = false;
+    this.minutes = new Map();
     this.rate = { reports: 0, events: 0 };
   }
 
@@ -214,17 +215,8 @@ export class Fabric {
       const ids = { metric: 'hop_latency', node, interface: null, queue: null, flow: null };
       this.rollups.push({ ts: ns(this.now), interval: 1, ...ids, count: sorted.length * 40, sum, ...spread });
     }
-    const seen = this.flows.filter((flow) => flow.last === this.now).map((flow) => flow.latency);
-    const ids = { metric: 'flow_latency', node: null, interface: null, queue: null, flow: null };
-    const whole = {
-      count: reports,
-      min: Math.min(...seen),
-      max: Math.max(...seen),
-      sum: 0,
-      p50: null,
-      p99: null,
-    };
-    if (reports > 0) this.rollups.push({ ts: ns(this.now), interval: 1, ...ids, ...whole });
+    const minute = this.now - (this.now % 60);
+    this.minutes.set(minute, (this.minutes.get(minute) ?? 0) + reports);
     const old = ns(this.now - WINDOW);
     while (this.rollups[0]?.ts < old) this.rollups.shift();
   }

@@ -50,7 +50,7 @@ function serve(state, request, response) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
-  const [name, id, part] = path.split('/');
+  const [name, id, part] = path.split('/').map(decodeURIComponent);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);
   if (name === 'flows' && id) return answers.flow(fabric, id);
   const list = answers[name];

@@ -3,7 +3,7 @@ import { poll, type Poll } from './api/poll';
 import type { QueryResult, Status } from './api/types';
 import { Ring } from './lib/ring';
 import { totals } from './model/budget';
-import { LossClock, WINDOW_SECONDS } from './model/rates';
+import { LossClock, pastRates, WINDOW_SECONDS } from './model/rates';
 
 export interface Trouble {
   message: string;
@@ -82,14 +82,7 @@ class Live {
       counts(reportsSql(from), from),
       counts(eventsSql(from), from),
     ]);
-    const times = [...new Set([...reports.keys(), ...events.keys()])].filter((time) => time < seconds - 2);
-    const has = { reports: reports.size > 0, events: events.size > 0 };
-    this.rates.prepend(
-      times.map((time) => [
-        time,
-        [has.reports ? (reports.get(time) ?? 0) : null, has.events ? (events.get(time) ?? 0) : null],
-      ]),
-    );
+    this.rates.prepend(pastRates(reports, events, seconds));
     this.announce();
   }
 
@@ -99,11 +92,12 @@ class Live {
 }
 
 function reportsSql(from: string): string {
-  return `SELECT ts / 1000000000 AS second, sum(count) FROM rollups WHERE metric = 'flow_latency' AND interval = 1 AND ts >= ${from} GROUP BY 1`;
+  const where = `metric = 'flow_latency' AND interval = 60 AND ts >= ${from}`;
+  return `SELECT ts / 1000000000, sum(count) FROM rollups WHERE ${where} GROUP BY 1`;
 }
 
 function eventsSql(from: string): string {
-  return `SELECT ts / 1000000000 AS second, count(*) FROM events WHERE ts >= ${from} GROUP BY 1`;
+  return `SELECT ts / 1000000000, count(*) FROM events WHERE ts >= ${from} GROUP BY 1`;
 }
 
 /** Second → number, from a query with these two columns. Empty when there is nothing or no store. */
@@ -114,14 +108,10 @@ async function counts(sql: string, from: string): Promise<Map<number, number>> {
       from: Number(from),
       limit: 2 * WINDOW_SECONDS,
     });
-    return new Map(result.rows.map(([time, value]) => [toSeconds(Number(time)), Number(value)]));
+    return new Map(result.rows.map(([time, value]) => [Number(time), Number(value)]));
   } catch {
     return new Map();
   }
-}
-
-function toSeconds(time: number): number {
-  return time > 1e12 ? Math.round(time / 1e9) : time;
 }
 
 export const live = new Live();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Rollup } from '../src/api/types';
+import type { FlowDetail, Rollup } from '../src/api/types';
 import { Ring } from '../src/lib/ring';
-import { LossClock, ratesFromRollups, worstByNode } from '../src/model/rates';
-import { order, pathChanges, stack } from '../src/model/stack';
+import { LossClock, pastRates, worstByNode } from '../src/model/rates';
+import { order, pathChanges, sample, stack } from '../src/model/stack';
 
 test('a ring keeps the newest and refuses to run back', () => {
   const ring = new Ring(2, 3);
@@ -48,18 +48,17 @@ const rollup = (ts: number, node: number | null, changes: Partial<Rollup> = {}):
   ...changes,
 });
 
-test('rates are counts per second over all keys', () => {
-  const rates = ratesFromRollups([
-    rollup(2, 1),
-    rollup(1, 1),
-    rollup(2, 2),
-    rollup(60, 1, { interval: 60, count: 120 }),
+test('past rates: reports by the minute, events by the second, nothing before the first', () => {
+  const rates = pastRates(new Map([[120, 600]]), new Map([[179, 4]]), 182);
+  assert.equal(rates.length, 62);
+  assert.deepEqual(rates[0], [120, [10, 0]]);
+  assert.deepEqual(rates.slice(-3), [
+    [179, [10, 4]],
+    [180, [null, 0]],
+    [181, [null, 0]],
   ]);
-  assert.deepEqual(rates, [
-    [1, [10]],
-    [2, [20]],
-    [60, [2]],
-  ]);
+  assert.deepEqual(pastRates(new Map(), new Map(), 182), []);
+  assert.equal(pastRates(new Map([[0, 1]]), new Map(), 5000).length, 900);
 });
 
 test('the worst nodes, in the order of their ids, holes as null', () => {
@@ -117,7 +116,7 @@ test('hops stand on each other; a path that changed keeps the order of both', ()
       12,
     ),
   ];
-  const found = stack({ series, paths: [] });
+  const found = stack(series);
   assert.deepEqual(found, {
     labels: ['101', '201', '202', '102'],
     times: [1, 2],
@@ -137,24 +136,38 @@ test('hops stand on each other; a path that changed keeps the order of both', ()
   });
 });
 
-test('a silence is a hole; a loop has two areas; unknown nodes are named so', () => {
-  const found = stack({
-    series: [
-      point(1, [
-        [1, 2],
-        [1, 3],
-        [null, 4],
-      ]),
-      point(60, [[1, 2]]),
-    ],
-    paths: [],
-  });
-  assert.deepEqual(
-    found.labels,
-    ['1', '1 (2)', '?'].sort((a, b) => found.labels.indexOf(a) - found.labels.indexOf(b)),
-  );
-  assert.deepEqual(found.times, [1, 2, 60]);
-  assert.deepEqual(found.tops[0], [2, null, 2]);
+test('a point without hops is a hole; a loop has two areas; unknown nodes are named so', () => {
+  const loop: [number | null, number][] = [
+    [1, 2],
+    [1, 3],
+    [null, 4],
+  ];
+  const found = stack([point(1, loop, 9), point(2, []), point(2, loop), point(3, loop)]);
+  assert.deepEqual(found.labels, ['1', '1 (2)', '?']);
+  assert.deepEqual(found.times, [1, 2, 3]);
+  assert.deepEqual(found.tops, [
+    [2, null, 2],
+    [5, null, 5],
+    [9, null, 9],
+  ]);
+});
+
+test('a flow that speaks gives a point, a silent one a hole', () => {
+  const hop = { ingress_if: 1, egress_if: 2, queue: 0, queue_occupancy: null, link_utilization: null };
+  const flow: FlowDetail = {
+    id: 'a',
+    flow: { src: '10.0.0.1', dst: '10.0.0.2', sport: 1, dport: 2, proto: 6 },
+    text: '',
+    path: [1],
+    flow_latency: 9,
+    basis: 'measured',
+    reports: 1,
+    first_seen: 1e9,
+    last_seen: 10e9,
+    hops: [{ ...hop, node: 1, hop_latency: 9 }],
+  };
+  assert.deepEqual(sample(flow, 12e9), { ts: 12e9, flow_latency: 9, hops: [{ node: 1, latency: 9 }] });
+  assert.deepEqual(sample(flow, 16e9), { ts: 16e9, flow_latency: null, hops: [] });
 });
 
 test('orders of labels', () => {
@@ -169,11 +182,13 @@ test('orders of labels', () => {
   assert.deepEqual(order([]), []);
 });
 
-test('path changes are those after the first', () => {
+test('path changes: the first path is one only when the flow was there before', () => {
   const paths = [
-    { ts: 3e9, path: [1, 3] },
-    { ts: 1e9, path: [1, 2] },
-    { ts: 2e9, path: [1, 2] },
+    { ts: 30e9, path: [1, 3] },
+    { ts: 10e9, path: [1, 2] },
+    { ts: 20e9, path: [1, 2] },
   ];
-  assert.deepEqual(pathChanges({ series: [], paths }), [{ time: 3, path: [1, 3] }]);
+  const last = { time: 30, path: [1, 3] };
+  assert.deepEqual(pathChanges(paths, 10e9), [last]);
+  assert.deepEqual(pathChanges(paths, 2e9), [{ time: 10, path: [1, 2] }, last]);
 });

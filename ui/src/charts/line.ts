@@ -9,6 +9,8 @@ export interface LineSeries {
   /** Name of a colour variable. */
   colour: string;
   fill?: boolean;
+  /** Draw over holes. */
+  bridge?: boolean;
 }
 
 export interface LineOptions {
@@ -95,6 +97,7 @@ function seriesOptions(series: LineSeries): uPlot.Series {
     stroke: () => colour(series.colour),
     width: 1.5,
     points: { show: false },
+    ...(series.bridge ? { spanGaps: true } : {}),
     ...(series.fill ? { fill: () => faded(colour(series.colour), 0.15) } : {}),
   };
 }

@@ -1,21 +1,16 @@
-import type uPlot from 'uplot';
+import uPlot from 'uplot';
 import { duration, pathText } from '../lib/format';
 import { colour, faded, seriesColour } from '../lib/theme';
 import { WINDOW_SECONDS } from '../model/rates';
-import type { Stack } from '../model/stack';
+import type { PathChange, Stack } from '../model/stack';
 import { axes, Chart, fromZero, lastMinutes } from './base';
 import { tooltip, type Reading } from './tooltip';
-
-export interface Mark {
-  time: number;
-  path: (number | null)[];
-}
 
 /** Latency of each hop as areas that stand on each other; the flow's own latency as a line above. */
 export class StackedChart {
   private readonly chart: Chart;
   private shown: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
-  private marks: Mark[] = [];
+  private marks: PathChange[] = [];
   private key = '';
 
   constructor(
@@ -29,7 +24,7 @@ export class StackedChart {
     return this.chart.element;
   }
 
-  update(stack: Stack, marks: Mark[]): void {
+  update(stack: Stack, marks: PathChange[]): void {
     this.shown = stack;
     this.marks = marks;
     const key = stack.labels.join('|');
@@ -111,8 +106,15 @@ function area(label: string, index: number): uPlot.Series {
     stroke: () => seriesColour(index),
     width: 1,
     points: { show: false },
+    ...stepped(),
     ...(index === 0 ? { fill: () => faint(0) } : {}),
   };
+}
+
+/** A value holds until another is told. */
+function stepped(): Pick<uPlot.Series, 'paths'> {
+  const paths = uPlot.paths.stepped?.({ align: 1 });
+  return paths ? { paths } : {};
 }
 
 function totalLine(): uPlot.Series {
@@ -122,5 +124,6 @@ function totalLine(): uPlot.Series {
     width: 1,
     dash: [4, 3],
     points: { show: false },
+    ...stepped(),
   };
 }

@@ -3,14 +3,23 @@ import type { Rollup } from '../api/types';
 /** 15 minutes of seconds. */
 export const WINDOW_SECONDS = 900;
 
-/** Counts of roll-ups summed over all keys, per second of their interval: `[seconds, [rate]]`, in order of time. */
-export function ratesFromRollups(rollups: readonly Rollup[]): [number, number[]][] {
-  const sums = new Map<number, number>();
-  for (const rollup of rollups) {
-    const time = Math.round(rollup.ts / 1e9);
-    sums.set(time, (sums.get(time) ?? 0) + rollup.count / Math.max(1, rollup.interval));
-  }
-  return [...sums].sort((a, b) => a[0] - b[0]).map(([time, rate]) => [time, [rate]]);
+/**
+ * Reports/s and events/s of the seconds before `until`, from what the store has: reports were counted per minute, events
+ * per second. A second without events is 0; before the first that is known there is nothing.
+ */
+export function pastRates(
+  reportsByMinute: ReadonlyMap<number, number>,
+  eventsBySecond: ReadonlyMap<number, number>,
+  until: number,
+): [number, (number | null)[]][] {
+  const first = Math.min(...reportsByMinute.keys(), ...eventsBySecond.keys());
+  if (!Number.isFinite(first)) return [];
+  const start = Math.max(first, until - WINDOW_SECONDS);
+  return Array.from({ length: Math.max(0, until - start) }, (_, i) => {
+    const time = start + i;
+    const perMinute = reportsByMinute.get(time - (time % 60));
+    return [time, [perMinute === undefined ? null : perMinute / 60, eventsBySecond.get(time) ?? 0]];
+  });
 }
 
 /** One column per key (the worst first, at most `most`), over the union of times. */

@@ -1,9 +1,9 @@
-import type { FlowHistory, HistoryPoint } from '../api/types';
+import type { FlowDetail, FlowHistory, HistoryPoint } from '../api/types';
 
 type Column = (number | null)[];
 
 export interface Stack {
-  /** One per area, from the first hop up: `101`, or `101 (2nd)` where a path visits a node twice. */
+  /** One per area, from the first hop up: `101`, or `101 (2)` where a path visits a node twice. */
   labels: string[];
   /** Seconds. */
   times: number[];
@@ -15,13 +15,16 @@ export interface Stack {
   total: Column;
 }
 
-const GAP_SECONDS = 10;
+type Hops = ReadonlyMap<string, number | null>;
 
-/** Latencies of a flow's hops over time as areas that stand on each other. */
-export function stack(history: FlowHistory): Stack {
-  const points = [...history.series].sort((a, b) => a.ts - b.ts);
+/**
+ * Latencies of a flow's hops over time as areas that stand on each other. A value holds until the next point; a point
+ * without hops is a silence and drawn as a hole.
+ */
+export function stack(series: readonly HistoryPoint[]): Stack {
+  const points = [...series].sort((a, b) => a.ts - b.ts);
   const keyed = points.map((point) => ({ point, hops: keyHops(point) }));
-  const labels = order(keyed.map(({ hops }) => [...hops.keys()]));
+  const labels = order(keyed.map(({ hops }) => [...hops.keys()]).filter((keys) => keys.length > 0));
   const result: Stack = {
     labels,
     times: [],
@@ -32,14 +35,12 @@ export function stack(history: FlowHistory): Stack {
   for (const { point, hops } of keyed) {
     const time = point.ts / 1e9;
     const last = result.times[result.times.length - 1];
-    if (last !== undefined && time <= last) continue;
-    if (last !== undefined && time - last > GAP_SECONDS) gap(result, last + 1);
-    add(result, time, hops, point.flow_latency);
+    if (last === undefined || time > last) add(result, time, hops, point.flow_latency);
   }
   return result;
 }
 
-function keyHops(point: HistoryPoint): Map<string, number | null> {
+function keyHops(point: HistoryPoint): Hops {
   const hops = new Map<string, number | null>();
   for (const { node, latency } of point.hops) {
     const name = node === null ? '?' : String(node);
@@ -66,12 +67,7 @@ export function order(paths: readonly (readonly string[])[]): string[] {
   return result;
 }
 
-function add(
-  result: Stack,
-  time: number,
-  hops: ReadonlyMap<string, number | null>,
-  total: number | null,
-): void {
+function add(result: Stack, time: number, hops: Hops, total: number | null): void {
   result.times.push(time);
   result.total.push(total);
   let sum = 0;
@@ -79,21 +75,32 @@ function add(
     const value = hops.get(label) ?? null;
     sum += value ?? 0;
     result.own[i]?.push(value);
-    result.tops[i]?.push(sum);
+    result.tops[i]?.push(hops.size === 0 ? null : sum);
   });
 }
 
-/** A time without reports is drawn as a hole, not as a line across it. */
-function gap(result: Stack, time: number): void {
-  result.times.push(time);
-  result.total.push(null);
-  for (const column of [...result.own, ...result.tops]) column.push(null);
+const SILENT_NS = 5e9;
+
+/** What a flow says now, as one more point of its history; a silent flow gives a hole. */
+export function sample(flow: FlowDetail, now: number): HistoryPoint {
+  if (now - flow.last_seen > SILENT_NS) return { ts: now, flow_latency: null, hops: [] };
+  const hops = flow.hops.map(({ node, hop_latency }) => ({ node, latency: hop_latency }));
+  return { ts: now, flow_latency: flow.flow_latency, hops };
 }
 
-/** Times in seconds at which the path became another. The first entry is where we came in, not a change. */
-export function pathChanges(history: FlowHistory): { time: number; path: (number | null)[] }[] {
-  const sorted = [...history.paths].sort((a, b) => a.ts - b.ts);
-  return sorted
-    .filter((entry, i) => i > 0 && entry.path.join() !== sorted[i - 1]?.path.join())
-    .map(({ ts, path }) => ({ time: ts / 1e9, path }));
+export interface PathChange {
+  /** Seconds. */
+  time: number;
+  path: (number | null)[];
+}
+
+/** Where the path became another. What the flow took when it was first seen is no change. */
+export function pathChanges(paths: FlowHistory['paths'], firstSeen: number): PathChange[] {
+  const sorted = [...paths].sort((a, b) => a.ts - b.ts);
+  const isChange = (at: number): boolean => {
+    const [now, before] = [sorted[at], sorted[at - 1]];
+    if (!now) return false;
+    return before ? now.path.join() !== before.path.join() : now.ts - firstSeen > 1e9;
+  };
+  return sorted.filter((_, at) => isChange(at)).map(({ ts, path }) => ({ time: ts / 1e9, path }));
 }

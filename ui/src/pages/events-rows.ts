@@ -105,7 +105,7 @@ function eventDetails(event: NewsEvent): HTMLElement {
     ...shown.flatMap(([name, value]) => [h('dt', {}, name), h('dd', { class: 'mono' }, value)]),
   );
   const links = [
-    event.text ? h('a', { href: link('flow', '', { find: event.text }) }, 'Show the flow') : null,
+    event.text ? h('a', { href: link('flow', event.text) }, 'Show the flow') : null,
     event.node === null
       ? null
       : h('a', { href: link('topology', String(event.node)) }, `Show node ${event.node}`),

@@ -1,11 +1,12 @@
-import type { FlowDetail, FlowHistory, FlowHop } from '../api/types';
+import type { FlowDetail, FlowHistory, FlowHop, HistoryPoint } from '../api/types';
 import { StackedChart } from '../charts/stacked';
 import { h, panel, setText, show } from '../lib/dom';
 import { ago, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
-import { pathChanges, stack } from '../model/stack';
+import { WINDOW_SECONDS } from '../model/rates';
+import { pathChanges, sample, stack } from '../model/stack';
 import { link } from '../router';
 
 /** Everything about one flow. */
@@ -21,7 +22,7 @@ export function flowView() {
     'No latency in this flow’s reports: its switches do not send time stamps or hop latency.',
   );
   nothing.hidden = true;
-  let labels = '';
+  const drawing = stackDrawing(chart, legend, nothing);
   const element = h(
     'div',
     {},
@@ -35,17 +36,38 @@ export function flowView() {
       head.update(flow);
       path.update(flow.hops);
       hops.update(flow.hops);
+      drawing.add(flow);
     },
-    history(history: FlowHistory): void {
-      const stacked = stack(history);
-      chart.update(stacked, pathChanges(history));
-      const measured = stacked.own.some((column) => column.some((value) => value !== null));
-      show(nothing, stacked.times.length > 0 && !measured);
-      if (labels === stacked.labels.join()) return;
-      labels = stacked.labels.join();
-      legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), totalEntry());
-    },
+    history: drawing.history,
     destroy: () => chart.destroy(),
+  };
+}
+
+/** What was told about the flow before, and what it says while one watches, in one drawing. */
+function stackDrawing(chart: StackedChart, legend: HTMLElement, nothing: HTMLElement) {
+  let labels = '';
+  let history: FlowHistory = { series: [], paths: [] };
+  let samples: HistoryPoint[] = [];
+  let firstSeen = 0;
+  function draw(): void {
+    const stacked = stack([...history.series, ...samples]);
+    chart.update(stacked, pathChanges(history.paths, firstSeen));
+    const measured = stacked.own.some((column) => column.some((value) => value !== null));
+    show(nothing, stacked.times.length > 0 && !measured);
+    if (labels === stacked.labels.join()) return;
+    labels = stacked.labels.join();
+    legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), totalEntry());
+  }
+  return {
+    add(flow: FlowDetail): void {
+      firstSeen = flow.first_seen;
+      samples = [...samples, sample(flow, live.now())].slice(-WINDOW_SECONDS);
+      draw();
+    },
+    history(answer: FlowHistory): void {
+      history = answer;
+      draw();
+    },
   };
 }
 

@@ -8,22 +8,20 @@ import { LiveTable } from '../lib/table';
 const SHOWN = 100;
 
 export interface FlowListOptions {
-  find: string;
   picked(): string;
   pick(flow: Flow): void;
-  arrived?(flows: readonly Flow[], find: string): void;
+  arrived?(flows: readonly Flow[]): void;
 }
 
 /** Flows to pick from, with search and order. */
 export function flowList(options: FlowListOptions) {
   const search = h('input', {
     type: 'search',
-    placeholder: 'address, port or path',
+    placeholder: 'address or port',
     spellcheck: 'false',
     autocomplete: 'off',
     aria: { label: 'Search flows' },
   });
-  search.value = options.find;
   const sort = h(
     'select',
     { aria: { label: 'Order' } },
@@ -36,7 +34,7 @@ export function flowList(options: FlowListOptions) {
     label: 'Flows',
     empty: 'No flow fits.',
     pick: options.pick,
-    picked: (flow) => flow.id === options.picked(),
+    picked: (flow) => [flow.id, flow.text].includes(options.picked()),
     columns: [
       {
         title: 'Flow',
@@ -54,17 +52,13 @@ export function flowList(options: FlowListOptions) {
       rows = answer.flows;
       table.update(rows);
       setText(total, totalText(rows.length, answer.total));
-      options.arrived?.(rows, search.value.trim());
+      options.arrived?.(rows);
     },
   });
   search.addEventListener('input', () => answers.now());
   sort.addEventListener('change', () => answers.now());
   return {
     element: h('div', { class: 'flow-list' }, h('div', { class: 'bar' }, search, sort), table.element, total),
-    find(text: string): void {
-      search.value = text;
-      answers.now();
-    },
     refresh: () => table.update(rows),
     stop: () => answers.stop(),
   };

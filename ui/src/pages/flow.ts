@@ -8,74 +8,68 @@ import { link, type Page, type Route } from '../router';
 import { flowView } from './flow-detail';
 import { flowList } from './flow-list';
 
-/** One flow: its path hop by hop, and where its time goes. */
+/** One flow: its path hop by hop, and where its time goes. The address names it by its id or its text. */
 export function flowPage(route: Route): Page {
-  let id = route.argument;
   const detail = h('div', { class: 'flow-detail' });
+  let name = route.argument;
+  let shown: { stop(): void } | null = null;
   const list = flowList({
-    find: route.query.get('find') ?? '',
-    picked: () => id,
+    picked: () => name,
     pick: (flow) => (location.hash = link('flow', flow.id)),
-    arrived(flows, find) {
-      const [first] = flows;
-      // Who came with a flow's text, or with nothing, wants to see one.
-      if (id === '' && first && (find === '' || flows.length === 1)) show(first.id);
+    arrived: (flows) => {
+      // Who comes without a wish sees the slowest.
+      if (name === '' && flows[0]) show(flows[0].id);
     },
   });
-  let polls: Poll[] = [];
-  let view: ReturnType<typeof flowView> | null = null;
-
-  function close(): void {
-    for (const one of polls) one.stop();
-    polls = [];
-    view?.destroy();
-    view = null;
-  }
 
   function show(next: string): void {
-    close();
-    id = next;
+    shown?.stop();
+    name = next;
     list.refresh();
-    if (id === '') {
-      detail.replaceChildren(noFlow());
-      return;
-    }
-    const made = (view = flowView());
-    detail.replaceChildren(made.element);
-    polls = [
-      poll<FlowDetail>({
-        intervalMs: 1000,
-        ask: (signal) => get(`flows/${encodeURIComponent(id)}`, {}, signal),
-        show: made.update,
-        failed: (error) => {
-          if (error instanceof ApiError && error.status === 404) detail.replaceChildren(gone(id));
-        },
-      }),
-      poll<FlowHistory>({
-        intervalMs: 2000,
-        ask: (signal) => get(`flows/${encodeURIComponent(id)}/history`, { from: since() }, signal),
-        show: made.history,
-      }),
-    ];
+    shown = name === '' ? null : follow(name, detail);
+    if (name === '') detail.replaceChildren(noFlow());
   }
 
-  show(id);
-  const element = h(
-    'div',
-    { class: 'page flow' },
-    panel('Flows', { class: 'flow-side' }, list.element),
-    detail,
-  );
+  show(name);
   return {
-    element,
+    element: h('div', { class: 'page flow' }, panel('Flows', { class: 'flow-side' }, list.element), detail),
     route(next) {
-      const find = next.query.get('find');
-      if (find !== null) list.find(find);
-      if (next.argument !== id) show(next.argument);
+      if (next.argument !== name) show(next.argument);
     },
     stop() {
-      close();
+      shown?.stop();
       list.stop();
+    },
+  };
+}
+
+/** Shows a flow in `box` and keeps it up to date. */
+function follow(name: string, box: HTMLElement): { stop(): void } {
+  const view = flowView();
+  const path = `flows/${encodeURIComponent(name)}`;
+  box.replaceChildren(view.element);
+  const polls: Poll[] = [
+    poll<FlowDetail>({
+      intervalMs: 1000,
+      ask: (signal) => get(path, {}, signal),
+      show(flow) {
+        if (!view.element.isConnected) box.replaceChildren(view.element);
+        view.update(flow);
+      },
+      failed(error) {
+        if (error instanceof ApiError && error.status === 404) box.replaceChildren(gone(name));
+      },
+    }),
+    poll<FlowHistory>({
+      intervalMs: 3000,
+      ask: (signal) => get(`${path}/history`, { from: since() }, signal),
+      show: view.history,
+    }),
+  ];
+  return {
+    stop() {
+      for (const one of polls) one.stop();
+      view.destroy();
     },
   };
 }
@@ -92,13 +86,7 @@ function noFlow(): HTMLElement {
   );
 }
 
-function gone(id: string): HTMLElement {
-  return panel(
-    'Flow',
-    {},
-    empty(
-      'This flow is not known any more',
-      `Flow ${id} was not seen for its timeout. Its events are still under SQL.`,
-    ),
-  );
+function gone(name: string): HTMLElement {
+  const text = `${name} was not seen for its timeout, or never. What was told about it is still under SQL.`;
+  return panel('Flow', {}, empty('This flow is not known any more', text));
 }

@@ -66,7 +66,7 @@ export function overviewPage(): Page {
 function rateCharts() {
   const now = (): number => live.now();
   const options = { format: count, now, sync: SYNC };
-  const reports = new LineChart([{ label: 'reports/s', colour: 'accent', fill: true }], {
+  const reports = new LineChart([{ label: 'reports/s', colour: 'accent', fill: true, bridge: true }], {
     ...options,
     label: 'Reports per second, last 15 minutes',
   });

@@ -272,7 +272,8 @@ function styles(): StylesheetJson {
     {
       selector: 'edge.on-path, edge.picked',
       style: {
-        label: 'data(label)',
+        'source-label': 'data(label)',
+        'source-text-offset': 62,
         color: colour('text'),
         'font-family': 'system-ui, sans-serif',
         'font-size': 12,

@@ -40,7 +40,6 @@ export function topologyPage(route: Route): Page {
     draw();
   });
   const list = flowList({
-    find: '',
     picked: () => flow?.id ?? '',
     pick: (next) => follow(flow?.id === next.id ? null : next),
   });
