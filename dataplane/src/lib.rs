@@ -9,7 +9,6 @@
 //! - [`demo`]: a scripted leaf–spine network to look at.
 #![forbid(unsafe_code)]
 
-mod checksum;
 pub mod demo;
 pub mod fabric;
 mod packet;

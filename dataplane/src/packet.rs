@@ -4,12 +4,12 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use wire::ethernet::{self, ethertype};
 use wire::int::header::{self, Md2, Md10};
 use wire::int::shim::{self, Shim1, Shim2};
 use wire::int::{self, Encapsulation, Flags, Layout, Mark, Mode, Original};
-use wire::{FlowKey, Profile, Refusal};
+use wire::{FlowKey, Profile, Refusal, checksum, ipv4, ipv6, tcp, udp};
 
-use crate::checksum;
 use crate::fabric::{Address, Family, FlowSpec};
 
 /// IP protocol number of TCP.
@@ -81,6 +81,11 @@ impl Seen {
             return Ok(seen);
         }
         let headers = Headers::at(frame, place.ip, place.l4, proto);
+        let whole = |headers: &Headers| place.end <= headers.ip + headers.ip_len(frame);
+        let Some(headers) = headers.filter(whole) else {
+            seen.foreign = true;
+            return Ok(seen);
+        };
         let head = &frame[place.header..place.stack];
         seen.headers = Some(headers);
         seen.carried = Some(Carried {
@@ -144,7 +149,8 @@ impl Carried {
     }
 }
 
-/// Where the headers are that INT can be put behind: IPv4 or IPv6 over Ethernet, VLAN tags stepped over, then UDP or TCP.
+/// Where the headers are that INT can be put behind: IPv4 or IPv6 over Ethernet, VLAN tags stepped over, then UDP or TCP. The
+/// views of these headers were checked when this was made, and nothing here makes a packet shorter than its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) ip: usize,
@@ -155,206 +161,208 @@ pub(crate) struct Headers {
     pub(crate) dscp: u8,
 }
 
-/// Offsets of the fields that INT changes.
-mod field {
-    pub(super) const V4_LEN: usize = 2;
-    pub(super) const V4_PROTO: usize = 9;
-    pub(super) const V4_CHECKSUM: usize = 10;
-    pub(super) const V6_LEN: usize = 4;
-    pub(super) const V6_NEXT: usize = 6;
-    pub(super) const UDP_DPORT: usize = 2;
-    pub(super) const UDP_LEN: usize = 4;
-    pub(super) const UDP_CHECKSUM: usize = 6;
-    pub(super) const TCP_CHECKSUM: usize = 16;
-}
-
-fn get(frame: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([frame[at], frame[at + 1]])
-}
-
-fn put(frame: &mut [u8], at: usize, value: u16) {
-    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
-}
+/// VLAN tags that are stepped over.
+const MAX_TAGS: usize = 4;
 
 impl Headers {
-    /// Bytes of a UDP header.
-    pub(crate) const UDP_LEN: usize = 8;
-    const TCP_LEN: usize = 20;
-
     fn find(frame: &[u8]) -> Option<Self> {
-        let mut at = 12;
-        loop {
-            match u16::from_be_bytes(*frame.get(at..)?.first_chunk()?) {
-                0x8100 | 0x88a8 => at += 4,
-                0x0800 => break,
-                0x86dd => break,
-                _ => return None,
+        let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
+        let mut ip = ethernet::HEADER_LEN;
+        for _ in 0..MAX_TAGS {
+            if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+                break;
             }
+            ethertype = ethernet::Tag::parse(frame.get(ip..)?).ok()?.ethertype;
+            ip += ethernet::TAG_LEN;
         }
-        let ip = at + 2;
-        let first = *frame.get(ip)?;
-        let (l4, proto) = if first >> 4 == 6 {
-            (ip + 40, *frame.get(ip + field::V6_NEXT)?)
-        } else {
-            if get(frame.get(ip..ip + 20)?, 6) & 0x3fff != 0 {
-                return None;
+        let rest = frame.get(ip..)?;
+        let (len, proto) = match ethertype {
+            ethertype::IPV4 => {
+                const FRAGMENT: u16 = 0x3fff; // more fragments, or an offset
+                let header = ipv4::Packet::new_checked(rest).ok()?;
+                if header.fragment() & FRAGMENT != 0 {
+                    return None;
+                }
+                (header.header_len(), header.proto())
             }
-            (ip + usize::from(first & 15) * 4, frame[ip + field::V4_PROTO])
-        };
-        let len = match proto {
-            UDP => Self::UDP_LEN,
-            TCP => Self::TCP_LEN,
+            ethertype::IPV6 => (ipv6::HEADER_LEN, ipv6::Packet::new_checked(rest).ok()?.next_header()),
             _ => return None,
         };
-        (frame.len() >= l4 + len).then(|| Self::at(frame, ip, l4, proto))
+        Self::at(frame, ip, ip + len, proto)
     }
 
-    fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Self {
-        let v6 = frame[ip] >> 4 == 6;
-        let dscp = if v6 { (get(frame, ip) >> 6 & 0x3f) as u8 } else { frame[ip + 1] >> 2 };
-        Self { ip, v6, l4, proto, dscp }
+    /// Headers at known places, if they are whole, of protocols we know, and the IPv4 checksum is right: a switch would not
+    /// forward the packet otherwise, and mending the checksum would hide the damage.
+    fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
+        let v6 = frame.get(ip)? >> 4 == 6;
+        let class = if v6 {
+            ipv6::Packet::new_checked(&frame[ip..]).ok()?.traffic_class()
+        } else {
+            let header =
+                ipv4::Packet::new_checked(&frame[ip..]).ok().filter(ipv4::Packet::verify_checksum)?;
+            header.tos()
+        };
+        let rest = frame.get(l4..)?;
+        match proto {
+            UDP => udp::Packet::new_checked(rest).map(|_| ()).ok()?,
+            TCP => tcp::Packet::new_checked(rest).map(|_| ()).ok()?,
+            _ => return None,
+        }
+        let headers = Self { ip, v6, l4, proto, dscp: class >> 2 };
+        let end = ip + headers.ip_len(frame);
+        (headers.body() <= end && end <= frame.len()).then_some(headers)
     }
 
     /// Where the shim goes: behind UDP, or the fixed part of TCP.
     pub(crate) fn body(&self) -> usize {
-        self.l4 + if self.proto == UDP { Self::UDP_LEN } else { Self::TCP_LEN }
+        self.l4 + if self.proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN }
     }
 
     /// Length of the IP packet, header included.
     pub(crate) fn ip_len(&self, frame: &[u8]) -> usize {
-        if self.v6 {
-            usize::from(get(frame, self.ip + field::V6_LEN)) + 40
+        let rest = &frame[self.ip..];
+        let len = if self.v6 {
+            ipv6::Packet::new_checked(rest).map(|header| usize::from(header.payload_len()) + ipv6::HEADER_LEN)
         } else {
-            usize::from(get(frame, self.ip + field::V4_LEN))
-        }
+            ipv4::Packet::new_checked(rest).map(|header| usize::from(header.total_len()))
+        };
+        len.unwrap_or(0)
     }
 
     /// Destination port.
     pub(crate) fn dport(&self, frame: &[u8]) -> u16 {
-        get(frame, self.l4 + field::UDP_DPORT)
+        let rest = &frame[self.l4..];
+        let port = if self.proto == UDP {
+            udp::Packet::new_checked(rest).map(|header| header.dport())
+        } else {
+            tcp::Packet::new_checked(rest).map(|header| header.dport())
+        };
+        port.unwrap_or(0)
     }
 
-    /// Sets the destination port.
+    /// Sets the UDP destination port.
     pub(crate) fn set_dport(&self, frame: &mut [u8], port: u16) {
         let old = self.dport(frame);
-        put(frame, self.l4 + field::UDP_DPORT, port);
-        self.adjust_l4(frame, old, port);
+        if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
+            header.set_dport(port);
+        }
+        self.mend_l4(frame, &[(old, port)]);
     }
 
     /// Sets the DSCP and leaves the ECN bits.
     pub(crate) fn set_dscp(&self, frame: &mut [u8], dscp: u8) {
-        let old = get(frame, self.ip);
-        let new = if self.v6 {
-            old & !(0x3f << 6) | u16::from(dscp) << 6
-        } else {
-            old & !(0x3f << 2) | u16::from(dscp) << 2
-        };
-        self.set_ip(frame, 0, new);
+        const ECN: u8 = 0x03;
+        let rest = &mut frame[self.ip..];
+        if self.v6 {
+            if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
+                header.set_traffic_class(dscp << 2 | header.traffic_class() & ECN);
+            }
+        } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
+            header.set_tos(dscp << 2 | header.tos() & ECN);
+            header.fill_checksum();
+        }
     }
 
     /// Replaces the bytes of `range`, which lies behind the L4 header, and mends lengths and checksums.
     pub(crate) fn splice(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
-        let old = checksum::sum(&frame[range.clone()]);
-        let before = frame.len();
+        let (old, new) = (sum(&frame[range.clone()]), sum(with));
+        let before = self.ip_len(frame);
+        let after = before - range.len() + with.len();
         replace(frame, range, with);
-        let (l4_old, l4_new) = self.resize(frame, before);
-        self.adjust_l4(frame, checksum::add(old, l4_old), checksum::add(checksum::sum(with), l4_new));
+        self.set_ip_len(frame, after);
+        // The L4 length is in the pseudo header, and differs by as much as the IP length does. UDP has it once more.
+        let (short, long) = (before as u16, after as u16);
+        if self.proto == UDP
+            && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
+        {
+            header.set_len(header.len().wrapping_add(long).wrapping_sub(short));
+            self.mend_l4(frame, &[(old, new), (short, long), (short, long)]);
+        } else {
+            self.mend_l4(frame, &[(old, new), (short, long)]);
+        }
     }
 
     /// Puts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
     pub(crate) fn wrap(&self, frame: &mut Vec<u8>, port: u16, body: &[u8]) {
-        let ip_end = self.ip + self.ip_len(frame);
-        let udp_len = (ip_end - self.l4 + Self::UDP_LEN + body.len()) as u16;
-        let sport = 0xc000 | (checksum::sum(&frame[self.l4..self.l4 + 4]) & 0x3fff); // entropy of the original ports
-        let mut head = [0; Self::UDP_LEN];
-        put(&mut head, 0, sport);
-        put(&mut head, field::UDP_DPORT, port);
-        put(&mut head, field::UDP_LEN, udp_len);
-        let pseudo = self.pseudo_sum(frame, UDP, udp_len);
-        let sum =
-            [&head, body, &frame[self.l4..ip_end]].into_iter().map(checksum::sum).fold(pseudo, checksum::add);
-        put(&mut head, field::UDP_CHECKSUM, if sum == 0xffff { 0xffff } else { !sum });
-        let before = frame.len();
+        let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
+        let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
+        let udp_len = (self.ip + len - self.l4) as u16;
+        let header = udp::Repr { sport: 0xc000 | entropy, dport: port, len: udp_len, checksum: 0 };
         replace(frame, self.l4..self.l4, body);
-        replace(frame, self.l4..self.l4, &head);
-        self.resize(frame, before);
+        replace(frame, self.l4..self.l4, &[0; udp::HEADER_LEN]);
+        header.emit(&mut frame[self.l4..]);
         self.set_proto(frame, UDP);
+        self.set_ip_len(frame, len);
+        fill_l4(frame, self.ip, self.l4, UDP, usize::from(udp_len));
     }
 
     /// Removes everything from the (inserted) UDP header up to `end` and gives the packet its protocol back.
     pub(crate) fn unwrap(&self, frame: &mut Vec<u8>, end: usize, proto: u8) {
-        let before = frame.len();
+        let len = self.ip_len(frame) - (end - self.l4);
         replace(frame, self.l4..end, &[]);
-        self.resize_ip(frame, before);
         self.set_proto(frame, proto);
+        self.set_ip_len(frame, len);
     }
 
-    /// Mends IP and UDP lengths after the frame's length has changed, and tells the sums of what the L4 checksum covers of
-    /// them, before and after.
-    fn resize(&self, frame: &mut [u8], before: usize) -> (u16, u16) {
-        let (old, new) = self.resize_ip(frame, before);
-        if self.proto != UDP {
-            return (old, new); // in the pseudo header alone; the L4 length differs by as much as the IP length
+    fn set_ip_len(&self, frame: &mut [u8], len: usize) {
+        let rest = &mut frame[self.ip..];
+        if self.v6 {
+            if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
+                header.set_payload_len((len - ipv6::HEADER_LEN) as u16);
+            }
+        } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
+            header.set_total_len(len as u16);
+            header.fill_checksum();
         }
-        let at = self.l4 + field::UDP_LEN;
-        let length = get(frame, at);
-        let resized = length.wrapping_add(new.wrapping_sub(old));
-        put(frame, at, resized);
-        (checksum::add(length, length), checksum::add(resized, resized))
     }
 
-    fn resize_ip(&self, frame: &mut [u8], before: usize) -> (u16, u16) {
-        let at = if self.v6 { field::V6_LEN } else { field::V4_LEN };
-        let old = get(frame, self.ip + at);
-        let new = (usize::from(old) + frame.len()).wrapping_sub(before) as u16;
-        self.set_ip(frame, at, new);
-        (old, new)
-    }
-
+    /// Sets the protocol; the IPv4 checksum is mended with the length, which always changes too.
     fn set_proto(&self, frame: &mut [u8], proto: u8) {
-        let (at, shift) = if self.v6 { (field::V6_NEXT, 8) } else { (field::V4_PROTO - 1, 0) };
-        let word = get(frame, self.ip + at) & !(0xff << shift) | u16::from(proto) << shift;
-        self.set_ip(frame, at, word);
-    }
-
-    /// Sets a word of the IP header and mends its checksum.
-    fn set_ip(&self, frame: &mut [u8], at: usize, word: u16) {
-        let old = get(frame, self.ip + at);
-        put(frame, self.ip + at, word);
-        if !self.v6 {
-            let at = self.ip + field::V4_CHECKSUM;
-            let mended = checksum::adjust(get(frame, at), old, word);
-            put(frame, at, mended);
+        let rest = &mut frame[self.ip..];
+        if self.v6 {
+            if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
+                header.set_next_header(proto);
+            }
+        } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
+            header.set_proto(proto);
         }
     }
 
-    /// Sum of the pseudo header.
-    fn pseudo_sum(&self, frame: &[u8], proto: u8, l4_len: u16) -> u16 {
-        let addresses = if self.v6 { self.ip + 8..self.ip + 40 } else { self.ip + 12..self.ip + 20 };
-        checksum::add(checksum::sum(&frame[addresses]), checksum::add(u16::from(proto), l4_len))
-    }
-
-    /// Writes the L4 checksum of a packet that has none yet.
-    fn fill_l4(&self, frame: &mut [u8]) {
-        let pseudo = self.pseudo_sum(frame, self.proto, (frame.len() - self.l4) as u16);
-        let sum = checksum::add(pseudo, checksum::sum(&frame[self.l4..]));
-        let at = self.l4 + if self.proto == UDP { field::UDP_CHECKSUM } else { field::TCP_CHECKSUM };
-        put(frame, at, if sum == 0xffff && self.proto == UDP { 0xffff } else { !sum });
-    }
-
-    /// Mends the L4 checksum. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
+    /// Mends the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
+    /// broken goes out broken. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
     /// else comes out as 0xffff, so that taking out what was put in gives the same checksum back.
-    fn adjust_l4(&self, frame: &mut [u8], old: u16, new: u16) {
-        let at = self.l4 + if self.proto == UDP { field::UDP_CHECKSUM } else { field::TCP_CHECKSUM };
-        let checksum = get(frame, at);
-        if self.proto == UDP && checksum == 0 {
-            return;
+    fn mend_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
+        let mend = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
+        let rest = &mut frame[self.l4..];
+        if self.proto == TCP {
+            if let Ok(mut header) = tcp::Packet::new_checked(rest) {
+                header.set_checksum(mend(header.checksum()));
+            }
+        } else if let Ok(mut header) = udp::Packet::new_checked(rest)
+            && header.checksum() != 0
+        {
+            let mended = mend(header.checksum());
+            header.set_checksum(if mended == 0 { 0xffff } else { mended });
         }
-        let mended = match (checksum::adjust(checksum, old, new), self.proto) {
-            (0, UDP) => 0xffff,
-            (mended, _) => mended,
-        };
-        put(frame, at, mended);
+    }
+}
+
+/// One's complement sum; `bytes` begin at an even offset of what a checksum covers.
+fn sum(bytes: &[u8]) -> u16 {
+    !checksum::of(bytes)
+}
+
+/// Computes the L4 checksum of a packet of `len` bytes from its L4 header on.
+fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: usize) {
+    let (head, rest) = frame.split_at_mut(l4);
+    let addresses = if head[ip] >> 4 == 6 { &head[ip + 8..ip + 40] } else { &head[ip + 12..ip + 20] };
+    let segment = &mut rest[..len];
+    if proto == UDP {
+        if let Ok(mut header) = udp::Packet::new_checked(segment) {
+            header.fill_checksum(addresses);
+        }
+    } else if let Ok(mut header) = tcp::Packet::new_checked(segment) {
+        header.fill_checksum(addresses);
     }
 }
 
@@ -371,45 +379,48 @@ fn replace(frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
 
 /// A frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
 pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
-    let (src, dst): (IpAddr, IpAddr) = match spec.family {
-        Family::V4 => (from.v4.into(), to.v4.into()),
-        Family::V6 => (from.v6.into(), to.v6.into()),
-    };
+    let is_v6 = spec.family == Family::V6;
     let proto = spec.transport.number();
-    let l4_len = if proto == UDP { Headers::UDP_LEN } else { Headers::TCP_LEN };
-    let length = l4_len as u16 + spec.payload;
-    let mut frame = Vec::new();
-    frame.extend_from_slice(&to.mac);
-    frame.extend_from_slice(&from.mac);
-    match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            frame.extend_from_slice(&[8, 0, 0x45, spec.dscp << 2]);
-            frame.extend_from_slice(&(length + 20).to_be_bytes());
-            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, proto, 0, 0]);
-            frame.extend_from_slice(&src.octets());
-            frame.extend_from_slice(&dst.octets());
-            let sum = checksum::sum(&frame[14..34]);
-            put(&mut frame, 14 + field::V4_CHECKSUM, !sum);
+    let ip = ethernet::HEADER_LEN;
+    let l4 = ip + if is_v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
+    let l4_header = if proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN };
+    let length = l4_header as u16 + spec.payload;
+    let mut frame = vec![0; l4 + usize::from(length)];
+    let ethertype = if is_v6 { ethertype::IPV6 } else { ethertype::IPV4 };
+    ethernet::Repr { dst: to.mac, src: from.mac, ethertype }.emit(&mut frame);
+    if is_v6 {
+        let (src, dst) = (from.v6.octets(), to.v6.octets());
+        let traffic_class = spec.dscp << 2;
+        ipv6::Repr {
+            src,
+            dst,
+            next_header: proto,
+            hop_limit: 64,
+            traffic_class,
+            flow_label: 0,
+            payload_len: length,
         }
-        _ => {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60 | spec.dscp >> 2, spec.dscp << 6, 0, 0]);
-            frame.extend_from_slice(&length.to_be_bytes());
-            frame.extend_from_slice(&[proto, 64]);
-            frame.extend_from_slice(&from.v6.octets());
-            frame.extend_from_slice(&to.v6.octets());
-        }
-    }
-    let l4 = frame.len();
-    frame.extend_from_slice(&spec.sport.to_be_bytes());
-    frame.extend_from_slice(&spec.dport.to_be_bytes());
-    if proto == UDP {
-        frame.extend_from_slice(&length.to_be_bytes());
-        frame.extend_from_slice(&[0, 0]);
+        .emit(&mut frame[ip..]);
     } else {
-        frame.extend_from_slice(&[0, 0, 3, 0xe8, 0, 0, 7, 0xd0, 0x50, 0x10, 0x20, 0, 0, 0, 0, 0]);
+        const DO_NOT_FRAGMENT: u16 = 0x4000;
+        let (src, dst) = (from.v4.octets(), to.v4.octets());
+        let total_len = length + ipv4::HEADER_LEN as u16;
+        let (tos, fragment) = (spec.dscp << 2, DO_NOT_FRAGMENT);
+        ipv4::Repr { src, dst, proto, tos, total_len, ident: 0, fragment, ttl: 64, options: &[] }
+            .emit(&mut frame[ip..]);
     }
-    frame.extend((0..spec.payload).map(|byte| byte as u8));
-    let headers = Headers::at(&frame, 14, l4, proto);
-    headers.fill_l4(&mut frame);
-    (frame, FlowKey::new(src, dst, Some((spec.sport, spec.dport)), proto))
+    let (sport, dport) = (spec.sport, spec.dport);
+    if proto == UDP {
+        udp::Repr { sport, dport, len: length, checksum: 0 }.emit(&mut frame[l4..]);
+    } else {
+        const ACK: u16 = 0x10;
+        let (seq, ack, flags) = (1, 1, ACK);
+        tcp::Repr { sport, dport, seq, ack, flags, window: 0x2000, checksum: 0, urgent: 0, options: &[] }
+            .emit(&mut frame[l4..]);
+    }
+    frame[l4 + l4_header..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+    fill_l4(&mut frame, ip, l4, proto, usize::from(length));
+    let (src, dst): (IpAddr, IpAddr) =
+        if is_v6 { (from.v6.into(), to.v6.into()) } else { (from.v4.into(), to.v4.into()) };
+    (frame, FlowKey::new(src, dst, Some((sport, dport)), proto))
 }

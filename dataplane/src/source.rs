@@ -34,7 +34,7 @@ pub(crate) fn insert(
         (Some(_), proto) => Next::Protocol(proto),
     };
     let len = emit(watch, next, headers.dscp, &mut bytes);
-    let udp_len = if matches!(next, Next::Protocol(_)) { Headers::UDP_LEN } else { 0 };
+    let udp_len = if matches!(next, Next::Protocol(_)) { wire::udp::HEADER_LEN } else { 0 };
     if headers.ip_len(frame) + len + udp_len > mtu {
         return Inserted::MtuExceeded;
     }

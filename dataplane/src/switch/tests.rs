@@ -481,6 +481,12 @@ fn odd_packets_pass_untouched() {
     let (frames, datagrams) = travel(&mut path, &marked);
     assert_eq!((&frames[1], datagrams.len()), (&marked, 0));
     assert_eq!((path[0].stats().refused, path[1].stats().refused), (1, 1));
+    // A broken IP header is not mended on the way.
+    let mut broken = frame(Family::V4, Transport::Udp, 5);
+    broken[22] ^= 1;
+    let (frames, datagrams) =
+        travel(&mut switches(2, &Config::default(), Watch::new(Match::default())), &broken);
+    assert_eq!((&frames[1], datagrams.len()), (&broken, 0));
     // Neither IP nor long enough for anything.
     for bytes in [&[][..], &[0; 14], &[0xff; 60], &frame(Family::V4, Transport::Udp, 5)[..30]] {
         let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
@@ -546,4 +552,41 @@ fn contradictions_are_refused_with_a_reason() {
     assert_eq!(said(Config { congestion, ..none() }, watch(Mode::Md21)), ConfigError::BadCongestion);
     let mut switch = Switch::new(1, v10, watch(Mode::Md10).into()).unwrap();
     assert_eq!(switch.watch(watch(Mode::Postcard).into()), Err(ConfigError::NeedsReport20));
+}
+
+/// Whatever comes in by the wire: no panic, and what is not ours stays as it is.
+#[test]
+fn damaged_packets_do_no_harm() {
+    let marks = [Mark::default(), Mark { port: Some(33_122), ..Mark::default() }];
+    let mut random = crate::fabric::Random::new(5);
+    let mut untouched = 0;
+    for (mark, mode) in
+        marks.into_iter().flat_map(|mark| [Mode::Md21, Mode::Md10, Mode::Mx21].map(|mode| (mark, mode)))
+    {
+        let config = Config { mark, ..Config::default() };
+        let mut path = switches(2, &config, Watch { mode, ..Watch::new(Match::default()) });
+        for (family, transport, payload) in every_packet() {
+            let mut whole = frame(family, transport, payload);
+            let mut outbox = Outbox::default();
+            path[0].forward(&mut whole, &Visit { from_edge: true, ..visit(1) }, &mut outbox);
+            for _ in 0..500 {
+                let mut damaged = whole.clone();
+                for _ in 0..=random.below(3) {
+                    let at = random.below(damaged.len().min(100) as u64) as usize;
+                    damaged[at] = random.bits() as u8;
+                }
+                if random.chance(300_000) {
+                    damaged.truncate(random.below(damaged.len() as u64 + 1) as usize);
+                }
+                let before = damaged.clone();
+                let visit =
+                    Visit { from_edge: random.chance(500_000), to_edge: random.chance(500_000), ..visit(2) };
+                path[1].dropped(&damaged, &visit, 71, &mut outbox);
+                let step = path[1].forward(&mut damaged, &visit, &mut outbox);
+                untouched += usize::from(damaged == before && !step.recorded);
+                outbox.clear();
+            }
+        }
+    }
+    assert!((5_000..60_000).contains(&untouched), "{untouched} of 60,000: some refused, some fine");
 }
