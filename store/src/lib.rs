@@ -49,6 +49,7 @@ mod join;
 mod queries;
 mod query;
 mod reader;
+mod reports;
 mod rows;
 mod schema;
 mod segment;
@@ -61,6 +62,7 @@ mod writer;
 pub use config::{Config, Error, Period, Policy};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use reader::Reader;
+pub use reports::ReportRow;
 pub use rows::{
     EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };

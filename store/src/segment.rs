@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use collector::event::{Drop, Event, Nanos};
 use collector::{Batch, Loss, Rollup};
 use rusqlite::{CachedStatement, Connection, params};
-use wire::FlowKey;
+use wire::{FlowKey, Hop};
 
 use crate::config::Error;
 use crate::files::{self, FileId};
 use crate::intern::Names;
+use crate::reports::ReportRow;
 use crate::schema::{self, kind_code};
 
 /// The file that is being written.
@@ -82,6 +83,33 @@ impl Segment {
         self.flows(batch)?;
         self.drops(batch.drops())?;
         self.losses(batch.losses())
+    }
+
+    /// As [`Segment::write`], for the optional table of reports. A report counts as one record, whatever its hops.
+    pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
+        if self.open == 0 {
+            self.conn.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        self.open += reports.len() as u64;
+        let Self { conn, names, tally, .. } = self;
+        let mut insert = conn.prepare_cached(&format!(
+            "INSERT INTO report_data VALUES ({})",
+            vec!["?"; REPORT_COLUMNS].join(", ")
+        ))?;
+        for report in reports {
+            let flow = flow_number(names, conn, report.flow.as_ref())?;
+            let path = names.path(conn, &report.path())?;
+            bind_report(&mut insert, report, [flow, path])?;
+            // A report without hops has one row that says so.
+            for i in 0..report.hops.len().max(1) {
+                let seq = tally.take(report.ts);
+                insert.raw_bind_parameter(2, seq)?;
+                insert.raw_bind_parameter(3, seq >> CHUNK_BITS)?;
+                bind_hop(&mut insert, i, report.hops.get(i))?;
+                insert.raw_execute()?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the open transaction permanent. Returns its number of records.
@@ -339,6 +367,48 @@ impl<'c, const N: usize> Insert<'c, N> {
     }
 }
 
+/// The columns that all hops of a report share. The second and third are the hop's.
+fn bind_report(
+    insert: &mut CachedStatement<'_>,
+    report: &ReportRow,
+    [flow, path]: [Option<i64>; 2],
+) -> rusqlite::Result<()> {
+    insert.raw_bind_parameter(1, int(report.ts))?;
+    insert.raw_bind_parameter(4, address(report.source).to_string())?;
+    insert.raw_bind_parameter(5, report.version)?;
+    insert.raw_bind_parameter(6, report.node)?;
+    insert.raw_bind_parameter(7, report.hw_id)?;
+    insert.raw_bind_parameter(8, report.seq)?;
+    insert.raw_bind_parameter(9, report.flag_names())?;
+    insert.raw_bind_parameter(10, report.report_type)?;
+    insert.raw_bind_parameter(11, report.drop_reason)?;
+    insert.raw_bind_parameter(12, flow)?;
+    insert.raw_bind_parameter(13, path)
+}
+
+fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> rusqlite::Result<()> {
+    let number = hop.map(|_| i as i64);
+    let hop = hop.copied().unwrap_or_default();
+    let values = [
+        number,
+        hop.node_id.map(i64::from),
+        hop.ingress_if.map(i64::from),
+        hop.egress_if.map(i64::from),
+        hop.hop_latency.map(i64::from),
+        hop.queue_id.map(i64::from),
+        hop.queue_occupancy.map(i64::from),
+        hop.ingress_ts.map(int),
+        hop.egress_ts.map(int),
+        hop.l2_ingress_if.map(i64::from),
+        hop.l2_egress_if.map(i64::from),
+        hop.tx_utilization.map(i64::from),
+        hop.buffer_id.map(i64::from),
+        hop.buffer_occupancy.map(i64::from),
+    ];
+    let first = REPORT_COLUMNS - values.len() + 1;
+    values.iter().enumerate().try_for_each(|(i, value)| insert.raw_bind_parameter(first + i, *value))
+}
+
 #[inline]
 fn event_row(event: &Event, [ts, seq]: [i64; 2], [flow, rule, path]: [Option<i64>; 3]) -> [Option<i64>; 17] {
     [
@@ -390,6 +460,8 @@ pub(crate) fn newest(batch: &Batch) -> Option<Nanos> {
     let losses = batch.losses().iter().map(|loss| loss.ts);
     events.chain(flows).chain(others).chain(drops).chain(losses).max()
 }
+
+const REPORT_COLUMNS: usize = 27;
 
 /// Rows that one statement inserts. 32 are as good as 100, 8 are not.
 const ROWS: usize = 32;

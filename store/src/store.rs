@@ -10,6 +10,7 @@ use collector::Batch;
 
 use crate::config::{Config, Error, Policy};
 use crate::files;
+use crate::reports::ReportRow;
 use crate::stats::Stats;
 use crate::writer::{Message, Shared, Writer};
 
@@ -21,6 +22,7 @@ pub struct Store {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     policy: Policy,
+    reports_table: bool,
     /// Held as long as we write here.
     _lock: File,
 }
@@ -42,7 +44,8 @@ impl Store {
             TryLockError::Error(error) => Error::io(&path, error),
         })?;
         let shared = Arc::new(Shared::default());
-        let (policy, capacity) = (config.policy, config.queue_batches.max(1));
+        let (policy, reports_table, capacity) =
+            (config.policy, config.reports_table, config.queue_batches.max(1));
         shared.stats().queue_capacity = capacity;
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
         let mut writer = Writer::new(config, Arc::clone(&shared));
@@ -53,7 +56,7 @@ impl Store {
         let (queue, receiver) = sync_channel(capacity);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
         let thread = thread.map_err(|error| Error::io(&path, error))?;
-        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, _lock: lock })
+        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, _lock: lock })
     }
 
     /// Gives a batch to the writer. Returns an empty batch of the same capacity to fill next.
@@ -71,31 +74,22 @@ impl Store {
             self.shared.stats().refused += batch.refused();
             return Ok(emptied(batch));
         };
-        {
-            // Counted before it is sent: the writer may be done with it before we are back.
-            let mut stats = self.shared.stats();
-            stats.submitted += records;
-            stats.refused += batch.refused();
-            stats.queued += records;
-            stats.queue_len += 1;
+        self.shared.stats().refused += batch.refused();
+        match self.enqueue(queue, Message::Batch(batch), records) {
+            None => Ok(self.shared.spare().pop().unwrap_or_else(|| Batch::with_capacity(capacity))),
+            Some(Message::Batch(batch)) => Err(batch),
+            Some(_) => Ok(Batch::with_capacity(capacity)),
         }
-        let refused = match self.policy {
-            Policy::Block => queue.send(Message::Batch(batch)).map_err(|error| error.0),
-            Policy::Shed => queue.try_send(Message::Batch(batch)).map_err(|error| match error {
-                TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
-            }),
+    }
+
+    /// Gives decoded reports to the writer, where [`Config::reports_table`] is on; otherwise does nothing. Each report is a
+    /// record in the accounts. Returns whether they were taken: what is not, has been counted as shed.
+    pub fn submit_reports(&self, reports: Vec<ReportRow>) -> bool {
+        let Some(queue) = self.queue.as_ref().filter(|_| self.reports_table && !reports.is_empty()) else {
+            return true;
         };
-        match refused {
-            Ok(()) => Ok(self.shared.spare().pop().unwrap_or_else(|| Batch::with_capacity(capacity))),
-            Err(message) => {
-                let mut stats = self.shared.stats();
-                stats.shed += records;
-                stats.queued -= records;
-                stats.queue_len -= 1;
-                let Message::Batch(batch) = message else { return Ok(Batch::with_capacity(capacity)) };
-                Err(batch)
-            }
-        }
+        let records = reports.len() as u64;
+        self.enqueue(queue, Message::Reports(reports), records).is_none()
     }
 
     /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.
@@ -120,6 +114,29 @@ impl Store {
     pub fn close(mut self) -> Stats {
         self.stop();
         self.stats()
+    }
+
+    /// Puts a message into the queue and accounts for it. Returns it when it was shed.
+    fn enqueue(&self, queue: &SyncSender<Message>, message: Message, records: u64) -> Option<Message> {
+        {
+            // Counted before it is sent: the writer may be done with it before we are back.
+            let mut stats = self.shared.stats();
+            stats.submitted += records;
+            stats.queued += records;
+            stats.queue_len += 1;
+        }
+        let sent = match self.policy {
+            Policy::Block => queue.send(message).map_err(|error| error.0),
+            Policy::Shed => queue.try_send(message).map_err(|error| match error {
+                TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+            }),
+        };
+        let message = sent.err()?;
+        let mut stats = self.shared.stats();
+        stats.shed += records;
+        stats.queued -= records;
+        stats.queue_len -= 1;
+        Some(message)
     }
 
     fn send(&self, message: Message) {

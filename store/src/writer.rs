@@ -12,6 +12,7 @@ use rusqlite::ErrorCode;
 
 use crate::config::{Config, Error};
 use crate::files::{self, FileId};
+use crate::reports::ReportRow;
 use crate::schema;
 use crate::segment::{self, Segment};
 use crate::stats::{State, Stats};
@@ -20,10 +21,35 @@ use crate::stats::{State, Stats};
 #[derive(Debug)]
 pub(crate) enum Message {
     Batch(Batch),
+    /// For the optional table.
+    Reports(Vec<ReportRow>),
     /// From here on, a rule's index means a place in this list.
     Rules(Vec<String>),
     /// Commit, then answer.
     Flush(SyncSender<()>),
+}
+
+/// What a message asks to be written.
+enum Work<'a> {
+    Batch(&'a Batch),
+    Reports(&'a [ReportRow]),
+}
+
+impl Work<'_> {
+    fn records(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.len() as u64,
+            Self::Reports(reports) => reports.len() as u64,
+        }
+    }
+
+    /// Time of the newest record, which decides the file.
+    fn newest(&self) -> Option<Nanos> {
+        match self {
+            Self::Batch(batch) => segment::newest(batch),
+            Self::Reports(reports) => reports.iter().map(|report| report.ts).max(),
+        }
+    }
 }
 
 /// What the writer and those who submit share.
@@ -88,7 +114,11 @@ impl Writer {
             }
             let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
-                Ok(Message::Batch(batch)) => self.take(batch),
+                Ok(Message::Batch(batch)) => {
+                    self.take(&Work::Batch(&batch));
+                    self.recycle(batch);
+                }
+                Ok(Message::Reports(reports)) => self.take(&Work::Reports(&reports)),
                 Ok(Message::Rules(rules)) => self.set_rules(rules),
                 Ok(Message::Flush(done)) => {
                     self.commit();
@@ -112,17 +142,20 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, or counts why not, and gives its memory back.
-    fn take(&mut self, mut batch: Batch) {
-        let records = batch.len() as u64;
+    /// Writes it, or counts why not.
+    fn take(&mut self, work: &Work<'_>) {
         self.shared.stats().queue_len -= 1;
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
             let mut stats = self.shared.stats();
-            stats.shed += records;
-            stats.queued -= records;
+            stats.shed += work.records();
+            stats.queued -= work.records();
         } else {
-            self.write(&batch, records);
+            self.write(work);
         }
+    }
+
+    /// Gives a batch's memory back to those who submit.
+    fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         let mut spare = self.shared.spare();
         if spare.len() < self.config.queue_batches {
@@ -130,15 +163,20 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: &Batch, records: u64) {
-        if let Err(error) = self.roll_to(batch) {
+    fn write(&mut self, work: &Work<'_>) {
+        let records = work.records();
+        if let Err(error) = self.roll_to(work) {
             self.fail(&error, records);
             return;
         }
         let Some(segment) = &mut self.segment else { return };
-        if let Err(error) = segment.write(batch, &self.rules) {
+        let written = match work {
+            Work::Batch(batch) => segment.write(batch, &self.rules),
+            Work::Reports(reports) => segment.write_reports(reports),
+        };
+        if let Err(error) = written {
             let error = Error::sqlite(segment.path(), error);
-            // `write` counted the batch as part of the transaction only once that was open.
+            // It was counted as part of the transaction only once that was open.
             let uncounted = if segment.uncommitted() == 0 { records } else { 0 };
             self.fail(&error, uncounted);
             return;
@@ -152,9 +190,9 @@ impl Writer {
         }
     }
 
-    /// Makes sure that the open segment is the one where `batch` belongs.
-    fn roll_to(&mut self, batch: &Batch) -> Result<(), Error> {
-        let Some(ts) = segment::newest(batch) else { return Ok(()) };
+    /// Makes sure that the open segment is the one where `work` belongs.
+    fn roll_to(&mut self, work: &Work<'_>) -> Result<(), Error> {
+        let Some(ts) = work.newest() else { return Ok(()) };
         let wanted = FileId::of(ts, self.config.period);
         if let Some(segment) = &self.segment
             && (segment.id().same_period(wanted) || wanted.is_just_before(segment.id()))
@@ -338,7 +376,7 @@ mod tests {
         stats.queued += batch.len() as u64;
         stats.queue_len += 1;
         drop(stats);
-        writer.take(batch);
+        writer.take(&Work::Batch(&batch));
         let stats = shared.stats();
         assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
     }

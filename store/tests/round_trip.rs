@@ -8,8 +8,8 @@ use collector::event::Basis;
 use collector::{Batch, Drop, Event, Kind, Loss, Rollup, Sink as _};
 use detect::Metric;
 use store::{
-    Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, RollupFilter,
-    Store, Totals, Value,
+    Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, ReportRow,
+    RollupFilter, Store, Totals, Value,
 };
 use testing::{Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, odd_flows, rollup};
 
@@ -264,4 +264,91 @@ fn an_empty_store_answers_with_no_rows_and_the_columns() {
     let count = reader.query("SELECT count(*) FROM reports", &QueryOptions::default()).unwrap();
     assert_eq!(count.rows, [[Value::Int(0)]]);
     assert_eq!(reader.totals().unwrap(), Totals::default());
+}
+
+/// The columns of `reports` in the order of the documentation, for one hop of a report; `None` is NULL.
+fn report_columns(reader: &Reader) -> Vec<Vec<Value>> {
+    let sql = "SELECT ts, source, version, reporter, hw_id, sequence, flags, report_type, drop_reason, flow, path, hop, \
+               node, ingress_if, egress_if, hop_latency, queue, queue_occupancy, ingress_ts, egress_ts, l2_ingress_if, \
+               l2_egress_if, tx_utilization, buffer, buffer_occupancy FROM reports ORDER BY ts, hop";
+    reader.query(sql, &QueryOptions::default()).unwrap().rows
+}
+
+/// A dropped packet's report, of one hop that says everything and one that says nothing.
+fn report() -> ReportRow {
+    use wire::report::Flags;
+    let first = wire::Hop {
+        node_id: Some(101),
+        ingress_if: Some(1),
+        egress_if: Some(2),
+        hop_latency: Some(3),
+        queue_id: Some(4),
+        queue_occupancy: Some(5),
+        ingress_ts: Some(6),
+        egress_ts: Some(7),
+        l2_ingress_if: Some(8),
+        l2_egress_if: Some(9),
+        tx_utilization: Some(10),
+        buffer_id: Some(11),
+        buffer_occupancy: Some(12),
+        ..wire::Hop::default()
+    };
+    ReportRow {
+        ts: START,
+        source: std::net::Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets(),
+        version: "2.0",
+        node: Some(103),
+        hw_id: 1,
+        seq: 99,
+        flags: Flags(Flags::DROP.0 | Flags::FLOW.0),
+        report_type: Some(0),
+        drop_reason: Some(71),
+        flow: Some(flow(1)),
+        hops: vec![first, wire::Hop::default()],
+    }
+}
+
+#[test]
+fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
+    let report = report();
+    let bare = ReportRow {
+        ts: START + 1,
+        node: None,
+        flags: wire::report::Flags(0),
+        report_type: None,
+        drop_reason: None,
+        flow: None,
+        hops: vec![],
+        ..report.clone()
+    };
+    let dir = Dir::new("reports");
+    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    assert!(store.submit_reports(vec![report.clone(), bare]));
+    let stats = store.close();
+    assert_eq!((stats.submitted, stats.committed), (2, 2));
+    let (int, text) = (Value::Int, |text: &str| Value::Text(text.to_owned()));
+    let both = |ts| vec![int(ts), text("192.0.2.7"), text("2.0")];
+    let shared = [
+        int(103),
+        int(1),
+        int(99),
+        text("drop,flow"),
+        int(0),
+        int(71),
+        text(&flow(1).to_string()),
+        text("101>?"),
+    ];
+    let none = |count: usize| vec![Value::Null; count];
+    let expected = [
+        [both(START as i64), shared.to_vec(), vec![int(0), int(101)], (1..=12).map(int).collect()].concat(),
+        [both(START as i64), shared.to_vec(), vec![int(1)], none(13)].concat(),
+        [both(START as i64 + 1), none(1), vec![int(1), int(99), text("")], none(18)].concat(),
+    ];
+    assert_eq!(report_columns(&Reader::open(dir.path()).unwrap()), expected);
+
+    // Off by default: taken, and not kept.
+    let dir = Dir::new("no-reports");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    assert!(store.submit_reports(vec![report]));
+    assert_eq!(store.close().submitted, 0);
 }

@@ -1,0 +1,63 @@
+//! The optional table of every decoded report, a row per hop (view `reports`).
+
+use collector::event::Nanos;
+use wire::report::{Flags, Report};
+use wire::{FlowKey, Hop};
+
+/// A decoded report, owned. Values are as the device sent them: no unit or profile has been applied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReportRow {
+    /// Receive time.
+    pub ts: Nanos,
+    /// Where it came from (IPv4 mapped into IPv6).
+    pub source: [u8; 16],
+    /// `0.5`, `1.0` or `2.0`.
+    pub version: &'static str,
+    /// The reporter's node id.
+    pub node: Option<u32>,
+    /// Subsystem inside the reporter.
+    pub hw_id: u8,
+    /// Sequence number.
+    pub seq: u32,
+    /// Why it was sent.
+    pub flags: Flags,
+    /// RepType (2.0).
+    pub report_type: Option<u8>,
+    /// Device code.
+    pub drop_reason: Option<u8>,
+    /// The reported packet's flow.
+    pub flow: Option<FlowKey>,
+    /// The hops in forwarding order.
+    pub hops: Vec<Hop>,
+}
+
+impl ReportRow {
+    /// Copies what is kept of `report`, received at `ts` from `source`.
+    pub fn new(report: &Report<'_>, ts: Nanos, source: [u8; 16]) -> Self {
+        Self {
+            ts,
+            source,
+            version: report.version.name(),
+            node: report.node_id,
+            hw_id: report.hw_id,
+            seq: report.seq,
+            flags: report.flags,
+            report_type: report.report_type,
+            drop_reason: report.drop_reason,
+            flow: report.flow,
+            hops: report.hops().collect(),
+        }
+    }
+
+    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop tells its node.
+    pub(crate) fn path(&self) -> Vec<u32> {
+        let known = self.hops.iter().any(|hop| hop.node_id.is_some());
+        self.hops.iter().filter(|_| known).map(|hop| hop.node_id.unwrap_or(u32::MAX)).collect()
+    }
+
+    /// The flags' names, with commas between them.
+    pub(crate) fn flag_names(&self) -> String {
+        let set = Flags::NAMES.iter().filter(|(flag, _)| self.flags.contains(*flag));
+        set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+    }
+}
