@@ -1,0 +1,323 @@
+//! What bytes mean, as the lines that vectors expect: JSON with the keys in a fixed order.
+
+use super::vectors::{Kind, Vector};
+use std::fmt::Write;
+use wire::int::{Contents, Encapsulation, Flags as IntFlags, Int, Mark, Mode, Original};
+use wire::report::{Flags, Marks};
+use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
+
+/// One line per report, or per packet.
+pub fn of(vector: &Vector) -> Vec<String> {
+    meaning(vector.kind, &vector.bytes, &vector.profile)
+}
+
+/// One line per report, or per packet.
+pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
+    match kind {
+        Kind::Frame => match wire::datagram(bytes) {
+            Ok(datagram) => payload(datagram.payload, profile),
+            Err(refusal) => vec![error(refusal)],
+        },
+        Kind::Payload => payload(bytes, profile),
+        Kind::Packet => vec![wire::int::packet(bytes, profile).map_or_else(error, |found| packet(&found))],
+        Kind::Shim => vec![shim(bytes, profile)],
+    }
+}
+
+fn payload(bytes: &[u8], profile: &Profile) -> Vec<String> {
+    let mut decoder = Decoder::new(*profile);
+    decoder.reports(bytes).map(|result| result.map_or_else(error, |found| report(&found))).collect()
+}
+
+fn shim(bytes: &[u8], profile: &Profile) -> String {
+    let frame = around_shim(bytes);
+    match wire::int::packet(&frame, profile) {
+        Ok(Contents { int: Some(int), place: Some(place), .. }) => {
+            let mut out = Object::new();
+            out.int(&int);
+            out.original(&place.original);
+            out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i)));
+            out.source_only(&int);
+            out.finish()
+        }
+        Ok(_) => String::from("{}"),
+        Err(refusal) => error(refusal),
+    }
+}
+
+/// A UDP packet around INT, marked as the shim's NPT wants it.
+pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
+    let by_port = bytes.first().is_some_and(|first| first >> 2 & 3 != 0 && first >> 4 != 0);
+    let mut frame = vec![0; 42];
+    ethernet::Repr { ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);
+    let ip = ipv4::Repr {
+        proto: 17,
+        tos: if by_port { 0 } else { Profile::DSCP << 2 },
+        total_len: 28 + bytes.len() as u16,
+        ttl: 64,
+        ..ipv4::Repr::default()
+    };
+    ip.emit(&mut frame[14..]);
+    let dport = if by_port { Profile::INT_UDP_PORT } else { 9 };
+    udp::Repr { sport: 9, dport, len: 8 + bytes.len() as u16, checksum: 0 }.emit(&mut frame[34..]);
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+fn error(refusal: Refusal) -> String {
+    format!("{{\"error\":\"{}\"}}", refusal.name())
+}
+
+/// The line of a report.
+pub fn report(report: &Report<'_>) -> String {
+    let mut out = Object::new();
+    out.text("version", report.version.name());
+    out.nullable("node_id", report.node_id);
+    out.number("hw_id", report.hw_id);
+    out.number("seq", report.seq);
+    let set = |(flag, _): &(Flags, &str)| report.flags.contains(*flag);
+    out.list("flags", Flags::NAMES.iter().filter(|flag| set(flag)).map(|(_, name)| format!("\"{name}\"")));
+    if let Some(kind) = report.report_type {
+        out.number("report_type", kind);
+    }
+    out.flow("flow", report.flow);
+    out.flow("tunnel", report.tunnel);
+    if let Some(id) = report.flow_id {
+        out.number("flow_id", id);
+    }
+    if let Some(int) = &report.int {
+        out.text("int_version", int.version.name());
+    }
+    out.hops(report.hops());
+    if let Some(reason) = report.drop_reason {
+        out.number("drop_reason", reason);
+    }
+    if let Some(gap) = report.gap {
+        let inner = format!(
+            "{{\"source\":{},\"ts\":{},\"seq\":{},\"count\":{}}}",
+            gap.source, gap.ts, gap.seq, gap.count
+        );
+        out.raw("gap", &inner);
+    }
+    out.ioam(report.ioam);
+    let set = |(mark, _): &(Marks, &str)| report.marks.contains(*mark);
+    let marks: Vec<_> = Marks::NAMES.iter().filter(|mark| set(mark)).collect();
+    if !marks.is_empty() {
+        out.list("marks", marks.iter().map(|(_, name)| format!("\"{name}\"")));
+    }
+    out.finish()
+}
+
+/// The line of a data packet.
+pub fn packet(contents: &Contents<'_>) -> String {
+    let mut out = Object::new();
+    out.flow("flow", contents.flow);
+    out.flow("tunnel", contents.tunnel);
+    if let (Some(int), Some(place)) = (&contents.int, &contents.place) {
+        out.int(int);
+        out.text("encapsulation", encapsulation(place.encapsulation));
+        out.text("recognised", mark(place.mark));
+        out.list("offsets", [place.start, place.header, place.stack, place.end].iter());
+        out.original(&place.original);
+    }
+    match (&contents.int, &contents.ioam) {
+        (Some(int), _) => out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i))),
+        (None, Some(ioam)) => out.hops((0..ioam.hop_count()).map(|i| ioam.hop(i))),
+        (None, None) => out.hops(std::iter::empty()),
+    }
+    if let Some(int) = &contents.int {
+        out.source_only(int);
+    }
+    out.ioam(contents.ioam);
+    if contents.destination {
+        out.list("marks", ["\"destination\""].iter());
+    }
+    out.finish()
+}
+
+fn encapsulation(encapsulation: Encapsulation) -> &'static str {
+    match encapsulation {
+        Encapsulation::Tcp => "tcp",
+        Encapsulation::Udp => "udp",
+        Encapsulation::Gpe => "gpe",
+        Encapsulation::Geneve => "geneve",
+        Encapsulation::Gre => "gre",
+    }
+}
+
+fn mark(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Port => "port",
+        Mark::Dscp => "dscp",
+        Mark::Probe => "probe",
+        Mark::Tunnel => "tunnel",
+    }
+}
+
+/// A JSON object in the making.
+struct Object(String);
+
+impl Object {
+    fn new() -> Self {
+        Self(String::from("{"))
+    }
+
+    fn raw(&mut self, key: &str, value: &str) {
+        let comma = if self.0.len() > 1 { "," } else { "" };
+        write!(self.0, "{comma}\"{key}\":{value}").expect("a string takes all");
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.raw(key, &format!("\"{value}\""));
+    }
+
+    fn number(&mut self, key: &str, value: impl Into<u64>) {
+        self.raw(key, &value.into().to_string());
+    }
+
+    fn nullable<T: Into<u64>>(&mut self, key: &str, value: Option<T>) {
+        match value {
+            Some(value) => self.number(key, value),
+            None => self.raw(key, "null"),
+        }
+    }
+
+    fn list(&mut self, key: &str, items: impl Iterator<Item = impl ToString>) {
+        let items: Vec<_> = items.map(|item| item.to_string()).collect();
+        self.raw(key, &format!("[{}]", items.join(",")));
+    }
+
+    fn flow(&mut self, key: &str, flow: Option<FlowKey>) {
+        let Some(flow) = flow else { return };
+        let mut inner = Self::new();
+        inner.text("src", &flow.src().to_string());
+        inner.text("dst", &flow.dst().to_string());
+        if let Some((sport, dport)) = flow.ports() {
+            inner.number("sport", sport);
+            inner.number("dport", dport);
+        }
+        inner.number("proto", flow.proto());
+        self.raw(key, &inner.finish());
+    }
+
+    fn int(&mut self, int: &Int<'_>) {
+        const NAMES: [(IntFlags, &str); 3] = [
+            (IntFlags::DISCARD, "\"discard\""),
+            (IntFlags::HOPS_EXCEEDED, "\"hops_exceeded\""),
+            (IntFlags::MTU_EXCEEDED, "\"mtu_exceeded\""),
+        ];
+        self.text("int_version", int.version.name());
+        self.text("mode", if int.mode == Mode::Md { "md" } else { "mx" });
+        self.list("int_flags", NAMES.iter().filter(|(flag, _)| int.flags.contains(*flag)).map(|x| x.1));
+        self.number("hop_ml", int.hop_ml);
+        self.number("remaining", int.remaining);
+        self.number("bitmap", int.bitmap);
+    }
+
+    fn original(&mut self, original: &Original) {
+        let mut inner = Self::new();
+        let values = [
+            ("port", original.port.map(u64::from)),
+            ("proto", original.proto.map(u64::from)),
+            ("dscp", original.dscp.map(u64::from)),
+        ];
+        for (key, value) in values {
+            if let Some(value) = value {
+                inner.number(key, value);
+            }
+        }
+        if original.tunnel_inserted {
+            inner.raw("tunnel_inserted", "true");
+        }
+        if inner.0.len() > 1 {
+            self.raw("original", &inner.finish());
+        }
+    }
+
+    fn source_only(&mut self, int: &Int<'_>) {
+        if !int.source_only.is_empty() {
+            let hex: String = int.source_only.iter().map(|byte| format!("{byte:02x}")).collect();
+            self.text("source_only", &hex);
+        }
+    }
+
+    fn ioam(&mut self, ioam: Option<Ioam<'_>>) {
+        let mut inner = Self::new();
+        match ioam {
+            None => return,
+            Some(Ioam::Trace(trace)) => {
+                inner.number("namespace", trace.namespace);
+                inner.number("trace_type", trace.trace_type);
+                inner.number("nodes", trace.nodes().count() as u64);
+            }
+            Some(Ioam::Export(export)) => {
+                inner.number("namespace", export.namespace);
+                inner.number("trace_type", export.trace_type);
+                for (key, value) in [("flow_id", export.flow_id), ("seq", export.seq)] {
+                    if let Some(value) = value {
+                        inner.number(key, value);
+                    }
+                }
+            }
+        }
+        self.raw("ioam", &inner.finish());
+    }
+
+    fn hops(&mut self, hops: impl Iterator<Item = Hop>) {
+        let hops: Vec<_> = hops.collect();
+        let id = |hop: &Hop| hop.node_id.map_or("null".to_owned(), |id| id.to_string());
+        self.list("path", hops.iter().map(id));
+        self.list("hops", hops.iter().map(hop));
+    }
+
+    fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// The object of a hop: what it carried, null where unavailable.
+pub fn hop(hop: &Hop) -> String {
+    let mut out = Object::new();
+    let has = |item| hop.carried.contains(item);
+    if has(Items::NODE_ID) {
+        out.nullable("node_id", hop.node_id);
+    }
+    if has(Items::INTERFACES) {
+        out.nullable("ingress_if", hop.ingress_if);
+        out.nullable("egress_if", hop.egress_if);
+    }
+    if has(Items::HOP_LATENCY) {
+        out.nullable("hop_latency", hop.hop_latency);
+    }
+    if has(Items::QUEUE) || has(Items::QUEUE_ID) || has(Items::QUEUE_CONGESTION) {
+        out.nullable("queue_id", hop.queue_id);
+    }
+    if has(Items::QUEUE) {
+        out.nullable("queue_occupancy", hop.queue_occupancy);
+    }
+    if has(Items::QUEUE_CONGESTION) {
+        out.nullable("queue_congestion", hop.queue_congestion);
+    }
+    if has(Items::INGRESS_TS) {
+        out.nullable("ingress_ts", hop.ingress_ts);
+    }
+    if has(Items::EGRESS_TS) {
+        out.nullable("egress_ts", hop.egress_ts);
+    }
+    if has(Items::L2_INTERFACES) {
+        out.nullable("l2_ingress_if", hop.l2_ingress_if);
+        out.nullable("l2_egress_if", hop.l2_egress_if);
+    }
+    if has(Items::TX_UTILIZATION) {
+        out.nullable("tx_utilization", hop.tx_utilization);
+    }
+    if has(Items::BUFFER) {
+        out.nullable("buffer_id", hop.buffer_id);
+        out.nullable("buffer_occupancy", hop.buffer_occupancy);
+    }
+    if has(Items::CHECKSUM_COMPLEMENT) {
+        out.nullable("checksum_complement", hop.checksum_complement);
+    }
+    out.finish()
+}

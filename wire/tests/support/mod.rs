@@ -1,0 +1,8 @@
+//! What tests of bytes share: the reader of `vectors/`, their meaning as text, and writing again what was read.
+// Each test uses its own part of this.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod dice;
+pub mod meaning;
+pub mod rewrite;
+pub mod vectors;

@@ -1,0 +1,1 @@
+//! Writes again what was read.

@@ -1,0 +1,114 @@
+//! The reader of `vectors/*.txt`; the format is described in `vectors/README.md`.
+
+use std::path::Path;
+use wire::profile::{Domain, TcpShim};
+use wire::{Dialect, Profile};
+
+/// What the bytes of a vector are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An Ethernet frame whose UDP payload is a telemetry datagram.
+    Frame,
+    /// The payload of a telemetry datagram.
+    Payload,
+    /// An Ethernet frame of the data plane.
+    Packet,
+    /// INT from its L4 shim on.
+    Shim,
+}
+
+/// One vector.
+#[derive(Clone, Debug)]
+pub struct Vector {
+    /// Unique in the folder.
+    pub name: String,
+    /// What the bytes are.
+    pub kind: Kind,
+    /// How to read them.
+    pub profile: Profile,
+    /// Emitting what was read gives the same bytes.
+    pub write: bool,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// One line per object: JSON, or `{"error":"…"}`.
+    pub expect: Vec<String>,
+}
+
+/// All vectors of the folder.
+pub fn all() -> Vec<Vector> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
+    let entries = std::fs::read_dir(&folder).expect("vectors/ is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let vectors: Vec<_> =
+        files.iter().flat_map(|path| parse(&std::fs::read_to_string(path).expect("text"))).collect();
+    assert!(vectors.len() > 50, "only {} vectors in {}", vectors.len(), folder.display());
+    vectors
+}
+
+fn parse(text: &str) -> Vec<Vector> {
+    let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    text.split(|line| line.is_empty()).filter(|block| !block.is_empty()).map(vector).collect()
+}
+
+fn vector(block: &[&str]) -> Vector {
+    let mut vector = Vector {
+        name: String::new(),
+        kind: Kind::Payload,
+        profile: Profile::default(),
+        write: true,
+        bytes: Vec::new(),
+        expect: Vec::new(),
+    };
+    for line in block {
+        let (key, value) = line.split_once(':').unwrap_or_else(|| panic!("no key: {line}"));
+        let value = value.trim();
+        match key {
+            "name" => vector.name = value.to_owned(),
+            "about" => {}
+            "kind" => vector.kind = kind(value),
+            "profile" => {
+                let dialect = Dialect::from_name(value).unwrap_or_else(|| panic!("no dialect {value}"));
+                vector.profile = Profile::new(dialect);
+            }
+            "set" => set(&mut vector.profile, value),
+            "write" => vector.write = value != "no",
+            "hex" => vector.bytes.extend(hex(value)),
+            "expect" => vector.expect.push(value.to_owned()),
+            "error" => vector.expect.push(format!("{{\"error\":\"{value}\"}}")),
+            _ => panic!("{}: unknown key {key}", vector.name),
+        }
+    }
+    vector
+}
+
+fn kind(name: &str) -> Kind {
+    match name {
+        "frame" => Kind::Frame,
+        "payload" => Kind::Payload,
+        "packet" => Kind::Packet,
+        "shim" => Kind::Shim,
+        _ => panic!("unknown kind {name}"),
+    }
+}
+
+fn set(profile: &mut Profile, setting: &str) {
+    let words: Vec<&str> = setting.split(' ').collect();
+    let number = |i: usize| u64::from_str_radix(words[i], 16).expect("a hexadecimal number");
+    match words[0] {
+        "probe_marker" => profile.probe_marker = Some(number(1)),
+        "dscp" => (profile.dscp, profile.dscp_mask) = (number(1) as u8, number(2) as u8),
+        "tcp_shim" => profile.tcp_shim = TcpShim::AfterOptions,
+        "domain" => {
+            profile.domains[0] = Some(Domain { id: number(1) as u16, source_only_words: number(2) as u8 });
+        }
+        _ => panic!("unknown setting {setting}"),
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> =
+        text.chars().filter(|c| *c != ' ').map(|c| c.to_digit(16).expect("hex") as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
