@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use collector::Batch;
 
@@ -95,6 +95,12 @@ impl Store {
     /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.
     pub fn set_rules(&self, names: Vec<String>) {
         self.send(Message::Rules(names));
+    }
+
+    /// From now on, files are deleted when they are older than `max_age`, and the oldest when all are larger than
+    /// `max_bytes` together. `None`: never.
+    pub fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
+        self.send(Message::Retention(max_age, max_bytes));
     }
 
     /// Waits until everything that was submitted before is committed, or was counted as lost.

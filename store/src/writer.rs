@@ -25,6 +25,8 @@ pub(crate) enum Message {
     Reports(Vec<ReportRow>),
     /// From here on, a rule's index means a place in this list.
     Rules(Vec<String>),
+    /// From here on, files are deleted by this age and this size.
+    Retention(Option<Duration>, Option<u64>),
     /// Commit, then answer.
     Flush(SyncSender<()>),
 }
@@ -120,6 +122,11 @@ impl Writer {
                 }
                 Ok(Message::Reports(reports)) => self.take(&Work::Reports(&reports)),
                 Ok(Message::Rules(rules)) => self.set_rules(rules),
+                Ok(Message::Retention(max_age, max_bytes)) => {
+                    self.config.max_age = max_age;
+                    self.config.max_bytes = max_bytes;
+                    self.housekeeping_at = Instant::now();
+                }
                 Ok(Message::Flush(done)) => {
                     self.commit();
                     // Whoever asked may have gone.
