@@ -435,14 +435,23 @@ impl Core {
 }
 
 fn tell_loss<S: Sink>(loss: &Loss, counts: &mut [u64; Kind::ALL.len()], sink: &mut S) {
-    if loss.lost == 0 {
-        return;
+    if let Some(event) = loss.event() {
+        counts[Kind::Loss as usize] += 1;
+        sink.event(&event, &[]);
     }
-    let mut event = Event::blank(loss.ts, Kind::Loss);
-    (event.node, event.value) = (loss.node, Some(loss.lost));
-    event.id = tell::id(loss.ts ^ u64::from(loss.hw_id) << 56, &event);
-    counts[Kind::Loss as usize] += 1;
-    sink.event(&event, &[]);
+}
+
+impl Loss {
+    /// The event that tells of it; `None` when nothing was lost. For whoever runs a [`Sequencer`] in front of collectors.
+    pub fn event(&self) -> Option<Event> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut event = Event::blank(self.ts, Kind::Loss);
+        (event.node, event.value) = (self.node, Some(self.lost));
+        event.id = tell::id(self.ts ^ u64::from(self.hw_id) << 56, &event);
+        Some(event)
+    }
 }
 
 /// What counts a datagram.

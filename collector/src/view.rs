@@ -1,5 +1,7 @@
 //! What is known now, for those who ask: plain values, copied out.
 
+use std::ops::Range;
+
 use wire::FlowKey;
 
 use crate::collector::Collector;
@@ -97,8 +99,19 @@ impl State {
 impl Collector {
     /// All flows, in no order that means anything.
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
+        self.flows_in(0..self.flow_slots())
+    }
+
+    /// The flows in some slots of the table: to walk a large table a piece at a time, between bursts. A flow that stays
+    /// alive in the meantime keeps its slot.
+    pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = self.state();
-        (0..state.flows.slots()).filter_map(move |slot| state.view(slot))
+        (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
+    }
+
+    /// Slots of the flow table in use so far; see [`Collector::flows_in`].
+    pub fn flow_slots(&self) -> u32 {
+        self.state().flows.slots()
     }
 
     /// One flow.
