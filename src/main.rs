@@ -3,12 +3,26 @@
 
 use std::process::ExitCode;
 
+mod api;
 mod cli;
 mod commands;
-#[allow(dead_code)] // what is not read yet will be by the server
 mod config;
+mod control;
 mod error;
+mod fanout;
+mod in_force;
+mod input;
+mod lifecycle;
+mod live;
+mod log;
+mod metrics;
+mod monitor;
+mod notify;
 mod output;
+mod pipeline;
+mod topology;
+mod view;
+mod worker;
 
 /// Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.
 fn main() -> ExitCode {

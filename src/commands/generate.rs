@@ -1,12 +1,12 @@
-//! `hopwise generate`: man pages and shell completions, made from the definition of the command line.
+//! `hopwise generate`: man pages, shell completions and the configuration's reference, made from their definitions.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::CommandFactory;
 
-use crate::{cli::Cli, error::CliError};
+use crate::{cli::Cli, config, error::CliError};
 
-/// Write man pages and shell completions (for packagers)
+/// Write man pages, shell completions and the configuration reference (for packagers)
 #[derive(clap::Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct Args {
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     pub(crate) directory: PathBuf,
 }
 
-/// Writes `man/hopwise*.1` and `completions/hopwise.*` under the directory.
+/// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let failed = |error| {
         CliError::io(
@@ -32,5 +32,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         clap_complete::generate_to(shell, &mut command, "hopwise", &completions).map_err(failed)?;
     }
+    fs::write(args.directory.join("config.md"), config::reference()).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

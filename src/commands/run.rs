@@ -1,8 +1,14 @@
 //! `hopwise run`
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::error::CliError;
+use crate::{
+    api::pages,
+    config::{Settings, values::Listen},
+    error::CliError,
+    lifecycle::Server,
+    log::Log,
+};
 
 /// Receive reports, keep what matters, serve the API and the pages
 #[derive(clap::Args, Debug)]
@@ -10,9 +16,46 @@ pub(crate) struct Args {
     /// Configuration file; without it the defaults hold
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Listen here instead of where the configuration says, for example udp://*:32766; may be repeated
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) listen: Vec<Listen>,
+
+    /// Serve the API here instead
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) api: Option<SocketAddr>,
+
+    /// Keep the store here instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
 }
 
-/// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise run` is not there yet in this build; `hopwise --help` lists the commands"))
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let mut settings = Settings::load(args.config.as_deref())?;
+    if !args.listen.is_empty() {
+        settings.collector.listen = args.listen;
+    }
+    settings.api.listen = args.api.unwrap_or(settings.api.listen);
+    settings.store.dir = args.store.or(settings.store.dir);
+    settings.is_guarded().map_err(CliError::new)?;
+    let log = Log::start(settings.log.level);
+    let mut server = Server::new(settings.clone(), args.config, log);
+    let addresses = server.start()?;
+    for input in &addresses.inputs {
+        tracing::info!("listening for reports on udp://{input}");
+    }
+    if settings.store.enabled {
+        tracing::info!("storing in {}", settings.store_directory().display());
+    }
+    let what =
+        if settings.ui.enabled && pages::are_built_in() { "the pages are at" } else { "the API is at" };
+    tracing::info!("{what} http://{}/", addresses.api);
+    let ended = server.wait();
+    server.stop();
+    if let Some(stored) = server.stored() {
+        let lost = stored.shed + stored.failed;
+        tracing::info!(records = stored.committed, lost, "stopped; everything is on disk");
+    }
+    ended.map(|()| ExitCode::SUCCESS)
 }

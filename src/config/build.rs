@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use detect::{Detection, Match, Metric, PortRange, RuleError, RuleSet, ThresholdError, Thresholds};
+use collector::Profile;
+use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
 
-use super::sections::{OverrideSettings, Settings};
+use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, Settings, TcpShim};
+use crate::fanout::Profiles;
 
 /// The thresholds.
 ///
@@ -63,4 +65,138 @@ pub(crate) fn detection(settings: &Settings, generation: u32) -> Result<Arc<Dete
     let thresholds = thresholds(settings).map_err(|error| error.to_string())?;
     let rules = rules(settings).map_err(|error| error.to_string())?;
     Ok(Arc::new(Detection { thresholds, rules, generation }))
+}
+
+/// The settings of the store.
+pub(crate) fn store(settings: &Settings) -> store::Config {
+    let written = &settings.store;
+    store::Config {
+        period: match written.period {
+            Period::Hour => store::Period::Hour,
+            Period::Day => store::Period::Day,
+        },
+        commit_every: written.commit_every,
+        queue_batches: written.queue,
+        policy: match written.policy {
+            Policy::Shed => store::Policy::Shed,
+            Policy::Block => store::Policy::Block,
+        },
+        max_age: written.max_age,
+        max_bytes: written.max_bytes.map(|size| size.0),
+        reports_table: written.reports,
+        ..store::Config::new(settings.store_directory())
+    }
+}
+
+/// The settings of each of `workers` collectors. With several, the losses are accounted for in front of them.
+///
+/// # Errors
+/// A sentence; it cannot happen with settings that were checked.
+pub(crate) fn collector(
+    settings: &Settings,
+    workers: usize,
+    generation: u32,
+) -> Result<collector::Config, String> {
+    let written = &settings.collector;
+    let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let (default_profile, profiles) = profiles(settings);
+    Ok(collector::Config {
+        max_flows: written.max_flows.div_ceil(workers),
+        max_queues: written.max_queues,
+        max_links: written.max_links,
+        max_nodes: written.max_nodes,
+        max_sources: written.max_sources,
+        flow_timeout: nanos(written.flow_timeout),
+        push_interval: nanos(written.push_interval),
+        seed: seed(),
+        profiles,
+        default_profile,
+        detection: detection(settings, generation)?,
+        sequence: workers == 1,
+        ..collector::Config::default()
+    })
+}
+
+/// The profile for sources that no prefix names, and those for the others.
+pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>) {
+    let listed = settings.sources.iter();
+    let by_source = listed.filter_map(|source| Some((source.prefix?, profile(settings, &source.profile))));
+    (profile(settings, "default"), by_source.collect())
+}
+
+/// The profile of that name: written in the file, or built in.
+pub(crate) fn profile(settings: &Settings, name: &str) -> Profile {
+    match settings.profiles.get(name) {
+        Some(written) => written_profile(name, written),
+        None => {
+            let dialect = wire::Dialect::from_name(name).unwrap_or_default();
+            let standard = Profile::new(name, wire::Profile::new(dialect));
+            match dialect {
+                // Its switches are BMv2, which counts microseconds and packets.
+                wire::Dialect::Onos => Profile {
+                    timestamp_unit_ns: 1_000,
+                    latency_unit_ns: 1_000,
+                    queue_unit: "packets".to_owned(),
+                    ..standard
+                },
+                _ => standard,
+            }
+        }
+    }
+}
+
+fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
+    let dialect = wire::Dialect::from_name(written.dialect.word()).unwrap_or_default();
+    let usual = wire::Profile::new(dialect);
+    let wire = wire::Profile {
+        dscp: written.dscp.unwrap_or(usual.dscp),
+        dscp_mask: written.dscp_mask.unwrap_or(usual.dscp_mask),
+        dscp_other: written.dscp_other.or(usual.dscp_other),
+        int_udp_port: written.int_udp_port,
+        probe_marker: written.probe_marker,
+        gre_protocol: written.gre_protocol,
+        tcp_shim: match written.tcp_shim {
+            TcpShim::AfterFixed => wire::profile::TcpShim::AfterFixed,
+            TcpShim::AfterOptions => wire::profile::TcpShim::AfterOptions,
+        },
+        telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
+        ..usual
+    };
+    let ticks = |unit: std::time::Duration| u32::try_from(unit.as_nanos()).unwrap_or(u32::MAX);
+    Profile {
+        timestamp_unit_ns: ticks(written.timestamp_unit),
+        latency_unit_ns: ticks(written.latency_unit),
+        queue_unit: written.queue_unit.clone(),
+        utilization_scale: written.utilization_scale,
+        clocks: match written.clocks {
+            Clocks::Free => collector::config::Clocks::Free,
+            Clocks::Synchronised => collector::config::Clocks::Synchronised,
+        },
+        drop_reasons: written.drop_reasons.clone(),
+        ..Profile::new(name, wire)
+    }
+}
+
+/// The profiles as the fan-out needs them.
+pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
+    let (default, mut by_source) = profiles(settings);
+    by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+    Profiles {
+        default: default.wire,
+        by_source: by_source.into_iter().map(|(prefix, profile)| (prefix, profile.wire)).collect(),
+    }
+}
+
+/// What queue occupancies are counted in, for people: where profiles differ, nothing is claimed.
+pub(crate) fn queue_unit(settings: &Settings) -> String {
+    let (default, by_source) = profiles(settings);
+    let first = by_source.first().map_or(&default, |(_, profile)| profile);
+    let same = by_source.iter().all(|(_, profile)| profile.queue_unit == first.queue_unit);
+    if same { first.queue_unit.clone() } else { String::new() }
+}
+
+/// A number that senders cannot guess.
+pub(crate) fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
 }

@@ -221,11 +221,7 @@ impl Checker<'_, '_> {
 
     fn api(&mut self, settings: &Settings) {
         let api = &settings.api;
-        if !api.listen.ip().is_loopback() && api.token.is_none() {
-            let message = format!(
-                "{} can be reached from other machines; add token = \"...\" (openssl rand -hex 24), or listen on 127.0.0.1",
-                api.listen
-            );
+        if let Err(message) = settings.is_guarded() {
             self.refuse(&["api", "listen"], message);
         }
         for (name, value, most) in [

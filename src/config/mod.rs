@@ -58,6 +58,20 @@ impl Settings {
         (merged, kept)
     }
 
+    /// May the API be served where it is to be served? For settings changed by hand after they were read.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub(crate) fn is_guarded(&self) -> Result<(), String> {
+        if self.api.listen.ip().is_loopback() || self.api.token.is_some() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} can be reached from other machines; add token = \"...\" (openssl rand -hex 24), or listen on 127.0.0.1",
+            self.api.listen
+        ))
+    }
+
     /// The settings in force as a TOML file, secrets hidden.
     pub(crate) fn to_toml(&self) -> String {
         self.show().to_toml()

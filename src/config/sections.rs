@@ -57,9 +57,9 @@ section! {
         pub(crate) worker_queue: usize = 32,
         /// Records of each kind (events, roll-ups, flows, drops, losses) in one batch on its way to the store. What does not
         /// fit is dropped and counted.
-        pub(crate) batch: usize = 8192,
+        pub(crate) batch: usize = 4096,
         /// Batches that may wait between the workers and the store. What does not fit is dropped and counted.
-        pub(crate) result_queue: usize = 64,
+        pub(crate) result_queue: usize = 16,
         /// Flows to remember, in all workers together. When the table is full, flows that were not seen for long make room.
         pub(crate) max_flows: usize = 262_144,
         /// Queues (node and queue id) to remember, per worker.
@@ -89,7 +89,7 @@ section! {
         /// Duration of one tick of the hop latency.
         pub(crate) latency_unit: Duration = Duration::from_nanos(1),
         /// The device's unit of queue occupancy, for people: it is shown beside the numbers.
-        pub(crate) queue_unit: String = "packets".to_owned(),
+        pub(crate) queue_unit: String = "bytes".to_owned(),
         /// Factor from the device's link utilisation to a fraction of 1.
         pub(crate) utilization_scale: f64 = 1e-6,
         /// Do the clocks of different nodes agree? With `free` clocks a flow's latency is the sum of its hops', marked so.
@@ -232,7 +232,7 @@ section! {
         /// Longest time between arrival and disk. A crash loses at most this.
         pub(crate) commit_every: Duration = Duration::from_secs(1),
         /// Batches that may wait for the disk.
-        pub(crate) queue: usize = 64,
+        pub(crate) queue: usize = 32,
         /// When the disk is too slow: `shed` drops results and counts them; `block` makes the workers wait, and what then does not
         /// fit in the sockets' buffers is lost in the kernel, and counted there.
         pub(crate) policy: Policy = Policy::Shed,

@@ -1,6 +1,6 @@
 //! The plain values of a configuration file: numbers, durations, sizes, addresses, secrets.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use detect::{PortRange, Prefix, prefix::PrefixError};
 use toml::de::DeValue;
@@ -175,18 +175,27 @@ impl fmt::Display for Listen {
     }
 }
 
-impl Setting for Listen {
-    const KIND: &'static str =
-        "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\"";
+impl FromStr for Listen {
+    type Err = String;
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        from_text(node, reader, |text| {
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
             let address = text.strip_prefix("udp://")?;
             match address.strip_prefix("*:") {
                 Some(port) => port.parse().ok().map(Self::UdpAny),
                 None => address.parse().ok().map(Self::Udp),
             }
-        })
+        };
+        read().ok_or_else(|| format!("write {}", Self::KIND))
+    }
+}
+
+impl Setting for Listen {
+    const KIND: &'static str =
+        "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| text.parse().ok())
     }
 
     fn show(&self) -> Shown {

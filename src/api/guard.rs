@@ -1,0 +1,201 @@
+//! Who may ask: the host name, the origin and the token of a request are checked before anything else.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Uri, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{Context, refusal::Refusal};
+use crate::config::sections::ApiSettings;
+
+/// Refuses what may not pass, and marks every answer with the headers that keep browsers from misusing it.
+pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    let settings = context.in_force.settings();
+    let mut response = match admit(&settings.api, request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    for (name, value) in SAFE_HEADERS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The checks, in order: host, origin, token.
+fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = text(headers, &header::HOST).unwrap_or("");
+    // On a loopback address there is no token by default. A web site could let its name point to 127.0.0.1 and read the
+    // API through a visitor's browser; but the browser then sends the site's name.
+    if settings.listen.ip().is_loopback() && !is_local(host, &settings.hosts) {
+        let message =
+            "this host name is not served; use 127.0.0.1 or localhost, or add the name to [api] hosts";
+        return Err(Refusal::forbidden(message));
+    }
+    if let Some(origin) = text(headers, &header::ORIGIN)
+        && origin.split_once("://").map(|(_, rest)| rest) != Some(host)
+    {
+        return Err(Refusal::forbidden(
+            "requests from other web sites are refused; open the pages of hopwise itself",
+        ));
+    }
+    match &settings.token {
+        Some(token) if needs_token(uri.path()) => {
+            let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
+            if same(&given, &token.0) {
+                Ok(())
+            } else {
+                Err(Refusal::unauthorized(
+                    "a token is needed; send Authorization: Bearer TOKEN with the token of [api]",
+                ))
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The pages hold no data, and health is no secret; everything else is.
+fn needs_token(path: &str) -> bool {
+    path.starts_with("/api") || path == "/metrics"
+}
+
+/// Is this the name of this machine itself, or one that the configuration allows?
+fn is_local(host: &str, allowed: &[String]) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback
+        || name.eq_ignore_ascii_case("localhost")
+        || allowed.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let (scheme, token) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// `?token=` for EventSource, which cannot send headers. Tokens are letters, digits and punctuation: percent-encoding is
+/// undone for what a browser encodes.
+fn query_token(uri: &Uri) -> Option<String> {
+    let value = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                (digit(rest.next())? * 16 + digit(rest.next())?) as u8
+            }
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Equality whose time does not tell where two texts differ.
+fn same(given: &str, token: &str) -> bool {
+    let difference = token.bytes().enumerate().fold(given.len() ^ token.len(), |difference, (i, byte)| {
+        difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))
+    });
+    std::hint::black_box(difference) == 0
+}
+
+const SAFE_HEADERS: [(&str, &str); 4] = [
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::values::Secret;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn settings(listen: &str, token: Option<&str>) -> ApiSettings {
+        let token = token.map(|token| Secret(token.to_owned()));
+        ApiSettings {
+            listen: listen.parse().unwrap(),
+            token,
+            hosts: vec!["noc.example".to_owned()],
+            ..ApiSettings::default()
+        }
+    }
+
+    fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn on_loopback_only_names_of_this_machine_are_served() {
+        let settings = settings("127.0.0.1:8080", None);
+        let admitted = |host: &str| {
+            admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[(header::HOST, host)])).is_ok()
+        };
+        for host in
+            ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.8.8", "noc.example:80"]
+        {
+            assert!(admitted(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "127.0.0.1.evil.example:8080", "10.0.0.1", "localhost.evil", "[::1", "["]
+        {
+            assert!(!admitted(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn another_origin_is_refused() {
+        let settings = settings("127.0.0.1:8080", None);
+        let admitted = |origin: &str| {
+            let headers = headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
+            admit(&settings, &Uri::from_static("/api/v1/query"), &headers).is_ok()
+        };
+        assert!(admitted("http://localhost:8080"));
+        assert!(!admitted("http://localhost:3000") && !admitted("null") && !admitted("https://evil.example"));
+    }
+
+    #[test]
+    fn with_a_token_only_its_bearer_gets_data() {
+        let settings = settings("0.0.0.0:8080", Some(TOKEN));
+        let bearer = |value: &str| headers(&[(header::HOST, "anything"), (header::AUTHORIZATION, value)]);
+        let admitted =
+            |path: &str, headers: &HeaderMap| admit(&settings, &path.parse().unwrap(), headers).is_ok();
+        let good = format!("Bearer {TOKEN}");
+        assert!(admitted("/api/v1/status", &bearer(&good)) && admitted("/metrics", &bearer(&good)));
+        assert!(admitted(&format!("/api/v1/events/stream?kind=new&token={TOKEN}"), &headers(&[])));
+        assert!(admitted("/healthz", &headers(&[])) && admitted("/", &headers(&[])));
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer 0123456789abcdeX",
+            "Bearer 0123456789abcdef0",
+            "Basic 0123456789abcdef",
+        ] {
+            assert!(!admitted("/api/v1/status", &bearer(value)), "{value:?}");
+        }
+        assert!(
+            !admitted("/metrics", &headers(&[])) && !admitted("/api/v1/status?token=0123", &headers(&[]))
+        );
+    }
+
+    #[test]
+    fn a_token_in_the_address_may_be_percent_encoded() {
+        assert_eq!(query_token(&Uri::from_static("/?a=b&token=a%2Bb%3d")), Some("a+b=".to_owned()));
+        assert_eq!(query_token(&Uri::from_static("/?token=a%2")), None);
+        assert_eq!(query_token(&Uri::from_static("/?atoken=a")), None);
+    }
+}

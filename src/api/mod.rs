@@ -1,0 +1,105 @@
+//! The HTTP API, the pages, and the figures for Prometheus: one thread, one asynchronous runtime, nothing that waits.
+
+mod answers;
+mod guard;
+mod openapi;
+pub(crate) mod pages;
+mod params;
+mod refusal;
+mod server;
+mod stored;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::{StatusCode, Uri},
+    middleware,
+    response::{IntoResponse, Response},
+    routing,
+};
+use tokio::sync::Semaphore;
+
+use crate::{control::Control, in_force::InForce, live::Hub, monitor::Monitor};
+use refusal::Refusal;
+pub(crate) use server::Api;
+
+/// What the handlers need.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The settings in force.
+    pub(crate) in_force: Arc<InForce>,
+    /// What the workers know.
+    pub(crate) monitor: Arc<Monitor>,
+    /// The live stream.
+    pub(crate) hub: Arc<Hub>,
+    /// The way to the main thread.
+    pub(crate) control: Control,
+    /// The store, if there is one.
+    pub(crate) store: Option<Arc<store::Reader>>,
+    /// SQL queries that may still begin.
+    pub(crate) queries: Arc<Semaphore>,
+}
+
+/// Declares the routes once: for the router, and for the test that compares them with the OpenAPI document.
+macro_rules! routes {
+    ($($method:ident $path:literal => $handler:path),* $(,)?) => {
+        /// Method and path of every route below the pages.
+        #[cfg(test)]
+        pub(crate) const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),*];
+
+        fn router() -> Router<Arc<Context>> {
+            Router::new()$(.route($path, routing::$method($handler)))*
+        }
+    };
+}
+
+routes! {
+    get "/api/v1/status" => answers::status,
+    get "/api/v1/nodes" => answers::nodes,
+    get "/api/v1/links" => answers::links,
+    get "/api/v1/flows" => answers::flows,
+    get "/api/v1/flows/{id}" => answers::flow,
+    get "/api/v1/flows/{id}/history" => stored::history,
+    get "/api/v1/paths" => answers::paths,
+    get "/api/v1/events" => stored::events,
+    get "/api/v1/events/stream" => stream::events,
+    get "/api/v1/rollups" => stored::rollups,
+    post "/api/v1/query" => stored::query,
+    get "/api/v1/config" => answers::config,
+    post "/api/v1/config/reload" => answers::reload,
+    get "/api/v1/openapi.json" => openapi::document,
+    get "/metrics" => answers::metrics,
+    get "/healthz" => answers::health,
+}
+
+/// The whole service.
+pub(crate) fn service(context: Arc<Context>) -> Router {
+    router()
+        .fallback(fallback)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(&context), guard::guard))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(context)
+}
+
+/// Longest body of a request, bytes: a SQL query with room to spare.
+const MAX_BODY: usize = 256 << 10;
+
+async fn fallback(State(context): State<Arc<Context>>, uri: Uri) -> Response {
+    if uri.path().starts_with("/api") {
+        let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
+        return Refusal::not_found(message).into_response();
+    }
+    if context.in_force.settings().ui.enabled {
+        pages::page(&uri)
+    } else {
+        (StatusCode::NOT_FOUND, "the pages are off; set [ui] enabled = true\n").into_response()
+    }
+}
+
+async fn wrong_method(uri: Uri) -> Refusal {
+    Refusal::method(format!("{} is not asked like that; /api/v1/openapi.json lists the methods", uri.path()))
+}

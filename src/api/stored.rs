@@ -1,0 +1,194 @@
+//! Answers from the store: events, roll-ups, a flow's history, and SQL. They wait for the disk, so they run beside the
+//! runtime, a bounded number at a time.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+};
+use serde::{Deserialize, Serialize};
+use store::{EventFilter, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
+use tokio::task;
+use wire::FlowKey;
+
+use super::{Context, answers, params::Params, refusal::Refusal};
+use crate::view::{EventView, HistoryView, HopLatency, PathSince, PointView, RollupView, basis, node, path};
+
+/// `/events`.
+#[derive(Serialize)]
+pub(crate) struct Events {
+    events: Vec<EventView>,
+}
+
+/// What was told, newest first. `before` is the `ts` of the last one on the page before.
+pub(crate) async fn events(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Events>, Refusal> {
+    let params = params.only(&["limit", "before", "from", "kind", "node", "metric", "flow"])?;
+    let filter = EventFilter {
+        from: params.number("from")?,
+        before: params.number("before")?,
+        kind: params.kind()?,
+        node: params.number("node")?,
+        metric: params.metric()?,
+        flow: params.flow()?,
+        limit: params.limit(200, MOST_ROWS)?,
+    };
+    let rows = with_reader(&context, move |reader| reader.events(&filter)).await?;
+    let events = rows.iter().map(|row| EventView::new(&row.event, row.rule.as_deref(), &row.path)).collect();
+    Ok(Json(Events { events }))
+}
+
+/// `/rollups`.
+#[derive(Serialize)]
+pub(crate) struct Rollups {
+    rollups: Vec<RollupView>,
+}
+
+/// Roll-ups in ascending order of time: the latest that match.
+pub(crate) async fn rollups(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Rollups>, Refusal> {
+    let known = ["metric", "node", "queue", "interface", "flow", "interval", "from", "to", "limit"];
+    let params = params.only(&known)?;
+    let filter = RollupFilter {
+        from: params.number("from")?,
+        to: params.number("to")?,
+        metric: params.metric()?,
+        node: params.number("node")?,
+        queue: params.number("queue")?,
+        interface: params.number("interface")?,
+        flow: params.flow()?,
+        interval: params.number("interval")?,
+        limit: params.limit(2_000, MOST_ROWS)?,
+    };
+    let rows = with_reader(&context, move |reader| reader.rollups(&filter)).await?;
+    Ok(Json(Rollups { rollups: rows.iter().map(RollupView::from).collect() }))
+}
+
+/// A flow's latencies and paths over time.
+pub(crate) async fn history(
+    State(context): State<Arc<Context>>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Json<HistoryView>, Refusal> {
+    let params = params.only(&["from", "to", "limit"])?;
+    let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit(1_000, MOST_ROWS)?);
+    let flow = match id.parse::<FlowKey>() {
+        Ok(flow) => flow,
+        Err(_) => answers::flow_by_id(&context, &id).await?.0,
+    };
+    let history = with_reader(&context, move |reader| reader.history(&flow, from, to, limit)).await?;
+    let series = history.series.into_iter().map(|point| PointView {
+        ts: point.ts,
+        flow_latency: point.flow_latency,
+        basis: basis(point.basis),
+        hops: point.hops.into_iter().map(|(id, latency)| HopLatency { node: node(id), latency }).collect(),
+    });
+    let paths = history.paths.iter().map(|(ts, nodes)| PathSince { ts: *ts, path: path(nodes) });
+    Ok(Json(HistoryView { series: series.collect(), paths: paths.collect(), truncated: history.truncated }))
+}
+
+/// The body of `/query`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    sql: String,
+    #[serde(default)]
+    from: Option<u64>,
+    #[serde(default)]
+    to: Option<u64>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// The answer of `/query`.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    columns: Vec<String>,
+    rows: Vec<Vec<serde_json::Value>>,
+    truncated: bool,
+    notes: Vec<String>,
+    elapsed_ms: f64,
+}
+
+/// SQL over the views of the store. Only reading; bounded in time and rows.
+pub(crate) async fn query(
+    State(context): State<Arc<Context>>,
+    question: Result<Json<Question>, JsonRejection>,
+) -> Result<Json<Answer>, Refusal> {
+    let Json(question) = question.map_err(|error| {
+        Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
+    })?;
+    let settings = context.in_force.settings();
+    let most = settings.api.query_rows;
+    let options = QueryOptions {
+        from: question.from,
+        to: question.to,
+        max_rows: question.limit.unwrap_or(most).min(most),
+        timeout: settings.api.query_timeout,
+        ..QueryOptions::default()
+    };
+    let started = Instant::now();
+    let table = with_reader(&context, move |reader| reader.query(&question.sql, &options)).await?;
+    let rows = table.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
+    let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+    Ok(Json(Answer {
+        columns: table.columns,
+        rows,
+        truncated: table.truncated,
+        notes: table.notes,
+        elapsed_ms,
+    }))
+}
+
+fn cell(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Int(number) => number.into(),
+        // Infinity and NaN have no JSON form; they become null.
+        Value::Real(number) => number.into(),
+        Value::Text(text) => text.into(),
+        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+    }
+}
+
+/// Asks the store on a thread that may wait. At most `[api] max_queries` at once, so that questions cannot pile up.
+async fn with_reader<T: Send + 'static>(
+    context: &Context,
+    question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let Some(reader) = context.store.clone() else {
+        let message = "nothing is kept; set [store] enabled = true, or watch /api/v1/events/stream";
+        return Err(Refusal::not_found(message));
+    };
+    let permit = tokio::time::timeout(PATIENCE, Arc::clone(&context.queries).acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
+        let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
+        return Err(Refusal::unavailable(message));
+    };
+    let asked = task::spawn_blocking(move || {
+        // Held until the query has ended, even when the client has gone.
+        let _permit = permit;
+        question(&reader)
+    });
+    match asked.await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if error.kind == QueryErrorKind::Storage => Err(Refusal::unavailable(error.message)),
+        Ok(Err(error)) => Err(Refusal::bad(error.message)),
+        Err(_) => Err(Refusal::unavailable(
+            "the query was not answered; this is a fault in hopwise, please report it",
+        )),
+    }
+}
+
+/// Most rows in one answer.
+const MOST_ROWS: usize = 10_000;
+/// How long a question waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,56 @@
+//! `/events/stream`: server-sent events.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as Task, Poll},
+    time::Duration,
+};
+
+use axum::{
+    extract::State,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use futures_core::Stream;
+
+use super::{Context, params::Params, refusal::Refusal};
+use crate::live::{Filter, Subscription};
+
+/// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
+pub(crate) async fn events(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    let params = params.only(&["kind", "node", "flow"])?;
+    let filter = Filter { kind: params.kind()?, node: params.number("node")?, flow: params.flow()? };
+    let subscription = context.hub.subscribe(filter).ok_or_else(|| {
+        Refusal::unavailable("there are too many live streams; close one, or raise [api] max_streams")
+    })?;
+    let stream = Events { subscription };
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// A comment after so much silence shows both ends that the other is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+struct Events {
+    subscription: Subscription,
+}
+
+impl Stream for Events {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
+        let shed = self.subscription.take_shed();
+        if shed > 0 {
+            return Poll::Ready(Some(Ok(Event::default()
+                .event("shed")
+                .data(format!("{{\"shed\":{shed}}}")))));
+        }
+        self.subscription
+            .events
+            .poll_recv(task)
+            .map(|next| next.map(|event| Ok(Event::default().data(&*event))))
+    }
+}

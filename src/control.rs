@@ -1,0 +1,79 @@
+//! What makes the main thread do something: signals, the API, and threads that failed.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+
+/// A message to the main thread.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// End in good order.
+    Stop,
+    /// Read the configuration again; tell the result to whoever asked.
+    Reload(Option<oneshot::Sender<Reloaded>>),
+    /// A thread cannot go on, for this reason: end and say so.
+    Failed(String),
+}
+
+/// The result of a reload: the names of the settings that stay as they were until a restart, or what is wrong with the
+/// new file, which then changed nothing.
+pub(crate) type Reloaded = Result<Vec<String>, String>;
+
+/// The sending end.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    sender: Sender<Message>,
+}
+
+impl Control {
+    /// Both ends.
+    pub(crate) fn new() -> (Self, Receiver<Message>) {
+        let (sender, receiver) = channel();
+        (Self { sender }, receiver)
+    }
+
+    #[allow(dead_code)] // the demo ends its server so
+    /// Ends the program in good order.
+    pub(crate) fn stop(&self) {
+        self.send(Message::Stop);
+    }
+
+    /// Ends the program: a thread cannot go on.
+    pub(crate) fn failed(&self, reason: String) {
+        self.send(Message::Failed(reason));
+    }
+
+    /// Reads the configuration again. Without an answer the program is about to end.
+    pub(crate) fn reload(&self) -> oneshot::Receiver<Reloaded> {
+        let (told, result) = oneshot::channel();
+        self.send(Message::Reload(Some(told)));
+        result
+    }
+
+    fn send(&self, message: Message) {
+        // Fails when the main thread is past listening, which means that the program ends already.
+        let _ = self.sender.send(message);
+    }
+}
+
+/// Turns SIGTERM, SIGINT and SIGHUP into messages. Runs until its runtime ends.
+pub(crate) async fn signals(control: Control) {
+    for (kind, reload) in
+        [(SignalKind::terminate(), false), (SignalKind::interrupt(), false), (SignalKind::hangup(), true)]
+    {
+        let control = control.clone();
+        match signal(kind) {
+            Ok(mut signals) => {
+                tokio::spawn(async move {
+                    while signals.recv().await.is_some() {
+                        control.send(if reload { Message::Reload(None) } else { Message::Stop });
+                    }
+                });
+            }
+            Err(error) => tracing::warn!(%error, "cannot listen for a signal"),
+        }
+    }
+}

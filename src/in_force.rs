@@ -1,0 +1,29 @@
+//! The settings in force, as every thread sees them: replaced as a whole by a reload.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::config::Settings;
+
+/// Holds the settings in force.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    settings: RwLock<Arc<Settings>>,
+}
+
+impl InForce {
+    /// These settings, until others replace them.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings: RwLock::new(Arc::new(settings)) }
+    }
+
+    /// The settings now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        // Only whole values are ever put in, so a panic elsewhere leaves a good one.
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Other settings from now on.
+    pub(crate) fn replace(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+}

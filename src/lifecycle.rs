@@ -1,0 +1,331 @@
+//! The parts of a running hopwise, wired by hand: started in order, stopped in reverse; the first failure stops all.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use collector::Collector;
+use tokio::sync::Semaphore;
+
+use crate::{
+    api::{self, Api},
+    config::{Settings, build},
+    control::{Control, Message, Reloaded},
+    error::CliError,
+    fanout::{self, Parts, Spreader},
+    in_force::InForce,
+    input::{self, Handler, InputGauge, Socket, lock},
+    live::Hub,
+    log::Log,
+    monitor::Monitor,
+    notify,
+    pipeline::{self, Pipeline, RuleNames},
+    worker::{Core, Worker},
+};
+
+/// A hopwise that collects. Inert until [`Server::start`].
+#[derive(Debug)]
+pub(crate) struct Server {
+    file: Option<PathBuf>,
+    log: Log,
+    in_force: Arc<InForce>,
+    hub: Arc<Hub>,
+    control: Control,
+    messages: Receiver<Message>,
+    pipeline: Pipeline,
+    collecting: Option<Collecting>,
+    api: Option<Api>,
+    generation: u32,
+}
+
+/// The sockets and workers at work.
+#[derive(Debug)]
+struct Collecting {
+    stop: Arc<AtomicBool>,
+    receivers: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    /// With one worker: shared by the receivers, finished when they have ended.
+    inline: Option<Arc<Mutex<Core>>>,
+    handles: Vec<Worker>,
+}
+
+/// Where a running server can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    /// The API and the pages.
+    pub(crate) api: SocketAddr,
+    /// The inputs.
+    pub(crate) inputs: Vec<SocketAddr>,
+}
+
+/// What the sockets and workers leave for the monitor.
+struct Gauges {
+    workers: Vec<Worker>,
+    inputs: Vec<Arc<InputGauge>>,
+    fanouts: Vec<Arc<fanout::FanoutGauge>>,
+}
+
+impl Server {
+    /// A server of these settings. `file` is read again by a reload.
+    pub(crate) fn new(settings: Settings, file: Option<PathBuf>, log: Log) -> Self {
+        let (control, messages) = Control::new();
+        let hub = Arc::new(Hub::new(settings.api.max_streams, settings.api.stream_queue));
+        let config = pipeline::Config {
+            batch: settings.collector.batch,
+            queue: settings.collector.result_queue,
+            policy: settings.store.policy,
+            store: settings.store.enabled.then(|| build::store(&settings)),
+        };
+        let pipeline = Pipeline::new(config, Arc::clone(&hub));
+        Self {
+            file,
+            log,
+            in_force: Arc::new(InForce::new(settings)),
+            hub,
+            control,
+            messages,
+            pipeline,
+            collecting: None,
+            api: None,
+            generation: 0,
+        }
+    }
+
+    /// Starts everything: store, workers, sockets, API. After an error everything is stopped again.
+    ///
+    /// # Errors
+    /// The first part that cannot start, in one sentence that says what to do.
+    pub(crate) fn start(&mut self) -> Result<Addresses, CliError> {
+        let started = self.start_all();
+        if started.is_err() {
+            self.stop();
+        }
+        started
+    }
+
+    fn start_all(&mut self) -> Result<Addresses, CliError> {
+        let settings = self.in_force.settings();
+        // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
+        let sockets = input::bind(&settings.collector)?;
+        self.pipeline.start()?;
+        let gauges = self.start_collecting(&settings, sockets)?;
+        let inputs = gauges.inputs.iter().map(|input| input.address).collect();
+        let monitor = Monitor::new(
+            gauges.workers,
+            gauges.inputs,
+            gauges.fanouts,
+            self.pipeline.gauge(),
+            Arc::clone(&self.hub),
+        );
+        let context = api::Context {
+            in_force: Arc::clone(&self.in_force),
+            monitor: Arc::new(monitor),
+            hub: Arc::clone(&self.hub),
+            control: self.control.clone(),
+            store: self.reader(&settings)?,
+            queries: Arc::new(Semaphore::new(settings.api.max_queries)),
+        };
+        let mut api = Api::new(settings.api.listen, context);
+        let started = api.start();
+        let address = api.address();
+        self.api = Some(api);
+        started?;
+        let api = address.unwrap_or(settings.api.listen);
+        notify::ready();
+        Ok(Addresses { api, inputs })
+    }
+
+    fn reader(&self, settings: &Settings) -> Result<Option<Arc<store::Reader>>, CliError> {
+        if !settings.store.enabled {
+            return Ok(None);
+        }
+        let reader = store::Reader::open(settings.store_directory());
+        reader.map(|reader| Some(Arc::new(reader))).map_err(|error| CliError::new(error.to_string()))
+    }
+
+    fn start_collecting(&mut self, settings: &Settings, sockets: Vec<Socket>) -> Result<Gauges, CliError> {
+        let mut gauges = Gauges { workers: Vec::new(), inputs: Vec::new(), fanouts: Vec::new() };
+        gauges.inputs = sockets.iter().map(Socket::gauge).collect();
+        let workers = settings.workers();
+        let mut collecting = Collecting {
+            stop: Arc::new(AtomicBool::new(false)),
+            receivers: Vec::new(),
+            workers: Vec::new(),
+            inline: None,
+            handles: Vec::new(),
+        };
+        let mut queues = Vec::new();
+        for index in 0..workers {
+            let (core, handle) = self.core(settings, workers)?;
+            collecting.handles.push(handle);
+            if workers == 1 {
+                collecting.inline = Some(Arc::new(Mutex::new(core)));
+            } else {
+                let (queue, shares) = sync_channel(settings.collector.worker_queue);
+                queues.push(queue);
+                collecting.workers.push(self.spawn_worker(index, shares, core)?);
+            }
+        }
+        gauges.workers.clone_from(&collecting.handles);
+        // From here on `stop` must find the threads, whatever fails.
+        let stop = Arc::clone(&collecting.stop);
+        let inline = collecting.inline.clone();
+        let collecting = self.collecting.insert(collecting);
+        for socket in sockets {
+            let handler = match &inline {
+                Some(core) => Handler::Inline(Arc::clone(core)),
+                None => {
+                    let outlet = outlet(&self.pipeline)?;
+                    let parts = Parts {
+                        workers: queues.clone(),
+                        queue: settings.collector.worker_queue,
+                        profiles: build::wire_profiles(settings),
+                        max_sources: settings.collector.max_sources,
+                        seed: build::seed(),
+                        outlet,
+                    };
+                    let (spreader, gauge) = Spreader::new(parts);
+                    gauges.fanouts.push(gauge);
+                    Handler::Spread(Box::new(spreader))
+                }
+            };
+            collecting.receivers.push(socket.read(handler, Arc::clone(&stop), self.control.clone())?);
+        }
+        Ok(gauges)
+    }
+
+    fn core(&self, settings: &Settings, workers: usize) -> Result<(Core, Worker), CliError> {
+        let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
+        Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings)))
+    }
+
+    fn spawn_worker(
+        &self,
+        index: usize,
+        shares: Receiver<fanout::Share>,
+        core: Core,
+    ) -> Result<JoinHandle<()>, CliError> {
+        let control = self.control.clone();
+        let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fanout::work(&shares, core))).is_err()
+            {
+                control.failed(format!("worker {index} has died; this is a fault in hopwise"));
+            }
+        });
+        thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
+    }
+
+    #[allow(dead_code)] // the demo ends its server so
+    /// A handle to stop it from elsewhere.
+    pub(crate) fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Waits for the end, and reloads on the way.
+    ///
+    /// # Errors
+    /// A thread that cannot go on.
+    pub(crate) fn wait(&mut self) -> Result<(), CliError> {
+        while let Ok(message) = self.messages.recv() {
+            match message {
+                Message::Stop => break,
+                Message::Failed(reason) => return Err(CliError::new(reason)),
+                Message::Reload(asked) => {
+                    notify::reloading();
+                    let result = self.reload();
+                    match &result {
+                        Ok(kept) if kept.is_empty() => tracing::info!("configuration reloaded"),
+                        Ok(kept) => tracing::warn!(
+                            kept = kept.join(", "),
+                            "configuration reloaded; restart to change the rest"
+                        ),
+                        Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
+                    }
+                    if let Some(asked) = asked {
+                        // Whoever asked may have gone.
+                        let _ = asked.send(result);
+                    }
+                    notify::ready();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self) -> Reloaded {
+        let Some(file) = &self.file else {
+            return Err(
+                "there is no configuration file; start with `hopwise run -c FILE` to have one".to_owned()
+            );
+        };
+        let new = Settings::load(Some(file)).map_err(|error| error.to_string())?;
+        let (merged, kept) = self.in_force.settings().reload(new);
+        let generation = self.generation.wrapping_add(1);
+        let detection = build::detection(&merged, generation)?;
+        self.generation = generation;
+        let rules = rule_names(&merged);
+        for worker in self.collecting.iter().flat_map(|collecting| &collecting.handles) {
+            worker.set_detection(Arc::clone(&detection), Arc::clone(&rules));
+        }
+        self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
+        self.log.set_level(merged.log.level);
+        self.in_force.replace(merged);
+        Ok(kept)
+    }
+
+    /// Stops everything, in reverse: no more answers, no more datagrams, what is on its way goes to disk.
+    pub(crate) fn stop(&mut self) {
+        notify::stopping();
+        if let Some(mut api) = self.api.take() {
+            api.stop();
+        }
+        if let Some(collecting) = self.collecting.take() {
+            collecting.stop();
+        }
+        self.pipeline.stop();
+    }
+
+    /// What was stored in the end; `None` without a store.
+    pub(crate) fn stored(&self) -> Option<store::Stats> {
+        self.pipeline.gauge().store()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Collecting {
+    fn stop(self) {
+        // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        // A thread that panicked has said so already; the others still bring in what they have.
+        for receiver in self.receivers {
+            let _ = receiver.join();
+        }
+        // The queues closed with the receivers, so the workers come to their end.
+        for worker in self.workers {
+            let _ = worker.join();
+        }
+        if let Some(core) = self.inline {
+            lock(&core).finish(nic::time::now());
+        }
+    }
+}
+
+fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
+    pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))
+}
+
+fn rule_names(settings: &Settings) -> RuleNames {
+    settings.rules.iter().map(|rule| rule.name.clone()).collect()
+}

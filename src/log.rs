@@ -1,0 +1,41 @@
+//! What the program says about itself, on standard error. The level can change while it runs.
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
+
+use crate::config::sections::Level;
+
+/// Changes the level of the log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    handle: Option<reload::Handle<LevelFilter, Registry>>,
+}
+
+impl Log {
+    /// Begins to log. A second one in the same process changes nothing, and its level is not in force.
+    pub(crate) fn start(level: Level) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(level));
+        let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(colour).with_target(false);
+        let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
+        Self { handle: started.is_ok().then_some(handle) }
+    }
+
+    /// From now on this level.
+    pub(crate) fn set_level(&self, level: Level) {
+        if let Some(handle) = &self.handle {
+            // Fails when the subscriber is gone, and the log with it.
+            let _ = handle.reload(filter(level));
+        }
+    }
+}
+
+fn filter(level: Level) -> LevelFilter {
+    match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}

@@ -1,0 +1,211 @@
+//! `/metrics`: the figures in Prometheus' text format. Names and labels exist only here; never is a flow a label.
+
+use std::fmt::{Display, Write};
+
+use crate::monitor::Monitor;
+
+/// A document under construction.
+#[derive(Debug, Default)]
+struct Text {
+    out: String,
+}
+
+impl Text {
+    /// The head of a metric, once before its samples.
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.out, "# HELP hopwise_{name} {help}\n# TYPE hopwise_{name} {kind}");
+    }
+
+    /// One sample. Label values are escaped as the format demands.
+    fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        let _ = write!(self.out, "hopwise_{name}");
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let text = text.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.out, "{}{label}=\"{text}\"", if index == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// A metric with one sample and no labels.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.metric(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+/// The whole document.
+pub(crate) async fn text(monitor: &Monitor) -> String {
+    let detail = monitor.detail().await;
+    let mut text = Text::default();
+    text.metric("info", "gauge", "Version of hopwise.");
+    text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+    text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
+    stages(&mut text, monitor, &detail.streams);
+    inputs(&mut text, monitor);
+    collecting(&mut text, monitor);
+    losses(&mut text, &detail.streams);
+    text.metric("table_entries", "gauge", "Entries in a table.");
+    detail
+        .tables
+        .iter()
+        .for_each(|(name, table)| text.sample("table_entries", &[("table", name)], table.used));
+    text.metric("table_capacity", "gauge", "Room in a table.");
+    detail
+        .tables
+        .iter()
+        .for_each(|(name, table)| text.sample("table_capacity", &[("table", name)], table.capacity));
+    text.metric("table_evicted_total", "counter", "Entries pushed out of a full table.");
+    detail
+        .tables
+        .iter()
+        .for_each(|(name, table)| text.sample("table_evicted_total", &[("table", name)], table.evicted));
+    text.metric("table_refused_total", "counter", "Newcomers that found no room in a table.");
+    detail
+        .tables
+        .iter()
+        .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
+    store(&mut text, monitor);
+    let streams = monitor.hub().stats();
+    text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
+    text.single(
+        "stream_events_sent_total",
+        "counter",
+        "Events sent to clients of the live stream.",
+        streams.sent,
+    );
+    text.single(
+        "stream_events_shed_total",
+        "counter",
+        "Events that a slow client of the live stream lost.",
+        streams.shed,
+    );
+    text.out
+}
+
+fn stages(text: &mut Text, monitor: &Monitor, streams: &[collector::StreamView]) {
+    let stages = monitor.stages(streams);
+    text.metric("stage_in_total", "counter", "What came into a stage of the loss budget.");
+    stages.iter().for_each(|stage| {
+        text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)
+    });
+    text.metric("stage_out_total", "counter", "What left a stage: in = out + drops + held.");
+    stages.iter().for_each(|stage| {
+        text.sample("stage_out_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.out)
+    });
+    text.metric("stage_held", "gauge", "What is in a stage now.");
+    stages.iter().for_each(|stage| {
+        text.sample("stage_held", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.held)
+    });
+    text.metric("stage_drops_total", "counter", "What was lost in a stage, by reason.");
+    for stage in &stages {
+        for (reason, count) in &stage.drops {
+            text.sample("stage_drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
+        }
+    }
+}
+
+fn inputs(text: &mut Text, monitor: &Monitor) {
+    let inputs = monitor.inputs();
+    text.metric("input_datagrams_total", "counter", "Datagrams received.");
+    inputs.iter().for_each(|input| {
+        text.sample("input_datagrams_total", &[("listen", &input.listen)], input.datagrams)
+    });
+    text.metric("input_bytes_total", "counter", "Bytes received, without headers.");
+    inputs
+        .iter()
+        .for_each(|input| text.sample("input_bytes_total", &[("listen", &input.listen)], input.bytes));
+    text.metric("input_truncated_total", "counter", "Datagrams longer than [collector] datagram, cut.");
+    inputs.iter().for_each(|input| {
+        text.sample("input_truncated_total", &[("listen", &input.listen)], input.truncated)
+    });
+    text.metric(
+        "input_kernel_drops_total",
+        "counter",
+        "Datagrams the kernel dropped because the receive buffer was full.",
+    );
+    inputs.iter().for_each(|input| {
+        text.sample("input_kernel_drops_total", &[("listen", &input.listen)], input.kernel_drops)
+    });
+}
+
+fn collecting(text: &mut Text, monitor: &Monitor) {
+    text.single("reports_total", "counter", "Good reports.", monitor.total(|stats| stats.reports));
+    text.metric("reports_refused_total", "counter", "Reports, or rests of datagrams, refused, by reason.");
+    monitor
+        .refused()
+        .iter()
+        .for_each(|(reason, count)| text.sample("reports_refused_total", &[("reason", reason)], count));
+    let help = "Reports of dropped packets.";
+    text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
+    text.metric("events_total", "counter", "Events told, by kind.");
+    for (index, kind) in collector::Kind::ALL.iter().enumerate() {
+        text.sample("events_total", &[("kind", &kind.name())], monitor.total(|stats| stats.events[index]));
+    }
+}
+
+/// Losses per reporting node. Nodes are few; a flood of invented ones must still not become a flood of series.
+fn losses(text: &mut Text, streams: &[collector::StreamView]) {
+    let named = |text: &mut Text, name: &str, help: &str, count: fn(&collector::StreamView) -> u64| {
+        text.metric(name, "counter", help);
+        for stream in streams.iter().filter(|stream| stream.countable).take(MOST_SERIES) {
+            let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
+            let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
+            let labels: [(&str, &dyn Display); 4] = [
+                ("node", &node),
+                ("hw_id", &stream.id.hw_id),
+                ("source", &source),
+                ("version", &stream.id.version),
+            ];
+            let listener = ("listener", &stream.id.listener as &dyn Display);
+            text.sample(name, &[labels[0], labels[1], labels[2], labels[3], listener], count(stream));
+        }
+    };
+    named(text, "source_lost_total", "Datagrams missing in a reporter's sequence.", |stream| stream.lost);
+    named(text, "source_reordered_total", "Datagrams that came late.", |stream| stream.reordered);
+    named(text, "source_duplicated_total", "Datagrams that came twice.", |stream| stream.duplicated);
+    named(text, "source_restarts_total", "Times a reporter began to count again.", |stream| stream.restarts);
+    let uncountable = streams.iter().filter(|stream| !stream.countable).count();
+    text.single(
+        "sources_uncountable",
+        "gauge",
+        "Reporters whose sequence never moves: their losses are unknown.",
+        uncountable,
+    );
+}
+
+fn store(text: &mut Text, monitor: &Monitor) {
+    let Some(stats) = monitor.pipeline().store() else { return };
+    text.metric("store_state", "gauge", "1 for the state that the store is in.");
+    for state in [store::State::Ok, store::State::Full, store::State::Failing, store::State::Closed] {
+        text.sample("store_state", &[("state", &state.name())], u8::from(stats.state == state));
+    }
+    text.single("store_committed_total", "counter", "Records on disk.", stats.committed);
+    text.single("store_queue_batches", "gauge", "Batches that wait for the disk.", stats.queue_len);
+    text.single("store_bytes", "gauge", "Size of all files.", stats.bytes);
+    text.single("store_files", "gauge", "Files.", stats.files);
+    let last = stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9);
+    text.single(
+        "store_last_commit_seconds",
+        "gauge",
+        "When the last transaction was committed, since the epoch.",
+        last,
+    );
+}
+
+/// Reporters told one by one.
+const MOST_SERIES: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_written_as_the_format_demands() {
+        let mut text = Text::default();
+        text.metric("x", "counter", "Things.");
+        text.sample("x", &[("a", &"b\"c\\d\ne"), ("f", &1)], 2);
+        text.sample("x", &[], 3);
+        let expected = "# HELP hopwise_x Things.\n# TYPE hopwise_x counter\nhopwise_x{a=\"b\\\"c\\\\d\\ne\",f=\"1\"} 2\nhopwise_x 3\n";
+        assert_eq!(text.out, expected);
+    }
+}

@@ -1,0 +1,443 @@
+//! What the program knows about itself: the figures of every stage, put together for the API and for Prometheus.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::Ipv6Addr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use collector::{Collector, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use tokio::time;
+
+use crate::{
+    config::Settings,
+    fanout::FanoutGauge,
+    input::{InputGauge, lock},
+    live::Hub,
+    pipeline::Gauge,
+    topology::Topology,
+    view::{self, InputView, Rates, Stage, StatusView, StoreView, TableView, WorkerView},
+    worker::Worker,
+};
+
+/// Collects the figures.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    workers: Vec<Worker>,
+    inputs: Vec<Arc<InputGauge>>,
+    fanouts: Vec<Arc<FanoutGauge>>,
+    pipeline: Gauge,
+    hub: Arc<Hub>,
+    started: Instant,
+    samples: Mutex<VecDeque<Sample>>,
+    topology: tokio::sync::Mutex<Option<(Instant, Arc<Topology>)>>,
+}
+
+/// Totals at one moment, for rates.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    reports: u64,
+    events: u64,
+    datagrams: u64,
+}
+
+/// What only the workers themselves can tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detail {
+    /// Numbered streams of reports.
+    pub(crate) streams: Vec<StreamView>,
+    /// Source addresses.
+    pub(crate) sources: Vec<SourceView>,
+    /// Tables by name, all workers together.
+    pub(crate) tables: Vec<(&'static str, Table)>,
+}
+
+impl Monitor {
+    /// A monitor of these parts. `fanouts`: one per socket when several workers share the work, else none.
+    pub(crate) fn new(
+        workers: Vec<Worker>,
+        inputs: Vec<Arc<InputGauge>>,
+        fanouts: Vec<Arc<FanoutGauge>>,
+        pipeline: Gauge,
+        hub: Arc<Hub>,
+    ) -> Self {
+        let (started, samples) = (Instant::now(), Mutex::default());
+        Self {
+            workers,
+            inputs,
+            fanouts,
+            pipeline,
+            hub,
+            started,
+            samples,
+            topology: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Notes the totals; called once a second.
+    pub(crate) fn sample(&self) {
+        let stats: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
+        let sample = Sample {
+            at: Instant::now(),
+            reports: stats.iter().map(|stats| stats.reports).sum(),
+            events: self.pipeline.events(),
+            datagrams: self.inputs.iter().map(|input| input.stats().datagrams).sum(),
+        };
+        let mut samples = lock(&self.samples);
+        samples.push_back(sample);
+        if samples.len() > RATE_SECONDS + 1 {
+            samples.pop_front();
+        }
+    }
+
+    /// Things per second over the last few seconds.
+    pub(crate) fn rates(&self) -> Rates {
+        let samples = lock(&self.samples);
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Rates::default() };
+        let seconds = (last.at - first.at).as_secs_f64();
+        let rate = |first: u64, last: u64| if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 };
+        Rates {
+            reports: rate(first.reports, last.reports),
+            events: rate(first.events, last.events),
+            datagrams: rate(first.datagrams, last.datagrams),
+        }
+    }
+
+    /// Asks every worker, and waits a moment for the answers. A worker that does not answer is left out.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Collector) -> T + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let asked: Vec<_> = self.workers.iter().map(|worker| worker.ask(question.clone())).collect();
+        let mut answers = Vec::new();
+        for answer in asked {
+            if let Ok(Ok(answer)) = time::timeout(PATIENCE, answer).await {
+                answers.push(answer);
+            }
+        }
+        answers
+    }
+
+    /// Asks every worker piece by piece: `step` answers for the flows from a slot on, and names the next slot. `take`
+    /// gets each answer.
+    pub(crate) async fn walk<T: Send + 'static>(
+        &self,
+        step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
+        mut take: impl FnMut(T),
+    ) {
+        for worker in &self.workers {
+            let mut next = Some(0);
+            while let Some(first) = next {
+                let step = step.clone();
+                let asked = worker.ask(move |collector| step(collector, first));
+                let Ok(Ok((answer, further))) = time::timeout(PATIENCE, asked).await else { break };
+                take(answer);
+                next = further;
+            }
+        }
+    }
+
+    /// Nodes, links and paths, at most a second old.
+    pub(crate) async fn topology(&self) -> Arc<Topology> {
+        let mut kept = self.topology.lock().await;
+        if let Some((at, topology)) = &*kept
+            && at.elapsed() < Duration::from_secs(1)
+        {
+            return Arc::clone(topology);
+        }
+        let mut whole = Topology::default();
+        self.walk(Topology::scan, |piece| whole.merge(piece)).await;
+        let whole = Arc::new(whole);
+        *kept = Some((Instant::now(), Arc::clone(&whole)));
+        whole
+    }
+
+    /// Streams, sources and tables, from the workers and from those who account in front of them.
+    pub(crate) async fn detail(&self) -> Detail {
+        let mut detail = Detail::default();
+        let answers = self
+            .ask(|collector| {
+                let streams: Vec<_> = collector.streams().take(MOST_SOURCES).collect();
+                let sources: Vec<_> = collector.sources().take(MOST_SOURCES).collect();
+                (streams, sources, collector.tables())
+            })
+            .await;
+        for (streams, sources, tables) in answers {
+            detail.streams.extend(streams);
+            detail.add_sources(sources);
+            detail.add_tables(&tables);
+        }
+        for fanout in &self.fanouts {
+            let (streams, table) = &*lock(&fanout.streams);
+            detail.streams.extend(streams);
+            detail.add_table("streams", *table);
+        }
+        detail
+    }
+
+    /// The stages of the loss budget, in order.
+    pub(crate) fn stages(&self, streams: &[StreamView]) -> Vec<Stage> {
+        // What comes later is read first: then a stage never seems to give more than it took.
+        let later = self.pipeline.stages();
+        let workers: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
+        let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
+        let state = balance("state", "reports", workers.iter().map(Stats::deciding));
+        let decode = balance("decode", "datagrams", workers.iter().map(Stats::decoding));
+        let mut stages = vec![decode, state];
+        if !self.fanouts.is_empty() {
+            let out = stats(|stats| stats.datagrams);
+            let (mut into, mut shed) = (0, 0);
+            for fanout in &self.fanouts {
+                let stats = *lock(&fanout.stats);
+                into += stats.datagrams;
+                shed += stats.shed;
+            }
+            let held = into.saturating_sub(out + shed);
+            let drops = [("worker_queue_full", shed)].into();
+            stages.insert(0, Stage { stage: "fanout", unit: "datagrams", into, out, held, drops });
+        }
+        let (mut received, mut dropped) = (0, 0);
+        for input in &self.inputs {
+            let stats = input.stats();
+            received += stats.datagrams;
+            dropped += stats.kernel_drops;
+        }
+        let arrived = received + dropped;
+        let drops = [("socket_buffer_full", dropped)].into();
+        let kernel =
+            Stage { stage: "kernel", unit: "datagrams", into: arrived, out: received, held: 0, drops };
+        // A datagram that the kernel dropped is missing in its sequence as well; it must not be counted twice.
+        let missing: u64 = streams.iter().filter(|stream| stream.countable).map(|stream| stream.lost).sum();
+        let lost = missing.saturating_sub(dropped);
+        let network = Stage {
+            stage: "network",
+            unit: "datagrams",
+            into: arrived + lost,
+            out: arrived,
+            held: 0,
+            drops: [("lost", lost)].into(),
+        };
+        let mut all = vec![network, kernel];
+        all.extend(stages);
+        all.extend(later);
+        all
+    }
+
+    /// Everything on the first screen.
+    pub(crate) async fn status(&self, settings: &Settings) -> StatusView {
+        let detail = self.detail().await;
+        StatusView {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            now: nic::time::now(),
+            rates: self.rates(),
+            loss_budget: self.stages(&detail.streams),
+            refused: self.refused(),
+            inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
+            sources: source_views(&detail, settings),
+            tables: detail.tables.iter().map(|(name, table)| table_view(name, table)).collect(),
+            store: self.pipeline.store().map(store_view),
+            workers: self
+                .workers
+                .iter()
+                .enumerate()
+                .map(|(index, worker)| worker_view(index, worker))
+                .collect(),
+            streams: self.hub.stats(),
+        }
+    }
+
+    /// Reports refused, by reason, those inside good datagrams too.
+    pub(crate) fn refused(&self) -> BTreeMap<&'static str, u64> {
+        let mut reasons = BTreeMap::new();
+        for worker in &self.workers {
+            add_refused(&mut reasons, &worker.stats().refused);
+        }
+        reasons
+    }
+
+    /// The workers' counters, added up over workers by `count`.
+    pub(crate) fn total(&self, count: impl Fn(&Stats) -> u64) -> u64 {
+        self.workers.iter().map(|worker| count(&worker.stats())).sum()
+    }
+
+    /// The inputs' figures.
+    pub(crate) fn inputs(&self) -> Vec<InputView> {
+        self.inputs.iter().map(|input| input_view(input)).collect()
+    }
+
+    /// The pipeline's figures.
+    pub(crate) fn pipeline(&self) -> &Gauge {
+        &self.pipeline
+    }
+
+    /// The live stream's figures.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Detail {
+    /// One entry per address: several workers may have heard it.
+    fn add_sources(&mut self, sources: Vec<SourceView>) {
+        for source in sources {
+            match self.sources.iter_mut().find(|known| known.source == source.source) {
+                Some(known) => {
+                    known.datagrams += source.datagrams;
+                    known.last_seen = known.last_seen.max(source.last_seen);
+                    for (sum, more) in known.refused.iter_mut().zip(source.refused) {
+                        *sum += more;
+                    }
+                }
+                None => self.sources.push(source),
+            }
+        }
+    }
+
+    fn add_tables(&mut self, tables: &Tables) {
+        for (name, table) in tables.named() {
+            self.add_table(name, table);
+        }
+    }
+
+    fn add_table(&mut self, name: &'static str, table: Table) {
+        match self.tables.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => {
+                sum.used += table.used;
+                sum.capacity += table.capacity;
+                sum.evicted += table.evicted;
+                sum.refused += table.refused;
+            }
+            None => self.tables.push((name, table)),
+        }
+    }
+}
+
+fn balance(
+    stage: &'static str,
+    unit: &'static str,
+    balances: impl Iterator<Item = collector::stats::Balance>,
+) -> Stage {
+    let mut sum = Stage { stage, unit, ..Stage::default() };
+    for balance in balances {
+        sum.into += balance.input;
+        sum.out += balance.output;
+        for (reason, count) in balance.drops {
+            *sum.drops.entry(reason).or_default() += count;
+        }
+    }
+    sum
+}
+
+fn add_refused(reasons: &mut BTreeMap<&'static str, u64>, counts: &[u64; wire::Refusal::COUNT]) {
+    for (refusal, count) in wire::Refusal::ALL.iter().zip(counts).filter(|(_, count)| **count > 0) {
+        *reasons.entry(refusal.name()).or_default() += count;
+    }
+}
+
+fn input_view(input: &InputGauge) -> InputView {
+    let stats = input.stats();
+    InputView {
+        listen: input.listen.clone(),
+        kind: "udp",
+        datagrams: stats.datagrams,
+        bytes: stats.bytes,
+        kernel_drops: stats.kernel_drops,
+        truncated: stats.truncated,
+        receive_buffer: input.receive_buffer,
+    }
+}
+
+fn table_view(name: &'static str, table: &Table) -> TableView {
+    let Table { used, capacity, evicted, refused } = *table;
+    TableView { name, used, capacity, evicted, refused }
+}
+
+fn store_view(stats: store::Stats) -> StoreView {
+    StoreView {
+        state: stats.state.name(),
+        message: stats.message,
+        written: stats.written,
+        committed: stats.committed,
+        queue: stats.queue_len as u64,
+        shed: stats.shed,
+        failed: stats.failed,
+        last_commit: stats.last_commit,
+        bytes: stats.bytes,
+        files: stats.files,
+    }
+}
+
+fn worker_view(index: usize, worker: &Worker) -> WorkerView {
+    let stats = worker.stats();
+    WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
+}
+
+/// Streams first, each with what its address had refused; then addresses of which nothing could be read.
+fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
+    let refused_by = |source: &[u8; 16]| {
+        let mut refused = BTreeMap::new();
+        if let Some(known) = detail.sources.iter().find(|known| known.source == *source) {
+            add_refused(&mut refused, &known.refused);
+        }
+        refused
+    };
+    let name_of = |source: &[u8; 16]| {
+        let named =
+            settings.sources.iter().filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
+        named.max_by_key(|known| known.prefix.map(|prefix| prefix.len())).and_then(|known| known.name.clone())
+    };
+    let stream_view = |stream: &StreamView| view::SourceView {
+        source: address(&stream.id.source),
+        name: name_of(&stream.id.source),
+        node: stream.id.node,
+        hw_id: Some(stream.id.hw_id),
+        version: version(stream.id.version).to_owned(),
+        reports: stream.datagrams,
+        lost: stream.lost,
+        reordered: stream.reordered,
+        duplicated: stream.duplicated,
+        restarts: stream.restarts,
+        countable: stream.countable,
+        last_seen: stream.last_seen,
+        refused: refused_by(&stream.id.source),
+    };
+    let mut views: Vec<_> = detail.streams.iter().map(stream_view).collect();
+    let silent = |known: &&SourceView| !detail.streams.iter().any(|stream| stream.id.source == known.source);
+    views.extend(detail.sources.iter().filter(silent).map(|known| view::SourceView {
+        source: address(&known.source),
+        name: name_of(&known.source),
+        last_seen: known.last_seen,
+        refused: refused_by(&known.source),
+        ..view::SourceView::default()
+    }));
+    views
+}
+
+fn version(code: u8) -> &'static str {
+    match code {
+        5 => "0.5",
+        10 => "1.0",
+        20 => "2.0",
+        _ => "",
+    }
+}
+
+/// An address as people write it; IPv4 is held mapped into IPv6.
+fn address(octets: &[u8; 16]) -> String {
+    Ipv6Addr::from(*octets).to_canonical().to_string()
+}
+
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Rates are over so many seconds.
+const RATE_SECONDS: usize = 5;
+/// Streams and sources told per worker.
+const MOST_SOURCES: usize = 4_096;

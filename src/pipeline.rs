@@ -1,0 +1,304 @@
+//! From the workers to the store and the live stream: a bounded queue, one thread behind it, and an account that balances.
+//!
+//! Nothing here ever makes a worker wait, unless `[store] policy = "block"` asks for it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use collector::Batch;
+use store::Store;
+
+use crate::{config::sections::Policy, error::CliError, live::Hub, view::Stage};
+
+/// Names of the rules in force, in order.
+pub(crate) type RuleNames = Arc<[String]>;
+
+/// Settings of the pipeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Records of each kind in a batch.
+    pub(crate) batch: usize,
+    /// Batches between the workers and the store.
+    pub(crate) queue: usize,
+    /// What a worker does when the queue is full.
+    pub(crate) policy: Policy,
+    /// The store; `None` keeps nothing.
+    pub(crate) store: Option<store::Config>,
+}
+
+/// A batch with the names that its rule numbers refer to.
+#[derive(Debug)]
+struct Parcel {
+    batch: Batch,
+    rules: RuleNames,
+}
+
+/// Records that came, went, and were lost on the way. `offered = delivered + full + shed + held`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    offered: u64,
+    events: u64,
+    delivered: u64,
+    full: u64,
+    shed: u64,
+}
+
+/// What workers, pipeline and API share.
+#[derive(Debug)]
+struct Shared {
+    account: Mutex<Account>,
+    spare: Mutex<Vec<Batch>>,
+    store: RwLock<Option<Store>>,
+    last: Mutex<Option<store::Stats>>,
+    drops: Mutex<BTreeMap<u32, u64>>,
+}
+
+/// The pipeline as a component.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    config: Config,
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+    sender: Option<SyncSender<Parcel>>,
+    receiver: Option<Receiver<Parcel>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A worker's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    sender: SyncSender<Parcel>,
+    shared: Arc<Shared>,
+    policy: Policy,
+    batch: usize,
+}
+
+/// What is shown of the pipeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    shared: Arc<Shared>,
+    kept: bool,
+}
+
+impl Pipeline {
+    /// An inert pipeline.
+    pub(crate) fn new(config: Config, hub: Arc<Hub>) -> Self {
+        let (sender, receiver) = sync_channel(config.queue);
+        let shared = Shared {
+            account: Mutex::default(),
+            spare: Mutex::default(),
+            store: RwLock::default(),
+            last: Mutex::default(),
+            drops: Mutex::default(),
+        };
+        Self {
+            config,
+            hub,
+            shared: Arc::new(shared),
+            sender: Some(sender),
+            receiver: Some(receiver),
+            thread: None,
+        }
+    }
+
+    /// An end for a worker; `None` after the stop.
+    pub(crate) fn outlet(&self) -> Option<Outlet> {
+        let sender = self.sender.clone()?;
+        let Config { batch, policy, .. } = self.config;
+        Some(Outlet { sender, shared: Arc::clone(&self.shared), policy, batch })
+    }
+
+    /// The numbers, for whoever shows them.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge { shared: Arc::clone(&self.shared), kept: self.config.store.is_some() }
+    }
+
+    /// From now on files are deleted by this age and size.
+    pub(crate) fn set_retention(&self, max_age: Option<Duration>, max_bytes: Option<u64>) {
+        if let Some(store) = &*self.shared.store.read().unwrap_or_else(PoisonError::into_inner) {
+            store.set_retention(max_age, max_bytes);
+        }
+    }
+
+    /// Opens the store and starts the thread.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub(crate) fn start(&mut self) -> Result<(), CliError> {
+        if let Some(config) = self.config.store.clone() {
+            let opened = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
+            *write(&self.shared.store) = Some(opened);
+        }
+        let Some(receiver) = self.receiver.take() else { return Ok(()) };
+        let (shared, hub) = (Arc::clone(&self.shared), Arc::clone(&self.hub));
+        let thread =
+            thread::Builder::new().name("results".to_owned()).spawn(move || run(&receiver, &shared, &hub));
+        let thread = thread
+            .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    /// Waits until everything that the workers handed over is on disk. The workers must have stopped.
+    pub(crate) fn stop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been printed by then; the store is closed below either way.
+            let _ = thread.join();
+        }
+        if let Some(store) = write(&self.shared.store).take() {
+            *lock(&self.shared.last) = Some(store.close());
+        }
+    }
+}
+
+impl Outlet {
+    /// An empty batch.
+    pub(crate) fn batch(&self) -> Batch {
+        lock(&self.shared.spare).pop().unwrap_or_else(|| Batch::with_capacity(self.batch))
+    }
+
+    /// Hands over what is in `batch` and leaves an empty one there. A full queue is met as the policy says.
+    pub(crate) fn send(&self, batch: &mut Batch, rules: &RuleNames) {
+        self.hand_over(batch, rules, self.policy);
+    }
+
+    /// Likewise, but waits while the queue is full, whatever the policy.
+    pub(crate) fn send_patiently(&self, batch: &mut Batch, rules: &RuleNames) {
+        self.hand_over(batch, rules, Policy::Block);
+    }
+
+    fn hand_over(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
+        if batch.is_empty() && batch.refused() == 0 {
+            return;
+        }
+        let (records, full) = (batch.len() as u64, batch.refused());
+        {
+            let mut account = lock(&self.shared.account);
+            account.offered += records + full;
+            account.full += full;
+            account.events += batch.events().len() as u64;
+        }
+        let parcel = Parcel { batch: std::mem::replace(batch, self.batch()), rules: Arc::clone(rules) };
+        let unsent = match policy {
+            Policy::Block => self.sender.send(parcel).map_err(|error| error.0),
+            Policy::Shed => self.sender.try_send(parcel).map_err(|error| match error {
+                TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
+            }),
+        };
+        if let Err(parcel) = unsent {
+            lock(&self.shared.account).shed += records;
+            self.shared.put_back(parcel.batch);
+        }
+    }
+}
+
+impl Shared {
+    fn put_back(&self, mut batch: Batch) {
+        batch.clear();
+        let mut spare = lock(&self.spare);
+        if spare.len() < SPARE_BATCHES {
+            spare.push(batch);
+        }
+    }
+}
+
+impl Shared {
+    fn count_drops(&self, batch: &Batch) {
+        if batch.drops().is_empty() {
+            return;
+        }
+        let mut drops = lock(&self.drops);
+        for node in batch.drops().iter().filter_map(|drop| drop.node) {
+            if drops.len() < MOST_NODES || drops.contains_key(&node) {
+                *drops.entry(node).or_default() += 1;
+            }
+        }
+    }
+}
+
+impl Gauge {
+    /// Events told since the start.
+    pub(crate) fn events(&self) -> u64 {
+        lock(&self.shared.account).events
+    }
+
+    /// Dropped-packet reports by node, since the start.
+    pub(crate) fn drops_by_node(&self) -> BTreeMap<u32, u64> {
+        lock(&self.shared.drops).clone()
+    }
+
+    /// What the store counted; `None` without a store.
+    pub(crate) fn store(&self) -> Option<store::Stats> {
+        let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
+        store.as_ref().map(Store::stats).or_else(|| lock(&self.shared.last).clone())
+    }
+
+    /// The stages `queue` and `store` of the loss budget.
+    pub(crate) fn stages(&self) -> Vec<Stage> {
+        let account = *lock(&self.shared.account);
+        let held = account.offered - account.delivered - account.full - account.shed;
+        let mut stages = vec![Stage {
+            stage: "queue",
+            unit: "records",
+            into: account.offered,
+            out: account.delivered,
+            held,
+            drops: [("batch_full", account.full), ("queue_full", account.shed)].into(),
+        }];
+        if let Some(stats) = self.store().filter(|_| self.kept) {
+            stages.push(Stage {
+                stage: "store",
+                unit: "records",
+                into: stats.submitted,
+                out: stats.committed,
+                held: stats.queued,
+                drops: [("shed", stats.shed), ("failed", stats.failed)].into(),
+            });
+        }
+        stages
+    }
+}
+
+fn run(receiver: &Receiver<Parcel>, shared: &Shared, hub: &Hub) {
+    let mut named: Option<RuleNames> = None;
+    while let Ok(Parcel { batch, rules }) = receiver.recv() {
+        let records = batch.len() as u64;
+        hub.publish(&batch, &rules);
+        shared.count_drops(&batch);
+        let store = shared.store.read().unwrap_or_else(PoisonError::into_inner);
+        let empty = match &*store {
+            Some(store) => {
+                if named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules)) {
+                    store.set_rules(rules.to_vec());
+                    named = Some(rules);
+                }
+                store.submit(batch).unwrap_or_else(|shed| shed)
+            }
+            None => batch,
+        };
+        lock(&shared.account).delivered += records;
+        shared.put_back(empty);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each critical section leaves a valid value at every step, so a panic in another thread does no harm.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Empty batches kept for reuse; more than are in use at a time is waste.
+const SPARE_BATCHES: usize = 8;
+/// Nodes whose drops are counted one by one.
+const MOST_NODES: usize = 65_536;

@@ -1,0 +1,152 @@
+//! Nodes, links and paths, as learnt from the flows. A scan walks the flow table a piece at a time, so that datagrams never
+//! wait long for it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use collector::{Collector, event::Nanos, view::FlowView};
+
+use crate::view::{self, LinkView, PathView};
+
+/// Flows looked at in one go: well below a tick.
+pub(crate) const PIECE: u32 = 8_192;
+/// Different links kept by a scan; more are left out.
+const MOST_LINKS: usize = 65_536;
+/// Different paths kept by a scan; more are left out.
+const MOST_PATHS: usize = 16_384;
+
+/// What the flows say about the network.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topology {
+    nodes: HashMap<u32, Node>,
+    links: BTreeMap<(u32, u32), Link>,
+    paths: HashMap<Vec<u32>, Path>,
+}
+
+/// A node that is on some path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Reports of flows that pass it.
+    pub(crate) reports: u64,
+    /// When the latest came.
+    pub(crate) last_seen: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    egress_if: Option<u32>,
+    ingress_if: Option<u32>,
+    utilization: Option<u64>,
+    queue_occupancy: Option<u64>,
+    hop_latency: Option<u64>,
+    flows: u64,
+    last_seen: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    flows: u64,
+    reports: u64,
+}
+
+impl Topology {
+    /// What the flows in the slots from `first` on say, and the first slot not looked at; `None` at the end.
+    pub(crate) fn scan(collector: &Collector, first: u32) -> (Self, Option<u32>) {
+        let mut found = Self::default();
+        let end = first.saturating_add(PIECE);
+        for flow in collector.flows_in(first..end) {
+            found.add(&flow);
+        }
+        (found, (end < collector.flow_slots()).then_some(end))
+    }
+
+    fn add(&mut self, flow: &FlowView<'_>) {
+        let row = &flow.row;
+        let hops: Vec<_> = flow.hops().collect();
+        for node in hops.iter().filter_map(|hop| hop.node) {
+            let known = self.nodes.entry(node).or_default();
+            known.reports += row.reports;
+            known.last_seen = known.last_seen.max(row.last_seen);
+        }
+        for pair in hops.windows(2) {
+            let (Some(from), Some(to)) = (pair[0].node, pair[1].node) else { continue };
+            if self.links.len() >= MOST_LINKS && !self.links.contains_key(&(from, to)) {
+                continue;
+            }
+            let link = self.links.entry((from, to)).or_default();
+            link.flows += 1;
+            if row.last_seen >= link.last_seen {
+                link.last_seen = row.last_seen;
+                link.egress_if = pair[0].egress_if;
+                link.ingress_if = pair[1].ingress_if.map(u32::from);
+                link.utilization = pair[0].link_utilization.or(link.utilization);
+                link.queue_occupancy = pair[0].queue_occupancy.or(link.queue_occupancy);
+                link.hop_latency = pair[0].hop_latency.or(link.hop_latency);
+            }
+        }
+        let nodes: Vec<u32> = hops.iter().map(|hop| hop.node.unwrap_or(u32::MAX)).collect();
+        if !nodes.is_empty() && (self.paths.len() < MOST_PATHS || self.paths.contains_key(&nodes)) {
+            let path = self.paths.entry(nodes).or_default();
+            path.flows += 1;
+            path.reports += row.reports;
+        }
+    }
+
+    /// Adds what another scan found.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (node, seen) in other.nodes {
+            let known = self.nodes.entry(node).or_default();
+            known.reports += seen.reports;
+            known.last_seen = known.last_seen.max(seen.last_seen);
+        }
+        for (ends, link) in other.links {
+            if let Some(known) = self.links.get_mut(&ends) {
+                let flows = known.flows + link.flows;
+                let newer = if link.last_seen > known.last_seen { link } else { *known };
+                *known = Link { flows, ..newer };
+            } else if self.links.len() < MOST_LINKS {
+                self.links.insert(ends, link);
+            }
+        }
+        for (nodes, path) in other.paths {
+            if let Some(known) = self.paths.get_mut(&nodes) {
+                known.flows += path.flows;
+                known.reports += path.reports;
+            } else if self.paths.len() < MOST_PATHS {
+                self.paths.insert(nodes, path);
+            }
+        }
+    }
+
+    /// The nodes on some path.
+    pub(crate) fn nodes(&self) -> &HashMap<u32, Node> {
+        &self.nodes
+    }
+
+    /// The links, by their ends.
+    pub(crate) fn links(&self) -> Vec<LinkView> {
+        let view = |(&(from, to), link): (&(u32, u32), &Link)| LinkView {
+            from,
+            to,
+            egress_if: link.egress_if,
+            ingress_if: link.ingress_if,
+            utilization: link.utilization.map(view::fraction),
+            queue_occupancy: link.queue_occupancy,
+            hop_latency: link.hop_latency,
+            flows: link.flows,
+            last_seen: link.last_seen,
+        };
+        self.links.iter().map(view).collect()
+    }
+
+    /// The paths, the most used first.
+    pub(crate) fn paths(&self) -> Vec<PathView> {
+        let mut paths: Vec<_> = self.paths.iter().collect();
+        paths.sort_by(|(a, one), (b, other)| other.flows.cmp(&one.flows).then_with(|| a.cmp(b)));
+        let view = |(nodes, path): (&Vec<u32>, &Path)| PathView {
+            path: view::path(nodes),
+            flows: path.flows,
+            reports: path.reports,
+        };
+        paths.into_iter().map(view).collect()
+    }
+}

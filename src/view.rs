@@ -1,0 +1,369 @@
+//! What the API answers, as plain types: the JSON of `/api/v1` is exactly these.
+//!
+//! Times are nanoseconds since the epoch. Ids of 64 bits are hexadecimal texts, because JavaScript's numbers end at 2^53.
+
+use std::collections::BTreeMap;
+
+use collector::event::{Basis, Event, Rollup};
+use serde::Serialize;
+use wire::FlowKey;
+
+/// A node that may be unavailable (all-ones on the wire).
+pub(crate) fn node(id: u32) -> Option<u32> {
+    (id != u32::MAX).then_some(id)
+}
+
+/// A path as it is answered.
+pub(crate) fn path(nodes: &[u32]) -> Vec<Option<u32>> {
+    nodes.iter().map(|id| node(*id)).collect()
+}
+
+/// A 64-bit id.
+pub(crate) fn id(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+/// The name of a basis.
+pub(crate) fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::HopSum => "hop_sum",
+        Basis::Corrected => "corrected",
+        Basis::Unsynchronised => "unsynchronised",
+    }
+}
+
+/// A 5-tuple.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct Flow {
+    pub(crate) src: String,
+    pub(crate) dst: String,
+    pub(crate) sport: Option<u16>,
+    pub(crate) dport: Option<u16>,
+    pub(crate) proto: u8,
+}
+
+impl From<FlowKey> for Flow {
+    fn from(key: FlowKey) -> Self {
+        let (src, dst) = (key.src().to_string(), key.dst().to_string());
+        Self { src, dst, sport: key.sport(), dport: key.dport(), proto: key.proto() }
+    }
+}
+
+/// An event.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct EventView {
+    pub(crate) ts: u64,
+    pub(crate) id: String,
+    pub(crate) kind: &'static str,
+    pub(crate) metric: Option<&'static str>,
+    pub(crate) flow: Option<Flow>,
+    pub(crate) text: Option<String>,
+    pub(crate) node: Option<u32>,
+    pub(crate) interface: Option<u32>,
+    pub(crate) queue: Option<u8>,
+    pub(crate) value: Option<u64>,
+    pub(crate) previous: Option<u64>,
+    pub(crate) threshold: Option<u64>,
+    pub(crate) rule: Option<String>,
+    pub(crate) reason: Option<u8>,
+    pub(crate) basis: &'static str,
+    pub(crate) path: Vec<Option<u32>>,
+}
+
+impl EventView {
+    /// An event with its rule's name and its path.
+    pub(crate) fn new(event: &Event, rule: Option<&str>, nodes: &[u32]) -> Self {
+        Self {
+            ts: event.ts,
+            id: id(event.id),
+            kind: event.kind.name(),
+            metric: event.metric.map(detect::Metric::name),
+            flow: event.flow.map(Flow::from),
+            text: event.flow.map(|flow| flow.to_string()),
+            node: event.node,
+            interface: event.interface,
+            queue: event.queue,
+            value: event.value,
+            previous: event.previous,
+            threshold: event.threshold,
+            rule: rule.map(str::to_owned),
+            reason: event.reason,
+            basis: basis(event.basis),
+            path: path(nodes),
+        }
+    }
+}
+
+/// A roll-up.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct RollupView {
+    pub(crate) ts: u64,
+    pub(crate) interval: u32,
+    pub(crate) metric: &'static str,
+    pub(crate) node: Option<u32>,
+    pub(crate) interface: Option<u32>,
+    pub(crate) queue: Option<u8>,
+    pub(crate) flow: Option<String>,
+    pub(crate) count: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) sum: u64,
+    pub(crate) p50: Option<u64>,
+    pub(crate) p99: Option<u64>,
+}
+
+impl From<&Rollup> for RollupView {
+    fn from(rollup: &Rollup) -> Self {
+        Self {
+            ts: rollup.ts,
+            interval: rollup.interval,
+            metric: rollup.metric.name(),
+            node: rollup.node,
+            interface: rollup.interface,
+            queue: rollup.queue,
+            flow: rollup.flow.map(|flow| flow.to_string()),
+            count: rollup.count,
+            min: rollup.min,
+            max: rollup.max,
+            sum: rollup.sum,
+            p50: rollup.p50,
+            p99: rollup.p99,
+        }
+    }
+}
+
+/// `/status`.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct StatusView {
+    pub(crate) version: &'static str,
+    pub(crate) uptime_s: f64,
+    pub(crate) now: u64,
+    pub(crate) rates: Rates,
+    pub(crate) loss_budget: Vec<Stage>,
+    /// Reports refused, by reason, those inside good datagrams too.
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) inputs: Vec<InputView>,
+    pub(crate) sources: Vec<SourceView>,
+    pub(crate) tables: Vec<TableView>,
+    pub(crate) store: Option<StoreView>,
+    pub(crate) workers: Vec<WorkerView>,
+    pub(crate) streams: StreamsView,
+}
+
+/// Things per second, over the last few seconds.
+#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct Rates {
+    pub(crate) reports: f64,
+    pub(crate) events: f64,
+    pub(crate) datagrams: f64,
+}
+
+/// One stage of the loss budget: `in = out + sum of drops + held`.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
+pub(crate) struct Stage {
+    /// network, kernel, fanout (with several workers), decode, state, queue, store.
+    pub(crate) stage: &'static str,
+    /// What is counted: datagrams, reports, records.
+    pub(crate) unit: &'static str,
+    #[serde(rename = "in")]
+    pub(crate) into: u64,
+    pub(crate) out: u64,
+    /// In the stage right now.
+    pub(crate) held: u64,
+    pub(crate) drops: BTreeMap<&'static str, u64>,
+}
+
+/// A listening socket.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct InputView {
+    pub(crate) listen: String,
+    pub(crate) kind: &'static str,
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+    pub(crate) kernel_drops: u64,
+    pub(crate) truncated: u64,
+    pub(crate) receive_buffer: u64,
+}
+
+/// A stream of numbered reports.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+pub(crate) struct SourceView {
+    pub(crate) source: String,
+    pub(crate) name: Option<String>,
+    pub(crate) node: Option<u32>,
+    pub(crate) hw_id: Option<u8>,
+    pub(crate) version: String,
+    pub(crate) reports: u64,
+    pub(crate) lost: u64,
+    pub(crate) reordered: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) restarts: u64,
+    pub(crate) countable: bool,
+    pub(crate) last_seen: u64,
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+}
+
+/// A bounded table.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
+pub(crate) struct TableView {
+    pub(crate) name: &'static str,
+    pub(crate) used: u64,
+    pub(crate) capacity: u64,
+    pub(crate) evicted: u64,
+    pub(crate) refused: u64,
+}
+
+/// The store.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct StoreView {
+    pub(crate) state: &'static str,
+    pub(crate) message: Option<String>,
+    pub(crate) written: u64,
+    pub(crate) committed: u64,
+    pub(crate) queue: u64,
+    pub(crate) shed: u64,
+    pub(crate) failed: u64,
+    pub(crate) last_commit: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+}
+
+/// A worker thread.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct WorkerView {
+    pub(crate) worker: usize,
+    pub(crate) datagrams: u64,
+    pub(crate) reports: u64,
+}
+
+/// Clients of the live stream.
+#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct StreamsView {
+    pub(crate) clients: u64,
+    pub(crate) sent: u64,
+    pub(crate) shed: u64,
+}
+
+/// A node.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct NodeView {
+    pub(crate) node: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) reports: u64,
+    pub(crate) last_seen: u64,
+    pub(crate) hop_latency: Spread,
+    pub(crate) queues: Vec<QueueView>,
+    pub(crate) drops: u64,
+}
+
+/// Latest, least, greatest and quantiles of a value; null where nothing was measured.
+#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct Spread {
+    pub(crate) latest: Option<u64>,
+    pub(crate) min: Option<u64>,
+    pub(crate) max: Option<u64>,
+    pub(crate) p50: Option<u64>,
+    pub(crate) p99: Option<u64>,
+}
+
+/// A queue of a node.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct QueueView {
+    pub(crate) queue: u8,
+    pub(crate) occupancy: Option<u64>,
+    pub(crate) max: Option<u64>,
+    pub(crate) unit: String,
+}
+
+/// A link, as learnt from paths.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct LinkView {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) egress_if: Option<u32>,
+    pub(crate) ingress_if: Option<u32>,
+    pub(crate) utilization: Option<f64>,
+    pub(crate) queue_occupancy: Option<u64>,
+    pub(crate) hop_latency: Option<u64>,
+    pub(crate) flows: u64,
+    pub(crate) last_seen: u64,
+}
+
+/// A flow's latest state.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct FlowView {
+    pub(crate) id: String,
+    pub(crate) flow: Flow,
+    pub(crate) text: String,
+    pub(crate) path: Vec<Option<u32>>,
+    pub(crate) flow_latency: Option<u64>,
+    pub(crate) basis: &'static str,
+    pub(crate) reports: u64,
+    pub(crate) first_seen: u64,
+    pub(crate) last_seen: u64,
+}
+
+/// A flow with its hops in forwarding order.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct FlowDetail {
+    #[serde(flatten)]
+    pub(crate) flow: FlowView,
+    pub(crate) hops: Vec<HopView>,
+}
+
+/// What a hop of a flow said last.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
+pub(crate) struct HopView {
+    pub(crate) node: Option<u32>,
+    pub(crate) ingress_if: Option<u32>,
+    pub(crate) egress_if: Option<u32>,
+    pub(crate) queue: Option<u8>,
+    pub(crate) hop_latency: Option<u64>,
+    pub(crate) queue_occupancy: Option<u64>,
+    pub(crate) link_utilization: Option<f64>,
+}
+
+/// A path and how much takes it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct PathView {
+    pub(crate) path: Vec<Option<u32>>,
+    pub(crate) flows: u64,
+    pub(crate) reports: u64,
+}
+
+/// A flow over time.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
+pub(crate) struct HistoryView {
+    pub(crate) series: Vec<PointView>,
+    pub(crate) paths: Vec<PathSince>,
+    pub(crate) truncated: bool,
+}
+
+/// A flow's latencies at one moment.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct PointView {
+    pub(crate) ts: u64,
+    pub(crate) flow_latency: Option<u64>,
+    pub(crate) basis: &'static str,
+    pub(crate) hops: Vec<HopLatency>,
+}
+
+/// Time inside one node.
+#[derive(Serialize, Clone, Copy, PartialEq, Debug)]
+pub(crate) struct HopLatency {
+    pub(crate) node: Option<u32>,
+    pub(crate) latency: u64,
+}
+
+/// A path and since when a flow took it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct PathSince {
+    pub(crate) ts: u64,
+    pub(crate) path: Vec<Option<u32>>,
+}
+
+/// A utilisation in millionths as a fraction of 1.
+pub(crate) fn fraction(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
+}

@@ -1,0 +1,192 @@
+//! A collector and what surrounds it: bursts go in, batches go out to the pipeline, questions are answered in between.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+};
+
+use collector::{Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Rollup, Sink, Stats, event::Nanos};
+use detect::Detection;
+use tokio::sync::oneshot;
+
+use crate::pipeline::{Outlet, RuleNames};
+
+/// How often the collector's own work is done, ns. Also the longest time that a question waits.
+pub(crate) const TICK: Nanos = 20_000_000;
+
+/// Questions that may wait for a worker.
+const QUESTIONS: usize = 16;
+
+/// Work for a worker between two bursts. It must be short: datagrams wait in the meantime.
+type Task = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// A collector with its way out. Belongs to one thread at a time.
+pub(crate) struct Core {
+    collector: Collector,
+    outlet: Outlet,
+    batch: Batch,
+    rules: RuleNames,
+    tasks: Receiver<Task>,
+    published: Arc<Mutex<Stats>>,
+    ticked: Option<Nanos>,
+}
+
+/// What others hold of a worker: its latest figures, and a way to ask it.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    tasks: SyncSender<Task>,
+    published: Arc<Mutex<Stats>>,
+}
+
+impl Core {
+    /// A worker around `collector`, with a handle for others.
+    pub(crate) fn new(collector: Collector, outlet: Outlet, rules: RuleNames) -> (Self, Worker) {
+        let (sender, tasks) = sync_channel(QUESTIONS);
+        let published = Arc::new(Mutex::new(collector.stats()));
+        let handle = Worker { tasks: sender, published: Arc::clone(&published) };
+        let batch = outlet.batch();
+        (Self { collector, outlet, batch, rules, tasks, published, ticked: None }, handle)
+    }
+
+    /// Datagrams that arrived.
+    pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
+        self.collector.handle(datagrams, &mut self.batch);
+        if self.batch.len() >= self.batch.capacity() / 2 {
+            self.outlet.send(&mut self.batch, &self.rules);
+        }
+    }
+
+    /// What is due at `now`: the collector's own work, questions, results on their way, figures for others.
+    pub(crate) fn turn(&mut self, now: Nanos) {
+        // A clock that was set back must not stop the work.
+        if self.ticked.is_some_and(|ticked| now >= ticked && now - ticked < TICK) {
+            return;
+        }
+        self.ticked = Some(now);
+        let Self { collector, outlet, batch, rules, .. } = self;
+        collector.tick(now, &mut Overflow { batch, outlet, rules, patient: false });
+        self.outlet.send(&mut self.batch, &self.rules);
+        while let Ok(task) = self.tasks.try_recv() {
+            task(self);
+        }
+        self.publish();
+    }
+
+    /// The end: what is open is closed and told.
+    pub(crate) fn finish(&mut self, now: Nanos) {
+        // Datagrams no longer wait for us, so this may wait for the store.
+        let Self { collector, outlet, batch, rules, .. } = self;
+        collector.finish(now, &mut Overflow { batch, outlet, rules, patient: true });
+        self.outlet.send_patiently(&mut self.batch, &self.rules);
+        self.publish();
+    }
+
+    /// The collector, to be asked.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.collector
+    }
+
+    fn set_detection(&mut self, detection: Arc<Detection>, rules: RuleNames) {
+        // What was found so far refers to the old rules.
+        self.outlet.send(&mut self.batch, &self.rules);
+        self.collector.set_detection(detection);
+        self.rules = rules;
+    }
+
+    fn publish(&self) {
+        // A copy is put in whole, so a panic elsewhere leaves a good one.
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.collector.stats();
+    }
+}
+
+/// A batch that is handed on whenever it is half full: for what may tell more at once than a batch holds.
+struct Overflow<'b> {
+    batch: &'b mut Batch,
+    outlet: &'b Outlet,
+    rules: &'b RuleNames,
+    patient: bool,
+}
+
+impl Overflow<'_> {
+    fn check(&mut self) {
+        if self.batch.len() < self.batch.capacity() / 2 {
+            return;
+        }
+        if self.patient {
+            self.outlet.send_patiently(self.batch, self.rules);
+        } else {
+            self.outlet.send(self.batch, self.rules);
+        }
+    }
+}
+
+impl Sink for Overflow<'_> {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.batch.event(event, path);
+        self.check();
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.batch.rollup(rollup);
+        self.check();
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.batch.flow(row, path);
+        self.check();
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.batch.drop_report(drop);
+        self.check();
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.batch.loss(loss);
+        self.check();
+    }
+}
+
+impl Worker {
+    /// The figures, as of the last tick.
+    pub(crate) fn stats(&self) -> Stats {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the collector; the answer comes within a tick, or not at all when the worker has ended or too many ask.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Collector) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (tell, told) = oneshot::channel();
+        let task: Task = Box::new(move |core| {
+            // Whoever asked may have gone.
+            let _ = tell.send(question(core.collector()));
+        });
+        // Refused when full: the sender is dropped, and the receiver learns it.
+        let _ = self.tasks.try_send(task);
+        told
+    }
+
+    /// From now on these thresholds and rules.
+    pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) {
+        let task: Task = Box::new(move |core| core.set_detection(detection, rules));
+        // Waits for room if it must, a tick at most; fails only when the worker has ended.
+        let _ = self.tasks.send(task);
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("batch", &self.batch.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
