@@ -124,6 +124,7 @@ fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
 fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, FabricError> {
     let mut lines = Vec::new();
     let (a, b) = LINK;
+    let link = format!("leaf1-spine1 ({a}-{b})");
     for act in 0..ACTS {
         for second in BURSTS {
             let at = act * ACT + second * SECOND;
@@ -131,15 +132,117 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
                 fabric.schedule(start + at, Action::Burst { flow, packets: BURST_PACKETS, gap: 0 })?;
             }
             let text =
-                format!("microburst: {} hosts send {BURST_PACKETS} packets each to h8 at once", bursts.len());
+                format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
             lines.push(Line { at, text });
         }
         let (cut, mend) = (act * ACT + CUT * SECOND, act * ACT + MEND * SECOND);
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
         fabric.schedule(start + mend, Action::MendLink { a, b })?;
-        lines.push(Line { at: cut, text: format!("link {a}-{b} fails; new routes in 200 ms") });
-        lines.push(Line { at: mend, text: format!("link {a}-{b} is mended") });
+        lines.push(Line { at: cut, text: format!("link {link} fails; new routes in 200 ms") });
+        lines.push(Line { at: mend, text: format!("link {link} is mended") });
     }
     lines.sort_by_key(|line| line.at);
     Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::fabric::{FabricSink, Reporter, Truth};
+    use crate::report::ReportKind;
+
+    /// What an audience would see, second by second.
+    #[derive(Default)]
+    struct Audience {
+        reports: BTreeMap<u64, usize>,
+        drops: BTreeMap<(u64, u32, &'static str), usize>,
+        paths: BTreeMap<u64, usize>,
+        queues: BTreeMap<(u64, u32), u32>,
+        deepest: BTreeMap<u64, (u32, u32)>,
+    }
+
+    impl FabricSink for Audience {
+        fn report(&mut self, t: u64, _from: &Reporter, _payload: &[u8]) {
+            *self.reports.entry(t / SECOND).or_default() += 1;
+        }
+
+        fn truth(&mut self, truth: &Truth<'_>) {
+            match truth {
+                Truth::Dropped { journey, node, reason, .. } => {
+                    *self.drops.entry((journey.ended / SECOND, *node, reason.name())).or_default() += 1;
+                }
+                Truth::PathChange { at, .. } => *self.paths.entry(at / SECOND).or_default() += 1,
+                Truth::Datagram(datagram) => {
+                    for report in &datagram.reports {
+                        if report.kind == ReportKind::Queue {
+                            *self.queues.entry((datagram.sent / SECOND, datagram.node)).or_default() += 1;
+                        }
+                    }
+                }
+                Truth::Delivered(journey) => {
+                    let second = journey.ended / SECOND;
+                    for hop in journey.hops {
+                        let deepest = self.deepest.entry(second).or_default();
+                        *deepest = (*deepest).max((hop.queue_occupancy, hop.node));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_script_can_be_seen() {
+        let (mut fabric, script) = scenario(1).unwrap();
+        let mut audience = Audience::default();
+        fabric.run_until(42 * SECOND, &mut audience);
+        let Audience { reports, drops, paths, queues, deepest } = audience;
+        let steady = reports.range(1..42).all(|(_, count)| (5_000..20_000).contains(count));
+        assert!(steady, "{reports:?}");
+        for (second, (depth, _)) in &deepest {
+            let burst = [5, 25].contains(second);
+            assert!(if burst { *depth > 100_000 } else { *depth < 10_000 }, "second {second}: {depth} bytes");
+        }
+        let lost = |wanted: &str| {
+            drops.iter().filter(|((_, _, why), _)| *why == wanted).map(|(_, n)| n).sum::<usize>()
+        };
+        assert!((1..200).contains(&lost("queue_full")) && lost("link_down") > 100, "{drops:?}");
+        assert_eq!(lost("no_route") + lost("ttl_zero"), 0);
+        assert_eq!(paths.keys().copied().collect::<Vec<_>>(), [CUT, MEND], "flows move away and come back");
+        assert_eq!(paths[&CUT], paths[&MEND]);
+        assert!(
+            queues.keys().all(|(second, _)| [5, 25].contains(second)) && !queues.is_empty(),
+            "{queues:?}"
+        );
+        let begin: Vec<String> =
+            script[..5].iter().map(|line| format!("{} {}", line.at / SECOND, line.text)).collect();
+        assert_eq!(
+            begin,
+            [
+                "5 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
+                "25 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
+                "30 link leaf1-spine1 (101-201) fails; new routes in 200 ms",
+                "38 link leaf1-spine1 (101-201) is mended",
+                "45 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
+            ]
+        );
+        assert_eq!(script.len() as u64, ACTS * 5);
+    }
+
+    #[test]
+    fn it_can_begin_at_any_time() {
+        let start = 1_790_000_000_000_000_000;
+        let (mut fabric, _) = scenario_at(1, start).unwrap();
+        assert_eq!(fabric.now(), start);
+        fabric.run_until(start + 5_100 * MS, &mut ());
+        assert!(fabric.flows().all(|flow| flow.sent > 0), "bursts included");
+    }
+
+    #[test]
+    fn reasons_have_names() {
+        let names: Vec<_> = drop_reasons().collect();
+        assert_eq!(names, [(26, "ttl_zero"), (29, "no_route"), (71, "queue_full"), (128, "link_down")]);
+    }
 }

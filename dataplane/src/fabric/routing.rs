@@ -28,26 +28,24 @@ impl Routes {
     pub(crate) fn compute(edges: &[Vec<Edge>], is_host: &[bool]) -> Self {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
-        let mut choices = vec![vec![Vec::new(); hosts.len()]; edges.len()];
+        // A host has but one port and needs no routes.
+        let row = |node: usize| if is_host[node] { Vec::new() } else { vec![Vec::new(); hosts.len()] };
+        let mut choices: Vec<Vec<Vec<u32>>> = (0..edges.len()).map(row).collect();
         for (at, &host) in hosts.iter().enumerate() {
             column[host] = Some(at);
             let distance = distances(edges, is_host, host);
             for (node, ports) in edges.iter().enumerate() {
-                if distance[node] == u32::MAX || node == host {
+                if is_host[node] || distance[node] == u32::MAX {
                     continue;
                 }
-                let closer = |edge: &&Edge| {
-                    edge.up
-                        && distance[edge.peer] < distance[node]
-                        && (!is_host[edge.peer] || edge.peer == host)
-                };
+                let closer = |edge: &&Edge| edge.up && distance[edge.peer] < distance[node];
                 choices[node][at] = ports.iter().filter(closer).map(|edge| edge.port).collect();
             }
         }
         Self { choices, column }
     }
 
-    /// The port by which a packet of the flow with `hash` leaves `node` towards `host`; none when there is no way.
+    /// The port by which a packet of the flow with `hash` leaves switch `node` towards `host`; none when there is no way.
     ///
     /// Highest random weight: when one of the choices goes away only its own flows move.
     pub(crate) fn next(&self, node: usize, host: usize, hash: u64) -> Option<u32> {

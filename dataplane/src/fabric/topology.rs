@@ -140,7 +140,7 @@ impl Topology {
     /// A k-ary fat tree: k pods of k/2 edge switches (1001 up) and k/2 aggregation switches (2001 up), (k/2)² cores (3001
     /// up), k/2 hosts per edge switch (10001 up).
     pub fn fat_tree(k: u32, wire: Wire) -> Result<Self, TopologyError> {
-        within("fat-tree: k", k, 2, 32)?;
+        within("fat-tree: k", k, 2, 16)?; // 1,024 hosts; routes grow with switches times hosts
         if !k.is_multiple_of(2) {
             return Err(TopologyError::Size(format!("fat-tree: k must be even, not {k}")));
         }
