@@ -100,12 +100,13 @@ const READABLE: &str = "the tables are events, rollups, flows, drops, losses, re
 /// The virtual machine looks at the clock after so many steps: some 20 µs.
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
 
-/// What a query may be and make. Sizes in bytes, depths and counts in items.
+/// What a query may be and make. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times
+/// the length of a value. What a query sorts or collects goes through temporary files, whose size only the time limit bounds.
 const LIMITS: &[(Limit, i32)] = &[
-    (Limit::SQLITE_LIMIT_LENGTH, 16 << 20),
+    (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
-    (Limit::SQLITE_LIMIT_COLUMN, 500),
+    (Limit::SQLITE_LIMIT_COLUMN, 200),
     (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
     (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 1000),
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),

@@ -90,11 +90,15 @@ fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> ru
     };
     let opened = match try_with("mode=ro") {
         // Where we may not write, the log's shared memory cannot be made; without a log none is needed.
-        Err(_) if !crate::files::beside(path, "-wal").exists() => try_with("mode=ro&immutable=1"),
+        Err(_) if log_is_empty(path) => try_with("mode=ro&immutable=1"),
         other => other,
     };
     opened?;
     conn.execute_batch(&format!("PRAGMA f{number}.cache_size = -{cache_kib}"))
+}
+
+fn log_is_empty(path: &Path) -> bool {
+    std::fs::metadata(crate::files::beside(path, "-wal")).map_or(true, |log| log.len() == 0)
 }
 
 fn uri(path: &Path, mode: &str) -> String {

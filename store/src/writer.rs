@@ -354,9 +354,9 @@ const IOERR_SHMSIZE: i32 = 4874;
 /// 100,000 events).
 const MAX_TRANSACTION: u64 = 200_000;
 /// Above this the log is copied into the file when the queue is empty.
-const CALM_LOG: u64 = 16 << 20;
-/// Above this at once.
-const LONG_LOG: u64 = 128 << 20;
+const CALM_LOG: u64 = 8 << 20;
+/// Above this at once: some 250,000 events, written in a few tenths of a second, which the queue must bridge.
+const LONG_LOG: u64 = 32 << 20;
 /// Above this, waiting for readers.
 const HUGE_LOG: u64 = 512 << 20;
 const RETRY: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use store::{Config, Policy, State, Store};
+use store::{Config, Policy, QueryOptions, Reader, State, Store, Value};
 use testing::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
@@ -128,7 +128,7 @@ fn mount_small(dir: &Path, size: &str) -> bool {
         Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir).output();
     let done = mounted.as_ref().is_ok_and(|output| output.status.success());
     if !done {
-        eprintln!("SKIPPED: a full disk: mounting a tmpfs needs root ({mounted:?})");
+        eprintln!("SKIPPED: this test mounts a tmpfs, which needs root ({mounted:?})");
     }
     done
 }
@@ -182,4 +182,24 @@ fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
     let stats = store.close();
     assert_eq!((stats.set_aside, stats.queued), (0, 0));
     assert_eq!(sound(&dir.path().join(FILE)), stats.committed);
+}
+
+#[test]
+fn files_where_nothing_may_be_written_can_be_read() {
+    let dir = Dir::new("readonly");
+    if !mount_small(dir.path(), "8m") {
+        return;
+    }
+    let _mounted = Mounted(dir.path());
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(changes(START, BATCH, 10)).unwrap();
+    store.close();
+    let again = Command::new("mount").args(["-o", "remount,ro"]).arg(dir.path()).status().unwrap();
+    assert!(again.success());
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+    assert_eq!((table.rows, table.notes), (vec![vec![Value::Int(i64::from(BATCH))]], vec![]));
+    // And a store says at once that it cannot work there.
+    let error = Store::open(Config::new(dir.path())).unwrap_err();
+    assert!(error.to_string().contains("check that it exists and may be written"), "{error}");
 }
