@@ -12,5 +12,14 @@ export default defineConfig({
     chunkSizeWarningLimit: 600,
     reportCompressedSize: false,
   },
-  server: { proxy: { '/api': server } },
+  server: {
+    proxy: {
+      '/api': {
+        target: server,
+        changeOrigin: true,
+        // The program refuses requests that come from another site's pages; here the other site is us.
+        configure: (proxy) => proxy.on('proxyReq', (request) => request.removeHeader('origin')),
+      },
+    },
+  },
 });

@@ -92,6 +92,12 @@ export async function topology(page, base) {
   await open(page, base, 'topology');
   await page.locator('.canvas canvas').first().waitFor(WAIT);
   await until(page, '.follow tbody tr', (text) => /→/.test(text), 'flows to follow');
+  await until(
+    page,
+    '.map-summary',
+    (text) => /^([2-9]|\d{2,}) nodes, \d+ links?$/.test(text),
+    'nodes and links on the map',
+  );
   await page.locator('.canvas').focus();
   await page.keyboard.press('ArrowRight');
   await until(page, '.detail h3', (text) => /\d/.test(text), 'the node that was picked');

@@ -95,7 +95,7 @@ function showTrouble(banner: HTMLElement): void {
   const since = span((Date.now() - trouble.since) / 1000);
   const kept = status ? ' The page shows what was last known.' : '';
   const next = `Next try in ${span(trouble.waitMs / 1000)}.`;
-  setText(banner, `${capital(trouble.message)} for ${since}. ${next}${kept}`);
+  setText(banner, `${capital(trouble.message)} (for ${since}). ${next}${kept}`);
 }
 
 function capital(text: string): string {

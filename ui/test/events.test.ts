@@ -33,6 +33,10 @@ test('events are sentences', () => {
       'hop latency at 102 rose 1.2 µs → 48 µs (threshold 5 µs)',
     ],
     [{ ...hop, value: 900, previous: 1200, threshold: 0 }, 'hop latency at 102 fell 1.2 µs → 900 ns'],
+    [
+      { ...hop, value: 597_012_000, previous: 597_000_000, threshold: 2000 },
+      'hop latency at 102 rose by 12 µs to 597 ms (threshold 2 µs)',
+    ],
     [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60'],
     [{ kind: 'new', metric: 'flow_path', path: [101, 201, 102] }, 'new flow on path 101 › 201 › 102'],
     [{ kind: 'new', ...queue, value: 0 }, 'queue occupancy at 102 queue 3 first seen: 0'],

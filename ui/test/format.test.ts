@@ -80,8 +80,7 @@ test('metric values have the unit of their metric', () => {
   table([
     [f.metricValue('hop_latency', 1200), '1.2 µs'],
     [f.metricValue('queue_occupancy', 1200), '1.2 k'],
-    [f.metricValue('link_utilization', 0.41), '41 %'],
-    [f.metricValue('link_utilization', 70_000), '70 k'],
+    [f.metricValue('link_utilization', 410_000), '41 %'],
     [f.metricValue(null, 3), '3'],
   ]);
 });

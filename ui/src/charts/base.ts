@@ -83,9 +83,17 @@ export class Chart {
   }
 }
 
-/** The last 15 minutes, whatever the data cover. */
+const SHORTEST_SECONDS = 120;
+
+/** Up to now, from the first point, but at most so many seconds back and at least two minutes. */
 export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
-  return { time: true, range: () => [now() / 1e9 - seconds, now() / 1e9] };
+  return {
+    time: true,
+    range: (_, first) => {
+      const end = now() / 1e9;
+      return [Math.max(end - seconds, Math.min(first ?? end, end - SHORTEST_SECONDS)), end];
+    },
+  };
 }
 
 /** From zero up, with air above; never an empty range. */

@@ -125,11 +125,11 @@ export function dateTime(ts: Maybe): string {
   return `${date.getFullYear()}-${part(date.getMonth() + 1)}-${part(date.getDate())} ${clock(ts)}`;
 }
 
-/** A metric's value in its unit. A utilisation above 1 was not scaled by a profile and stays in the device's unit. */
+/** A metric's value as events and roll-ups hold it: nanoseconds, the device's units, millionths of a link. */
 export function metricValue(metric: string | null, value: Maybe): string {
   if (!known(value)) return NONE;
   if (metric === 'flow_latency' || metric === 'hop_latency') return duration(value);
-  if (metric === 'link_utilization') return value <= 1 ? percent(value) : count(value);
+  if (metric === 'link_utilization') return percent(value / 1e6);
   return count(value);
 }
 

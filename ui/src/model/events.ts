@@ -65,11 +65,16 @@ function subject(event: NewsEvent): string {
 }
 
 function change(event: NewsEvent): string {
-  const value = metricValue(event.metric, event.value);
-  if (event.previous === null || event.value === null) return `${subject(event)} is now ${value}`;
-  const direction = event.value >= event.previous ? 'rose' : 'fell';
-  const limit = event.threshold ? ` (threshold ${metricValue(event.metric, event.threshold)})` : '';
-  return `${subject(event)} ${direction} ${metricValue(event.metric, event.previous)} → ${value}${limit}`;
+  const { metric, previous } = event;
+  const value = metricValue(metric, event.value);
+  if (previous === null || event.value === null) return `${subject(event)} is now ${value}`;
+  const direction = event.value >= previous ? 'rose' : 'fell';
+  const before = metricValue(metric, previous);
+  // Two that read alike differ in digits that are not shown: then the difference says more.
+  const difference = metricValue(metric, Math.abs(event.value - previous));
+  const course = before === value ? `by ${difference} to ${value}` : `${before} → ${value}`;
+  const limit = event.threshold ? ` (threshold ${metricValue(metric, event.threshold)})` : '';
+  return `${subject(event)} ${direction} ${course}${limit}`;
 }
 
 function first(event: NewsEvent): string {

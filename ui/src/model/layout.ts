@@ -10,6 +10,8 @@ export type Positions = Map<number, Point>;
 
 const STEP_X = 170;
 const STEP_Y = 190;
+/** Room for a value between two nodes. */
+const CHAIN_X = 240;
 
 export type Shape = 'tiers' | 'chain' | 'free';
 
@@ -24,7 +26,7 @@ export function arrange(graph: Graph, paths: readonly PathUse[]): Arrangement {
   if (levels) return { shape: 'tiers', positions: inTiers(graph, levels) };
   const order = chain(graph);
   if (order)
-    return { shape: 'chain', positions: new Map(order.map((id, i) => [id, { x: i * STEP_X, y: 0 }])) };
+    return { shape: 'chain', positions: new Map(order.map((id, i) => [id, { x: i * CHAIN_X, y: 0 }])) };
   return { shape: 'free', positions: free(graph) };
 }
 

@@ -95,7 +95,7 @@ export function topologyCanvas(options: { pick(picked: Picked | null): void }): 
     ];
     const scale = scaleFor(lens, values, scales.get(lens) ?? null);
     scales.set(lens, scale);
-    cy.batch(() => paint(cy, picture, scale, isCompact()));
+    cy.batch(() => paint(cy, picture, scale, { compact: isCompact(), tiered: arranged.shape === 'tiers' }));
     return scale;
   }
 
@@ -146,7 +146,12 @@ function sync(cy: Core, graph: Graph): void {
   cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id ?? '').empty()));
 }
 
-function paint(cy: Core, picture: Picture, scale: Scale, compact: boolean): void {
+interface Look {
+  compact: boolean;
+  tiered: boolean;
+}
+
+function paint(cy: Core, picture: Picture, scale: Scale, look: Look): void {
   const { graph, lens } = picture;
   const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
   const grey = colour('unknown');
@@ -155,11 +160,11 @@ function paint(cy: Core, picture: Picture, scale: Scale, compact: boolean): void
   for (const entry of graph.nodes) {
     const value = nodeValue(entry, graph, lens);
     const element = cy.getElementById(`n${entry.id}`);
-    const name = compact || entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
+    const name = look.compact || entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
     const fill = mix(stops, place(scale, value)) ?? grey;
     element.data({
       colour: fill,
-      width: compact ? 66 : 112,
+      width: look.compact ? 66 : 112,
       ink: brightness(fill) > 105 ? INK.dark : INK.light,
       label: `${entry.id}${name}\n${lensText(lens, value)}`,
     });
@@ -175,7 +180,9 @@ function paint(cy: Core, picture: Picture, scale: Scale, compact: boolean): void
     element.data({
       colour: mix(stops, place(scale, value)) ?? grey,
       width: 1.5 + 4.5 * Math.sqrt((edge.link.flows ?? 0) / most),
-      label: lensText(lens, value),
+      // In tiers links cross in the middle; beside its node a value is not mistaken for another link's.
+      near: look.tiered ? lensText(lens, value) : '',
+      middle: look.tiered ? '' : lensText(lens, value),
     });
     element.toggleClass('faded', on !== null && !on.has(`e${edge.id}`));
     element.toggleClass('on-path', on?.has(`e${edge.id}`) ?? false);
@@ -272,7 +279,8 @@ function styles(): StylesheetJson {
     {
       selector: 'edge.on-path, edge.picked',
       style: {
-        'source-label': 'data(label)',
+        label: 'data(middle)',
+        'source-label': 'data(near)',
         'source-text-offset': 62,
         color: colour('text'),
         'font-family': 'system-ui, sans-serif',

@@ -1,9 +1,10 @@
 import { get } from '../api/client';
 import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
-import { empty, h, panel, show } from '../lib/dom';
+import { empty, h, panel, setText, show } from '../lib/dom';
+import { plural } from '../lib/format';
 import { buildGraph, type Graph, type Lens } from '../model/topology';
-import { link, type Page, type Route } from '../router';
+import type { Page, Route } from '../router';
 import { flowList } from './flow-list';
 import { topologyCanvas, type Canvas, type Picked } from './topology-canvas';
 import { detailView } from './topology-detail';
@@ -24,6 +25,7 @@ export function topologyPage(route: Route): Page {
   let picked: Picked | null = nodeOf(route);
   let flowPoll: Poll | undefined;
   const legend = legendView();
+  const summary = h('span', { class: 'muted map-summary' });
   const detail = detailView();
   const nothing = empty(
     'No nodes yet',
@@ -72,6 +74,7 @@ export function topologyPage(route: Route): Page {
     show(answer) {
       graph = buildGraph(answer.nodes, answer.links);
       show(nothing, graph.nodes.length === 0);
+      setText(summary, `${plural(graph.nodes.length, 'node')}, ${plural(graph.edges.length, 'link')}`);
       canvas.arrange(graph, answer.paths);
       draw();
       if (wanted !== '') void findFlow();
@@ -95,7 +98,7 @@ export function topologyPage(route: Route): Page {
     { type: 'button', class: 'quiet', title: 'Show the whole network', on: { click: () => canvas.fit() } },
     'Fit',
   );
-  const aside = h('div', { class: 'bar' }, lenses, reset);
+  const aside = h('div', { class: 'bar' }, summary, lenses, reset);
   const element = h(
     'div',
     { class: 'page topology' },
@@ -137,9 +140,4 @@ async function askAll(signal: AbortSignal): Promise<Answer> {
 function nodeOf(route: Route): Picked | null {
   const id = Number(route.argument);
   return route.argument !== '' && Number.isFinite(id) ? { node: id } : null;
-}
-
-/** Address that shows a node. */
-export function nodeLink(node: number): string {
-  return link('topology', String(node));
 }
