@@ -82,7 +82,8 @@ class Live {
       counts(reportsSql(from), from),
       counts(eventsSql(from), from),
     ]);
-    this.rates.prepend(pastRates(reports, events, seconds));
+    // The last seconds may not be committed yet.
+    this.rates.prepend(pastRates(reports, events, seconds - 3));
     this.announce();
   }
 

@@ -16,6 +16,10 @@ test('long integers keep all their digits, strings and short numbers stay what t
   };
   assert.deepEqual(parseExact(text), wanted);
   assert.deepEqual(parseExact('1234567890123456.5'), 1234567890123456.5);
+  assert.deepEqual(parseExact('{"a":65.46964600000001234,"b":1.5e300}'), {
+    a: 65.46964600000001,
+    b: 1.5e300,
+  });
 });
 
 test('csv quotes what must be quoted and disarms formulas', () => {

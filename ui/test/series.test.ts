@@ -70,6 +70,7 @@ test('the worst nodes, in the order of their ids, holes as null', () => {
   ];
   assert.deepEqual(worstByNode(rollups, 2), {
     keys: [1, 2],
+    nodes: 3,
     times: [1, 2],
     values: [
       [70, null],

@@ -1,11 +1,14 @@
-/** A string, or an integer that a double cannot hold exactly. */
-const LONG_INTEGER = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
+/** A string, or a number whole: so that the digits behind a point are not taken for an integer. */
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+/** An integer that a double may not hold exactly. */
+const LONG_INTEGER = /^-?\d{16,}$/;
 
 /**
  * Parses JSON but keeps integers of 16 and more digits as strings of digits: a time in nanoseconds loses its last
  * digits in a double, and what a query returns must be exact.
  */
 export function parseExact(text: string): unknown {
-  const quoted = text.replace(LONG_INTEGER, (found) => (found.startsWith('"') ? found : `"${found}"`));
+  const quoted = text.replace(STRING_OR_NUMBER, (found) => (LONG_INTEGER.test(found) ? `"${found}"` : found));
   return JSON.parse(quoted) as unknown;
 }

@@ -25,6 +25,8 @@ export function pastRates(
 /** One column per key (the worst first, at most `most`), over the union of times. */
 export interface Columns {
   keys: number[];
+  /** How many keys there are, shown or not. */
+  nodes: number;
   times: number[];
   values: (number | null)[][];
 }
@@ -47,6 +49,7 @@ export function worstByNode(rollups: readonly Rollup[], most: number): Columns {
   const axis = [...times].sort((a, b) => a - b);
   return {
     keys,
+    nodes: byNode.size,
     times: axis,
     values: keys.map((key) => axis.map((time) => byNode.get(key)?.get(time) ?? null)),
   };

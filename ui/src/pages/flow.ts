@@ -62,7 +62,7 @@ function follow(name: string, box: HTMLElement): { stop(): void } {
     }),
     poll<FlowHistory>({
       intervalMs: 3000,
-      ask: (signal) => get(`${path}/history`, { from: since() }, signal),
+      ask: (signal) => get(`${path}/history`, { from: since(), limit: 3000 }, signal),
       show: view.history,
     }),
   ];

@@ -111,10 +111,10 @@ function waitChart() {
       get('rollups', { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 }, signal),
     show(answer) {
       kept = mergeRollups(kept, answer.rollups, live.now() - WINDOW_SECONDS * 1e9);
-      const { keys, times, values } = worstByNode(kept, WORST_NODES);
+      const { keys, times, values, nodes } = worstByNode(kept, WORST_NODES);
       const series = keys.map((key, i) => ({ label: String(key), colour: `series-${i + 1}` }));
       chart.update([times, ...values], series);
-      setLegend(legend, series);
+      setLegend(legend, series, nodes);
     },
   });
   return {
@@ -140,15 +140,19 @@ function mergeRollups(kept: readonly Rollup[], fresh: readonly Rollup[], oldest:
   return merged.sort((a, b) => a.ts - b.ts);
 }
 
-function setLegend(element: HTMLElement, series: readonly { label: string; colour: string }[]): void {
-  const text = series.map(({ label }) => label).join('|');
+function setLegend(
+  element: HTMLElement,
+  series: readonly { label: string; colour: string }[],
+  nodes: number,
+): void {
+  const worst = nodes > series.length ? `worst ${series.length} of ${nodes}` : null;
+  const text = `${series.map(({ label }) => label).join('|')} ${worst}`;
   if (element.dataset['shown'] === text) return;
   element.dataset['shown'] = text;
-  element.replaceChildren(
-    ...series.map(({ label, colour }) =>
-      h('span', {}, h('i', { class: 'swatch', style: `background:var(--${colour})` }), label),
-    ),
+  const entries = series.map(({ label, colour }) =>
+    h('span', {}, h('i', { class: 'swatch', style: `background:var(--${colour})` }), label),
   );
+  element.replaceChildren(...entries, ...(worst === null ? [] : [h('span', {}, worst)]));
 }
 
 function teaching(): HTMLElement {

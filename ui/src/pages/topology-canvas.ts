@@ -1,29 +1,10 @@
-import cytoscape, { type Core, type ElementDefinition, type StylesheetJson } from 'cytoscape';
+import cytoscape, { type Core, type ElementDefinition } from 'cytoscape';
 import type { PathUse } from '../api/types';
 import { h } from '../lib/dom';
-import { colour, onTheme } from '../lib/theme';
+import { onTheme } from '../lib/theme';
 import { arrange, type Arrangement, type Positions } from '../model/layout';
-import {
-  edgeId,
-  edgeValue,
-  nodeValue,
-  place,
-  scaleFor,
-  type Graph,
-  type Lens,
-  type Scale,
-} from '../model/topology';
-import { brightness, mix } from '../model/ramp';
-import { lensText } from './topology-legend';
-
-export type Picked = { node: number } | { from: number; to: number };
-
-export interface Picture {
-  graph: Graph;
-  lens: Lens;
-  path: (number | null)[] | null;
-  picked: Picked | null;
-}
+import { edgeValue, nodeValue, scaleFor, type Graph, type Lens, type Scale } from '../model/topology';
+import { paint, styles, type Picked, type Picture } from './topology-paint';
 
 export interface Canvas {
   element: HTMLElement;
@@ -37,7 +18,6 @@ export interface Canvas {
 
 const PADDING = 34;
 const LARGEST_ZOOM = 1.45;
-const INK = { dark: '#0b1016', light: '#f4f7fa' };
 
 export function topologyCanvas(options: { pick(picked: Picked | null): void }): Canvas {
   const element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
@@ -146,67 +126,6 @@ function sync(cy: Core, graph: Graph): void {
   cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id ?? '').empty()));
 }
 
-interface Look {
-  compact: boolean;
-  tiered: boolean;
-}
-
-function paint(cy: Core, picture: Picture, scale: Scale, look: Look): void {
-  const { graph, lens } = picture;
-  const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
-  const grey = colour('unknown');
-  const on = highlighted(picture);
-  const most = Math.max(1, ...graph.edges.map((edge) => edge.link.flows ?? 0));
-  for (const entry of graph.nodes) {
-    const value = nodeValue(entry, graph, lens);
-    const element = cy.getElementById(`n${entry.id}`);
-    const name = look.compact || entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
-    const fill = mix(stops, place(scale, value)) ?? grey;
-    element.data({
-      colour: fill,
-      width: look.compact ? 66 : 112,
-      ink: brightness(fill) > 105 ? INK.dark : INK.light,
-      label: `${entry.id}${name}\n${lensText(lens, value)}`,
-    });
-    element.toggleClass('faded', on !== null && !on.has(`n${entry.id}`));
-    element.toggleClass(
-      'picked',
-      picture.picked !== null && 'node' in picture.picked && picture.picked.node === entry.id,
-    );
-  }
-  for (const edge of graph.edges) {
-    const value = edgeValue(edge.link, lens);
-    const element = cy.getElementById(`e${edge.id}`);
-    element.data({
-      colour: mix(stops, place(scale, value)) ?? grey,
-      width: 1.5 + 4.5 * Math.sqrt((edge.link.flows ?? 0) / most),
-      // In tiers links cross in the middle; beside its node a value is not mistaken for another link's.
-      near: look.tiered ? lensText(lens, value) : '',
-      middle: look.tiered ? '' : lensText(lens, value),
-    });
-    element.toggleClass('faded', on !== null && !on.has(`e${edge.id}`));
-    element.toggleClass('on-path', on?.has(`e${edge.id}`) ?? false);
-    element.toggleClass('picked', isPickedEdge(picture.picked, edge.from, edge.to));
-  }
-}
-
-function isPickedEdge(picked: Picked | null, from: number, to: number): boolean {
-  return picked !== null && 'from' in picked && picked.from === from && picked.to === to;
-}
-
-/** Nodes and links of the followed path; null when none is followed. */
-function highlighted({ path }: Picture): Set<string> | null {
-  if (!path || path.length === 0) return null;
-  const on = new Set<string>();
-  path.forEach((node, i) => {
-    if (node === null) return;
-    on.add(`n${node}`);
-    const next = path[i + 1];
-    if (next !== null && next !== undefined) on.add(`e${edgeId(node, next)}`);
-  });
-  return on;
-}
-
 function listen(cy: Core, pick: (picked: Picked | null) => void): void {
   cy.on('tap', 'node', (event) => pick({ node: Number(event.target.data('node')) }));
   cy.on('tap', 'edge', (event) =>
@@ -236,65 +155,4 @@ function keyboard(
     const next = ids[(at + step + ids.length) % ids.length];
     if (next !== undefined) pick({ node: next });
   });
-}
-
-function styles(): StylesheetJson {
-  return [
-    {
-      selector: 'node',
-      style: {
-        width: 'data(width)',
-        height: 48,
-        shape: 'round-rectangle',
-        'background-color': 'data(colour)',
-        'border-width': 2,
-        'border-color': colour('panel'),
-        label: 'data(label)',
-        color: 'data(ink)',
-        'font-family': 'system-ui, sans-serif',
-        'font-size': 13,
-        'font-weight': 600,
-        'text-wrap': 'wrap',
-        'text-max-width': '104px',
-        'text-overflow-wrap': 'anywhere',
-        'text-valign': 'center',
-        'text-halign': 'center',
-        'line-height': 1.3,
-      },
-    },
-    {
-      selector: 'edge',
-      style: {
-        width: 'data(width)',
-        'line-color': 'data(colour)',
-        'target-arrow-color': 'data(colour)',
-        'target-arrow-shape': 'triangle',
-        'arrow-scale': 0.8,
-        'curve-style': 'bezier',
-        'control-point-step-size': 16,
-      },
-    },
-    { selector: 'edge.faded', style: { opacity: 0.16 } },
-    { selector: 'node.faded', style: { 'background-color': colour('raised'), color: colour('muted') } },
-    {
-      selector: 'edge.on-path, edge.picked',
-      style: {
-        label: 'data(middle)',
-        'source-label': 'data(near)',
-        'source-text-offset': 62,
-        color: colour('text'),
-        'font-family': 'system-ui, sans-serif',
-        'font-size': 12,
-        'text-background-color': colour('panel'),
-        'text-background-opacity': 1,
-        'text-background-padding': '3px',
-      },
-    },
-    { selector: 'edge.on-path', style: { 'z-index': 10 } },
-    { selector: 'node.picked', style: { 'border-color': colour('text'), 'border-width': 3 } },
-    {
-      selector: 'edge.picked',
-      style: { 'underlay-color': colour('text'), 'underlay-opacity': 0.35, 'underlay-padding': 4 },
-    },
-  ] as StylesheetJson;
 }

@@ -8,7 +8,7 @@ import { live } from '../live';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import { edgeId, type Graph } from '../model/topology';
 import { link } from '../router';
-import type { Picked } from './topology-canvas';
+import type { Picked } from './topology-paint';
 
 type Fact = [name: string, value: string];
 

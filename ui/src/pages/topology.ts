@@ -6,7 +6,8 @@ import { plural } from '../lib/format';
 import { buildGraph, type Graph, type Lens } from '../model/topology';
 import type { Page, Route } from '../router';
 import { flowList } from './flow-list';
-import { topologyCanvas, type Canvas, type Picked } from './topology-canvas';
+import { topologyCanvas, type Canvas } from './topology-canvas';
+import type { Picked } from './topology-paint';
 import { detailView } from './topology-detail';
 import { legendView, lensPicker } from './topology-legend';
 
