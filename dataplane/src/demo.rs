@@ -24,6 +24,18 @@ pub const QUEUE_UNIT: &str = "bytes";
 /// What one unit of the utilisation in the demo's reports is, as a fraction of 1.
 pub const UTILIZATION_SCALE: f64 = 0.0001;
 
+/// Thresholds at which the demo's traffic is quiet and its script is not: per metric, in the metric's unit. Without any, each
+/// of ten thousand packets a second would tell two changes.
+pub const THRESHOLDS: detect::threshold::Set = {
+    let mut set = [0; detect::Metric::COUNT];
+    set[detect::Metric::FlowLatency as usize] = 2 * MS;
+    set[detect::Metric::HopLatency as usize] = MS;
+    set[detect::Metric::QueueOccupancy as usize] = 10_000;
+    set[detect::Metric::QueueCongestion as usize] = 10_000;
+    set[detect::Metric::LinkUtilization as usize] = 150_000;
+    set
+};
+
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// The script repeats every minute.

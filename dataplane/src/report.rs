@@ -2,7 +2,7 @@
 //! 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
 
 use wire::report::{Flags, v10, v20};
-use wire::{FlowKey, Hop, Profile};
+use wire::{FlowKey, Hop};
 
 use crate::packet::{Carried, Headers, Seen};
 
@@ -262,17 +262,11 @@ impl Exporter {
         self.write(&draft, out);
     }
 
-    /// A queue report: ports, queue, ingress time. In 1.0, where a packet must follow, the one that met the queue, up to its
-    /// ports: enough for the flow, and nothing of INT, which would be read as the flow's path.
-    pub(crate) fn queue_report(&mut self, frame: &[u8], profile: &Profile, own: &Hop, out: &mut Outbox) {
-        let headers = match self.format.version {
-            Version::V10 => Seen::of(frame, profile).ok().and_then(|seen| seen.headers),
-            Version::V20 => None,
-        };
-        let packet =
-            headers.map_or(Packet::None, |headers| self.packet(frame, Some(&headers), ports_end(&headers)));
+    /// A queue report: ports, queue, ingress time. It is about the queue and no flow, so it holds no packet; in 1.0, where one
+    /// should follow, it is cut to nothing.
+    pub(crate) fn queue_report(&mut self, own: &Hop, out: &mut Outbox) {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
-        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, packet) }, out);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, Packet::None) }, out);
     }
 
     /// Sends every open group.

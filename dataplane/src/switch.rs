@@ -205,7 +205,7 @@ impl Switch {
 
     /// Handles a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
-        self.watch_queue(visit, frame, out);
+        self.watch_queue(visit, out);
         let step = self.measure(frame, visit, out);
         let count = &mut self.stats;
         match step.done {
@@ -335,7 +335,7 @@ impl Switch {
     }
 
     /// Reports a queue that has become congested, or has recovered.
-    fn watch_queue(&mut self, visit: &Visit, frame: &[u8], out: &mut Outbox) {
+    fn watch_queue(&mut self, visit: &Visit, out: &mut Outbox) {
         let Some(limits) = self.config.congestion else { return };
         let congested = &mut self.congested[usize::from(visit.queue_id)];
         let now = if *congested {
@@ -346,7 +346,7 @@ impl Switch {
         if now != *congested {
             *congested = now;
             self.stats.queues_reported += 1;
-            self.exporter.queue_report(frame, &self.profile, &visit.hop(self.node, u16::MAX), out);
+            self.exporter.queue_report(&visit.hop(self.node, u16::MAX), out);
         }
     }
 }

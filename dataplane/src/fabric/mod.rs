@@ -9,8 +9,30 @@
 //!   be longer on the link than it was in the queue. Hop latency is egress minus ingress.
 //! - A cut link loses what is on it, drops what waits for it and whatever routes still send to it, until all switches take
 //!   new shortest paths one convergence delay after the change.
+//! - A host's network card has the rate of its link and a deep queue; a link's depth is that of its switch ends.
 //! - Events at one moment happen in the order in which they were scheduled. Same topology, configuration, seed and calls:
 //!   same bytes.
+//!
+//! ```
+//! use dataplane::{Config, Fabric, FabricSink, FlowSpec, Reporter, Topology, Watch, fabric};
+//!
+//! #[derive(Default)]
+//! struct Collector(usize);
+//! impl FabricSink for Collector {
+//!     fn report(&mut self, _t: u64, _from: &Reporter, _udp_payload: &[u8]) {
+//!         self.0 += 1;
+//!     }
+//! }
+//!
+//! let topology = Topology::line(3, fabric::Wire::default())?;
+//! let config = Config { watchlist: Watch::new(detect::Match::default()).into(), ..Config::default() };
+//! let mut fabric = Fabric::new(topology, config, 1)?;
+//! fabric.add_flow(&FlowSpec::new(10_001, 10_002, 5_000, 80))?; // ten packets a second
+//! let mut collector = Collector::default();
+//! fabric.run_until(950_000_000, &mut collector);
+//! assert_eq!(collector.0, 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
 mod motion;
@@ -95,6 +117,16 @@ pub enum QueueUnit {
     Bytes,
     /// Frames.
     Packets,
+}
+
+impl QueueUnit {
+    /// A host waits for its own card, but not with more than 64 MiB or 65,536 frames.
+    fn host_depth(self) -> u32 {
+        match self {
+            Self::Bytes => 1 << 26,
+            Self::Packets => 1 << 16,
+        }
+    }
 }
 
 /// Which frames the sink is shown.
@@ -320,7 +352,7 @@ impl Fabric {
                 let station = &mut stations[node];
                 let mut wire = link.wire;
                 if station.switch.is_none() {
-                    wire.depth = u32::MAX; // a host waits for its own card
+                    wire.depth = config.unit.host_depth();
                 }
                 station.ports.push(ports.len() as u32);
                 ports.push(Port::new(node, station.ports.len() as u16, edge, wire));

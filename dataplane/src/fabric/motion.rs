@@ -129,13 +129,16 @@ impl Fabric {
             let out = &mut self.ports[port as usize];
             out.busy = true;
             out.meter.count(now, packet.bytes.len());
-            let sent = now + out.duration(packet.bytes.len());
+            let sent = now.saturating_add(out.duration(packet.bytes.len()));
             let (epoch, delay) = (out.epoch, out.wire.delay);
             if self.config.frames == Frames::Sent {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
             self.at(sent, What::Sent { port, epoch });
-            self.at(sent + delay + pipeline, What::Arrive { packet: slot, port: port ^ 1 });
+            self.at(
+                sent.saturating_add(delay).saturating_add(pipeline),
+                What::Arrive { packet: slot, port: port ^ 1 },
+            );
             return;
         }
     }
@@ -250,7 +253,7 @@ impl Fabric {
     fn changed(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
         let [a, b] = [0, 1].map(|side| self.topology.nodes[self.ports[link * 2 + side].node].id);
         sink.truth(&Truth::Link { at: self.now, a, b, up });
-        self.at(self.now + self.config.convergence, What::Converge);
+        self.at(self.now.saturating_add(self.config.convergence), What::Converge);
     }
 
     fn pipeline_of(&self, node: usize) -> u64 {

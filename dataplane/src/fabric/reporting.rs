@@ -112,7 +112,7 @@ impl Fabric {
         let grouping = self.stations[node].switch.as_deref().is_some_and(|switch| switch.holds_reports());
         if grouping && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
-            self.at(self.now + self.config.group_delay, What::Flush { node: node as u32 });
+            self.at(self.now.saturating_add(self.config.group_delay), What::Flush { node: node as u32 });
         }
     }
 
@@ -144,7 +144,8 @@ impl Fabric {
                 fate,
                 reports,
             }));
-            let (usual, late) = (reporting.channel.delay, reporting.channel.delay + reporting.channel.extra);
+            let (usual, late) =
+                (reporting.channel.delay, reporting.channel.delay.saturating_add(reporting.channel.extra));
             let delays = match fate {
                 Fate::Lost => [None, None],
                 Fate::Delivered => [Some(usual), None],
@@ -160,7 +161,11 @@ impl Fabric {
             for (copy, delay) in delays.into_iter().flatten().enumerate() {
                 self.order += 1;
                 let what = What::Report { datagram: slot, duplicate: copy == 1 };
-                self.events.push(Reverse(Event { at: self.now + delay, order: self.order, what }));
+                self.events.push(Reverse(Event {
+                    at: self.now.saturating_add(delay),
+                    order: self.order,
+                    what,
+                }));
             }
         }
         self.outbox = outbox;
