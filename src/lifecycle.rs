@@ -9,6 +9,7 @@ use std::{
         mpsc::{Receiver, sync_channel},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use collector::Collector;
@@ -271,8 +272,12 @@ impl Server {
         let detection = build::detection(&merged, generation)?;
         self.generation = generation;
         let rules = rule_names(&merged);
-        for worker in self.collecting.iter().flat_map(|collecting| &collecting.handles) {
-            worker.set_detection(Arc::clone(&detection), Arc::clone(&rules));
+        let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
+        let told: Vec<_> =
+            workers.map(|worker| worker.set_detection(Arc::clone(&detection), Arc::clone(&rules))).collect();
+        for told in told {
+            // A worker that does not answer has ended, and hopwise with it.
+            let _ = told.recv_timeout(PATIENCE);
         }
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
@@ -321,6 +326,9 @@ impl Collecting {
         }
     }
 }
+
+/// How long a worker may take to put a reload in force.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
     pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))

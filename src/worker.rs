@@ -171,11 +171,18 @@ impl Worker {
         told
     }
 
-    /// From now on these thresholds and rules.
-    pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) {
-        let task: Task = Box::new(move |core| core.set_detection(detection, rules));
+    /// From now on these thresholds and rules. What comes back says when they are in force, within a tick; it says nothing
+    /// when the worker has ended.
+    pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
+        let (tell, told) = sync_channel(1);
+        let task: Task = Box::new(move |core| {
+            core.set_detection(detection, rules);
+            // Whoever asked may have gone.
+            let _ = tell.send(());
+        });
         // Waits for room if it must, a tick at most; fails only when the worker has ended.
         let _ = self.tasks.send(task);
+        told
     }
 }
 

@@ -1,0 +1,372 @@
+//! The whole program over real sockets: reports go in by UDP, answers come out by HTTP, and the numbers add up.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::{io::BufRead, net::UdpSocket};
+
+use serde_json::{Value, json};
+use server::{Server, assert_balanced, dropped, report, run, stage};
+use support::TempDir;
+
+/// Thresholds that tell every change of 50 µs.
+const RULES: &str =
+    "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n[nodes]\n101 = \"leaf 1\"\n";
+
+#[test]
+fn reports_become_flows_events_rollups_and_rows() {
+    let server = Server::start(RULES);
+    let calm = (0..10).map(|seq| report(seq, 5000, [1_000, 2_000, 3_000]));
+    server.send(calm.chain([report(10, 5000, [1_000, 900_000, 3_000])]));
+    server.settled(11);
+
+    let flows = server.json("/api/v1/flows?limit=5&sort=latency");
+    assert_eq!((&flows["total"], flows["flows"].as_array().unwrap().len()), (&json!(1), 1));
+    let flow = &flows["flows"][0];
+    assert_eq!(flow["text"], "10.0.0.1:5000>10.0.0.2:80/17");
+    assert_eq!(
+        flow["flow"],
+        json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 5000, "dport": 80, "proto": 17})
+    );
+    assert_eq!((&flow["path"], &flow["flow_latency"]), (&json!([101, 102, 103]), &json!(904_000)));
+    assert_eq!((&flow["basis"], &flow["reports"]), (&json!("hop_sum"), &json!(11)));
+
+    let by_id = server.json(&format!("/api/v1/flows/{}", flow["id"].as_str().unwrap()));
+    assert_eq!(by_id, server.json("/api/v1/flows/10.0.0.1:5000%3E10.0.0.2:80%2F17"));
+    let second = &by_id["hops"][1];
+    assert_eq!(
+        (&second["node"], &second["hop_latency"], &second["queue"]),
+        (&json!(102), &json!(900_000), &json!(3))
+    );
+    assert_eq!((&second["queue_occupancy"], &second["link_utilization"]), (&json!(900), &json!(0.25)));
+
+    let nodes = server.json("/api/v1/nodes");
+    let first = &nodes["nodes"][0];
+    assert_eq!(
+        (&first["node"], &first["name"], &first["reports"]),
+        (&json!(101), &json!("leaf 1"), &json!(11))
+    );
+    assert_eq!(first["queues"], json!([{"queue": 3, "occupancy": 1, "max": 1, "unit": "bytes"}]));
+    let links = server.json("/api/v1/links");
+    let ends: Vec<_> = links["links"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|link| (link["from"].clone(), link["to"].clone()))
+        .collect();
+    assert_eq!(ends, [(json!(101), json!(102)), (json!(102), json!(103))]);
+    let paths = server.json("/api/v1/paths");
+    assert_eq!(paths, json!({"paths": [{"path": [101, 102, 103], "flows": 1, "reports": 11}]}));
+
+    let on = server.json("/api/v1/events?kind=rule_on");
+    assert_eq!((on["events"].as_array().unwrap().len(), &on["events"][0]["rule"]), (1, &json!("slow")));
+    let changed = server.json("/api/v1/events?kind=change&node=102&metric=hop_latency");
+    let event = &changed["events"][0];
+    assert_eq!(
+        (&event["value"], &event["previous"], &event["threshold"]),
+        (&json!(900_000), &json!(2_000), &json!(50_000))
+    );
+    let table =
+        server.query("SELECT kind, count(*) FROM events WHERE metric = 'flow_path' GROUP BY kind").json();
+    assert_eq!((&table["columns"], &table["rows"]), (&json!(["kind", "count(*)"]), &json!([["new", 1]])));
+}
+
+#[test]
+fn every_answer_is_as_the_openapi_document_says() {
+    let server = Server::start(RULES);
+    server.send([report(0, 1, [1, 2, 3]), report(2, 2, [1, 2, 600_000]), vec![0xff; 40]]);
+    server.settled(3);
+    let document = server.json("/api/v1/openapi.json");
+    let id = server.json("/api/v1/flows")["flows"][0]["id"].as_str().unwrap().to_owned();
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let real = path.replace("{id}", &id);
+        let schema =
+            |method: &str| &methods[method]["responses"]["200"]["content"]["application/json"]["schema"];
+        let answer = match path.as_str() {
+            "/api/v1/events/stream" | "/metrics" | "/healthz" => continue,
+            "/api/v1/query" => server.query("SELECT * FROM events").json(),
+            "/api/v1/config/reload" => server.ask("POST", path, "", "").json(),
+            _ => server.json(&real),
+        };
+        let method = if methods.get("get").is_some() { "get" } else { "post" };
+        schema::check(&document, schema(method), &answer, path);
+        asked += 1;
+    }
+    assert_eq!(asked, 13);
+    let refused = server.get("/api/v1/flows?sort=colour");
+    assert_eq!(refused.status, 400);
+    schema::check(&document, &json!({"$ref": "#/components/schemas/Error"}), &refused.json(), "error");
+}
+
+#[test]
+fn every_datagram_is_accounted_for() {
+    let server = Server::start("collector.max_flows = 64");
+    let good = report(0, 1, [1, 2, 3]);
+    let mut datagrams: Vec<Vec<u8>> =
+        (0..2_000).map(|seq| report(seq, (seq % 500) as u16, [1, 2, seq * 1000])).collect();
+    datagrams.extend((0..good.len()).map(|length| good[..length].to_vec()));
+    datagrams.extend((0..500_u32).map(|seed| (0..seed % 300).map(|i| (seed * 31 + i * 7) as u8).collect()));
+    // Every tenth of these is missing in the sequence.
+    datagrams.extend((2_000..3_000).filter(|seq| seq % 10 != 0).map(|seq| report(seq, 1, [1, 2, 3])));
+    server.send(&datagrams);
+    let status = server.settled(datagrams.len() as u64);
+    assert_balanced(&status);
+    let refused: u64 =
+        status["refused"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(refused >= 500, "{status:#}");
+    assert!(dropped(&status, "decode") >= 500, "{status:#}");
+    let flows = &status["tables"][0];
+    let turned_away = flows["evicted"].as_u64().unwrap() + flows["refused"].as_u64().unwrap();
+    assert!(flows["used"].as_u64() <= flows["capacity"].as_u64() && turned_away > 0, "{flows}");
+    assert_eq!(stage(&status, "kernel")["in"], datagrams.len());
+}
+
+#[test]
+fn a_full_queue_sheds_and_counts() {
+    // Batches of one kind hold 1,024; every report below tells four events or more, and the store may take one batch.
+    let server = Server::start(
+        "collector.batch = 1024\ncollector.result_queue = 1\nstore.queue = 1\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
+    );
+    let datagrams: Vec<Vec<u8>> = (0..40_000_u32)
+        .map(|seq| report(seq, (seq % 64) as u16, [seq * 7 % 9_000, seq * 5 % 9_000, seq % 9_000]))
+        .collect();
+    server.send(&datagrams);
+    let status = server.settled(datagrams.len() as u64);
+    assert_balanced(&status);
+    assert!(dropped(&status, "queue") + dropped(&status, "store") > 0, "{status:#}");
+}
+
+#[test]
+fn several_workers_share_one_reporter_and_lose_nothing_unseen() {
+    let server = Server::start("collector.workers = 3\ncollector.worker_queue = 4");
+    let datagrams: Vec<Vec<u8>> = (0..20_000_u32)
+        .filter(|seq| seq % 100 != 50)
+        .map(|seq| report(seq, (seq % 1_000) as u16, [1, 2, 3]))
+        .collect();
+    server.send(&datagrams);
+    let status = server.settled(datagrams.len() as u64);
+    assert_balanced(&status);
+    let shares: Vec<u64> = status["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|worker| worker["datagrams"].as_u64().unwrap())
+        .collect();
+    assert!(shares.len() == 3 && shares.iter().all(|share| *share > 0), "{shares:?}");
+    let taken = stage(&status, "fanout")["out"].as_u64().unwrap();
+    assert_eq!(shares.iter().sum::<u64>(), taken);
+    if dropped(&status, "fanout") == 0 && dropped(&status, "kernel") == 0 {
+        assert_eq!(server.json("/api/v1/flows")["total"], 990);
+    }
+    let sources =
+        server.wait_for("lost 199 or more", |status| status["sources"][0]["lost"].as_u64() >= Some(199));
+    assert_eq!(sources["sources"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_live_stream_tells_what_happens() {
+    let server = Server::start("");
+    let mut events = server.stream("/api/v1/events/stream?kind=new&flow=10.0.0.1:7%3E10.0.0.2:80/17");
+    server.send([report(0, 6, [1, 2, 3]), report(1, 7, [1, 2, 3])]);
+    let event: Value = loop {
+        let mut line = String::new();
+        events.read_line(&mut line).unwrap();
+        if let Some(data) = line.strip_prefix("data: ") {
+            break serde_json::from_str(data).unwrap();
+        }
+    };
+    assert_eq!((&event["kind"], &event["text"]), (&json!("new"), &json!("10.0.0.1:7>10.0.0.2:80/17")));
+    let document = server.json("/api/v1/openapi.json");
+    schema::check(&document, &json!({"$ref": "#/components/schemas/Event"}), &event, "stream");
+}
+
+#[test]
+fn a_slow_reader_of_the_live_stream_is_told_what_it_missed() {
+    let server = Server::start("api.stream_queue = 1\napi.max_streams = 1");
+    let mut events = server.stream("/api/v1/events/stream");
+    let second = server.get("/api/v1/events/stream");
+    assert_eq!(
+        (second.status, second.json()["error"].as_str().unwrap().contains("max_streams")),
+        (503, true)
+    );
+    server.send((0..500).map(|seq| report(seq, seq as u16, [1, 2, 3])));
+    let mut line = String::new();
+    while line != "event: shed\n" {
+        line.clear();
+        events.read_line(&mut line).unwrap();
+    }
+    line.clear();
+    events.read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
+    assert!(told["shed"].as_u64() > Some(0), "{told}");
+}
+
+#[test]
+fn without_the_token_nothing_is_told() {
+    let server = Server::start("api.token = \"0123456789abcdef\"");
+    for path in
+        ["/api/v1/status", "/api/v1/events/stream", "/api/v1/config", "/api/v1/openapi.json", "/metrics"]
+    {
+        let refused = server.get(path);
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(refused.headers.contains("www-authenticate: Bearer"), "{refused:?}");
+    }
+    let bearer = server.ask("GET", "/api/v1/status", "Authorization: Bearer 0123456789abcdef\r\n", "");
+    assert_eq!(bearer.status, 200);
+    assert_eq!(server.get("/api/v1/status?token=0123456789abcdef").status, 200);
+    assert_eq!((server.get("/healthz").status, server.get("/").status), (200, 200));
+    let config = server.get("/api/v1/config?token=0123456789abcdef");
+    assert!(!config.body.contains("0123456789abcdef") && config.body.contains("(hidden)"), "{config:?}");
+}
+
+#[test]
+fn another_host_name_and_another_web_site_are_refused() {
+    let server = Server::start("");
+    let rebound = server.ask("GET", "/api/v1/status", "Host: evil.example\r\n", "");
+    assert_eq!(rebound.status, 403);
+    let foreign = server.ask("POST", "/api/v1/config/reload", "Origin: https://evil.example\r\n", "");
+    assert_eq!(foreign.status, 403);
+    assert!(!foreign.headers.to_lowercase().contains("access-control"), "{foreign:?}");
+}
+
+#[test]
+fn wrong_requests_are_refused_in_words() {
+    let server = Server::start("");
+    let told = |answer: server::Answer| (answer.status, answer.json()["error"].as_str().unwrap().to_owned());
+    let cases = [
+        (
+            server.get("/api/v1/nothing"),
+            404,
+            "there is no /api/v1/nothing; /api/v1/openapi.json lists what there is",
+        ),
+        (
+            server.get("/api/v1/query"),
+            405,
+            "/api/v1/query is not asked like that; /api/v1/openapi.json lists the methods",
+        ),
+        (server.get("/api/v1/status?verbose=1"), 400, "there is no parameter `verbose` here; remove it"),
+        (
+            server.get("/api/v1/flows/zz"),
+            400,
+            "\"zz\" is no flow; give its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17",
+        ),
+        (server.ask("POST", "/api/v1/config/reload", "", "").clone(), 200, ""),
+    ];
+    for (answer, status, message) in cases.into_iter().take(4) {
+        assert_eq!(told(answer), (status, message.to_owned()));
+    }
+    for sql in ["DROP TABLE events", "ATTACH 'x' AS y", "SELECT * FROM nothing", "SELEC", ""] {
+        let (status, error) = told(server.query(sql));
+        assert!(status == 400 && error.len() > 10, "{sql}: {error}");
+    }
+    let huge = server.ask("POST", "/api/v1/query", "", &"x".repeat(300_000));
+    assert_eq!(huge.status, 400, "{huge:?}");
+    assert_eq!(server.ask("POST", "/api/v1/query", "", "{\"sqll\": 1}").status, 400);
+}
+
+#[test]
+fn figures_for_prometheus_name_no_flow() {
+    let server = Server::start("");
+    server.send((0..100).map(|seq| report(seq, seq as u16, [1, 2, 3])));
+    server.settled(100);
+    let answer = server.get("/metrics");
+    assert!(answer.headers.contains("text/plain; version=0.0.4"), "{answer:?}");
+    assert!(answer.body.contains("\nhopwise_reports_total 100\n"), "{}", answer.body);
+    assert!(answer.body.contains("\nhopwise_source_lost_total{node=\"103\",hw_id=\"1\",source=\"127.0.0.1\",version=\"10\",listener=\"0\"} 0\n"));
+    assert!(!answer.body.contains("10.0.0."), "{}", answer.body);
+    for line in answer.body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("hopwise_") && (value == "NaN" || value.parse::<f64>().is_ok()), "{line}");
+    }
+}
+
+#[test]
+fn a_stop_keeps_what_was_received() {
+    let server = Server::start("");
+    server.send((0..1_000).map(|seq| report(seq, seq as u16, [1, 2, 3])));
+    server.wait_for("read", |status| stage(status, "kernel")["in"] == 1_000);
+    let (status, directory) = server.stop();
+    assert_eq!(status.code(), Some(0));
+    let again = Server::start_in(directory, "");
+    let kept = again.query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'").json();
+    assert_eq!(kept["rows"], json!([[1_000]]));
+    let flows = again.query("SELECT count(*), sum(reports) FROM flows").json();
+    assert_eq!(flows["rows"], json!([[1_000, 1_000]]));
+}
+
+#[test]
+fn a_reload_changes_what_can_change_and_names_the_rest() {
+    let server = Server::start("[thresholds]\nhop_latency = 1000000\n");
+    server.send([report(0, 1, [1_000, 1_000, 1_000])]);
+    server.settled(1);
+    server.reconfigure("collector.burst = 8\n[thresholds]\nhop_latency = 10\n[nodes]\n101 = \"renamed\"\n");
+    let answer = server.ask("POST", "/api/v1/config/reload", "", "").json();
+    assert_eq!(answer, json!({"reloaded": true, "kept": ["collector.burst"]}));
+    server.send([report(1, 1, [1_100, 1_000, 1_000])]);
+    server.settled(2);
+    let changed = server.json("/api/v1/events?kind=change&metric=hop_latency");
+    assert_eq!(
+        (&changed["events"][0]["node"], &changed["events"][0]["threshold"]),
+        (&json!(101), &json!(10))
+    );
+    assert_eq!(server.json("/api/v1/nodes")["nodes"][0]["name"], "renamed");
+    assert_eq!(server.json("/api/v1/config")["collector"]["burst"], 64);
+    assert_eq!(server.json("/api/v1/flows")["flows"][0]["reports"], 2, "state survives");
+}
+
+#[test]
+fn a_bad_reload_changes_nothing_and_says_why() {
+    let server = Server::start("[nodes]\n101 = \"old\"\n");
+    let before = server.json("/api/v1/config");
+    server.reconfigure("[nodes]\n101 = 7\n");
+    let answer = server.ask("POST", "/api/v1/config/reload", "", "");
+    let error = answer.json()["error"].as_str().unwrap().to_owned();
+    assert!(answer.status == 400 && error.contains("found the number 7; write a text in quotes"), "{error}");
+    assert_eq!(server.json("/api/v1/config"), before);
+    server.log_line("configuration not reloaded");
+    server.signal("-HUP");
+    server.log_line("configuration not reloaded");
+    server.reconfigure("[nodes]\n101 = \"new\"\n");
+    server.signal("-HUP");
+    server.log_line("configuration reloaded");
+    assert_eq!(server.json("/api/v1/config")["nodes"]["101"], "new");
+}
+
+#[test]
+fn what_cannot_start_is_one_sentence_and_code_2() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let server = Server::start("");
+    let told = |config: String| {
+        let directory = TempDir::new();
+        let file = directory.join("hopwise.toml");
+        std::fs::write(&file, config).unwrap();
+        let output = run(&file, &directory).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        let last = told.lines().last().unwrap_or("").to_owned();
+        (output.status.code(), last)
+    };
+    let own = "api.listen = \"127.0.0.1:0\"\nstore.dir = \"s\"\n";
+    let (code, line) = told(format!("{own}collector.listen = [\"udp://127.0.0.1:{port}\"]\n"));
+    assert!(code == Some(2) && line.contains("another program listens on UDP port"), "{line}");
+    let api = format!(
+        "collector.listen = [\"udp://127.0.0.1:0\"]\nstore.dir = \"s\"\napi.listen = \"{}\"\n",
+        server.api
+    );
+    let (code, line) = told(api);
+    assert!(
+        code == Some(2) && line.contains("stop the other program, or set another port in [api] listen"),
+        "{line}"
+    );
+    let store = server.path("store");
+    let (code, line) = told(format!(
+        "api.listen = \"127.0.0.1:0\"\ncollector.listen = [\"udp://127.0.0.1:0\"]\nstore.dir = {store:?}\n"
+    ));
+    assert!(code == Some(2) && line.starts_with("hopwise: ") && line.contains("store"), "{line}");
+}

@@ -1,0 +1,344 @@
+//! A running hopwise, reports to send to it, and an HTTP client of a few lines to ask it.
+#![allow(dead_code)] // each test file uses its part
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
+    path::PathBuf,
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use wire::{Dialect, Flags, Hop, Layout, int::header::Md10, int::shim::Shim1, report::v10};
+
+use crate::support::{TempDir, command};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A hopwise with a directory of its own. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    lines: Receiver<String>,
+    pub(crate) input: SocketAddr,
+    pub(crate) api: SocketAddr,
+    directory: TempDir,
+}
+
+/// An HTTP answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+impl Server {
+    /// Starts hopwise with `extra` lines in its configuration. Sockets are the kernel's choice, on 127.0.0.1.
+    pub(crate) fn start(extra: &str) -> Self {
+        Self::start_in(TempDir::new(), extra)
+    }
+
+    /// Likewise, in a directory that has been used before.
+    pub(crate) fn start_in(directory: TempDir, extra: &str) -> Self {
+        let config = directory.join("hopwise.toml");
+        fs::write(&config, Self::config(extra)).unwrap();
+        let mut child = run(&config, &directory).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = read_lines(child.stderr.take().unwrap());
+        let after = |mark: &str| loop {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            if let Some((_, rest)) = line.split_once(mark) {
+                break rest.trim_end_matches('/').parse().unwrap();
+            }
+        };
+        let input = after("udp://");
+        let api = after("http://");
+        Self { child, lines, input, api, directory }
+    }
+
+    /// A configuration with `extra` lines; those of tables that are begun here are written `api.token = …`, and come first.
+    fn config(extra: &str) -> String {
+        let mut text = String::new();
+        if !extra.contains("collector.listen") {
+            text.push_str("collector.listen = [\"udp://127.0.0.1:0\"]\n");
+        }
+        format!(
+            "{text}api.listen = \"127.0.0.1:0\"\nstore.dir = \"store\"\nstore.commit_every = \"50ms\"\n{extra}\n"
+        )
+    }
+
+    /// Writes another configuration.
+    pub(crate) fn reconfigure(&self, extra: &str) {
+        fs::write(self.directory.join("hopwise.toml"), Self::config(extra)).unwrap();
+    }
+
+    /// Writes a configuration as it is.
+    pub(crate) fn reconfigure_raw(&self, text: &str) {
+        fs::write(self.directory.join("hopwise.toml"), text).unwrap();
+    }
+
+    /// A path in its directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Sends it datagrams, in order, slowly enough for any machine to take them in.
+    pub(crate) fn send<B: AsRef<[u8]>>(&self, datagrams: impl IntoIterator<Item = B>) {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for (index, datagram) in datagrams.into_iter().enumerate() {
+            socket.send_to(datagram.as_ref(), self.input).unwrap();
+            if index % 64 == 63 {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// GET.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "", "")
+    }
+
+    /// GET that must succeed.
+    pub(crate) fn json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
+    }
+
+    /// A request with further header lines.
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let mut stream = self.connect();
+        let length = body.len();
+        let host = if headers.to_lowercase().contains("host:") {
+            String::new()
+        } else {
+            format!("Host: {}\r\n", self.api)
+        };
+        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{host}{kind}Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let (headers, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
+        let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
+        let chunked = headers.to_lowercase().contains("transfer-encoding: chunked");
+        Answer {
+            status,
+            headers: headers.to_owned(),
+            body: if chunked { unchunk(body) } else { body.to_owned() },
+        }
+    }
+
+    /// A connection to the API.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.api).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The live stream, once its head has arrived.
+    pub(crate) fn stream(&self, path: &str) -> BufReader<TcpStream> {
+        let mut stream = self.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.api).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        reader
+    }
+
+    /// SQL.
+    pub(crate) fn query(&self, sql: &str) -> Answer {
+        self.ask("POST", "/api/v1/query", "", &serde_json::json!({ "sql": sql }).to_string())
+    }
+
+    /// Asks for the status until `good`, which must come soon.
+    pub(crate) fn wait_for(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let status = self.json("/api/v1/status");
+            if good(&status) {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "never {what}: {status:#}");
+        }
+    }
+
+    /// Waits until so many datagrams have been read, or lost in the kernel, and everything found is on disk.
+    pub(crate) fn settled(&self, datagrams: u64) -> Value {
+        self.wait_for("settled", |status| {
+            stage(status, "kernel")["in"] == datagrams
+                && stage(status, "decode")["in"].as_u64().unwrap() + dropped(status, "fanout")
+                    == stage(status, "kernel")["out"]
+                && ["queue", "store"].iter().all(|name| stage(status, name)["held"] == 0)
+        })
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Sends SIGTERM and waits for the end. Gives the directory back.
+    pub(crate) fn stop(mut self) -> (ExitStatus, TempDir) {
+        self.signal("-TERM");
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "does not stop");
+            thread::yield_now();
+        };
+        let directory = std::mem::replace(&mut self.directory, TempDir::new());
+        (status, directory)
+    }
+
+    /// The next line of its log with `mark` in it.
+    pub(crate) fn log_line(&self, mark: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            if line.contains(mark) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `hopwise run` with this configuration, in this directory; not started yet.
+pub(crate) fn run(config: &std::path::Path, directory: &TempDir) -> Command {
+    let mut command = command(["run".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    command.current_dir(directory.join(""));
+    command
+}
+
+fn read_lines(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            // Nobody listens any more when the test is over.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn unchunk(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        whole.push_str(&rest[..length]);
+        body = &rest[length + 2..];
+        if length == 0 {
+            break;
+        }
+    }
+    whole
+}
+
+/// A stage of the loss budget; null when there is no such stage.
+pub(crate) fn stage<'s>(status: &'s Value, name: &str) -> &'s Value {
+    let stages = status["loss_budget"].as_array().unwrap();
+    stages.iter().find(|stage| stage["stage"] == name).unwrap_or(&Value::Null)
+}
+
+/// What a stage dropped, all reasons together.
+pub(crate) fn dropped(status: &Value, name: &str) -> u64 {
+    let drops = stage(status, name)["drops"].as_object();
+    drops.map_or(0, |drops| drops.values().map(|count| count.as_u64().unwrap()).sum())
+}
+
+/// Every stage of the budget: in = out + drops + held.
+pub(crate) fn assert_balanced(status: &Value) {
+    for stage in status["loss_budget"].as_array().unwrap() {
+        let number = |name: &str| stage[name].as_u64().unwrap();
+        let name = stage["stage"].as_str().unwrap();
+        let left = number("out") + number("held") + dropped(status, name);
+        assert_eq!(number("in"), left, "stage {name} of {status:#}");
+    }
+}
+
+/// Telemetry Report 1.0 around INT 1.0: node 101 → 102 → 103, one per latency, for a flow from port `sport` of 10.0.0.1 to
+/// port 80 of 10.0.0.2.
+pub(crate) fn report(seq: u32, sport: u16, latencies: [u32; 3]) -> Vec<u8> {
+    // Node, ports, latency, queue, utilisation.
+    let layout = Layout::int_10(0xf100, 5, Dialect::Strict).unwrap();
+    let mut payload = vec![0; 1024];
+    let header = v10::Repr {
+        next: v10::NextProtocol::Ethernet,
+        metadata: 0,
+        flags: Flags::FLOW,
+        hw_id: 1,
+        switch_id: 103,
+        seq,
+        ingress_ts: seq,
+        own: Hop::default(),
+        drop_reason: None,
+    };
+    let mut at = header.emit(Dialect::Strict, &mut payload);
+    let stack = latencies.len() * layout.len();
+    let inner = inner_packet(sport, 4 + 8 + stack);
+    payload[at..at + inner.len()].copy_from_slice(&inner);
+    at += inner.len();
+    Shim1 { kind: 1, length: (3 + stack / 4) as u8, last: 0 }.emit(&mut payload[at..]);
+    Md10 { hop_ml: 5, remaining: 5, bitmap: 0xf100, ..Md10::default() }.emit(&mut payload[at + 4..]);
+    at += 12;
+    for (index, latency) in latencies.iter().enumerate().rev() {
+        let hop = Hop {
+            node_id: Some(101 + index as u32),
+            ingress_if: Some(1),
+            egress_if: Some(2),
+            hop_latency: Some(*latency),
+            queue_id: Some(3),
+            queue_occupancy: Some(latency / 1000),
+            tx_utilization: Some(250_000),
+            ..Hop::default()
+        };
+        layout.write(&hop, &mut payload[at..]);
+        at += layout.len();
+    }
+    payload.truncate(at);
+    payload
+}
+
+/// Ethernet, IPv4 and UDP of a packet marked as carrying INT, with `payload` more bytes to follow.
+fn inner_packet(sport: u16, payload: usize) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x17 << 2];
+    packet.extend((28 + payload as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let checksum = wire::checksum::of(&packet[14..34]);
+    packet[24..26].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend(sport.to_be_bytes());
+    packet.extend(80_u16.to_be_bytes());
+    packet.extend((8 + payload as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet
+}
