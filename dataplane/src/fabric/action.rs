@@ -1,0 +1,87 @@
+//! What can be done to a running fabric, and why it cannot.
+
+use std::fmt;
+
+use super::traffic::FlowSpec;
+use crate::switch;
+
+/// Names a flow of this fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(pub(super) u32);
+
+/// What can be done to a running fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Cuts the link between two nodes (the first, if there are several).
+    CutLink {
+        /// One end's id.
+        a: u32,
+        /// The other end's id.
+        b: u32,
+    },
+    /// Mends it.
+    MendLink {
+        /// One end's id.
+        a: u32,
+        /// The other end's id.
+        b: u32,
+    },
+    /// A flow sends `packets` more packets, `gap` ns apart (0: as fast as its host's link takes them).
+    Burst {
+        /// Which flow.
+        flow: FlowId,
+        /// How many.
+        packets: u32,
+        /// Distance, ns.
+        gap: u64,
+    },
+    /// A flow begins.
+    AddFlow(FlowSpec),
+    /// A flow ends.
+    StopFlow(FlowId),
+    /// From now on `node` sends everything for host `to` towards its neighbour `via`, whatever the routes say; `None` takes
+    /// that back. This is how to make a loop.
+    Divert {
+        /// The switch's id.
+        node: u32,
+        /// The destination host's id.
+        to: u32,
+        /// The neighbour's id.
+        via: Option<u32>,
+    },
+}
+
+/// Why a fabric, a flow or an action cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricError {
+    /// The switches' configuration contradicts itself.
+    Switch(switch::ConfigError),
+    /// No node has this id.
+    NoNode(u32),
+    /// This node is not a host.
+    NoHost(u32),
+    /// There is no link between these nodes.
+    NoLink(u32, u32),
+    /// There is no such flow.
+    NoFlow(FlowId),
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(error) => error.fmt(f),
+            Self::NoNode(id) => write!(f, "there is no node {id}"),
+            Self::NoHost(id) => write!(f, "node {id} is not a host"),
+            Self::NoLink(a, b) => write!(f, "there is no link between {a} and {b}"),
+            Self::NoFlow(flow) => write!(f, "there is no flow {}", flow.0),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}
+
+impl From<switch::ConfigError> for FabricError {
+    fn from(error: switch::ConfigError) -> Self {
+        Self::Switch(error)
+    }
+}
