@@ -246,6 +246,11 @@ impl Feed {
         self.bytes.len() / self.length
     }
 
+    /// The UDP payloads of all frames, in their order.
+    pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.length).map(|frame| &frame[OUTER..])
+    }
+
     /// Gives the next burst to a collector, with a tick when one is due; answers how many reports it was.
     pub fn burst(&mut self, input: Input, collector: &mut Collector, sink: &mut impl Sink) -> usize {
         let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };

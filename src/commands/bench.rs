@@ -1,7 +1,9 @@
 //! `hopwise bench`: the figures we publish, on the user's machine.
 
+mod fastpath;
 mod harness;
 mod store;
+mod udp;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,6 +58,27 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
+    Case {
+        name: "fastpath-6x8-1k",
+        about: "6 hops of 8 items, 1,000 flows: per report",
+        run: fastpath::collect,
+    },
+    Case { name: "fastpath-6x8-100k", about: "the same, 100,000 flows", run: fastpath::collect },
+    Case { name: "fastpath-1x1-1k", about: "1 hop of 1 item, 1,000 flows", run: fastpath::collect },
+    Case { name: "fastpath-6x8-change", about: "a change told with every report", run: fastpath::collect },
+    Case { name: "fastpath-6x8-1m", about: "1,000,000 flows", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-1k-jitter",
+        about: "values that vary below every threshold",
+        run: fastpath::collect,
+    },
+    Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
+    Case {
+        name: "udp-one-sender",
+        about: "one 5-tuple over veth, beside a loop that throws away (root)",
+        run: udp::veth,
+    },
+    Case { name: "udp-loopback", about: "the same over loopback, without root", run: udp::loopback },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
         name: "store-query",

@@ -16,6 +16,7 @@ use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Profile, Refusal};
 
 use super::capture::{self, Account, Found};
+use crate::config::Settings;
 use crate::error::CliError;
 use crate::output::progress::Progress;
 use crate::output::{Terminal, units};
@@ -58,7 +59,8 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let profile = super::profile::wire(&args.profile, args.config.as_deref())?;
+    let settings = Settings::load(args.config.as_deref())?;
+    let profile = super::profile::named(&args.profile, &settings)?.wire;
     let mut printer = Printer {
         decoder: Decoder::new(profile),
         profile,

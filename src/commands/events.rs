@@ -195,10 +195,8 @@ pub(super) fn sentence(event: &Event, terminal: Terminal) -> String {
     if let Some(change) = change(event) {
         say(change);
     }
-    if let Some(reason) = &event.reason
-        && !reason.is_null()
-    {
-        say(format!("reason {}", reason.as_str().map_or_else(|| reason.to_string(), str::to_string)));
+    if let Some(reason) = event.reason {
+        say(format!("reason {reason}"));
     }
     if let Some(basis) = event.basis.as_deref().filter(|basis| *basis != "measured" && event.value.is_some())
     {
@@ -221,11 +219,11 @@ fn place(event: &Event) -> Option<String> {
 /// `64 → 200 (threshold 10)`; latencies with their unit. The hops of a path are no value to show: the path is.
 fn change(event: &Event) -> Option<String> {
     let metric = event.metric.as_deref().unwrap_or("");
-    let show = |value: f64| match metric {
-        "flow_latency" | "hop_latency" if value >= 0.0 => units::nanos(value as u64),
+    let show = |value: u64| match metric {
+        "flow_latency" | "hop_latency" => units::nanos(value),
         // Millionths of the link's rate.
-        "link_utilization" => format!("{:.1} %", value / 1e4),
-        _ => value.to_string(),
+        "link_utilization" => format!("{:.1} %", value as f64 / 1e4),
+        _ => units::count(value),
     };
     let value = event.value.filter(|_| metric != "flow_path")?;
     let threshold = event.threshold.map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));

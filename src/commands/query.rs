@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     if answer.truncated {
         let rows = units::counted(answer.rows.len() as u64, "row");
-        eprintln!("hopwise: there is more than these {rows}; narrow the question or raise --limit");
+        eprintln!("hopwise: only {rows} shown, there is more; narrow the question or raise --limit");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -297,19 +297,19 @@ pub(crate) struct Event {
     pub(crate) queue: Option<u8>,
     /// New value, in the metric's unit.
     #[serde(default)]
-    pub(crate) value: Option<f64>,
+    pub(crate) value: Option<u64>,
     /// Value told before.
     #[serde(default)]
-    pub(crate) previous: Option<f64>,
+    pub(crate) previous: Option<u64>,
     /// Threshold that was passed.
     #[serde(default)]
-    pub(crate) threshold: Option<f64>,
+    pub(crate) threshold: Option<u64>,
     /// Rule that became true or false.
     #[serde(default)]
     pub(crate) rule: Option<String>,
     /// Drop reason.
     #[serde(default)]
-    pub(crate) reason: Option<serde_json::Value>,
+    pub(crate) reason: Option<u8>,
     /// How the value came about.
     #[serde(default)]
     pub(crate) basis: Option<String>,

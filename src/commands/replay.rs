@@ -1,21 +1,49 @@
-//! `hopwise replay`
+//! `hopwise replay`: a capture through the whole collector, and what it found.
 
-use std::{path::PathBuf, process::ExitCode};
+mod findings;
+mod json;
+mod text;
 
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use collector::{Batch, Collector, Datagram};
+use store::{Policy, Store};
+
+use self::findings::{Findings, Keeper, Outlet};
+use super::capture::{self, Account, Found};
+use crate::config::{Settings, build};
 use crate::error::CliError;
+use crate::output::progress::Progress;
 
 /// Push a capture through the whole collector
+///
+/// Says which paths flows took, where they waited, what was dropped and what was lost on the way to the collector. The
+/// collector's time is the capture's. Exit code 2 when a file cannot be read to its end; what was found before is printed.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise replay reports.pcap
+  hopwise replay --profile onos --json capture.pcap.gz
+  hopwise replay --explain-loss reports.pcap             every gap in the sequence numbers
+  hopwise replay --store /tmp/found reports.pcap && hopwise query --dir /tmp/found \"SELECT * FROM events\"
+  hopwise replay --speed realtime reports.pcap           as slowly as it was captured")]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, gzip too
+    /// Captures: pcap or pcapng, gzip too; read one after the other
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration
-    #[arg(long, default_value = "strict")]
-    pub(crate) profile: String,
+    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration; without
+    /// it as the configuration says
+    #[arg(long)]
+    pub(crate) profile: Option<String>,
 
-    /// Configuration file: profiles, thresholds, rules
+    /// UDP port of reports; may be given several times
+    #[arg(long = "port", value_name = "PORT", default_value = "32766")]
+    pub(crate) ports: Vec<u16>,
+
+    /// Configuration file: profiles, thresholds, rules, sizes
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -23,12 +51,260 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 
-    /// Print results as JSON
+    /// Print what was found as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// List everything odd in the sequence numbers: gaps, losses, late and repeated reports, restarts
+    #[arg(long)]
+    pub(crate) explain_loss: bool,
+
+    /// Flows to list, those with the most reports first
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+
+    /// `max`, `realtime`, or how many times faster than it was captured
+    #[arg(long, default_value = "max", value_parser = speed)]
+    pub(crate) speed: Speed,
 }
 
+/// How fast the capture's time passes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Speed {
+    /// As fast as this machine can.
+    Max,
+    /// So many times faster than it was captured.
+    Times(f64),
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match text {
+        "max" => Ok(Speed::Max),
+        "realtime" => Ok(Speed::Times(1.0)),
+        _ => match text.trim_end_matches('x').parse::<f64>() {
+            Ok(times) if times > 0.0 && times.is_finite() => Ok(Speed::Times(times)),
+            _ => Err("`max`, `realtime`, or a number such as 10".into()),
+        },
+    }
+}
+
+/// Datagrams given to the collector at once.
+const BURST: usize = 64;
+/// Capture time between two ticks, ns: as often as a running collector ticks.
+const TICK: u64 = 20_000_000;
+/// Records in a batch for the store. It is handed over long before it is full, because a path may have 256 nodes.
+const BATCH: usize = 65_536;
+
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise replay` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let settings = Settings::load(args.config.as_deref())?;
+    let config = configure(&args, &settings)?;
+    let keeper = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
+    let findings = Findings::new(&config, args.explain_loss, build::queue_unit(&settings));
+    let mut replay = Replay {
+        collector: Collector::new(config),
+        outlet: Outlet { findings, keeper },
+        burst: Burst::default(),
+        pace: Pace { speed: args.speed, begin: None },
+        ticked: 0,
+        last: 0,
+    };
+    let mut account = Account::default();
+    let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
+    let started = Instant::now();
+    let mut failed = None;
+    for file in &args.files {
+        let read = capture::read(file, &args.ports, &mut account, &mut progress, |ts, found| {
+            replay.take(ts, &found);
+            Ok(())
+        });
+        // One broken file must not hide the others.
+        if let Err(error) = read
+            && let Some(earlier) = failed.replace(error)
+        {
+            eprintln!("hopwise: {earlier}");
+        }
+    }
+    let Replayed { collector, findings, stored } = replay.finish();
+    progress.finish();
+    let result = Summary {
+        files: &args.files,
+        account: &account,
+        collector: &collector,
+        findings: &findings,
+        stored,
+        elapsed: started.elapsed(),
+        limit: args.limit,
+    };
+    let text = if args.json { json::write(&result) } else { text::write(&result) };
+    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliError> {
+    let mut config = build::collector(settings, 1, 0).map_err(CliError::new)?;
+    if let Some(name) = &args.profile {
+        config.default_profile = super::profile::named(name, settings)?;
+        config.profiles.clear();
+    }
+    // The same capture gives the same answer, always.
+    config.seed = collector::Config::default().seed;
+    Ok(config)
+}
+
+fn open(dir: &std::path::Path, settings: &Settings) -> Result<Keeper, CliError> {
+    // The input can wait: nothing is shed. What is replayed may be old: retention would delete it at once.
+    let config = store::Config {
+        dir: dir.to_path_buf(),
+        policy: Policy::Block,
+        max_age: None,
+        max_bytes: None,
+        ..build::store(settings)
+    };
+    let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
+    store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
+    Ok(Keeper { store, batch: Batch::with_capacity(BATCH) })
+}
+
+/// What is printed, in either form.
+struct Summary<'a> {
+    files: &'a [PathBuf],
+    account: &'a Account,
+    collector: &'a Collector,
+    findings: &'a Findings,
+    stored: Option<store::Stats>,
+    elapsed: Duration,
+    limit: usize,
+}
+
+/// A capture on its way through a collector.
+struct Replay {
+    collector: Collector,
+    outlet: Outlet,
+    burst: Burst,
+    pace: Pace,
+    ticked: u64,
+    /// Receive time of the latest datagram.
+    last: u64,
+}
+
+struct Replayed {
+    collector: Collector,
+    findings: Findings,
+    stored: Option<store::Stats>,
+}
+
+/// Datagrams that wait to be handled together: copies, because a capture lends one frame at a time.
+#[derive(Default)]
+struct Burst {
+    bytes: Vec<u8>,
+    heads: Vec<Waiting>,
+}
+
+/// A datagram whose payload lies in [`Burst::bytes`] up to `end`, from where the one before it ends.
+#[derive(Clone, Copy)]
+struct Waiting {
+    end: usize,
+    source: [u8; 16],
+    sport: u16,
+    received: u64,
+}
+
+impl Replay {
+    fn take(&mut self, ts: u64, found: &Found<'_>) {
+        // A frame with broken headers is in the account already.
+        let Found::Datagram(datagram) = found else { return };
+        if self.pace.is_early(ts) {
+            self.flush();
+            self.pace.wait(ts);
+        }
+        let source = match datagram.src {
+            std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            std::net::IpAddr::V6(address) => address.octets(),
+        };
+        self.burst.bytes.extend_from_slice(datagram.payload);
+        let end = self.burst.bytes.len();
+        self.burst.heads.push(Waiting { end, source, sport: datagram.sport, received: ts });
+        if self.burst.heads.len() == BURST {
+            self.flush();
+        }
+    }
+
+    /// Handles what waits, and ticks when it is time.
+    fn flush(&mut self) {
+        let Some(last) = self.burst.heads.last() else { return };
+        self.last = self.last.max(last.received);
+        let now = self.last;
+        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };
+        let (mut datagrams, mut start) = ([none; BURST], 0);
+        for (slot, waiting) in datagrams.iter_mut().zip(&self.burst.heads) {
+            let Waiting { end, source, sport, received } = *waiting;
+            *slot = Datagram { payload: &self.burst.bytes[start..end], source, sport, listener: 0, received };
+            start = end;
+        }
+        self.collector.handle(&datagrams[..self.burst.heads.len()], &mut self.outlet);
+        self.burst.heads.clear();
+        self.burst.bytes.clear();
+        if now.saturating_sub(self.ticked) >= TICK {
+            self.ticked = now;
+            self.collector.tick(now, &mut self.outlet);
+        }
+    }
+
+    fn finish(mut self) -> Replayed {
+        self.flush();
+        self.collector.finish(self.last, &mut self.outlet);
+        let Outlet { findings, keeper } = self.outlet;
+        Replayed { collector: self.collector, findings, stored: keeper.map(Keeper::close) }
+    }
+}
+
+/// Keeps the capture's time in step with the clock on the wall.
+struct Pace {
+    speed: Speed,
+    /// The first time stamp, and when it was met.
+    begin: Option<(u64, Instant)>,
+}
+
+impl Pace {
+    /// When `ts` is due, from now.
+    fn due(&mut self, ts: u64) -> Option<Duration> {
+        let Speed::Times(times) = self.speed else { return None };
+        let (first, met) = *self.begin.get_or_insert((ts, Instant::now()));
+        let after = Duration::from_nanos(ts.saturating_sub(first)).div_f64(times);
+        after.checked_sub(met.elapsed()).filter(|wait| !wait.is_zero())
+    }
+
+    fn is_early(&mut self, ts: u64) -> bool {
+        self.due(ts).is_some()
+    }
+
+    fn wait(&mut self, ts: u64) {
+        if let Some(wait) = self.due(ts) {
+            std::thread::sleep(wait);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_a_word_or_a_number() {
+        assert_eq!(speed("max"), Ok(Speed::Max));
+        assert_eq!(speed("realtime"), Ok(Speed::Times(1.0)));
+        assert_eq!(speed("10x"), Ok(Speed::Times(10.0)));
+        assert!(["0", "-1", "fast", "nan", "inf", ""].iter().all(|wrong| speed(wrong).is_err()));
+    }
+
+    #[test]
+    fn at_full_speed_nothing_waits_and_at_tenfold_a_tenth() {
+        let mut pace = Pace { speed: Speed::Max, begin: None };
+        assert!(!pace.is_early(0) && !pace.is_early(u64::MAX));
+        let mut pace = Pace { speed: Speed::Times(10.0), begin: None };
+        assert!(!pace.is_early(5_000_000_000));
+        let due = pace.due(605_000_000_000);
+        assert!(due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)), "{due:?}");
+    }
 }

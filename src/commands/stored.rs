@@ -45,11 +45,11 @@ fn event(row: Vec<Value>) -> Option<Event> {
         node: row.number(),
         interface: row.number(),
         queue: row.number(),
-        value: row.real(),
-        previous: row.real(),
-        threshold: row.real(),
+        value: row.number(),
+        previous: row.number(),
+        threshold: row.number(),
         rule: row.text(),
-        reason: row.number::<u64>().map(Into::into),
+        reason: row.number(),
         basis: row.text(),
         path: parse_path(&row.text().unwrap_or_default()),
     })
@@ -159,14 +159,6 @@ impl Row {
     fn number<T: TryFrom<i64>>(&mut self) -> Option<T> {
         match self.0.next()? {
             Value::Int(number) => T::try_from(number).ok(),
-            _ => None,
-        }
-    }
-
-    fn real(&mut self) -> Option<f64> {
-        match self.0.next()? {
-            Value::Int(number) => Some(number as f64),
-            Value::Real(number) => Some(number),
             _ => None,
         }
     }

@@ -122,6 +122,11 @@ pub(crate) fn udp_frame(port: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
 /// Bytes from hexadecimal digits; anything else between them is left out.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();

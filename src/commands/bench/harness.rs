@@ -28,11 +28,20 @@ pub(super) struct Outcome {
     pub(super) conditions: Conditions,
 }
 
+/// What [`measure`] found.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Nanoseconds per operation, one per run.
+    pub(super) ns_per_op: Vec<f64>,
+    /// The part of the time that this thread was on a core: below 1 others were, and the figures are worse than they need
+    /// be. `None` where the system does not tell.
+    pub(super) on_core: Option<f64>,
+}
+
 /// Why there is no outcome.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// This machine or user cannot run the case; the reason.
-    #[allow(dead_code)] // by cases that need root
     Skipped(String),
     /// It went wrong.
     Failed(CliError),
@@ -79,9 +88,23 @@ impl Conditions {
         self
     }
 
+    /// The machine, and how busy it is with other things.
     fn on_this_machine(self) -> Self {
         let machine = Machine::read();
-        self.text("cpu", machine.cpu).number("cores", machine.cores).text("kernel", machine.kernel)
+        let with_machine =
+            self.text("cpu", machine.cpu).number("cores", machine.cores).text("kernel", machine.kernel);
+        match machine.load {
+            Some(load) => with_machine.ratio("load_average", load),
+            None => with_machine,
+        }
+    }
+
+    /// How much of the time the measuring thread was on a core.
+    pub(super) fn share(self, measured: &Measured) -> Self {
+        match measured.on_core {
+            Some(share) => self.ratio("on_core", share),
+            None => self,
+        }
     }
 
     fn write(&self, object: &mut Object<'_>) {
@@ -109,6 +132,7 @@ struct Machine {
     cpu: String,
     cores: usize,
     kernel: String,
+    load: Option<f64>,
 }
 
 impl Machine {
@@ -121,6 +145,9 @@ impl Machine {
             cpu: known(model.map_or("", |(_, name)| name.trim())),
             cores: thread::available_parallelism().map_or(1, usize::from),
             kernel: known(kernel.trim()),
+            load: fs::read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split(' ').next()?.parse().ok()),
         }
     }
 }
@@ -177,9 +204,18 @@ fn rounded(ns: f64) -> f64 {
 pub(super) fn measure(
     plan: &Plan,
     mut body: impl FnMut() -> Result<u64, Failure>,
-) -> Result<Vec<f64>, Failure> {
+) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
-    (0..plan.runs).map(|_| run_for(plan.each, &mut body)).collect()
+    let (started, before) = (Instant::now(), core_time());
+    let ns_per_op = (0..plan.runs).map(|_| run_for(plan.each, &mut body)).collect::<Result<_, _>>()?;
+    let elapsed = started.elapsed().as_nanos() as f64;
+    let on_core = before.zip(core_time()).map(|(before, after)| ((after - before) as f64 / elapsed).min(1.0));
+    Ok(Measured { ns_per_op, on_core })
+}
+
+/// Time that this thread has been on a core, ns.
+fn core_time() -> Option<u64> {
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn run_for(span: Duration, body: &mut impl FnMut() -> Result<u64, Failure>) -> Result<f64, Failure> {
@@ -225,6 +261,6 @@ mod tests {
             calls += 1;
             Ok(1)
         });
-        assert_eq!((runs.map(|runs| runs.len()).ok(), calls), (Some(3), 4));
+        assert_eq!((runs.map(|runs| runs.ns_per_op.len()).ok(), calls), (Some(3), 4));
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     .number("batch", BATCH)
     .number("committed", stats.committed)
     .text("directory", dir.path().display().to_string());
-    Ok(Outcome::new(name, measured, conditions))
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
 /// `store-query`: the events of one flow since a moment, out of two million.
@@ -95,7 +95,7 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
     .number("flows", FLOWS)
     .ratio("rows_per_query", rows as f64 / queries as f64)
     .ratio("filled_in_s", fill_seconds);
-    Ok(Outcome::new(name, measured, conditions))
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
 fn open(dir: &Path) -> Result<Store, CliError> {

@@ -1,0 +1,322 @@
+//! What a replay remembers of what the collector tells: the latest of each flow, extremes per node and queue, drops,
+//! losses. Everything is bounded; what did not fit is counted.
+
+use std::collections::{BTreeMap, HashMap};
+
+use collector::sequence::Note;
+use collector::{Batch, Config, Drop, Event, FlowRow, Loss, Profile, Rollup, Sink};
+use detect::Metric;
+use store::Store;
+use wire::FlowKey;
+
+/// Flows remembered at most.
+const MAX_FLOWS: usize = 2_000_000;
+/// Notes about sequence numbers remembered at most.
+const MAX_NOTES: usize = 100_000;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Findings {
+    /// Flows with their last state.
+    pub(super) flows: HashMap<FlowKey, Flow>,
+    /// Flows that found no room here.
+    pub(super) flows_left_out: u64,
+    /// Values per metric, node and queue or interface.
+    pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
+    /// Drop reports per node and reason.
+    pub(super) drops: BTreeMap<(Option<u32>, Option<u8>), u64>,
+    /// Drop reports per reason code, by the name that the profile gives it.
+    reasons: BTreeMap<u8, String>,
+    /// What was odd about sequence numbers, when it is wanted.
+    pub(super) notes: Option<Vec<Note>>,
+    /// Notes that found no room here.
+    pub(super) notes_left_out: u64,
+    /// What queue occupancy is counted in.
+    pub(super) queue_unit: String,
+}
+
+/// A flow as it was last told.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Flow {
+    /// The last row, its reports and first time over all of the flow's lives.
+    pub(super) row: FlowRow,
+    /// Reports before the flow last expired.
+    earlier: u64,
+    /// `first_seen` of the present life.
+    born: u64,
+    /// Its nodes, `u32::MAX` where unavailable.
+    pub(super) path: Box<[u32]>,
+}
+
+/// Exact figures over all intervals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Extremes {
+    /// Values.
+    pub(super) count: u64,
+    /// The least.
+    pub(super) min: u64,
+    /// The greatest.
+    pub(super) max: u64,
+    /// Their sum.
+    pub(super) sum: u64,
+}
+
+impl Extremes {
+    /// The mean, rounded down.
+    pub(super) fn mean(&self) -> u64 {
+        self.sum / self.count.max(1)
+    }
+}
+
+impl Findings {
+    /// Nothing found yet.
+    pub(super) fn new(config: &Config, notes: bool, queue_unit: String) -> Self {
+        let profiles = config.profiles.iter().map(|(_, profile)| profile).chain([&config.default_profile]);
+        let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
+        let queue_unit =
+            if config.profiles.is_empty() { config.default_profile.queue_unit.clone() } else { queue_unit };
+        Self {
+            flows: HashMap::new(),
+            flows_left_out: 0,
+            extremes: BTreeMap::new(),
+            drops: BTreeMap::new(),
+            reasons: named.collect(),
+            notes: notes.then(Vec::new),
+            notes_left_out: 0,
+            queue_unit,
+        }
+    }
+
+    /// Flows with the most reports first; equal ones in the order of their keys.
+    pub(super) fn busiest(&self, limit: usize) -> Vec<&Flow> {
+        let mut flows: Vec<&Flow> = self.flows.values().collect();
+        flows.sort_by(|a, b| b.row.reports.cmp(&a.row.reports).then(a.row.flow.cmp(&b.row.flow)));
+        flows.truncate(limit);
+        flows
+    }
+
+    /// Flows and reports per path, the busiest first.
+    pub(super) fn paths(&self) -> Vec<(&[u32], u64, u64)> {
+        let mut paths: BTreeMap<&[u32], (u64, u64)> = BTreeMap::new();
+        for flow in self.flows.values() {
+            let (flows, reports) = paths.entry(&flow.path).or_default();
+            *flows += 1;
+            *reports += flow.row.reports;
+        }
+        let mut paths: Vec<_> =
+            paths.into_iter().map(|(path, (flows, reports))| (path, flows, reports)).collect();
+        paths.sort_by_key(|(_, _, reports)| std::cmp::Reverse(*reports));
+        paths
+    }
+
+    /// Nodes that told anything, in order.
+    pub(super) fn nodes(&self) -> Vec<Option<u32>> {
+        let on_paths = self.flows.values().flat_map(|flow| flow.path.iter().map(|node| known(*node)));
+        let mut nodes: Vec<_> = self.extremes.keys().map(|(_, node, _)| *node).chain(on_paths).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// The series of one metric of one node.
+    pub(super) fn of(
+        &self,
+        metric: Metric,
+        node: Option<u32>,
+    ) -> impl Iterator<Item = (Option<u32>, &Extremes)> {
+        let range = (metric, node, None)..=(metric, node, Some(u32::MAX));
+        self.extremes.range(range).map(|((_, _, part), extremes)| (*part, extremes))
+    }
+
+    /// The name of a drop reason: the profile's, or its number.
+    pub(super) fn reason(&self, reason: Option<u8>) -> String {
+        let named = reason.and_then(|code| self.reasons.get(&code).cloned());
+        named.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
+    }
+}
+
+/// `None` for the node id that means "unavailable".
+pub(super) fn known(node: u32) -> Option<u32> {
+    (node != u32::MAX).then_some(node)
+}
+
+impl Sink for Findings {
+    fn rollup(&mut self, rollup: &Rollup) {
+        // Roll-ups of seconds cover every value once; those of minutes would count them again.
+        if rollup.interval != 1 || rollup.flow.is_some() {
+            return;
+        }
+        let part = rollup.queue.map(u32::from).or(rollup.interface);
+        let none = Extremes { count: 0, min: u64::MAX, max: 0, sum: 0 };
+        let extremes = self.extremes.entry((rollup.metric, rollup.node, part)).or_insert(none);
+        extremes.count += rollup.count;
+        extremes.min = extremes.min.min(rollup.min);
+        extremes.max = extremes.max.max(rollup.max);
+        extremes.sum = extremes.sum.saturating_add(rollup.sum);
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        let room = self.flows.len() < MAX_FLOWS;
+        match self.flows.get_mut(&row.flow) {
+            Some(flow) => flow.update(row, path),
+            None if room => {
+                let flow = Flow { row: *row, earlier: 0, born: row.first_seen, path: path.into() };
+                self.flows.insert(row.flow, flow);
+            }
+            None => self.flows_left_out += 1,
+        }
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        *self.drops.entry((drop.node, drop.reason)).or_default() += 1;
+    }
+
+    fn sequence(&mut self, note: &Note) {
+        match &mut self.notes {
+            Some(notes) if notes.len() < MAX_NOTES => notes.push(*note),
+            Some(_) => self.notes_left_out += 1,
+            None => {}
+        }
+    }
+}
+
+impl Flow {
+    fn update(&mut self, row: &FlowRow, path: &[u32]) {
+        if row.first_seen != self.born {
+            (self.earlier, self.born) = (self.row.reports, row.first_seen);
+        }
+        let first_seen = self.row.first_seen.min(row.first_seen);
+        self.row = FlowRow { first_seen, reports: self.earlier + row.reports, ..*row };
+        if *self.path != *path {
+            self.path = path.into();
+        }
+    }
+}
+
+/// Gives what was found to a store too.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) store: Store,
+    pub(super) batch: Batch,
+}
+
+impl Keeper {
+    /// Hands the batch over when enough is in it; waits when the store is behind.
+    fn hand_over(&mut self) {
+        if self.batch.len() >= self.batch.capacity() / 32 {
+            self.submit();
+        }
+    }
+
+    fn submit(&mut self) {
+        let full = std::mem::take(&mut self.batch);
+        self.batch = self.store.submit(full).unwrap_or_else(|mut shed| {
+            shed.clear();
+            shed
+        });
+    }
+
+    /// Everything is on disk after this.
+    pub(super) fn close(mut self) -> store::Stats {
+        self.submit();
+        self.store.close()
+    }
+}
+
+/// Where a replayed collector's results go.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) findings: Findings,
+    pub(super) keeper: Option<Keeper>,
+}
+
+impl Outlet {
+    fn keep(&mut self, give: impl FnOnce(&mut Batch)) {
+        if let Some(keeper) = &mut self.keeper {
+            give(&mut keeper.batch);
+            keeper.hand_over();
+        }
+    }
+}
+
+impl Sink for Outlet {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.keep(|batch| batch.event(event, path));
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.findings.rollup(rollup);
+        self.keep(|batch| batch.rollup(rollup));
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.findings.flow(row, path);
+        self.keep(|batch| batch.flow(row, path));
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.findings.drop_report(drop);
+        self.keep(|batch| batch.drop_report(drop));
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.keep(|batch| batch.loss(loss));
+    }
+
+    fn sequence(&mut self, note: &Note) {
+        self.findings.sequence(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::event::Basis;
+
+    use super::*;
+
+    fn row(first_seen: u64, reports: u64) -> FlowRow {
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 6);
+        let last_seen = first_seen + reports;
+        FlowRow { flow, flow_latency: Some(7), basis: Basis::HopSum, first_seen, last_seen, reports }
+    }
+
+    #[test]
+    fn a_flow_that_expired_and_came_back_keeps_its_reports() {
+        let mut findings = Findings::new(&Config::default(), false, String::new());
+        for (first_seen, reports, path) in
+            [(10, 5, [1, 2]), (10, 8, [1, 2]), (500, 3, [1, 3]), (500, 4, [1, 3])]
+        {
+            findings.flow(&row(first_seen, reports), &path);
+        }
+        let expected = FlowRow { first_seen: 10, last_seen: 504, reports: 12, ..row(500, 4) };
+        let [flow] = findings.busiest(10)[..] else { panic!("one flow") };
+        assert_eq!((flow.row, &*flow.path), (expected, &[1, 3][..]));
+        assert_eq!(findings.paths(), [(&[1, 3][..], 1, 12)]);
+    }
+
+    #[test]
+    fn extremes_are_over_all_seconds_and_no_minute() {
+        let mut findings = Findings::new(&Config::default(), false, String::new());
+        let second = |interval, min, max| Rollup {
+            ts: 0,
+            interval,
+            metric: Metric::QueueOccupancy,
+            flow: None,
+            node: Some(102),
+            interface: None,
+            queue: Some(0),
+            count: 2,
+            min,
+            max,
+            sum: min + max,
+            p50: None,
+            p99: None,
+        };
+        for rollup in [second(1, 3, 9), second(1, 1, 200), second(60, 0, 999)] {
+            findings.rollup(&rollup);
+        }
+        let found: Vec<_> = findings.of(Metric::QueueOccupancy, Some(102)).collect();
+        assert_eq!(found, [(Some(0), &Extremes { count: 4, min: 1, max: 200, sum: 213 })]);
+        assert_eq!(findings.of(Metric::QueueOccupancy, Some(101)).count(), 0);
+    }
+}

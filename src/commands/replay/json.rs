@@ -1,0 +1,155 @@
+//! What a replay found, for programs. See `docs/reference/cli-json.md`.
+
+use std::net::Ipv6Addr;
+
+use collector::event::Kind;
+use collector::sequence::Note;
+use collector::{StreamId, StreamView};
+use detect::Metric;
+use wire::{FlowKey, Refusal};
+
+use super::Summary;
+use super::findings::{Extremes, Flow, known};
+use crate::output::json::{self, Object, Text};
+
+/// One object for all files, and a newline.
+pub(super) fn write(summary: &Summary<'_>) -> String {
+    let Summary { account, collector, findings, .. } = summary;
+    let stats = collector.stats();
+    let seconds = summary.elapsed.as_secs_f64();
+    let mut out = String::new();
+    json::object(&mut out, |o| {
+        o.field("files", summary.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>());
+        o.field("frames", account.frames)
+            .field("datagrams", account.datagrams)
+            .field("reports", stats.reports);
+        o.object("refused", |o| refused(o, summary));
+        o.object("skipped", |o| {
+            for (reason, count) in &account.skipped {
+                o.field(reason, *count);
+            }
+        });
+        o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
+        o.field("reports_per_s", (stats.reports as f64 / seconds.max(1e-9)).round());
+        o.field("flows_total", findings.flows.len() as u64 + findings.flows_left_out);
+        o.objects("flows", findings.busiest(summary.limit), |flow, o| write_flow(o, flow));
+        o.objects("paths", findings.paths(), |(path, flows, reports), o| {
+            o.field("path", nodes(path)).field("flows", flows).field("reports", reports);
+        });
+        o.objects("nodes", findings.nodes(), |node, o| write_node(o, summary, node));
+        o.object("events", |o| {
+            for kind in Kind::ALL {
+                o.field(kind.name(), stats.events[kind as usize]);
+            }
+        });
+        o.objects("drops", &findings.drops, |((node, reason), count), o| {
+            o.field("node", *node).field("reason", findings.reason(*reason)).field("count", *count);
+        });
+        o.objects("sources", sorted(collector.streams()), |stream, o| write_source(o, &stream));
+        if let Some(stored) = &summary.stored {
+            o.object("store", |o| {
+                o.field("written", stored.committed)
+                    .field("shed", stored.shed)
+                    .field("failed", stored.failed);
+            });
+        }
+        if let Some(notes) = &findings.notes {
+            o.objects("sequence", notes, |note, o| write_note(o, note));
+            o.field("sequence_left_out", findings.notes_left_out);
+        }
+    });
+    out.push('\n');
+    out
+}
+
+/// Frames and reports refused, by reason.
+fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
+    let stats = summary.collector.stats();
+    for refusal in Refusal::ALL {
+        let count = refused_for(summary, refusal, &stats);
+        if count > 0 {
+            o.field(refusal.name(), count);
+        }
+    }
+}
+
+/// How often something was refused for this reason: as a frame, or as a report.
+pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
+    let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
+    frames + stats.refused[refusal.index()]
+}
+
+/// Streams in the order of their source and node.
+pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
+    let mut streams: Vec<StreamView> = streams.collect();
+    streams.sort_by_key(|stream| (stream.id.source, stream.id.node, stream.id.hw_id, stream.id.version));
+    streams
+}
+
+/// `0.5`, `1.0` or `2.0`.
+pub(super) fn version(id: &StreamId) -> String {
+    format!("{}.{}", id.version / 10, id.version % 10)
+}
+
+/// The address as people write it.
+pub(super) fn source(id: &StreamId) -> String {
+    Ipv6Addr::from(id.source).to_canonical().to_string()
+}
+
+fn nodes(path: &[u32]) -> Vec<Option<u32>> {
+    path.iter().map(|node| known(*node)).collect()
+}
+
+fn write_flow(o: &mut Object<'_>, flow: &Flow) {
+    let row = &flow.row;
+    o.field("id", format!("{:016x}", row.flow.id()));
+    o.object("flow", |o| key(o, &row.flow));
+    o.field("text", Text(row.flow)).field("path", nodes(&flow.path));
+    o.field("flow_latency", row.flow_latency).field("basis", crate::view::basis(row.basis));
+    o.field("reports", row.reports).field("first_seen", row.first_seen).field("last_seen", row.last_seen);
+}
+
+fn key(o: &mut Object<'_>, key: &FlowKey) {
+    o.field("src", Text(key.src())).field("dst", Text(key.dst()));
+    o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
+}
+
+fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {
+    let findings = summary.findings;
+    o.field("node", node);
+    if let Some((_, latency)) = findings.of(Metric::HopLatency, node).next() {
+        o.object("hop_latency", |o| extremes(o, latency));
+    }
+    o.objects("queues", findings.of(Metric::QueueOccupancy, node), |(queue, found), o| {
+        o.field("queue", queue);
+        extremes(o, found);
+        o.field("unit", &findings.queue_unit);
+    });
+    o.objects("links", findings.of(Metric::LinkUtilization, node), |(interface, found), o| {
+        o.field("interface", interface);
+        extremes(o, found);
+    });
+}
+
+fn extremes(o: &mut Object<'_>, found: &Extremes) {
+    o.field("count", found.count).field("min", found.min).field("mean", found.mean()).field("max", found.max);
+}
+
+fn write_source(o: &mut Object<'_>, stream: &StreamView) {
+    identity(o, &stream.id);
+    o.field("version", version(&stream.id)).field("reports", stream.datagrams);
+    o.field("lost", stream.lost).field("reordered", stream.reordered);
+    o.field("duplicated", stream.duplicated).field("restarts", stream.restarts);
+    o.field("countable", stream.countable);
+}
+
+fn identity(o: &mut Object<'_>, id: &StreamId) {
+    o.field("source", source(id)).field("node", id.node).field("hw_id", id.hw_id);
+}
+
+fn write_note(o: &mut Object<'_>, note: &Note) {
+    let (what, first, count) = super::text::told(&note.what);
+    o.field("ts", note.ts);
+    identity(o, &note.stream);
+    o.field("what", what).field("first", first).field("count", count);
+}

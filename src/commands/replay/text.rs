@@ -1,0 +1,270 @@
+//! What a replay found, for people.
+
+use collector::event::{Basis, Kind};
+use collector::sequence::What;
+use detect::Metric;
+use wire::Refusal;
+
+use super::Summary;
+use super::findings::{Extremes, known};
+use super::json::{refused_for, sorted, source, version};
+use crate::output::{Align, Table, units};
+
+/// Everything, in paragraphs.
+pub(super) fn write(summary: &Summary<'_>) -> String {
+    let paragraphs =
+        [head(summary), paths(summary), flows(summary), nodes(summary), drops(summary), events(summary)];
+    let rest = [sources(summary), sequence(summary), stored(summary)];
+    let all: Vec<String> = paragraphs.into_iter().chain(rest).filter(|text| !text.is_empty()).collect();
+    all.join("\n")
+}
+
+fn head(summary: &Summary<'_>) -> String {
+    let Summary { account, collector, findings, elapsed, .. } = summary;
+    let stats = collector.stats();
+    let rate = units::short(stats.reports as f64 / elapsed.as_secs_f64().max(1e-9));
+    let mut out = format!(
+        "{}, {}, {} of {} in {:.2} s ({rate} reports/s)\n",
+        units::counted(account.frames, "frame"),
+        units::counted(account.datagrams, "datagram"),
+        units::counted(stats.reports, "report"),
+        units::counted(findings.flows.len() as u64 + findings.flows_left_out, "flow"),
+        elapsed.as_secs_f64()
+    );
+    let refused: Vec<String> = Refusal::ALL
+        .iter()
+        .map(|refusal| (refusal.name(), refused_for(summary, *refusal, &stats)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name}: {}", units::count(count)))
+        .collect();
+    if !refused.is_empty() {
+        out.push_str(&format!("refused: {}\n", refused.join(", ")));
+    }
+    if account.skipped_total() > 0 {
+        let skipped = account.skipped.iter().map(|(name, count)| format!("{name}: {}", units::count(*count)));
+        out.push_str(&format!("skipped, not telemetry: {}\n", skipped.collect::<Vec<_>>().join(", ")));
+    }
+    if stats.unadmitted > 0 {
+        let count = units::count(stats.unadmitted);
+        out.push_str(&format!(
+            "no room for the flows of {count} reports; raise `max_flows` in [collector]\n"
+        ));
+    }
+    out
+}
+
+fn path(nodes: &[u32]) -> String {
+    let node = |node: &u32| known(*node).map_or("?".to_string(), |node| node.to_string());
+    if nodes.is_empty() { "none told".into() } else { nodes.iter().map(node).collect::<Vec<_>>().join(" > ") }
+}
+
+fn paths(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let paths = summary.findings.paths();
+    let mut table = Table::new([("FLOWS", Right), ("REPORTS", Right), ("PATH", Left)]);
+    for (nodes, flows, reports) in paths.iter().take(summary.limit) {
+        table.row([units::count(*flows), units::count(*reports), path(nodes)]);
+    }
+    listed(&table, paths.len(), summary.limit, "paths")
+}
+
+fn flows(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table =
+        Table::new([("REPORTS", Right), ("LATENCY", Right), ("BASIS", Left), ("FLOW", Left), ("PATH", Left)]);
+    for flow in summary.findings.busiest(summary.limit) {
+        let row = &flow.row;
+        let basis = if row.flow_latency.is_some() && row.basis != Basis::Measured {
+            crate::view::basis(row.basis)
+        } else {
+            ""
+        };
+        table.row([
+            units::count(row.reports),
+            row.flow_latency.map_or("-".into(), units::nanos),
+            basis.to_string(),
+            row.flow.to_string(),
+            path(&flow.path),
+        ]);
+    }
+    listed(&table, summary.findings.flows.len(), summary.limit, "flows; --limit shows more")
+}
+
+/// The table, and how many rows are not in it.
+fn listed(table: &Table, total: usize, limit: usize, what: &str) -> String {
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut out = table.render();
+    if total > limit {
+        out.push_str(&format!("… and {} more {what}\n", units::count((total - limit) as u64)));
+    }
+    out
+}
+
+fn nodes(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let findings = summary.findings;
+    let mut table = Table::new([
+        ("NODE", Right),
+        ("METRIC", Left),
+        ("OF", Left),
+        ("VALUES", Right),
+        ("MIN", Right),
+        ("MEAN", Right),
+        ("MAX", Right),
+        ("UNIT", Left),
+    ]);
+    for node in findings.nodes() {
+        for metric in
+            [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization]
+        {
+            for (part, found) in findings.of(metric, node) {
+                table.row(row(node, metric, part, found, &findings.queue_unit));
+            }
+        }
+    }
+    if table.is_empty() { String::new() } else { table.render() }
+}
+
+fn row(
+    node: Option<u32>,
+    metric: Metric,
+    part: Option<u32>,
+    found: &Extremes,
+    queue_unit: &str,
+) -> [String; 8] {
+    let show = |value: u64| match metric {
+        Metric::HopLatency => units::nanos(value),
+        Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),
+        _ => units::count(value),
+    };
+    let of = match (metric, part) {
+        (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => format!("queue {queue}"),
+        (Metric::LinkUtilization, Some(interface)) => format!("interface {interface}"),
+        _ => String::new(),
+    };
+    let unit = if metric == Metric::QueueOccupancy { queue_unit } else { "" };
+    [
+        node.map_or("?".into(), |node| node.to_string()),
+        metric.name().to_string(),
+        of,
+        units::count(found.count),
+        show(found.min),
+        show(found.mean()),
+        show(found.max),
+        unit.to_string(),
+    ]
+}
+
+fn drops(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([("DROPPED", Right), ("NODE", Right), ("REASON", Left)]);
+    for ((node, reason), count) in &summary.findings.drops {
+        let node = node.map_or("?".into(), |node| node.to_string());
+        table.row([units::count(*count), node, summary.findings.reason(*reason)]);
+    }
+    if table.is_empty() { String::new() } else { table.render() }
+}
+
+fn events(summary: &Summary<'_>) -> String {
+    let stats = summary.collector.stats();
+    let told = Kind::ALL.into_iter().map(|kind| (kind.name(), stats.events[kind as usize]));
+    let parts: Vec<String> = told
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {}", units::count(count)))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!("events: {}\n", parts.join(", ")) }
+}
+
+fn sources(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("SOURCE", Left),
+        ("NODE", Right),
+        ("HW", Right),
+        ("VERSION", Right),
+        ("DATAGRAMS", Right),
+        ("LOST", Right),
+        ("LATE", Right),
+        ("TWICE", Right),
+        ("RESTARTS", Right),
+        ("", Left),
+    ]);
+    for stream in sorted(summary.collector.streams()) {
+        let number = |count: u64| if stream.countable { units::count(count) } else { "-".into() };
+        let note = if stream.countable { "" } else { "not countable: its sequence number never moves" };
+        table.row([
+            source(&stream.id),
+            stream.id.node.map_or("-".into(), |node| node.to_string()),
+            stream.id.hw_id.to_string(),
+            version(&stream.id),
+            units::count(stream.datagrams),
+            number(stream.lost),
+            number(stream.reordered),
+            number(stream.duplicated),
+            number(stream.restarts),
+            note.to_string(),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { table.render() }
+}
+
+/// The word for what happened, the first number it is about, and how many numbers.
+pub(super) fn told(what: &What) -> (&'static str, u32, u32) {
+    match *what {
+        What::Gap { first, count } => ("gap", first, count),
+        What::Lost { first, count } => ("lost", first, count),
+        What::Late(number) => ("late", number, 1),
+        What::Duplicate(number) => ("duplicate", number, 1),
+        What::Stray(number) => ("stray", number, 1),
+        What::Restart(number) => ("restart", number, 1),
+    }
+}
+
+fn sequence(summary: &Summary<'_>) -> String {
+    let Some(notes) = &summary.findings.notes else { return String::new() };
+    if notes.is_empty() {
+        return "nothing odd in any sequence of numbers\n".into();
+    }
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("NOTICED", Left),
+        ("SOURCE", Left),
+        ("NODE", Right),
+        ("HW", Right),
+        ("WHAT", Left),
+        ("FIRST", Right),
+        ("COUNT", Right),
+    ]);
+    for note in notes {
+        let (what, first, count) = told(&note.what);
+        table.row([
+            units::date_time(note.ts),
+            source(&note.stream),
+            note.stream.node.map_or("-".into(), |node| node.to_string()),
+            note.stream.hw_id.to_string(),
+            what.to_string(),
+            first.to_string(),
+            units::count(count.into()),
+        ]);
+    }
+    let mut out = table.render();
+    if summary.findings.notes_left_out > 0 {
+        out.push_str(&format!("… and {} more\n", units::count(summary.findings.notes_left_out)));
+    }
+    out.push_str("gap: skipped, may still come; lost: did not come in time\n");
+    out
+}
+
+fn stored(summary: &Summary<'_>) -> String {
+    let Some(stored) = &summary.stored else { return String::new() };
+    let mut out =
+        format!("stored: {} in {}\n", units::counted(stored.committed, "record"), units::bytes(stored.bytes));
+    if stored.shed + stored.failed > 0 {
+        let lost = units::count(stored.shed + stored.failed);
+        let reason = stored.message.as_deref().unwrap_or("the disk could not take them");
+        out.push_str(&format!("not stored: {lost} ({reason})\n"));
+    }
+    out
+}

@@ -1,0 +1,196 @@
+//! `hopwise replay`, and the commands that ask the store it fills.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{FIRST_TS, TempDir, capture, hex, hopwise, report_frame, text};
+
+/// Report 2.0 of node 3 with this sequence number: ports 7 to 8, queue 1 with 64 in it, about 10.0.0.1:1234>10.0.0.2:80/6.
+fn report(seq: u32) -> Vec<u8> {
+    let mut bytes = hex("20400000 00000003 140e0220 50000000 00000000 00070008 01000040
+         45000578 00034000 3d06247b 0a000001 0a000002 04d20050 00000001 00000002 50102000 beef0000");
+    bytes[..4].copy_from_slice(&(0x2040_0000 | seq).to_be_bytes());
+    report_frame(&bytes)
+}
+
+fn replay(args: &[&str]) -> support::Run {
+    hopwise(["replay"].iter().chain(args))
+}
+
+#[test]
+fn a_congested_switch_is_found() {
+    let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-congested.pcap"))]);
+    let [found] = &run.json()[..] else { panic!("one object") };
+    assert_eq!((run.code, &found["frames"], &found["reports"]), (Some(0), &json!(4000), &json!(4000)));
+    assert_eq!(found["paths"], json!([{"path": [101, 102, 103], "flows": 8, "reports": 4000}]));
+    assert_eq!((&found["flows_total"], found["flows"].as_array().unwrap().len()), (&json!(8), 8));
+    let queue = |node: usize| &found["nodes"][node]["queues"][0];
+    assert_eq!(
+        (&queue(1)["max"], &queue(1)["unit"], &queue(1)["count"]),
+        (&json!(200), &json!("packets"), &json!(4000))
+    );
+    assert!([0, 2].iter().all(|node| queue(*node)["max"].as_u64() <= Some(64)));
+    // Microseconds of the device are nanoseconds here.
+    assert_eq!(found["nodes"][1]["hop_latency"]["min"], json!(92_000));
+    assert_eq!(
+        found["sources"],
+        json!([{"source": "10.0.3.3", "node": 103, "hw_id": 1, "version": "1.0", "reports": 4000, "lost": 0,
+            "reordered": 0, "duplicated": 0, "restarts": 0, "countable": false}])
+    );
+}
+
+#[test]
+fn paths_without_latencies_give_paths_and_no_latency() {
+    let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-path-only.pcap"))]);
+    let found = &run.json()[0];
+    assert_eq!(found["paths"], json!([{"path": [101, 102, 103], "flows": 8, "reports": 500}]));
+    assert!(found["flows"].as_array().unwrap().iter().all(|flow| flow["flow_latency"] == Value::Null));
+    let node = |node: u32| json!({"node": node, "queues": [], "links": []});
+    assert_eq!(found["nodes"], json!([node(101), node(102), node(103)]));
+}
+
+#[test]
+fn for_people_what_cannot_be_counted_is_said() {
+    let run = replay(&["--profile", "onos", text(&capture("onos-int10-congested.pcap"))]);
+    for line in [
+        "    8    4,000  101 > 102 > 103",
+        " 102  queue_occupancy   queue 0       4,000        0       84     200  packets",
+        "10.0.3.3   103   1      1.0      4,000     -     -      -         -  not countable: its sequence number never moves",
+    ] {
+        assert!(run.stdout.lines().any(|found| found == line), "{line}\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn each_gap_is_explained() {
+    let dir = TempDir::new();
+    // 3 and 4 are missing and 4 comes late; 6 comes twice; 8 to 9 never come.
+    let frames: Vec<Vec<u8>> = [1, 2, 5, 4, 6, 6, 7, 10].map(report).to_vec();
+    let file = dir.capture("gaps.pcap", &frames);
+    let run = replay(&["--explain-loss", "--json", text(&file)]);
+    let found = &run.json()[0];
+    let note = |place: u64, what: &str, first: u32, count: u32| {
+        json!({"ts": FIRST_TS + place * 1000, "source": "192.0.2.1", "node": 3, "hw_id": 1, "what": what,
+            "first": first, "count": count})
+    };
+    let expected = [
+        note(2, "gap", 3, 2),
+        note(3, "late", 4, 1),
+        note(5, "duplicate", 6, 1),
+        note(7, "gap", 8, 2),
+        note(7, "lost", 3, 1),
+        note(7, "lost", 8, 2),
+    ];
+    assert_eq!(found["sequence"], json!(expected));
+    let source = &found["sources"][0];
+    assert_eq!(
+        [&source["lost"], &source["reordered"], &source["duplicated"]].map(|count| count.as_u64()),
+        [Some(3), Some(1), Some(1)]
+    );
+    let told = replay(&["--explain-loss", text(&file)]).stdout;
+    assert!(told.contains("2023-11-14 22:13:20.000  192.0.2.1     3   1  lost           8      2"), "{told}");
+}
+
+#[test]
+fn what_is_replayed_into_a_store_is_found_there() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    let file = dir.capture("few.pcap", &[1, 2, 3].map(report));
+    let run = replay(&["--json", "--store", text(&store), text(&file)]);
+    let written = run.json()[0]["store"]["written"].as_u64().unwrap();
+    assert!(written > 0);
+    let ask = |sql: &str, format: &str| hopwise(["query", "--dir", text(&store), "--format", format, sql]);
+    let sql = "SELECT flow, path, reports FROM flows";
+    assert_eq!(ask(sql, "csv").stdout, "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,3,3\r\n");
+    assert_eq!(
+        ask(sql, "json").json(),
+        [json!({"flow": "10.0.0.1:1234>10.0.0.2:80/6", "path": "3", "reports": 3})]
+    );
+    assert_eq!(
+        ask(sql, "table").stdout,
+        "flow                         path  reports\n10.0.0.1:1234>10.0.0.2:80/6  3           3\n"
+    );
+    let events = hopwise(["events", "--dir", text(&store), "--json", "--metric", "queue_occupancy"]).json();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(
+        (&event["kind"], &event["node"], &event["queue"], &event["value"], &event["ts"]),
+        (&json!("new"), &json!(3), &json!(1), &json!(64), &json!(FIRST_TS))
+    );
+}
+
+#[test]
+fn a_path_is_drawn_out_of_a_store() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    replay(&["--profile", "onos", "--store", text(&store), text(&capture("onos-int10-congested.pcap"))]);
+    let path = |flow: &str| hopwise(["path", "--dir", text(&store), flow]);
+    let one = path("10.0.1.1:5000");
+    assert_eq!(one.stdout.lines().nth(2), Some("  10.0.1.1 ─ 101 ─ 102 ─ 103 ─ 10.0.2.2"));
+    assert_eq!(path("10.0.1.1").stdout.lines().count(), 9);
+    let none = path("10.9.9.9");
+    assert_eq!((none.code, none.stdout.as_str()), (Some(1), ""));
+    let json = hopwise(["path", "--dir", text(&store), "--json", "10.0.1.1:5000>10.0.2.2:6000/17"]).json();
+    assert_eq!((&json[0]["path"], &json[0]["reports"]), (&json!([101, 102, 103]), &json!(449)));
+}
+
+#[test]
+fn questions_that_cannot_be_answered_say_why() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    replay(&["--store", text(&store), text(&dir.capture("few.pcap", &[1, 2].map(report)))]);
+    let ask = |sql: &str| hopwise(["query", "--dir", text(&store), sql]);
+    let wrong = ask("SELECT kin FROM events");
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.starts_with("hopwise: no such column: kin"), "{}", wrong.stderr);
+    assert!(wrong.stderr.ends_with("\n  SELECT kin FROM events\n         ^\n"), "{}", wrong.stderr);
+    for refused in ["DELETE FROM events", "ATTACH 'x' AS y", "PRAGMA user_version"] {
+        assert_eq!(ask(refused).code, Some(2), "{refused}");
+    }
+    let few = hopwise([
+        "query",
+        "--dir",
+        text(&store),
+        "--limit",
+        "1",
+        "--format",
+        "csv",
+        "SELECT kind FROM events",
+    ]);
+    assert_eq!((few.code, few.stdout.lines().count()), (Some(0), 2));
+    assert_eq!(
+        few.stderr,
+        "hopwise: only 1 row shown, there is more; narrow the question or raise --limit\n"
+    );
+    let nowhere = hopwise(["query", "--dir", text(&dir.join("none")), "SELECT 1"]);
+    assert_eq!(nowhere.code, Some(2));
+    assert!(nowhere.stderr.contains("none"), "{}", nowhere.stderr);
+}
+
+#[test]
+fn a_store_in_use_and_a_wrong_configuration_are_one_sentence() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    std::fs::write(&config, "[collector]\nmax_flow = 1\n").unwrap();
+    let run = replay(&["-c", text(&config), "x.pcap"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+    assert!(run.stderr.contains("hopwise.toml:2") && run.stderr.contains("max_flows"), "{}", run.stderr);
+    assert_eq!(replay(&["--speed", "fast", "x.pcap"]).code, Some(2));
+    assert_eq!(replay(&[text(&dir.join("none.pcap"))]).code, Some(2));
+}
+
+#[test]
+fn thresholds_and_rules_of_a_configuration_hold() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    std::fs::write(
+        &config,
+        "[thresholds]\nhop_latency = \"10s\"\nflow_latency = \"10s\"\nqueue_occupancy = 1000\n
+[[rules]]\nname = \"full\"\nwhen = \"max(queue_occupancy) > 150\"\n",
+    )
+    .unwrap();
+    let file = capture("onos-int10-congested.pcap");
+    let run = replay(&["-c", text(&config), "--profile", "onos", "--json", text(&file)]);
+    let events = &run.json()[0]["events"];
+    assert_eq!((&events["change"], &events["new"]), (&json!(0), &json!(46)));
+    assert!(events["rule_on"].as_u64() > Some(0), "{events}");
+}
