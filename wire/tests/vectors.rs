@@ -2,7 +2,9 @@
 
 mod support;
 
-use support::{meaning, vectors};
+use support::vectors::{Kind, Vector};
+use support::{meaning, rewrite, vectors};
+use wire::{Decoder, Dialect, FlowKey, Refusal, Report};
 
 #[test]
 fn every_vector_means_what_it_says() {
@@ -29,4 +31,119 @@ fn names_are_unique() {
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+#[test]
+fn what_is_read_is_written_again_byte_by_byte() {
+    let mut written = 0;
+    let mut wrong = Vec::new();
+    for vector in vectors::all() {
+        let refused = vector.expect.iter().any(|line| line.starts_with("{\"error\""));
+        if refused || !vector.write {
+            continue;
+        }
+        written += 1;
+        let again = rewrite::rewrite(vector.kind, &vector.bytes, &vector.profile);
+        if again != vector.bytes {
+            let at = again.iter().zip(&vector.bytes).position(|(a, b)| a != b);
+            wrong.push(format!("{} at {at:?}, lengths {} {}", vector.name, again.len(), vector.bytes.len()));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(written > 100, "only {written} vectors were written");
+}
+
+/// The reports of a vector whose bytes are cut to `len`; for a frame what it holds of the datagram.
+fn reports_of_cut(vector: &Vector, len: usize, check: &mut dyn FnMut(Vec<Result<Report<'_>, Refusal>>)) {
+    let bytes = &vector.bytes[..len];
+    let payload = match vector.kind {
+        Kind::Frame => match wire::datagram(bytes) {
+            Ok(datagram) => datagram.payload,
+            Err(refusal) => return check(vec![Err(refusal)]),
+        },
+        _ => bytes,
+    };
+    check(Decoder::new(vector.profile).reports(payload).collect());
+}
+
+#[test]
+fn a_report_cut_anywhere_is_refused_or_says_less_never_something_else() {
+    for vector in vectors::all() {
+        if !matches!(vector.kind, Kind::Frame | Kind::Payload) {
+            continue;
+        }
+        // Which version INTCollector's generator meant is told by the EtherType inside.
+        let shortest = if vector.profile.dialect == Dialect::IntCollectorGen { 42 } else { 0 };
+        reports_of_cut(&vector, vector.bytes.len(), &mut |whole| {
+            for len in shortest..vector.bytes.len() {
+                reports_of_cut(&vector, len, &mut |cut| {
+                    for (i, report) in cut.iter().enumerate() {
+                        // Behind a cut there is at most one refusal more.
+                        let Ok(report) = report else { continue };
+                        match &whole[i] {
+                            Ok(whole) => says_less(report, whole, &format!("{} cut at {len}", vector.name)),
+                            // A nested report that is cut away is no longer seen; the rest about it is good.
+                            Err(Refusal::Nested) => {}
+                            // What made the whole one bad may be cut away, and INT with it.
+                            Err(_) => assert_eq!(report.int, None, "{} cut at {len}", vector.name),
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// `cut` is `whole` with something missing: INT whole or not at all, of the flow what was there.
+fn says_less(cut: &Report<'_>, whole: &Report<'_>, what: &str) {
+    let header = |r: &Report<'_>| {
+        (
+            r.version,
+            r.node_id,
+            r.hw_id,
+            r.seq,
+            r.index,
+            r.flags,
+            r.report_type,
+            r.ts,
+            r.drop_reason,
+            r.flow_id,
+        )
+    };
+    assert_eq!(header(cut), header(whole), "{what}");
+    assert_eq!(cut.own(), whole.own(), "{what}");
+    if cut.int.is_some() || whole.int.is_none() && cut.ioam == whole.ioam {
+        assert_eq!(meaning::hops(cut), meaning::hops(whole), "{what}");
+    } else {
+        assert!(cut.hop_count() <= 1, "{what}");
+    }
+    let addresses = |flow: FlowKey| (flow.src(), flow.dst());
+    if let (Some(cut_flow), Some(whole_flow)) = (cut.flow, whole.flow)
+        && cut.tunnel == whole.tunnel
+    {
+        assert_eq!(addresses(cut_flow), addresses(whole_flow), "{what}");
+        // Before INT the port is INT's own; and behind an inserted UDP header the protocol too.
+        if cut.int == whole.int && cut_flow.ports().is_some() {
+            assert_eq!(cut_flow, whole_flow, "{what}");
+        }
+    }
+    assert!(cut.tunnel.is_none() || cut.tunnel == whole.tunnel, "{what}");
+}
+
+#[test]
+fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
+    for vector in vectors::all() {
+        let frame = match vector.kind {
+            Kind::Packet => vector.bytes.clone(),
+            Kind::Shim => meaning::around_shim(&vector.bytes),
+            _ => continue,
+        };
+        let whole = wire::int::packet(&frame, &vector.profile);
+        for len in 0..frame.len() {
+            let Ok(cut) = wire::int::packet(&frame[..len], &vector.profile) else { continue };
+            if let (Ok(whole), Some(int)) = (&whole, cut.int) {
+                assert_eq!((Some(int), cut.place), (whole.int, whole.place), "{} cut at {len}", vector.name);
+            }
+        }
+    }
 }

@@ -121,6 +121,23 @@ pub struct Md2 {
 }
 
 impl Md2 {
+    /// Reads a header; the version is the caller's to check.
+    ///
+    /// # Errors
+    /// [`Refusal::IntTruncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
+        Ok(Self {
+            flags: flags_2(header),
+            hop_ml: header[field::HOP_ML] & field::FIVE_BITS,
+            remaining: header[field::REMAINING],
+            bitmap: u16_at(header, field::BITMAP),
+            ds_id: u16_at(header, field::DS_ID),
+            ds_instruction: u16_at(header, field::DS_INSTRUCTION),
+            ds_flags: u16_at(header, field::DS_FLAGS),
+        })
+    }
+
     /// Writes the 12 bytes of the header.
     ///
     /// # Panics
@@ -156,6 +173,15 @@ pub struct Mx2 {
 }
 
 impl Mx2 {
+    /// Reads a header; the version is the caller's to check.
+    ///
+    /// # Errors
+    /// [`Refusal::IntTruncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, .. } = Md2::parse(bytes)?;
+        Ok(Self { discard: flags.contains(Flags::DISCARD), bitmap, ds_id, ds_instruction, ds_flags })
+    }
+
     /// Writes the 12 bytes of the header.
     ///
     /// # Panics
@@ -187,6 +213,23 @@ pub struct Md10 {
 }
 
 impl Md10 {
+    /// Reads a header; a version nibble of 0 is taken for ONOS's.
+    ///
+    /// # Errors
+    /// [`Refusal::IntTruncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header = bytes.get(..LEN_1).ok_or(Refusal::IntTruncated)?;
+        Ok(Self {
+            flags: low_flags(header).with(Flags::MTU_EXCEEDED, header[field::M_OR_COUNT] & 0x80 != 0),
+            replication: header[field::FLAGS] >> 2 & 3,
+            hop_ml: header[field::HOP_ML] & field::FIVE_BITS,
+            remaining: header[field::REMAINING],
+            bitmap: u16_at(header, field::BITMAP),
+            reserved: u16_at(header, field::RESERVED_10),
+            version_zero: header[field::FLAGS] >> 4 == 0,
+        })
+    }
+
     /// Writes the 8 bytes of the header.
     ///
     /// # Panics
@@ -217,6 +260,21 @@ pub struct Md05 {
 }
 
 impl Md05 {
+    /// Reads a header; version and instruction count are the caller's to check.
+    ///
+    /// # Errors
+    /// [`Refusal::IntTruncated`] if it is not whole.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header = bytes.get(..LEN_1).ok_or(Refusal::IntTruncated)?;
+        Ok(Self {
+            flags: low_flags(header),
+            replication: header[field::FLAGS] >> 2 & 3,
+            max_hops: header[*field::HOPS_05.start()],
+            total_hops: header[*field::HOPS_05.end()],
+            bitmap: u16_at(header, field::BITMAP),
+        })
+    }
+
     /// Writes the 8 bytes of the header.
     ///
     /// # Panics
@@ -245,11 +303,6 @@ fn flags_2(header: &[u8]) -> Flags {
 fn low_flags(header: &[u8]) -> Flags {
     let first = header[field::FLAGS];
     Flags::default().with(Flags::DISCARD, first & 2 != 0).with(Flags::HOPS_EXCEEDED, first & 1 != 0)
-}
-
-/// The replication request of a header of INT 1.0 or 0.5; 0 if there is no first byte.
-pub fn replication(header: &[u8]) -> u8 {
-    header.first().map_or(0, |first| first >> 2 & 3)
 }
 
 /// What the carrier of a header knows and the header does not.

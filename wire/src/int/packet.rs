@@ -137,7 +137,12 @@ impl<'a> Walk<'a, '_> {
         let ports = walk::ports(bytes, at);
         let body = at + 8;
         let Some((sport, dport)) = ports.filter(|_| bytes.len() >= body) else {
-            self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
+            let flow = walk::flow(bytes, ip, ports, UDP);
+            match ports {
+                // Cut inside the header of a tunnel: the tenant's flow is not there.
+                Some((_, walk::VXLAN_PORT | walk::GPE_PORT | walk::GENEVE_PORT)) => self.enter(flow),
+                _ => self.out.flow = Some(flow),
+            }
             return Ok(());
         };
         if self.aim == Aim::Frame {
@@ -301,7 +306,7 @@ impl<'a> Walk<'a, '_> {
         }
         // In reports host-int has removed the tail, though the length may still count it.
         let there = match tail {
-            Tail::Private => &bytes[header..end.min(bytes.len()).max(header)],
+            Tail::Private if self.aim == Aim::Report => &bytes[header..end.min(bytes.len()).max(header)],
             _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
         };
         let hostint = matches!(tail, Tail::Private);

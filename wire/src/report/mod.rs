@@ -466,7 +466,13 @@ fn generator_version(payload: &[u8]) -> Version {
         |at| matches!(crate::bytes::try_u16(payload, at), Some(walk::IPV4 | walk::IPV6 | walk::VLAN));
     let kind = usize::from(payload[0] & 0x0f);
     let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
-    if as_05 && !is_ethertype(16 + 12) { Version::V05 } else { Version::V10 }
+    match (as_05, is_ethertype(16 + 12)) {
+        (true, false) => Version::V05,
+        (false, true) => Version::V10,
+        // Cut too early to tell: the generator's reports 1.0 have length 1.
+        _ if kind == 1 || kind == 3 => Version::V10,
+        _ => Version::V05,
+    }
 }
 
 /// The first header of the packet inside a report.

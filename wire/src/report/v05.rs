@@ -1,7 +1,7 @@
 //! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
 
 use super::{First, Flags, Gap, Inside, Own, Peek, Peeked, Report, Version, inside};
-use crate::bytes::{put_u16, put_u32, u32_at};
+use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
@@ -79,6 +79,36 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// Reads a header, and answers what follows it.
+    ///
+    /// # Errors
+    /// As a decoder would refuse it.
+    pub fn parse<'a>(payload: &'a [u8], profile: &Profile) -> Result<(Self, &'a [u8]), Refusal> {
+        let head = head(payload, profile)?;
+        let kind = match head.kind {
+            0 => Kind::Plain,
+            1 => Kind::Drop {
+                own: Layout::DROP_05.hop(head.extra),
+                reason: (Layout::DROP_05.drop_word(head.extra) >> 16) as u8,
+            },
+            2 => Kind::Local { own: Layout::LOCAL_05.hop(head.extra) },
+            3 => Kind::Gap {
+                sink: u32_at(head.extra, field::GAP_SINK),
+                interfaces: (u16_at(head.extra, field::GAP_PORTS), u16_at(head.extra, field::GAP_PORTS + 2)),
+                gap: gap(head.extra),
+            },
+            _ => Kind::Node { sink: (!head.extra.is_empty()).then(|| u32_at(head.extra, 0)) },
+        };
+        let repr = Self {
+            flags: head.flags(),
+            hw_id: (head.word & 0x3f) as u8,
+            seq: u32_at(payload, field::SEQ),
+            ingress_ts: u32_at(payload, field::INGRESS_TS),
+            kind,
+        };
+        Ok((repr, head.inner))
+    }
+
     /// Bytes of the header and of what `kind` adds.
     pub fn header_len(&self) -> usize {
         LEN + match self.kind {
@@ -134,6 +164,15 @@ impl Repr {
             Kind::Node { sink: Some(sink) } => put_u32(extra, 0, sink),
         }
         len
+    }
+}
+
+fn gap(extra: &[u8]) -> Gap {
+    Gap {
+        source: u32_at(extra, field::GAP_SOURCE),
+        ts: u32_at(extra, field::GAP_TS),
+        seq: u32_at(extra, field::GAP_SEQ),
+        count: u32_at(extra, field::GAP_COUNT),
     }
 }
 
@@ -218,12 +257,7 @@ pub(crate) fn read<'a>(
             report.own = Some(Own { latency_from_stamps: true, ..own });
         }
         3 => {
-            report.gap = Some(Gap {
-                source: u32_at(head.extra, field::GAP_SOURCE),
-                ts: u32_at(head.extra, field::GAP_TS),
-                seq: u32_at(head.extra, field::GAP_SEQ),
-                count: u32_at(head.extra, field::GAP_COUNT),
-            });
+            report.gap = Some(gap(head.extra));
         }
         _ => {}
     }

@@ -78,6 +78,30 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// Reads a header, and answers what follows it.
+    ///
+    /// # Errors
+    /// As a decoder would refuse it.
+    pub fn parse<'a>(payload: &'a [u8], profile: &Profile) -> Result<(Self, &'a [u8]), Refusal> {
+        let head = head(payload, profile)?;
+        let layout = Layout::report_10(head.metadata);
+        let (header, inner) = payload.split_at(head.len);
+        let record = &header[LEN..];
+        let drop = layout.drop_word(record);
+        let repr = Self {
+            next: NextProtocol::from(head.next),
+            metadata: head.metadata,
+            flags: head.flags(profile.dialect),
+            hw_id: (head.word & 0x3f) as u8,
+            switch_id: u32_at(header, field::SWITCH_ID),
+            seq: u32_at(header, field::SEQ),
+            ingress_ts: u32_at(header, field::INGRESS_TS),
+            own: layout.hop(record),
+            drop_reason: (drop != u32::MAX).then_some((drop >> 16) as u8),
+        };
+        Ok((repr, inner))
+    }
+
     /// Bytes of the header with its optional words.
     pub fn header_len(&self) -> usize {
         LEN + self.metadata.count_ones() as usize * 4

@@ -56,7 +56,10 @@ impl Group {
     pub(crate) const EMPTY: Self = Self { hw_id: 0, seq: 0, node_id: 0 };
 
     /// Splits a datagram behind its group header. The version is the caller's to check.
-    pub(crate) fn split(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
+    ///
+    /// # Errors
+    /// Rule 1: the header is not whole, or nothing follows it.
+    pub fn split(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
         let Some((header, rest)) = payload.split_at_checked(GROUP_LEN) else {
             return Err(Refusal::Truncated);
         };
@@ -83,8 +86,11 @@ impl Group {
     }
 }
 
-/// Splits one individual report from the rest of a datagram (rules 2 and 3).
-pub(crate) fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+/// Splits one individual report from the rest of a datagram.
+///
+/// # Errors
+/// Rules 2 and 3: the report's length lies.
+pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(header) = rest.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
     let length = header[field::REPORT_LENGTH];
     if length == TO_THE_END {
@@ -111,8 +117,9 @@ struct Main<'a> {
 
 /// Rule 4: the main contents of a report of type 1, from exactly its bytes.
 fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
-    let md = usize::from(bytes[field::MD_LENGTH]) * 4;
-    let (main, rest) = bytes[LEN..].split_at_checked(MAIN_LEN).ok_or(Refusal::BadMetadataLength)?;
+    let md = usize::from(*bytes.get(field::MD_LENGTH).ok_or(Refusal::Truncated)?) * 4;
+    let rest = bytes.get(LEN..).ok_or(Refusal::Truncated)?;
+    let (main, rest) = rest.split_at_checked(MAIN_LEN).ok_or(Refusal::BadMetadataLength)?;
     let (metadata, inner) = rest.split_at_checked(md).ok_or(Refusal::BadMetadataLength)?;
     let bits = u16_at(main, field::MD_BITS);
     let ds_id = u16_at(main, field::DS_ID);
@@ -289,7 +296,27 @@ pub struct MainRepr<'a> {
     pub domain: &'a [u8],
 }
 
-impl MainRepr<'_> {
+impl<'a> MainRepr<'a> {
+    /// Reads the main contents of exactly one report of type 1, and answers the inner contents.
+    ///
+    /// # Errors
+    /// Rule 4: lengths and bits contradict each other.
+    pub fn parse(report: &'a [u8]) -> Result<(Self, &'a [u8]), Refusal> {
+        let main = main_contents(report)?;
+        let layout = Layout::report_20(main.bits);
+        let drop = layout.drop_word(main.baseline);
+        let repr = Self {
+            bits: main.bits,
+            ds_id: main.ds_id,
+            ds_bits: main.ds_bits,
+            ds_status: u16_at(report, LEN + field::DS_STATUS),
+            own: layout.hop(main.baseline),
+            drop_reason: (drop != u32::MAX).then_some((drop >> 16) as u8),
+            domain: main.domain,
+        };
+        Ok((repr, main.inner))
+    }
+
     fn md_len(&self) -> usize {
         usize::from(words_2(self.bits)) * 4 + self.domain.len()
     }

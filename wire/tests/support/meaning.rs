@@ -276,6 +276,11 @@ impl Object {
     }
 }
 
+/// The objects of a report's hops.
+pub fn hops(report: &Report<'_>) -> Vec<String> {
+    report.hops().map(|each| hop(&each)).collect()
+}
+
 /// The object of a hop: what it carried, null where unavailable.
 pub fn hop(hop: &Hop) -> String {
     let mut out = Object::new();

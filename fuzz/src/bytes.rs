@@ -1,0 +1,262 @@
+//! Bodies of `wire`.
+
+use wire::int::{self, header, shim};
+use wire::report::{Report, v05, v10, v20};
+use wire::{Decoder, Layout, Profile, Refusal, Stack, Version};
+use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
+
+/// A telemetry datagram: reports hold together, `peek` agrees with the decoder, and so does the walk that takes no shortcut.
+pub fn reports(payload: &[u8], profile: &Profile) {
+    let mut decoder = Decoder::new(*profile);
+    let all: Vec<Result<Report<'_>, Refusal>> = decoder.reports(payload).collect();
+    assert!(all.len() <= payload.len() / 4 + 1, "{} reports in {} bytes", all.len(), payload.len());
+    for report in all.iter().flatten() {
+        report_holds_together(report, payload);
+    }
+    if let Some(Ok(first)) = all.first() {
+        let peek = wire::peek(payload, profile).expect("what decodes can be peeked at");
+        let decoded = (first.version, first.node_id, first.hw_id, first.seq, first.flow);
+        assert_eq!((peek.version, peek.node_id, peek.hw_id, peek.seq, peek.flow), decoded);
+        header_reads_back(first, payload, profile);
+    }
+    let _ = wire::peek(payload, profile);
+    shortcut_agrees(payload, profile, all.first());
+}
+
+fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
+    let hops = report.hop_count();
+    assert!(hops <= payload.len());
+    assert_eq!(report.hops().count(), hops);
+    assert_eq!(report.hop(hops), wire::Hop::default(), "nothing beyond the last hop");
+    assert_eq!(report.has_own_hop(), !report.own().carried.is_empty());
+    lies_in(report.inner, payload);
+    lies_in(report.domain_words, payload);
+    if let Some(int) = &report.int {
+        stack_holds_together(&int.stack);
+        lies_in(int.stack.bytes, report.inner);
+        lies_in(int.source_only, report.inner);
+    }
+}
+
+fn stack_holds_together(stack: &Stack<'_>) {
+    assert_eq!(stack.bytes.len(), stack.len() * stack.layout.len());
+    assert_eq!(stack.record(stack.len()), &[] as &[u8]);
+    for i in 0..stack.len() {
+        let record = stack.record(i);
+        assert_eq!(record.len(), stack.layout.len());
+        let hop = stack.hop(i);
+        let mut again = vec![0xa5; record.len()];
+        stack.layout.write(&hop, &mut again);
+        assert_eq!(stack.layout.hop(&again), hop, "what is written reads back");
+    }
+}
+
+/// `part` is a piece of `whole`, or empty.
+fn lies_in(part: &[u8], whole: &[u8]) {
+    let (part_range, whole_range) = (part.as_ptr_range(), whole.as_ptr_range());
+    let inside = whole_range.start <= part_range.start && part_range.end <= whole_range.end;
+    assert!(part.is_empty() || inside);
+}
+
+/// Values of the report's header, written and read again, are the same.
+fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
+    let mut out = vec![0xa5; payload.len()];
+    match first.version {
+        Version::V05 => {
+            let (repr, inner) = v05::Repr::parse(payload, profile).expect("it decodes");
+            let len = repr.emit(profile.dialect, &mut out);
+            assert_eq!(len + inner.len(), payload.len());
+            out[len..].copy_from_slice(inner);
+            assert_eq!(v05::Repr::parse(&out, profile), Ok((repr, inner)));
+        }
+        Version::V10 => {
+            let (repr, inner) = v10::Repr::parse(payload, profile).expect("it decodes");
+            let len = repr.emit(profile.dialect, &mut out);
+            assert_eq!(len + inner.len(), payload.len());
+            out[len..].copy_from_slice(inner);
+            // The generator's length nibble cannot say that there are optional words.
+            if profile.dialect != wire::Dialect::IntCollectorGen {
+                assert_eq!(v10::Repr::parse(&out, profile), Ok((repr, inner)));
+            }
+        }
+        Version::V20 => {
+            let (group, rest) = v20::Group::split(payload).expect("it decodes");
+            group.emit(&mut out);
+            assert_eq!(v20::Group::split(&out).map(|(group, _)| group), Ok(group));
+            main_reads_back(rest);
+        }
+    }
+}
+
+fn main_reads_back(rest: &[u8]) {
+    let Ok((report, _)) = v20::split(rest) else { return };
+    let Ok((main, inner)) = v20::MainRepr::parse(report) else { return };
+    if report[0] >> 4 != 1 {
+        return;
+    }
+    let repr = v20::Repr::new(wire::Flags(report[3] >> 4), main, v20::Inner::Domain(inner));
+    let mut out = vec![0xa5; repr.len()];
+    let len = repr.emit(&mut out);
+    assert_eq!(len, report.len().next_multiple_of(4));
+    assert_eq!(v20::MainRepr::parse(&out).map(|(main, _)| main), Ok(main));
+}
+
+/// A VLAN tag inside takes the packet off the common path; it must not change what is read.
+fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<'_>, Refusal>>) {
+    let Some(Ok(first)) = first else { return };
+    let ethernet_inside = match first.version {
+        Version::V05 => payload[0] & 0x0f < 3,
+        Version::V10 => payload[1] >> 5 == 0,
+        Version::V20 => false,
+    };
+    let at = payload.len() - first.inner.len() + 12;
+    // INTCollector's generator is told by the EtherType's place.
+    let by_place = profile.dialect == wire::Dialect::IntCollectorGen;
+    if !ethernet_inside || by_place || payload.len() < at + 2 {
+        return;
+    }
+    let tagged = [&payload[..at], &[0x81, 0, 0, 0], &payload[at..]].concat();
+    let mut decoder = Decoder::new(*profile);
+    let slow = decoder.reports(&tagged).next().expect("one report").expect("as good as without the tag");
+    assert_eq!((slow.flow, slow.tunnel, slow.marks), (first.flow, first.tunnel, first.marks));
+    assert_eq!(slow.ioam, first.ioam);
+    assert_eq!(slow.int, first.int);
+}
+
+/// A data packet: INT lies where it is said to lie.
+pub fn packet(frame: &[u8], profile: &Profile) {
+    let _ = wire::datagram(frame);
+    let _ = wire::frame::ip(frame);
+    let Ok(contents) = int::packet(frame, profile) else { return };
+    let (Some(int), Some(place)) = (&contents.int, &contents.place) else {
+        assert_eq!((contents.int.is_some(), contents.place.is_some()), (false, false));
+        return;
+    };
+    stack_holds_together(&int.stack);
+    assert!(place.ip < place.l4 && place.l4 < place.start && place.start < place.header);
+    assert!(place.header < place.stack && place.stack <= place.end && place.end <= frame.len());
+    let data = &frame[place.stack..place.end];
+    assert!(int.stack.is_empty() || data.starts_with(int.stack.bytes));
+    lies_in(int.source_only, data);
+    lies_in(int.stack.bytes, data);
+}
+
+/// `parse` of bytes, then `emit`, then `parse`, is the first `parse`.
+macro_rules! reads_back {
+    ($bytes:expr, $parse:expr, $len:expr) => {
+        if let Ok(repr) = $parse($bytes) {
+            let mut out = vec![0xa5; $len(&repr)];
+            repr.emit(&mut out);
+            assert_eq!($parse(&out[..]), Ok(repr));
+        }
+    };
+}
+
+/// Every header on its own: what is written reads back as it was.
+pub fn headers(bytes: &[u8], profile: &Profile) {
+    reads_back!(bytes, |b| ethernet::Packet::new_checked(b).map(|p| ethernet::Repr::parse(&p)), |_: &_| 14);
+    reads_back!(bytes, ethernet::Tag::parse, |_: &_| 4);
+    reads_back!(bytes, mpls::Repr::parse, |_: &_| 4);
+    reads_back!(bytes, |b| ipv6::Packet::new_checked(b).map(|p| ipv6::Repr::parse(&p)), |_: &_| 40);
+    reads_back!(bytes, |b| udp::Packet::new_checked(b).map(|p| udp::Repr::parse(&p)), |_: &_| 8);
+    reads_back!(bytes, vxlan::Repr::parse, |_: &_| 8);
+    reads_back!(bytes, gre::Repr::parse, gre::Repr::header_len);
+    reads_back!(bytes, |b| shim::Shim2::parse(shim::Kind::L4, b), |_: &_| 4);
+    reads_back!(bytes, |b| shim::Shim2::parse(shim::Kind::Gre, b), |_: &_| 4);
+    reads_back!(bytes, |b| shim::Shim2::parse(shim::Kind::Gpe, b), |_: &_| 4);
+    reads_back!(bytes, shim::Shim1::parse, |_: &_| 4);
+    reads_back!(bytes, shim::Tail::parse, |_: &_| 4);
+    reads_back!(bytes, header::Md2::parse, |_: &_| 12);
+    reads_back!(bytes, header::Mx2::parse, |_: &_| 12);
+    reads_back!(bytes, header::Md05::parse, |_: &_| 8);
+    with_options(bytes);
+    tunnels(bytes);
+    layouts(bytes, profile);
+}
+
+fn with_options(bytes: &[u8]) {
+    if let Ok(packet) = ipv4::Packet::new_checked(bytes) {
+        let repr = ipv4::Repr::parse(&packet);
+        let mut out = vec![0xa5; repr.header_len()];
+        repr.emit(&mut out);
+        let again = ipv4::Packet::new_checked(&out[..]).expect("good");
+        assert!(again.verify_checksum());
+        assert_eq!(ipv4::Repr::parse(&again), repr);
+        assert_eq!(
+            packet.verify_checksum(),
+            packet.checksum() == again.checksum() || packet.verify_checksum()
+        );
+        lies_in(packet.payload(), bytes);
+    }
+    if let Ok(packet) = tcp::Packet::new_checked(bytes) {
+        let repr = tcp::Repr::parse(&packet);
+        let mut out = vec![0xa5; repr.header_len()];
+        repr.emit(&mut out);
+        assert_eq!(out, bytes[..repr.header_len()]);
+    }
+    if let Ok(header) = ipv6::OptionsHeader::new_checked(bytes) {
+        let options: Vec<_> = header.options().collect();
+        let mut out = vec![0xa5; header.header_len() + 8];
+        let len = ipv6::emit_options(header.next_header(), &options, &mut out);
+        let again = ipv6::OptionsHeader::new_checked(&out[..len]).expect("good");
+        // What was padding without an option behind it is now a padding option.
+        assert!(again.options().take(options.len()).eq(options.iter().copied()));
+        for option in options {
+            ioam(option.data);
+        }
+    }
+    ioam(bytes);
+}
+
+fn ioam(data: &[u8]) {
+    let Ok(Some(ioam)) = wire::Ioam::parse(data) else { return };
+    assert_eq!(ioam.hop(ioam.hop_count()), wire::Hop::default(), "nothing beyond the last node");
+    (0..ioam.hop_count()).for_each(|i| drop(std::hint::black_box(ioam.hop(i))));
+    let mut out = vec![0xa5; data.len() + 600];
+    let len = match &ioam {
+        wire::Ioam::Trace(trace) => trace.emit(&mut out),
+        wire::Ioam::Export(export) => export.emit(&mut out),
+    };
+    assert_eq!(wire::Ioam::parse(&out[..len]), Ok(Some(ioam)));
+}
+
+fn tunnels(bytes: &[u8]) {
+    if let Ok(repr) = geneve::Repr::parse(bytes) {
+        let mut out = bytes[..repr.header_len()].to_vec();
+        out[..8].fill(0xa5);
+        repr.emit(&mut out);
+        assert_eq!(geneve::Repr::parse(&out), Ok(repr));
+    }
+    if let Ok(repr) = geneve::OptionRepr::parse(bytes) {
+        let mut out = bytes.to_vec();
+        out[..4].fill(0xa5);
+        repr.emit(&mut out);
+        assert_eq!(geneve::OptionRepr::parse(&out), Ok(repr));
+    }
+}
+
+fn layouts(bytes: &[u8], profile: &Profile) {
+    let [a, b, hop_ml, report_bits, record @ ..] = bytes else { return };
+    let (bitmap, hop_ml) = (u16::from_be_bytes([*a, *b]), hop_ml & 0x1f);
+    let layouts = [
+        Layout::int_2(bitmap, hop_ml, true).ok(),
+        Layout::int_2(bitmap, bitmap.count_ones() as u8 + (bitmap & 0x0e00).count_ones() as u8, false).ok(),
+        Layout::int_10(bitmap, hop_ml, profile.dialect).ok(),
+        Some(Layout::int_05(bitmap)),
+        Some(Layout::report_20(bitmap)),
+        Some(Layout::report_10(report_bits & 0x3f)),
+    ];
+    for layout in layouts.into_iter().flatten() {
+        let Some(record) = record.get(..layout.len()) else { continue };
+        let hop = layout.hop(record);
+        let reason = layout.drop_word(record);
+        let mut again = vec![0xa5; layout.len()];
+        layout.write(&hop, &mut again);
+        if reason != u32::MAX {
+            layout.write_drop(Some((reason >> 24) as u8), Some((reason >> 16) as u8), &mut again);
+        } else {
+            layout.write_drop(None, None, &mut again);
+        }
+        assert_eq!(layout.hop(&again), hop);
+    }
+}

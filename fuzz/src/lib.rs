@@ -1,0 +1,6 @@
+//! Bodies: what must hold for any bytes. They panic when it does not.
+#![forbid(unsafe_code)]
+
+mod bytes;
+
+pub use bytes::{headers, packet, reports};

@@ -1,0 +1,69 @@
+//! Runs the bodies of `wire` over `vectors/` in every dialect, then over seeded mutations of them.
+
+#[path = "../../wire/tests/support/mod.rs"]
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+use support::dice::Dice;
+use support::vectors::{self, Vector};
+use wire::{Dialect, Profile};
+
+type Body = fn(&[u8], &Profile);
+
+fn seconds() -> Duration {
+    let given = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(given.unwrap_or(2.0))
+}
+
+/// Runs `body`, and says how to have a failure again.
+fn run(body: Body, bytes: &[u8], profile: &Profile, what: &str) {
+    if catch_unwind(AssertUnwindSafe(|| body(bytes, profile))).is_err() {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        panic!("{what}\nprofile: {}\nhex: {hex}", profile.dialect.name());
+    }
+}
+
+fn all_and_mutated(body: Body, seed: u64) {
+    let vectors = vectors::all();
+    for vector in &vectors {
+        each_reading(vector, |bytes, profile| run(body, bytes, profile, &vector.name));
+    }
+    let (mut dice, mut count, end) = (Dice(seed), 0, Instant::now() + seconds());
+    while Instant::now() < end {
+        for _ in 0..1000 {
+            let vector = &vectors[dice.below(vectors.len())];
+            let mut bytes = vector.bytes.clone();
+            dice.spoil(&mut bytes);
+            let dialect = Dialect::ALL[dice.below(Dialect::ALL.len())];
+            let profile = if dice.below(2) == 0 { vector.profile } else { Profile::new(dialect) };
+            let what = format!("mutation {count} of {} under seed {seed:#x}", vector.name);
+            run(body, &bytes, &profile, &what);
+            count += 1;
+        }
+    }
+    println!("{count} mutations");
+}
+
+/// A vector in its own profile and in every dialect.
+fn each_reading(vector: &Vector, mut read: impl FnMut(&[u8], &Profile)) {
+    read(&vector.bytes, &vector.profile);
+    for dialect in Dialect::ALL {
+        read(&vector.bytes, &Profile::new(dialect));
+    }
+}
+
+#[test]
+fn reports() {
+    all_and_mutated(fuzz::reports, 1);
+}
+
+#[test]
+fn packet() {
+    all_and_mutated(fuzz::packet, 2);
+}
+
+#[test]
+fn headers() {
+    all_and_mutated(fuzz::headers, 3);
+}
