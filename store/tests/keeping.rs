@@ -50,6 +50,11 @@ fn a_new_period_begins_a_new_file_and_late_records_join_it() {
     keep(&store, changes(START, 11, 1));
     balanced(&store.close());
     assert_eq!(dir.names(), expected);
+    let rows_of = |name: &String| {
+        let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
+        conn.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(expected.iter().map(rows_of).collect::<Vec<_>>(), [5 + 11, 5, 5 + 7]);
     let reader = Reader::open(dir.path()).unwrap();
     let options =
         QueryOptions { from: Some(START + HOUR), to: Some(START + HOUR + 1_000_000), ..Default::default() };
