@@ -313,6 +313,13 @@ impl<'a> Report<'a> {
     }
 }
 
+/// The drop reason in a record, if it has one and the device told it.
+#[inline]
+fn drop_reason(layout: &Layout, record: &[u8]) -> Option<u8> {
+    let word = layout.drop_word(record);
+    (word != u32::MAX).then_some((word >> 16) as u8)
+}
+
 /// One hop out of two tellings: every item that `header` carries wins, the others stay.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;

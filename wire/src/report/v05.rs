@@ -1,6 +1,6 @@
 //! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
 
-use super::{First, Flags, Gap, Inside, Own, Peek, Peeked, Report, Version, inside};
+use super::{First, Flags, Gap, Inside, Own, Peek, Peeked, Report, Version, drop_reason, inside};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -39,8 +39,8 @@ pub enum Kind {
     Drop {
         /// Node, interfaces and queue id.
         own: Hop,
-        /// Drop reason.
-        reason: u8,
+        /// Drop reason, if the device told one.
+        reason: Option<u8>,
     },
     /// 2: the switch-local header; Ethernet follows.
     Local {
@@ -89,7 +89,7 @@ impl Repr {
             0 => Kind::Plain,
             1 => Kind::Drop {
                 own: Layout::DROP_05.hop(head.extra),
-                reason: (Layout::DROP_05.drop_word(head.extra) >> 16) as u8,
+                reason: drop_reason(&Layout::DROP_05, head.extra),
             },
             2 => Kind::Local { own: Layout::LOCAL_05.hop(head.extra) },
             3 => Kind::Gap {
@@ -149,7 +149,7 @@ impl Repr {
             Kind::Plain | Kind::Node { sink: None } => {}
             Kind::Drop { own, reason } => {
                 Layout::DROP_05.write(&own, extra);
-                Layout::DROP_05.write_drop(own.queue_id, Some(reason), extra);
+                Layout::DROP_05.write_drop(own.queue_id, reason, extra);
             }
             Kind::Local { own } => Layout::LOCAL_05.write(&own, extra),
             Kind::Gap { sink, interfaces, gap } => {
@@ -248,8 +248,7 @@ pub(crate) fn read<'a>(
     report.inner = head.inner;
     match head.kind {
         1 => {
-            let drop = Layout::DROP_05.drop_word(head.extra);
-            report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+            report.drop_reason = drop_reason(&Layout::DROP_05, head.extra);
             report.own = Some(Own::new(head.extra, Layout::DROP_05));
         }
         2 => {

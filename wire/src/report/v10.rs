@@ -1,6 +1,6 @@
 //! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
 
-use super::{First, Flags, Inside, Own, Peek, Peeked, Report, Version, inside};
+use super::{First, Flags, Inside, Own, Peek, Peeked, Report, Version, drop_reason, inside};
 use crate::bytes::{put_u32, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -87,7 +87,6 @@ impl Repr {
         let layout = Layout::report_10(head.metadata);
         let (header, inner) = payload.split_at(head.len);
         let record = &header[LEN..];
-        let drop = layout.drop_word(record);
         let repr = Self {
             next: NextProtocol::from(head.next),
             metadata: head.metadata,
@@ -97,7 +96,7 @@ impl Repr {
             seq: u32_at(header, field::SEQ),
             ingress_ts: u32_at(header, field::INGRESS_TS),
             own: layout.hop(record),
-            drop_reason: (drop != u32::MAX).then_some((drop >> 16) as u8),
+            drop_reason: drop_reason(&layout, record),
         };
         Ok((repr, inner))
     }
@@ -202,8 +201,7 @@ pub(crate) fn read<'a>(
     if head.metadata != 0 {
         let layout = *layouts.report_10(head.metadata);
         let record = &payload[LEN..head.len];
-        let drop = layout.drop_word(record);
-        report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+        report.drop_reason = drop_reason(&layout, record);
         report.own = Some(Own::new(record, layout));
     }
     // Embedded INT is looked for whatever F says (ruling b).

@@ -1,6 +1,6 @@
 //! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
 
-use super::{First, Flags, Inside, Marks, Own, Peek, Peeked, Report, Version, inside};
+use super::{First, Flags, Inside, Marks, Own, Peek, Peeked, Report, Version, drop_reason, inside};
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -164,8 +164,7 @@ pub(crate) fn read<'a>(
         }
         if main.bits & REAL_ITEMS != 0 {
             let layout = *layouts.report_20(main.bits);
-            let drop = layout.drop_word(main.baseline);
-            report.drop_reason = (drop != u32::MAX).then_some((drop >> 16) as u8);
+            report.drop_reason = drop_reason(&layout, main.baseline);
             report.own = Some(Own::new(main.baseline, layout));
         }
     }
@@ -304,14 +303,13 @@ impl<'a> MainRepr<'a> {
     pub fn parse(report: &'a [u8]) -> Result<(Self, &'a [u8]), Refusal> {
         let main = main_contents(report)?;
         let layout = Layout::report_20(main.bits);
-        let drop = layout.drop_word(main.baseline);
         let repr = Self {
             bits: main.bits,
             ds_id: main.ds_id,
             ds_bits: main.ds_bits,
             ds_status: u16_at(report, LEN + field::DS_STATUS),
             own: layout.hop(main.baseline),
-            drop_reason: (drop != u32::MAX).then_some((drop >> 16) as u8),
+            drop_reason: drop_reason(&layout, main.baseline),
             domain: main.domain,
         };
         Ok((repr, main.inner))
