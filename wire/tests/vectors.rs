@@ -53,8 +53,10 @@ fn what_is_read_is_written_again_byte_by_byte() {
     assert!(written > 100, "only {written} vectors were written");
 }
 
+type Results<'a> = Vec<Result<Report<'a>, Refusal>>;
+
 /// The reports of a vector whose bytes are cut to `len`; for a frame what it holds of the datagram.
-fn reports_of_cut(vector: &Vector, len: usize, check: &mut dyn FnMut(Vec<Result<Report<'_>, Refusal>>)) {
+fn reports_of_cut(vector: &Vector, len: usize, check: &mut dyn FnMut(Results<'_>)) {
     let bytes = &vector.bytes[..len];
     let payload = match vector.kind {
         Kind::Frame => match wire::datagram(bytes) {
