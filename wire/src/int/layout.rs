@@ -469,12 +469,12 @@ fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
     u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
 }
 
-/// An occupancy that is too large for its 24 bits is written as the largest that can be told from "unavailable".
+/// Without a value the pair is unavailable, whatever the id: 24 ones alone would be read as a value. One that is too large
+/// for its 24 bits is written as the largest that is no "unavailable".
 fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
-    match (id, value) {
-        (None, None) => u32::MAX,
-        (id, value) => u32::from(id.unwrap_or(0)) << 24 | value.unwrap_or(0x00ff_ffff).min(0x00ff_ffff),
-    }
+    let Some(value) = value else { return u32::MAX };
+    let pair = u32::from(id.unwrap_or(0)) << 24 | value.min(0x00ff_ffff);
+    pair.min(u32::MAX - 1)
 }
 
 /// The last layouts used: a source rarely changes its instructions.
@@ -549,4 +549,78 @@ fn renew(
 ) -> Result<(), Refusal> {
     *entry = (key, layout()?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(layout: Layout, hop: Hop) -> Hop {
+        let mut record = [0xa5; 124];
+        layout.write(&hop, &mut record);
+        layout.hop(&record[..layout.len()])
+    }
+
+    #[test]
+    fn words_per_hop_are_those_of_the_specification() {
+        for bitmap in 0..=u16::MAX {
+            let one = bitmap.count_ones();
+            let count = |wide: u16| (one + (bitmap & wide).count_ones()) as u8;
+            assert_eq!(u32::from(Layout::int_05(bitmap).words()), one);
+            assert_eq!(Layout::int_2(bitmap, count(0x0e00), false).map(|l| l.words()), Ok(count(0x0e00)));
+            let strict = Layout::int_10(bitmap, count(0x0200), Dialect::Strict);
+            assert_eq!(strict.map(|l| l.words()), Ok(count(0x0200)));
+            let geant = Layout::int_10(bitmap, count(0x0c00), Dialect::Geant);
+            assert_eq!(geant.map(|l| l.words()), Ok(count(0x0c00)));
+            let generator = Layout::int_10(bitmap, count(0), Dialect::IntCollectorGen);
+            assert_eq!(generator.map(|l| l.words()), Ok(count(0)));
+            assert_eq!(Layout::report_20(bitmap).words(), count(0x0e00));
+        }
+    }
+
+    #[test]
+    fn dividing_by_multiplying_is_dividing() {
+        for words in 1..=31 {
+            let layout = Layout::EMPTY.with_words(words);
+            for n in 0..=255 {
+                assert_eq!(layout.records(n), n / usize::from(words), "{n} / {words}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_without_a_value_is_written_as_unavailable() {
+        let layout = Layout::int_05(0x1000);
+        let got = written(layout, Hop { queue_id: Some(3), queue_occupancy: None, ..Hop::default() });
+        assert_eq!((got.queue_id, got.queue_occupancy), (None, None));
+    }
+
+    #[test]
+    fn a_value_that_is_too_large_is_never_written_as_unavailable() {
+        let layout = Layout::int_05(0x1000);
+        let hop = |id, value| Hop { queue_id: Some(id), queue_occupancy: Some(value), ..Hop::default() };
+        let read = |got: Hop| (got.queue_id, got.queue_occupancy);
+        assert_eq!(read(written(layout, hop(3, 0x0100_0000))), (Some(3), Some(0x00ff_ffff)));
+        assert_eq!(read(written(layout, hop(0xff, u32::MAX))), (Some(0xff), Some(0x00ff_fffe)));
+    }
+
+    #[test]
+    fn bytes_of_no_item_stay_as_they_are() {
+        // Node id, a reserved bit, a domain word, the checksum complement.
+        let layout = Layout::int_2(0x8041, 4, true).expect("good");
+        let mut record = [0xa5; 16];
+        layout.write(&Hop { node_id: Some(1), checksum_complement: Some(2), ..Hop::default() }, &mut record);
+        assert_eq!(record, [0, 0, 0, 1, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn layouts_are_kept_apart_by_all_that_they_depend_on() {
+        let mut layouts = Layouts::new();
+        let strict = *layouts.int_10(0x8a00, 4, Dialect::Strict).expect("good");
+        let geant = *layouts.int_10(0x8a00, 4, Dialect::Geant).expect("good");
+        let domain = *layouts.int_2(0x8000, 1, true).expect("good");
+        assert_ne!(strict, geant);
+        assert_eq!(layouts.int_2(0xc000, 1, false), Err(Refusal::BadHopMl));
+        assert_eq!(layouts.int_2(0x8000, 1, true), Ok(&domain), "a refusal leaves what was kept");
+    }
 }
