@@ -305,6 +305,11 @@ fn low_flags(header: &[u8]) -> Flags {
     Flags::default().with(Flags::DISCARD, first & 2 != 0).with(Flags::HOPS_EXCEEDED, first & 1 != 0)
 }
 
+/// The replication request of a header of INT 1.0 or 0.5; 0 if there is no first byte.
+pub fn replication(header: &[u8]) -> u8 {
+    header.first().map_or(0, |first| first >> 2 & 3)
+}
+
 /// What the carrier of a header knows and the header does not.
 #[derive(Clone, Copy)]
 pub(crate) struct Carrier<'p> {
