@@ -132,6 +132,7 @@ impl Server {
             control: self.control.clone(),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
+            reads: Arc::new(Semaphore::new(api::READS)),
         };
         let mut api = Api::new(settings.api.listen, context);
         let started = api.start();

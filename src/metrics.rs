@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, version_name};
 
 /// A document under construction.
 #[derive(Debug, Default)]
@@ -149,15 +149,16 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
         text.metric(name, "counter", help);
         for stream in streams.iter().filter(|stream| stream.countable).take(MOST_SERIES) {
             let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
+            let version = version_name(stream.id.version);
             let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
-            let labels: [(&str, &dyn Display); 4] = [
+            let labels: [(&str, &dyn Display); 5] = [
                 ("node", &node),
                 ("hw_id", &stream.id.hw_id),
                 ("source", &source),
-                ("version", &stream.id.version),
+                ("version", &version),
+                ("listener", &stream.id.listener),
             ];
-            let listener = ("listener", &stream.id.listener as &dyn Display);
-            text.sample(name, &[labels[0], labels[1], labels[2], labels[3], listener], count(stream));
+            text.sample(name, &labels, count(stream));
         }
     };
     named(text, "source_lost_total", "Datagrams missing in a reporter's sequence.", |stream| stream.lost);

@@ -1,7 +1,8 @@
 //! What the program knows about itself: the figures of every stage, put together for the API and for Prometheus.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet, VecDeque},
     net::Ipv6Addr,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -380,7 +381,8 @@ fn worker_view(index: usize, worker: &Worker) -> WorkerView {
     WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
 }
 
-/// Streams first, each with what its address had refused; then addresses of which nothing could be read.
+/// The busiest streams first; the first of an address bears what that address had refused. Then addresses of which nothing
+/// could be read.
 fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
     let refused_by = |source: &[u8; 16]| {
         let mut refused = BTreeMap::new();
@@ -394,12 +396,13 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
             settings.sources.iter().filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
         named.max_by_key(|known| known.prefix.map(|prefix| prefix.len())).and_then(|known| known.name.clone())
     };
+    let mut told = HashSet::new();
     let stream_view = |stream: &StreamView| view::SourceView {
         source: address(&stream.id.source),
         name: name_of(&stream.id.source),
         node: stream.id.node,
         hw_id: Some(stream.id.hw_id),
-        version: version(stream.id.version).to_owned(),
+        version: version_name(stream.id.version).to_owned(),
         reports: stream.datagrams,
         lost: stream.lost,
         reordered: stream.reordered,
@@ -407,9 +410,11 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         restarts: stream.restarts,
         countable: stream.countable,
         last_seen: stream.last_seen,
-        refused: refused_by(&stream.id.source),
+        refused: if told.insert(stream.id.source) { refused_by(&stream.id.source) } else { BTreeMap::new() },
     };
-    let mut views: Vec<_> = detail.streams.iter().map(stream_view).collect();
+    let mut streams: Vec<_> = detail.streams.iter().collect();
+    streams.sort_by_key(|stream| Reverse(stream.datagrams));
+    let mut views: Vec<_> = streams.into_iter().map(stream_view).collect();
     let silent = |known: &&SourceView| !detail.streams.iter().any(|stream| stream.id.source == known.source);
     views.extend(detail.sources.iter().filter(silent).map(|known| view::SourceView {
         source: address(&known.source),
@@ -418,10 +423,12 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         refused: refused_by(&known.source),
         ..view::SourceView::default()
     }));
+    views.truncate(SHOWN_SOURCES);
     views
 }
 
-fn version(code: u8) -> &'static str {
+/// The name of a report version.
+pub(crate) fn version_name(code: u8) -> &'static str {
     match code {
         5 => "0.5",
         10 => "1.0",
@@ -439,5 +446,7 @@ fn address(octets: &[u8; 16]) -> String {
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rates are over so many seconds.
 const RATE_SECONDS: usize = 5;
+/// Sources on the first screen.
+const SHOWN_SOURCES: usize = 512;
 /// Streams and sources told per worker.
 const MOST_SOURCES: usize = 4_096;

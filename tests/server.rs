@@ -278,7 +278,7 @@ fn figures_for_prometheus_name_no_flow() {
     let answer = server.get("/metrics");
     assert!(answer.headers.contains("text/plain; version=0.0.4"), "{answer:?}");
     assert!(answer.body.contains("\nhopwise_reports_total 100\n"), "{}", answer.body);
-    assert!(answer.body.contains("\nhopwise_source_lost_total{node=\"103\",hw_id=\"1\",source=\"127.0.0.1\",version=\"10\",listener=\"0\"} 0\n"));
+    assert!(answer.body.contains("\nhopwise_source_lost_total{node=\"103\",hw_id=\"1\",source=\"127.0.0.1\",version=\"1.0\",listener=\"0\"} 0\n"));
     assert!(!answer.body.contains("10.0.0."), "{}", answer.body);
     for line in answer.body.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();

@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL queries that may still begin.
     pub(crate) queries: Arc<Semaphore>,
+    /// Other questions to the store that may still begin.
+    pub(crate) reads: Arc<Semaphore>,
 }
 
 /// Declares the routes once: for the router, and for the test that compares them with the OpenAPI document.
@@ -84,6 +86,9 @@ pub(crate) fn service(context: Arc<Context>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)
 }
+
+/// Questions of the pages that the store answers at once, beside SQL queries: a heavy query must not blind the pages.
+pub(crate) const READS: usize = 4;
 
 /// Longest body of a request, bytes: a SQL query with room to spare.
 const MAX_BODY: usize = 256 << 10;

@@ -127,14 +127,18 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
 /// Notes the counters once a second, so that rates can be told.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
-    loop {
+    for second in 1_u64.. {
         every.tick().await;
         context.monitor.sample();
+        // A deleted file takes space until the last connection to it is closed.
+        if let Some(reader) = context.store.as_ref().filter(|_| second.is_multiple_of(60)) {
+            reader.tidy();
+        }
     }
 }
 
-/// Queries of the store, which wait for the disk, run on these.
-const BLOCKING_THREADS: usize = 8;
+/// Questions to the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
+const BLOCKING_THREADS: usize = 72;
 /// Connections at once; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 512;
 /// How long answers may take when the program ends.

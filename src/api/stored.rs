@@ -12,7 +12,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use store::{EventFilter, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
-use tokio::task;
+use tokio::{sync::Semaphore, task};
 use wire::FlowKey;
 
 use super::{Context, answers, params::Params, refusal::Refusal};
@@ -39,7 +39,7 @@ pub(crate) async fn events(
         flow: params.flow()?,
         limit: params.limit(200, MOST_ROWS)?,
     };
-    let rows = with_reader(&context, move |reader| reader.events(&filter)).await?;
+    let rows = with_reader(&context, &context.reads, move |reader| reader.events(&filter)).await?;
     let events = rows.iter().map(|row| EventView::new(&row.event, row.rule.as_deref(), &row.path)).collect();
     Ok(Json(Events { events }))
 }
@@ -68,7 +68,7 @@ pub(crate) async fn rollups(
         interval: params.number("interval")?,
         limit: params.limit(2_000, MOST_ROWS)?,
     };
-    let rows = with_reader(&context, move |reader| reader.rollups(&filter)).await?;
+    let rows = with_reader(&context, &context.reads, move |reader| reader.rollups(&filter)).await?;
     Ok(Json(Rollups { rollups: rows.iter().map(RollupView::from).collect() }))
 }
 
@@ -84,7 +84,8 @@ pub(crate) async fn history(
         Ok(flow) => flow,
         Err(_) => answers::flow_by_id(&context, &id).await?.0,
     };
-    let history = with_reader(&context, move |reader| reader.history(&flow, from, to, limit)).await?;
+    let history =
+        with_reader(&context, &context.reads, move |reader| reader.history(&flow, from, to, limit)).await?;
     let series = history.series.into_iter().map(|point| PointView {
         ts: point.ts,
         flow_latency: point.flow_latency,
@@ -136,7 +137,8 @@ pub(crate) async fn query(
         ..QueryOptions::default()
     };
     let started = Instant::now();
-    let table = with_reader(&context, move |reader| reader.query(&question.sql, &options)).await?;
+    let table =
+        with_reader(&context, &context.queries, move |reader| reader.query(&question.sql, &options)).await?;
     let rows = table.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
     Ok(Json(Answer {
@@ -159,16 +161,17 @@ fn cell(value: Value) -> serde_json::Value {
     }
 }
 
-/// Asks the store on a thread that may wait. At most `[api] max_queries` at once, so that questions cannot pile up.
+/// Asks the store on a thread that may wait. There are only so many places, so that questions cannot pile up.
 async fn with_reader<T: Send + 'static>(
     context: &Context,
+    places: &Arc<Semaphore>,
     question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, Refusal> {
     let Some(reader) = context.store.clone() else {
         let message = "nothing is kept; set [store] enabled = true, or watch /api/v1/events/stream";
         return Err(Refusal::not_found(message));
     };
-    let permit = tokio::time::timeout(PATIENCE, Arc::clone(&context.queries).acquire_owned()).await;
+    let permit = tokio::time::timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
         let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
         return Err(Refusal::unavailable(message));
