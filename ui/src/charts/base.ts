@@ -83,9 +83,9 @@ export class Chart {
   }
 }
 
-const SHORTEST_SECONDS = 120;
+const SHORTEST_SECONDS = 60;
 
-/** Up to now, from the first point, but at most so many seconds back and at least two minutes. */
+/** Up to now, from the first point, but at most so many seconds back and at least one minute. */
 export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
   return {
     time: true,
