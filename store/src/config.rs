@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::ErrorCode;
+
 /// How much time one file covers, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Period {
@@ -101,10 +103,25 @@ impl Error {
         Self::Io(path.to_owned(), error)
     }
 
+    /// Is it that the disk is full?
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Sqlite(_, error) => {
+                error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+                    || error.sqlite_error().is_some_and(|error| error.extended_code == IOERR_SHMSIZE)
+            }
+            Self::Io(_, error) => error.kind() == std::io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
+
     pub(crate) fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
         Self::Sqlite(path.to_owned(), error)
     }
 }
+
+/// The log's shared memory could not be made larger: how a full disk shows there.
+const IOERR_SHMSIZE: i32 = 4874;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

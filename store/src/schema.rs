@@ -105,5 +105,8 @@ PRAGMA cache_size = -65536;
 PRAGMA trusted_schema = OFF;
 ";
 
+/// As in `SETTINGS`.
+pub(crate) const PAGE_SIZE: u64 = 8192;
+
 /// How long a writer waits for somebody who opened the file with another tool and holds a lock.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);

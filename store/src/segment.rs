@@ -1,6 +1,7 @@
 //! One open file: batches in, rows out, in transactions.
 
 use std::fs;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,13 @@ pub(crate) struct Segment {
     tally: Tally,
     /// Records in the open transaction; 0: there is none.
     open: u64,
+}
+
+/// The state of a write-ahead log, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Log {
+    pub(crate) reach: u64,
+    pub(crate) waiting: u64,
 }
 
 /// What `meta` says about a file; written with each transaction.
@@ -122,8 +130,25 @@ impl Segment {
         Ok(std::mem::take(&mut self.open))
     }
 
-    /// Size of the write-ahead log, bytes. Once written it keeps its size and is used again from its beginning.
-    pub(crate) fn log_bytes(&self) -> u64 {
+    /// How far the write-ahead log reaches, and how much of it is not yet in the file; bytes. (Its size says neither: once
+    /// it is in the file, it is written again from its beginning.) SQLite documents where both numbers are kept, in the
+    /// header of the log's index: <https://sqlite.org/walformat.html#the_wal_index_file_format>.
+    pub(crate) fn log(&self) -> Log {
+        let index = files::beside(&self.path, "-shm");
+        let mut header = [0; 100];
+        let read = fs::File::open(index).and_then(|mut index| index.read_exact(&mut header));
+        let number = |at: usize| {
+            u64::from(u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+        };
+        let (reach, done) = match read {
+            Ok(()) => (number(16), number(96)),
+            // Not there: as if all of the log were waiting.
+            Err(_) => (self.log_bytes() / schema::PAGE_SIZE, 0),
+        };
+        Log { reach: reach * schema::PAGE_SIZE, waiting: reach.saturating_sub(done) * schema::PAGE_SIZE }
+    }
+
+    fn log_bytes(&self) -> u64 {
         fs::metadata(files::beside(&self.path, "-wal")).map_or(0, |log| log.len())
     }
 
@@ -135,7 +160,9 @@ impl Segment {
     /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can begin anew.
     pub(crate) fn checkpoint(&self, wait: bool) -> rusqlite::Result<()> {
         let how = if wait { "RESTART" } else { "PASSIVE" };
-        self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))
+        self.conn.busy_timeout(schema::BUSY / 10)?;
+        self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
+        self.conn.busy_timeout(schema::BUSY)
     }
 
     /// From now on the file may not grow.

@@ -49,8 +49,11 @@ impl Store {
         shared.stats().queue_capacity = capacity;
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
         let mut writer = Writer::new(config, Arc::clone(&shared));
-        if let Some(newest) = newest {
-            writer.open(newest.id)?;
+        match newest.map(|newest| writer.open(newest.id)) {
+            // As in the midst of things: it goes on when there is space.
+            Some(Err(error)) if error.is_full() => writer.fail(&error, 0),
+            Some(Err(error)) => return Err(error),
+            Some(Ok(())) | None => {}
         }
         writer.housekeeping(Instant::now());
         let (queue, receiver) = sync_channel(capacity);

@@ -265,13 +265,14 @@ impl Writer {
     /// Keeps the log short: at once when it is long, earlier when there is nothing else to do.
     fn checkpoint(&mut self) {
         let Some(segment) = &self.segment else { return };
-        let log = segment.log_bytes();
+        let log = segment.log();
         let calm = self.shared.stats().queue_len == 0;
-        if log < if calm { CALM_LOG } else { LONG_LOG } {
+        let endless = log.reach > HUGE_LOG;
+        if log.waiting < if calm { CALM_LOG } else { LONG_LOG } && !endless {
             return;
         }
         // Readers that never pause keep the log from beginning anew; when it gets out of hand they are waited for.
-        if let Err(error) = segment.checkpoint(log > HUGE_LOG)
+        if let Err(error) = segment.checkpoint(endless)
             && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
         {
             let error = Error::sqlite(segment.path(), error);
@@ -280,7 +281,7 @@ impl Writer {
     }
 
     /// The open transaction and `more` records are lost: counts them, says why, and waits a second.
-    fn fail(&mut self, error: &Error, more: u64) {
+    pub(crate) fn fail(&mut self, error: &Error, more: u64) {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
         let path = self.segment.take().map(|segment| segment.path().to_owned());
@@ -291,7 +292,7 @@ impl Writer {
             // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
             let _ = self.set_aside(&path);
         }
-        let full = is_full(error);
+        let full = error.is_full();
         let mut stats = self.shared.stats();
         stats.failed += lost;
         stats.queued -= lost;
@@ -333,31 +334,18 @@ impl Writer {
     }
 }
 
-fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Sqlite(_, error) => {
-            error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-                || error.sqlite_error().is_some_and(|error| error.extended_code == IOERR_SHMSIZE)
-        }
-        Error::Io(_, error) => error.kind() == std::io::ErrorKind::StorageFull,
-        _ => false,
-    }
-}
-
 fn nanos(time: SystemTime) -> Nanos {
     u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The log's shared memory could not be made larger: how a full disk shows there.
-const IOERR_SHMSIZE: i32 = 4874;
 /// Records after which a transaction is committed without waiting for its time: bounds its dirty pages (some 14 MB per
 /// 100,000 events).
 const MAX_TRANSACTION: u64 = 200_000;
-/// Above this the log is copied into the file when the queue is empty.
+/// With more than this in it the log is copied into the file when the queue is empty.
 const CALM_LOG: u64 = 8 << 20;
-/// Above this at once: some 250,000 events, written in a few tenths of a second, which the queue must bridge.
+/// With more than this at once: some 250,000 events, written in a few tenths of a second, which the queue must bridge.
 const LONG_LOG: u64 = 32 << 20;
-/// Above this, waiting for readers.
+/// When it reaches further than this, readers are waited for.
 const HUGE_LOG: u64 = 512 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
@@ -412,6 +400,25 @@ mod tests {
         writer.commit();
         let stats = shared.stats().clone();
         assert_eq!((stats.committed, stats.state, stats.message), (5100, State::Ok, None));
+    }
+
+    #[test]
+    fn the_log_is_copied_when_it_is_long_and_not_at_every_commit() {
+        let dir = Dir::new("log");
+        let (mut writer, shared) = writer(&dir);
+        let mut seen = Vec::new();
+        for i in 0..120 {
+            give(&mut writer, &shared, changes(START + i * SECOND, 2000, 500));
+            writer.commit();
+            let log = writer.segment.as_ref().unwrap().log();
+            assert!(log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20), "{log:?}");
+            seen.push(log);
+        }
+        // It grew for many commits, was copied as a whole, and began anew, several times.
+        let copied = seen.iter().filter(|log| log.waiting == 0).count();
+        assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
+        let anew = seen.windows(2).filter(|pair| pair[1].reach < pair[0].reach).count();
+        assert!(anew >= copied - 1, "{anew} of {copied}");
     }
 
     #[test]

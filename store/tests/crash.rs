@@ -151,8 +151,8 @@ fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
     let ballast = dir.path().join("ballast");
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
     let config = Config { commit_every: Duration::ZERO, policy: Policy::Block, ..Config::new(dir.path()) };
-    let store = Store::open(config).unwrap();
-    let write_until = |state: State, deadline: Duration| {
+    let store = Store::open(config.clone()).unwrap();
+    let write_until = |store: &Store, state: State, deadline: Duration| {
         let start = Instant::now();
         loop {
             // Submitting never fails and never hangs: the batch is taken and accounted for.
@@ -166,7 +166,7 @@ fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
             assert!(start.elapsed() < deadline, "{stats:?}");
         }
     };
-    let full = write_until(State::Full, Duration::from_secs(30));
+    let full = write_until(&store, State::Full, Duration::from_secs(30));
     let message = full.message.unwrap();
     assert!(message.ends_with("the disk is full; make space, storing goes on by itself"), "{message}");
     assert!(full.failed > 0 && full.committed > 0, "{:?}", full.failed);
@@ -176,12 +176,28 @@ fn a_full_disk_stops_storing_not_collecting_and_mends_itself() {
     let still = store.stats();
     assert_eq!((still.state, still.committed), (State::Full, full.committed));
     assert_eq!(still.shed + still.failed, full.shed + full.failed + u64::from(BATCH));
+    // Not a byte is left, and a restart in the midst of it: it waits for space as well.
+    let filler = dir.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 512]).is_ok() {}
+    let before = store.close().committed;
+    let store = Store::open(config).unwrap();
+    store.submit(changes(START, BATCH, 1000)).unwrap();
+    store.flush();
+    let restarted = store.stats();
+    assert_eq!(
+        (restarted.committed, restarted.shed + restarted.failed),
+        (0, u64::from(BATCH)),
+        "{restarted:?}"
+    );
+    assert_eq!(restarted.state, State::Full, "{restarted:?}");
+    std::fs::remove_file(&filler).unwrap();
     std::fs::remove_file(&ballast).unwrap();
-    let mended = write_until(State::Ok, Duration::from_secs(30));
-    assert!(mended.message.is_none() && mended.committed > full.committed);
+    let mended = write_until(&store, State::Ok, Duration::from_secs(30));
+    assert!(mended.message.is_none() && mended.committed > 0);
     let stats = store.close();
     assert_eq!((stats.set_aside, stats.queued), (0, 0));
-    assert_eq!(sound(&dir.path().join(FILE)), stats.committed);
+    assert_eq!(sound(&dir.path().join(FILE)), before + stats.committed);
 }
 
 #[test]

@@ -331,6 +331,19 @@ fn what_is_committed_is_seen_while_more_is_written() {
 }
 
 #[test]
+fn what_arrives_can_be_asked_for_within_two_seconds() {
+    let dir = Dir::new("soon");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    let reader = Reader::open(dir.path()).unwrap();
+    store.submit(changes(START, 10, 1)).unwrap();
+    let arrived = Instant::now();
+    while ints(&ask(&reader, "SELECT count(*) FROM events")) != [[10]] {
+        assert!(arrived.elapsed() < Duration::from_secs(2));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn readers_are_shared_by_threads() {
     let (_dir, reader) = keep("threads", Period::Day, vec![changes(START, 2000, 10)]);
     std::thread::scope(|scope| {
