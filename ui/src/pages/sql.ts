@@ -15,100 +15,93 @@ const LIMITS = ['100', '1000', '10000'];
 
 /** A query, its result as a table, and as lines when the first column is a time. */
 export function sqlPage(): Page {
-  const text = editor();
-  const limit = h(
-    'select',
-    { id: 'limit', aria: { label: 'Most rows' } },
-    ...LIMITS.map((value) => limitOption(value)),
-  );
-  const run = h('button', { class: 'primary', type: 'button', title: 'Ctrl-Enter' }, 'Run');
-  const csv = h('button', { type: 'button', disabled: true }, 'CSV');
-  const info = h('span', { class: 'muted', role: 'status' }, 'Ctrl-Enter runs the query');
-  const error = h('div', { class: 'query-error', role: 'alert' });
-  error.hidden = true;
-  const output = h(
-    'div',
-    { class: 'query-output' },
-    empty('No result yet', 'Write a query or take an example.'),
-  );
-  let result: QueryResult | null = null;
-  let chart: LineChart | null = null;
-  let running: AbortController | null = null;
+  return new SqlPage();
+}
 
-  async function execute(): Promise<void> {
-    running?.abort();
-    const mine = (running = new AbortController());
-    const sql = text.value.trim();
-    if (sql === '') return;
-    sessionStorage.setItem(KEPT_QUERY, sql);
-    setText(info, 'running …');
-    try {
-      const answer = await postExact<QueryResult>('query', { sql, limit: Number(limit.value) }, mine.signal);
-      if (!mine.signal.aborted) showResult(answer);
-    } catch (caught) {
-      if (!mine.signal.aborted) showError(caught);
-    }
+class SqlPage implements Page {
+  readonly element: HTMLElement;
+  private readonly text = editor();
+  private readonly limit = h('select', { id: 'limit' }, ...LIMITS.map(limitOption));
+  private readonly csv = h('button', { type: 'button', disabled: true }, 'CSV');
+  private readonly info = h('span', { class: 'muted', role: 'status' }, 'Ctrl-Enter runs the query');
+  private readonly error = h('div', { class: 'query-error', role: 'alert' });
+  private readonly output = h('div', { class: 'query-output' });
+  private result: QueryResult | null = null;
+  private chart: LineChart | null = null;
+  private running: AbortController | null = null;
+
+  constructor() {
+    this.error.hidden = true;
+    this.output.append(empty('No result yet', 'Write a query or take an example.'));
+    this.text.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      void this.execute();
+    });
+    this.csv.addEventListener('click', () => {
+      if (this.result) download('hopwise.csv', 'text/csv', toCsv(this.result.columns, this.result.rows));
+    });
+    this.element = this.build();
   }
 
-  function showResult(answer: QueryResult): void {
-    result = answer;
-    show(error, false);
-    csv.disabled = false;
-    setText(info, resultInfo(answer));
-    chart?.destroy();
-    const plot = plotColumns(answer);
-    chart = plot ? resultChart(plot) : null;
-    output.replaceChildren(
-      ...(chart && plot ? [plotLegend(plot.names), chart.element] : []),
-      resultTable(answer),
+  stop(): void {
+    this.running?.abort();
+    this.chart?.destroy();
+  }
+
+  private build(): HTMLElement {
+    const click = (): void => void this.execute();
+    const run = h('button', { class: 'primary', type: 'button', title: 'Ctrl-Enter', on: { click } }, 'Run');
+    const most = h('label', { for: 'limit' }, 'at most');
+    const bar = h('div', { class: 'bar' }, run, most, this.limit, 'rows', this.csv, this.info);
+    const examples = help((sql) => {
+      this.text.value = sql;
+      void this.execute();
+    });
+    return h(
+      'div',
+      { class: 'page sql' },
+      panel('Query', { class: 'query' }, this.text, this.error, bar),
+      panel('Examples and tables', { class: 'help' }, examples),
+      panel('Result', { class: 'result' }, this.output),
     );
   }
 
-  function showError(caught: unknown): void {
-    if (!(caught instanceof ApiError || caught instanceof Unreachable)) console.error(caught);
-    setText(info, '');
-    setText(error, caught instanceof Error ? caught.message : String(caught));
-    show(error, true);
-    text.focus();
+  private async execute(): Promise<void> {
+    this.running?.abort();
+    const mine = (this.running = new AbortController());
+    const sql = this.text.value.trim();
+    if (sql === '') return;
+    sessionStorage.setItem(KEPT_QUERY, sql);
+    setText(this.info, 'running …');
+    try {
+      const question = { sql, limit: Number(this.limit.value) };
+      const answer = await postExact<QueryResult>('query', question, mine.signal);
+      if (!mine.signal.aborted) this.showResult(answer);
+    } catch (error) {
+      if (!mine.signal.aborted) this.showError(error);
+    }
   }
 
-  run.addEventListener('click', () => void execute());
-  csv.addEventListener('click', () => {
-    if (result) download('hopwise.csv', 'text/csv', toCsv(result.columns, result.rows));
-  });
-  text.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
-    event.preventDefault();
-    void execute();
-  });
-  const use = (sql: string): void => {
-    text.value = sql;
-    void execute();
-  };
-  const bar = h(
-    'div',
-    { class: 'bar' },
-    run,
-    h('label', { for: 'limit' }, 'at most'),
-    limit,
-    'rows',
-    csv,
-    info,
-  );
-  const element = h(
-    'div',
-    { class: 'page sql' },
-    panel('Query', { class: 'query' }, text, error, bar),
-    panel('Examples and tables', { class: 'help' }, help(use)),
-    panel('Result', { class: 'result' }, output),
-  );
-  return {
-    element,
-    stop() {
-      running?.abort();
-      chart?.destroy();
-    },
-  };
+  private showResult(answer: QueryResult): void {
+    this.result = answer;
+    this.csv.disabled = false;
+    show(this.error, false);
+    setText(this.info, resultInfo(answer));
+    this.chart?.destroy();
+    const plot = plotColumns(answer);
+    this.chart = plot ? resultChart(plot) : null;
+    const drawing = this.chart && plot ? [plotLegend(plot.names), this.chart.element] : [];
+    this.output.replaceChildren(...drawing, resultTable(answer));
+  }
+
+  private showError(error: unknown): void {
+    if (!(error instanceof ApiError || error instanceof Unreachable)) console.error(error);
+    setText(this.info, '');
+    setText(this.error, error instanceof Error ? error.message : String(error));
+    show(this.error, true);
+    this.text.focus();
+  }
 }
 
 function editor(): HTMLTextAreaElement {

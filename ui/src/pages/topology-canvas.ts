@@ -6,97 +6,99 @@ import { arrange, type Arrangement, type Positions } from '../model/layout';
 import { edgeValue, nodeValue, scaleFor, type Graph, type Lens, type Scale } from '../model/topology';
 import { paint, styles, type Picked, type Picture } from './topology-paint';
 
-export interface Canvas {
-  element: HTMLElement;
-  /** Places nodes; only when nodes or links came or went, so that the picture stays still. */
-  arrange(graph: Graph, paths: readonly PathUse[]): void;
-  /** Colours, widths, highlights. Returns the scale that was used. */
-  draw(picture: Picture): Scale;
-  fit(): void;
-  destroy(): void;
-}
-
 const PADDING = 34;
 const LARGEST_ZOOM = 1.45;
+/** Narrower than this, nodes show their number only and stand closer. */
+const COMPACT_BELOW = 560;
 
-export function topologyCanvas(options: { pick(picked: Picked | null): void }): Canvas {
-  const element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
-  element.setAttribute('aria-label', 'Map of the network. Arrow keys go from node to node.');
-  const cy = cytoscape({
-    container: element,
-    style: styles(),
-    layout: { name: 'preset' },
-    minZoom: 0.1,
-    maxZoom: 3,
-    selectionType: 'single',
-  });
-  const scales = new Map<Lens, Scale>();
-  let shape = '';
-  let arranged: Arrangement = { shape: 'free', positions: new Map() };
-  let last: Picture | null = null;
+/** The drawing of the network. */
+export class TopologyCanvas {
+  readonly element: HTMLElement;
+  private readonly cy: Core;
+  private readonly scales = new Map<Lens, Scale>();
+  private readonly observer = new ResizeObserver(() => this.resized());
+  private readonly endTheme: () => void;
+  private shape = '';
+  private arranged: Arrangement = { shape: 'free', positions: new Map() };
+  private last: Picture | null = null;
 
-  listen(cy, options.pick);
-  keyboard(element, cy, options.pick, () => last?.picked ?? null);
-  const observer = new ResizeObserver(() => {
-    cy.resize();
-    stand();
-    if (last) draw(last);
-  });
-  observer.observe(element);
-  const endTheme = onTheme(() => {
-    cy.style(styles());
-    if (last) draw(last);
-  });
-
-  /** On a small screen nodes show their number only and stand closer. */
-  function isCompact(): boolean {
-    return element.clientWidth > 0 && element.clientWidth < 560;
-  }
-
-  /** Nodes on their places, tiers drawn apart so that the picture fills the box. */
-  function stand(): void {
-    const squeeze = isCompact() ? 0.55 : 1;
-    const stretch = arranged.shape === 'tiers' ? stretchFor(element, arranged.positions, squeeze) : 1;
-    cy.nodes().positions((node) => {
-      const point = arranged.positions.get(Number(node.data('node'))) ?? { x: 0, y: 0 };
-      return { x: point.x * squeeze, y: point.y * stretch };
+  constructor(pick: (picked: Picked | null) => void) {
+    this.element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
+    this.element.setAttribute('aria-label', 'Map of the network. Arrow keys go from node to node.');
+    this.cy = cytoscape({
+      container: this.element,
+      style: styles(),
+      layout: { name: 'preset' },
+      minZoom: 0.1,
+      maxZoom: 3,
+      selectionType: 'single',
     });
-    cy.fit(undefined, PADDING);
-    if (cy.zoom() > LARGEST_ZOOM) cy.zoom(LARGEST_ZOOM);
-    cy.center();
+    listen(this.cy, pick);
+    keyboard(this.element, this.cy, pick, () => this.last?.picked ?? null);
+    this.observer.observe(this.element);
+    this.endTheme = onTheme(() => {
+      this.cy.style(styles());
+      this.redraw();
+    });
   }
 
-  function draw(picture: Picture): Scale {
-    last = picture;
+  /** Places nodes; only when nodes or links came or went, so that the picture stays still. */
+  arrange(graph: Graph, paths: readonly PathUse[]): void {
+    const shape = [...graph.nodes.map(({ id }) => id), ...graph.edges.map(({ id }) => id)].join();
+    if (shape === this.shape) return;
+    this.shape = shape;
+    sync(this.cy, graph);
+    this.arranged = arrange(graph, paths);
+    this.fit();
+  }
+
+  /** Colours, widths, highlights. Returns the scale that was used. */
+  draw(picture: Picture): Scale {
+    this.last = picture;
     const { graph, lens } = picture;
-    const values = [
-      ...graph.nodes.map((node) => nodeValue(node, graph, lens)),
-      ...graph.edges.map((edge) => edgeValue(edge.link, lens)),
-    ];
-    const scale = scaleFor(lens, values, scales.get(lens) ?? null);
-    scales.set(lens, scale);
-    cy.batch(() => paint(cy, picture, scale, { compact: isCompact(), tiered: arranged.shape === 'tiers' }));
+    const ofNodes = graph.nodes.map((node) => nodeValue(node, graph, lens));
+    const ofEdges = graph.edges.map((edge) => edgeValue(edge.link, lens));
+    const scale = scaleFor(lens, [...ofNodes, ...ofEdges], this.scales.get(lens) ?? null);
+    this.scales.set(lens, scale);
+    const look = { compact: this.isCompact(), tiered: this.arranged.shape === 'tiers' };
+    this.cy.batch(() => paint(this.cy, picture, scale, look));
     return scale;
   }
 
-  return {
-    element,
-    arrange(graph, paths) {
-      const next = [...graph.nodes.map(({ id }) => id), ...graph.edges.map(({ id }) => id)].join();
-      if (next === shape) return;
-      shape = next;
-      sync(cy, graph);
-      arranged = arrange(graph, paths);
-      stand();
-    },
-    draw,
-    fit: stand,
-    destroy() {
-      observer.disconnect();
-      endTheme();
-      cy.destroy();
-    },
-  };
+  /** Nodes on their places, all in sight; tiers are drawn apart so that the picture fills the box. */
+  fit(): void {
+    const { positions, shape } = this.arranged;
+    const squeeze = this.isCompact() ? 0.55 : 1;
+    const stretch = shape === 'tiers' ? stretchFor(this.element, positions, squeeze) : 1;
+    this.cy.nodes().positions((node) => {
+      const point = positions.get(Number(node.data('node'))) ?? { x: 0, y: 0 };
+      return { x: point.x * squeeze, y: point.y * stretch };
+    });
+    this.cy.fit(undefined, PADDING);
+    if (this.cy.zoom() > LARGEST_ZOOM) this.cy.zoom(LARGEST_ZOOM);
+    this.cy.center();
+  }
+
+  destroy(): void {
+    this.observer.disconnect();
+    this.endTheme();
+    this.cy.destroy();
+  }
+
+  private isCompact(): boolean {
+    const { clientWidth } = this.element;
+    return clientWidth > 0 && clientWidth < COMPACT_BELOW;
+  }
+
+  private resized(): void {
+    this.cy.resize();
+    this.fit();
+    this.redraw();
+  }
+
+  private redraw(): void {
+    if (this.last) this.draw(this.last);
+  }
 }
 
 /** How far tiers must stand apart for the picture to have the shape of its box. */

@@ -1,4 +1,4 @@
-import { get } from '../api/client';
+import { ApiError, get, Unreachable } from '../api/client';
 import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
@@ -6,7 +6,7 @@ import { plural } from '../lib/format';
 import { buildGraph, type Graph, type Lens } from '../model/topology';
 import type { Page, Route } from '../router';
 import { flowList } from './flow-list';
-import { topologyCanvas, type Canvas } from './topology-canvas';
+import { TopologyCanvas } from './topology-canvas';
 import type { Picked } from './topology-paint';
 import { detailView } from './topology-detail';
 import { legendView, lensPicker } from './topology-legend';
@@ -19,114 +19,127 @@ interface Answer {
 
 /** The network as the reports' paths show it. */
 export function topologyPage(route: Route): Page {
-  let lens: Lens = 'latency';
-  let graph: Graph = { nodes: [], edges: [] };
-  let flow: Flow | null = null;
-  let wanted = route.query.get('flow') ?? '';
-  let picked: Picked | null = nodeOf(route);
-  let flowPoll: Poll | undefined;
-  const legend = legendView();
-  const summary = h('span', { class: 'muted map-summary' });
-  const detail = detailView();
-  const nothing = empty(
+  return new TopologyPage(route);
+}
+
+class TopologyPage implements Page {
+  readonly element: HTMLElement;
+  private lens: Lens = 'latency';
+  private graph: Graph = { nodes: [], edges: [] };
+  private picked: Picked | null;
+  /** The flow whose path is highlighted. */
+  private flow: Flow | null = null;
+  private flowPoll: Poll | undefined;
+  private stopped = false;
+  private readonly legend = legendView();
+  private readonly detail = detailView();
+  private readonly summary = h('span', { class: 'muted map-summary' });
+  private readonly nothing = empty(
     'No nodes yet',
     'Nodes and links are learnt from the paths in reports. They appear with the first report that names hops.',
   );
-  const canvas: Canvas = topologyCanvas({
-    pick(next) {
-      picked = next;
-      draw();
-    },
+  private readonly canvas = new TopologyCanvas((picked) => this.pick(picked));
+  private readonly list = flowList({
+    picked: () => this.flow?.id ?? '',
+    pick: (flow) => this.follow(this.flow?.id === flow.id ? null : flow),
   });
-  const lenses = lensPicker(lens, (next) => {
-    lens = next;
-    draw();
-  });
-  const list = flowList({
-    picked: () => flow?.id ?? '',
-    pick: (next) => follow(flow?.id === next.id ? null : next),
+  private readonly answers = poll<Answer>({
+    intervalMs: 1000,
+    ask: askAll,
+    show: (answer) => this.take(answer),
   });
 
-  function follow(next: Flow | null): void {
-    flow = next;
-    flowPoll?.stop();
-    list.refresh();
-    draw();
-    if (!next) return;
-    flowPoll = poll<Flow>({
+  constructor(route: Route) {
+    this.picked = nodeOf(route);
+    this.element = this.build();
+    void this.followNamed(route);
+  }
+
+  route(route: Route): void {
+    this.pick(nodeOf(route) ?? this.picked);
+    void this.followNamed(route);
+  }
+
+  stop(): void {
+    this.stopped = true;
+    this.answers.stop();
+    this.flowPoll?.stop();
+    this.list.stop();
+    this.detail.stop();
+    this.canvas.destroy();
+  }
+
+  private build(): HTMLElement {
+    this.nothing.hidden = true;
+    const lenses = lensPicker(this.lens, (lens) => {
+      this.lens = lens;
+      this.draw();
+    });
+    const title = 'Show the whole network';
+    const reset = h(
+      'button',
+      { type: 'button', class: 'quiet', title, on: { click: () => this.canvas.fit() } },
+      'Fit',
+    );
+    const aside = h('div', { class: 'bar' }, this.summary, lenses, reset);
+    const map = h('div', { class: 'map' }, this.canvas.element, this.nothing);
+    const details = panel('Details', {}, this.detail.element);
+    const flows = panel('Follow a flow', { class: 'follow' }, this.list.element);
+    return h(
+      'div',
+      { class: 'page topology' },
+      panel('Topology', { class: 'map-panel', aside }, map, this.legend.element),
+      h('div', { class: 'side' }, details, flows),
+    );
+  }
+
+  private take(answer: Answer): void {
+    this.graph = buildGraph(answer.nodes, answer.links);
+    const { nodes, edges } = this.graph;
+    show(this.nothing, nodes.length === 0);
+    setText(this.summary, `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`);
+    this.canvas.arrange(this.graph, answer.paths);
+    this.draw();
+  }
+
+  private draw(): void {
+    const { graph, lens, picked, flow } = this;
+    const scale = this.canvas.draw({ graph, lens, path: flow?.path ?? null, picked });
+    this.legend.update(lens, scale);
+    this.detail.update(graph, picked, flow);
+  }
+
+  private pick(picked: Picked | null): void {
+    this.picked = picked;
+    this.draw();
+  }
+
+  private follow(flow: Flow | null): void {
+    this.flow = flow;
+    this.flowPoll?.stop();
+    this.list.refresh();
+    this.draw();
+    if (!flow || this.stopped) return;
+    this.flowPoll = poll<Flow>({
       intervalMs: 1000,
-      ask: (signal) => get(`flows/${encodeURIComponent(next.id)}`, {}, signal),
-      show(answer) {
-        flow = answer;
-        draw();
+      ask: (signal) => get(`flows/${encodeURIComponent(flow.id)}`, {}, signal),
+      show: (answer) => {
+        this.flow = answer;
+        this.draw();
       },
     });
   }
 
-  function draw(): void {
-    const scale = canvas.draw({ graph, lens, path: flow?.path ?? null, picked });
-    legend.update(lens, scale);
-    detail.update(graph, picked, flow);
-  }
-
-  const answers = poll<Answer>({
-    intervalMs: 1000,
-    ask: askAll,
-    show(answer) {
-      graph = buildGraph(answer.nodes, answer.links);
-      show(nothing, graph.nodes.length === 0);
-      setText(summary, `${plural(graph.nodes.length, 'node')}, ${plural(graph.edges.length, 'link')}`);
-      canvas.arrange(graph, answer.paths);
-      draw();
-      if (wanted !== '') void findFlow();
-    },
-  });
-
-  async function findFlow(): Promise<void> {
-    const id = wanted;
-    wanted = '';
+  /** Follows the flow that the address names; one that has expired is let go without a word. */
+  private async followNamed(route: Route): Promise<void> {
+    const name = route.query.get('flow') ?? '';
+    if (name === '') return;
     try {
-      follow(await get<Flow>(`flows/${encodeURIComponent(id)}`));
-    } catch {
-      // The flow has expired: the map is shown without it.
+      this.follow(await get<Flow>(`flows/${encodeURIComponent(name)}`));
+    } catch (error) {
+      if (!(error instanceof ApiError || error instanceof Unreachable)) throw error;
     }
   }
-
-  const map = h('div', { class: 'map' }, canvas.element, nothing);
-  nothing.hidden = true;
-  const reset = h(
-    'button',
-    { type: 'button', class: 'quiet', title: 'Show the whole network', on: { click: () => canvas.fit() } },
-    'Fit',
-  );
-  const aside = h('div', { class: 'bar' }, summary, lenses, reset);
-  const element = h(
-    'div',
-    { class: 'page topology' },
-    panel('Topology', { class: 'map-panel', aside }, map, legend.element),
-    h(
-      'div',
-      { class: 'side' },
-      panel('Details', {}, detail.element),
-      panel('Follow a flow', { class: 'follow' }, list.element),
-    ),
-  );
-  return {
-    element,
-    route(next) {
-      picked = nodeOf(next) ?? picked;
-      wanted = next.query.get('flow') ?? '';
-      if (wanted !== '') void findFlow();
-      draw();
-    },
-    stop() {
-      answers.stop();
-      flowPoll?.stop();
-      list.stop();
-      detail.stop();
-      canvas.destroy();
-    },
-  };
 }
 
 async function askAll(signal: AbortSignal): Promise<Answer> {
