@@ -52,7 +52,8 @@ pub(crate) async fn nodes(
     });
     let drops = context.monitor.pipeline().drops_by_node();
     let (unit, now) = (build::queue_unit(&settings), nic::time::now());
-    let seen = |series: &SeriesView| now.saturating_sub(u64::from(series.idle) * 1_000_000_000);
+    // A series knows whole seconds only; so this is at most a second too early, and never too late.
+    let seen = |series: &SeriesView| now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000);
     let mut nodes: BTreeMap<u32, NodeView> = BTreeMap::new();
     for (id, seen) in topology.nodes() {
         let node = nodes.entry(*id).or_insert_with(|| new_node(*id, &settings, &drops));

@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{config::Settings, error::CliError};
+use crate::{
+    config::{Settings, build},
+    error::CliError,
+};
 
 /// Say what is wrong with a configuration; start nothing
 #[derive(clap::Args, Debug)]
@@ -23,8 +26,32 @@ pub(crate) struct Args {
 /// Builds everything that the configuration describes and starts nothing.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    let mut out = stdout().lock();
-    let told = if args.dump { out.write_all(settings.to_toml().as_bytes()) } else { writeln!(out, "good") };
-    told.map_err(CliError::output)?;
+    build::collector(&settings, settings.workers(), 0).map_err(CliError::new)?;
+    let store = settings.store_directory();
+    if settings.store.enabled
+        && let Some(blocked) = store.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir())
+    {
+        let blocked = blocked.display();
+        return Err(CliError::new(format!(
+            "{blocked} is no directory; set another [store] dir, or move the file away"
+        )));
+    }
+    let told = if args.dump { settings.to_toml() } else { summary(&settings) };
+    stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What would run.
+fn summary(settings: &Settings) -> String {
+    let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
+    let store = match settings.store.enabled {
+        true => format!("store in {}", settings.store_directory().display()),
+        false => "nothing is stored".to_owned(),
+    };
+    let (rules, workers) = (settings.rules.len(), settings.workers());
+    format!(
+        "good: reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        listen.join(" "),
+        settings.api.listen
+    )
 }

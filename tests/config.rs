@@ -1,0 +1,74 @@
+//! The configuration from the command line: check, dump, and what a packager gets.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::fs;
+
+use support::{TempDir, hopwise};
+
+#[test]
+fn a_good_file_is_summed_up_in_a_line() {
+    let directory = TempDir::new();
+    let file = directory.join("h.toml");
+    fs::write(&file, "collector.workers = 2\nstore.dir = \"/nowhere/at/all\"\n[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n").unwrap();
+    let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    let expected = "good: reports on udp://*:32766, 2 worker(s), 1 rule(s), store in /nowhere/at/all, API on http://127.0.0.1:8080\n";
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+}
+
+#[test]
+fn a_bad_file_is_refused_with_every_problem_and_code_2() {
+    let directory = TempDir::new();
+    let file = directory.join("h.toml");
+    fs::write(&file, "[colector]\n[store]\nperiod = \"week\"\n").unwrap();
+    let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    let name = file.display();
+    let expected = format!(
+        "hopwise: {name}:1:2: there is no key `colector` in the file; did you mean `collector`?\n  |\n1 | [colector]\n  |  ^^^^^^^^\n\
+         {name}:3:10: found the text \"week\"; write \"hour\" or \"day\"\n  |\n3 | period = \"week\"\n  |          ^^^^^^\n"
+    );
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(2), "", expected.as_str()));
+}
+
+#[test]
+fn a_file_where_the_store_should_be_is_found_before_the_start() {
+    let directory = TempDir::new();
+    let (file, blocked) = (directory.join("h.toml"), directory.join("data"));
+    fs::write(&blocked, "").unwrap();
+    fs::write(&file, format!("store.dir = {:?}\n", blocked.join("store"))).unwrap();
+    let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    let expected = format!(
+        "hopwise: {} is no directory; set another [store] dir, or move the file away\n",
+        blocked.display()
+    );
+    assert_eq!((run.code, run.stderr.as_str()), (Some(2), expected.as_str()));
+}
+
+#[test]
+fn the_dump_is_a_configuration_again() {
+    let directory = TempDir::new();
+    let dump = hopwise(["check", "--dump"]);
+    let file = directory.join("h.toml");
+    fs::write(&file, &dump.stdout).unwrap();
+    let again = hopwise(["check".as_ref(), "--dump".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    assert_eq!((again.code, again.stdout), (Some(0), dump.stdout));
+}
+
+#[test]
+fn a_packager_gets_man_pages_completions_and_the_reference() {
+    let directory = TempDir::new();
+    let out = directory.join("made");
+    assert_eq!(hopwise(["generate".as_ref(), out.as_os_str()]).code, Some(0));
+    let manual = fs::read_to_string(out.join("man/hopwise-run.1")).unwrap();
+    assert!(manual.contains("\\-\\-config") && manual.contains("SYNOPSIS"), "{manual}");
+    for completion in ["hopwise.bash", "_hopwise", "hopwise.fish"] {
+        assert!(
+            fs::read_to_string(out.join("completions").join(completion)).unwrap().contains("replay"),
+            "{completion}"
+        );
+    }
+    let reference = include_str!("../docs/reference/config.md");
+    assert_eq!(fs::read_to_string(out.join("config.md")).unwrap(), reference);
+}
