@@ -402,6 +402,7 @@ pub struct Reports<'a, 'd> {
 impl<'a> Iterator for Reports<'a, '_> {
     type Item = Result<Report<'a>, Refusal>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let mut report = Report::EMPTY;
         self.read(&mut report).map(|result| result.map(|()| report))
