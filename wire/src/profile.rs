@@ -77,7 +77,7 @@ impl TelemetryPorts {
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
         // Unused places hold the first port again, so that all are compared at once.
-        self.ports.contains(&port) && self.len > 0
+        self.ports.iter().fold(false, |found, place| found | (*place == port)) && self.len > 0
     }
 }
 

@@ -221,6 +221,19 @@ impl Layout {
         if named.contains(Items::QUEUE) { named } else { Items(named.0 | Items::QUEUE_ID.0) }
     }
 
+    /// Where an item begins in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
+    /// those who read many records of one layout.
+    #[inline(always)]
+    pub fn word_of(&self, item: Items) -> usize {
+        usize::from(self.at[item.0.trailing_zeros() as usize % self.at.len()]) / 4
+    }
+
+    /// Are level-2 interfaces two words, or two halves of one?
+    #[inline]
+    pub fn wide_l2(&self) -> bool {
+        self.wide_l2
+    }
+
     /// Are time stamps 64 bits wide?
     #[inline]
     pub fn wide_ts(&self) -> bool {
@@ -502,11 +515,32 @@ impl Layouts {
     /// The layout of INT 1.0 records.
     #[inline]
     pub(crate) fn int_10(&mut self, bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<&Layout, Refusal> {
-        let key = 1 << 32 | (dialect as u64) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
+        let key = key_10(bitmap, hop_ml, dialect);
         if self.int.0 != key {
             renew(&mut self.int, key, || Layout::int_10(bitmap, hop_ml, dialect))?;
         }
         Ok(&self.int.1)
+    }
+
+    /// The layout of INT 1.0 records, with a number that is the same for the same layout; `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn int_10_shaped(
+        &mut self,
+        bitmap: u16,
+        hop_ml: u8,
+        dialect: Dialect,
+    ) -> Option<(u64, &Layout)> {
+        let key = key_10(bitmap, hop_ml, dialect);
+        if self.int.0 != key {
+            renew(&mut self.int, key, || Layout::int_10(bitmap, hop_ml, dialect)).ok()?;
+        }
+        Some((key, &self.int.1))
+    }
+
+    /// The latest layout of INT records.
+    #[inline]
+    pub(crate) fn latest_int(&self) -> &Layout {
+        &self.int.1
     }
 
     /// The layout of INT 0.5 records.
@@ -538,6 +572,11 @@ impl Layouts {
         }
         &self.own.1
     }
+}
+
+#[inline(always)]
+fn key_10(bitmap: u16, hop_ml: u8, dialect: Dialect) -> u64 {
+    1 << 32 | (dialect as u64) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap)
 }
 
 #[cold]

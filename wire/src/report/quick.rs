@@ -152,6 +152,6 @@ impl<'a> Start<'a> {
 
 /// Neither a tunnel's port nor a telemetry port.
 #[inline(always)]
-fn is_plain(dport: u16, profile: &Profile) -> bool {
+pub(crate) fn is_plain(dport: u16, profile: &Profile) -> bool {
     !matches!(dport, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) && !profile.telemetry_ports.contains(dport)
 }

@@ -1,0 +1,108 @@
+//! The common report as [`Brief`], by constant offsets: one length check, one comparison per assumption.
+//!
+//! It says what the whole decoder says of the same bytes, or nothing: whatever is unusual, cut or wrong is left to it. The
+//! tests compare the two.
+
+use super::{Brief, Flags, quick};
+use crate::bytes::{u16_at, u32_at};
+use crate::flow::FlowKey;
+use crate::int;
+use crate::int::layout::Layouts;
+use crate::profile::{Dialect, Profile};
+use crate::walk::{IPV4, UDP};
+
+/// Offsets from the start of the datagram's payload.
+mod field {
+    pub(super) const WORD: usize = 0;
+    pub(super) const SWITCH_ID: usize = 4;
+    pub(super) const SEQ: usize = 8;
+    pub(super) const INGRESS_TS: usize = 12;
+    pub(super) const ETHERTYPE: usize = 28;
+    pub(super) const IP: usize = 30;
+    pub(super) const TOS: usize = 31;
+    pub(super) const TOTAL_LEN: usize = 32;
+    pub(super) const FRAGMENT: usize = 36;
+    pub(super) const PROTO: usize = 39;
+    pub(super) const SRC: usize = 42;
+    pub(super) const DST: usize = 46;
+    pub(super) const SPORT: usize = 50;
+    pub(super) const DPORT: usize = 52;
+    pub(super) const SHIM: usize = 58;
+    pub(super) const SHIM_LEN: usize = 60;
+    pub(super) const INT: usize = 62;
+    pub(super) const INT_M: usize = 63;
+    pub(super) const HOP_ML: usize = 64;
+    pub(super) const BITMAP: usize = 66;
+    pub(super) const STACK: usize = 70;
+}
+
+/// Version 1, four words, Ethernet follows, no metadata bits: the upper 17 bits of the first word.
+const PLAIN: u32 = 0x1400_0000 >> 15;
+
+#[inline(always)]
+pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, layouts: &mut Layouts) -> Option<Brief<'a>> {
+    let fixed = payload.first_chunk::<{ field::STACK }>()?;
+    let word = u32_at(fixed, field::WORD);
+    let dport = u16_at(fixed, field::DPORT);
+    let common = (word >> 15 == PLAIN || is_generator(word, profile))
+        && u16_at(fixed, field::ETHERTYPE) == IPV4
+        && fixed[field::IP] == 0x45
+        && fixed[field::PROTO] == UDP
+        && u16_at(fixed, field::FRAGMENT) & 0x1fff == 0
+        && fixed[field::SHIM] == 0x01
+        && fixed[field::INT] >> 4 == 1
+        && profile.marks(fixed[field::TOS] >> 2)
+        && profile.probe_marker.is_none()
+        && dport != profile.int_udp_port
+        && quick::is_plain(dport, profile);
+    let node_id = u32_at(fixed, field::SWITCH_ID);
+    if !common || node_id == u32::MAX {
+        return None;
+    }
+    // What lies behind the packet's own end is padding.
+    let packet_end = field::IP + usize::from(u16_at(fixed, field::TOTAL_LEN));
+    let end = field::SHIM + usize::from(fixed[field::SHIM_LEN]) * 4;
+    let records = payload.get(field::STACK..end).filter(|_| end <= packet_end)?;
+    let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
+    let (shape, layout) = layouts.int_10_shaped(bitmap, hop_ml, profile.dialect)?;
+    if layout.records(records.len() / 4) * layout.len() != records.len() {
+        return None;
+    }
+    let flags = word >> if profile.dialect == Dialect::Onos { 12 } else { 6 };
+    Some(Brief {
+        node_id,
+        hw_id: (word & 0x3f) as u8,
+        seq: u32_at(fixed, field::SEQ),
+        ts: u32_at(fixed, field::INGRESS_TS),
+        flags: Flags((flags >> 2 & 1 | flags & 2 | (flags & 1) << 2) as u8),
+        flow: FlowKey::v4_words(
+            u32_at(fixed, field::SRC),
+            u32_at(fixed, field::DST),
+            Some((u16_at(fixed, field::SPORT), dport)),
+            UDP,
+        ),
+        int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
+        records,
+        shape,
+    })
+}
+
+/// INTCollector's generator: a length below four words, and metadata bits that mean nothing. With IPv4 where a report 1.0
+/// has it this is no report 0.5.
+#[inline(always)]
+fn is_generator(word: u32, profile: &Profile) -> bool {
+    profile.dialect == Dialect::IntCollectorGen
+        && word >> 28 == 1
+        && word >> 24 & 0x0f < 4
+        && word >> 21 & 7 == 0
+}
+
+/// C, E and M.
+#[inline(always)]
+fn int_flags(first: u8, second: u8) -> int::Flags {
+    int::Flags((first >> 1 & 1) | (first & 1) << 1 | (second >> 7) << 2)
+}
+
+const _: () = assert!(
+    int::Flags::DISCARD.0 == 1 && int::Flags::HOPS_EXCEEDED.0 == 2 && int::Flags::MTU_EXCEEDED.0 == 4
+);
