@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use detect::{Detection, Metric};
-use wire::{Decoder, Refusal, Report};
+use wire::report::Brief;
+use wire::{Decoder, Report, Stack};
 
 use crate::config::{Config, Profile, Units};
 use crate::event::{Drop, Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
-use crate::reading::{Ends, NO_VALUE, ReadHops, Reading, StackHops};
+use crate::hash::fold_octets;
+use crate::index::NO_SLOT;
+use crate::reading::{Ends, NO_VALUE, Plan, Plans, ReadHops, Reading, WIDEST_RECORD};
 use crate::sequence::{Sequencer, StreamId, StreamView};
 use crate::series::Series;
 use crate::sketch::Sketches;
@@ -16,7 +19,7 @@ use crate::sources::{Source, SourceView, Sources};
 use crate::state::{Head, Levels, MOST_HOPS, State};
 use crate::stats::{Stats, Tables};
 use crate::sweep::Sweep;
-use crate::tell::{self, Origin};
+use crate::tell::{self, About, Origin, Teller};
 
 /// A UDP payload as it was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +54,7 @@ pub(crate) struct Core {
     seed: u64,
     stats: Stats,
     readings: Vec<Reading>,
+    plans: Plans,
 }
 
 /// What all reports of one datagram share.
@@ -68,13 +72,14 @@ const AHEAD: usize = 16;
 
 /// Reports that are decoded and wait to be taken.
 struct Pending<'a> {
-    reports: [(Head, StackHops<'a>); AHEAD],
+    /// With each its stack and the plan for it.
+    reports: [(Head, &'a [u8], u8); AHEAD],
     count: usize,
 }
 
 impl Pending<'_> {
     fn none() -> Self {
-        Self { reports: [(Head::none(), StackHops::NONE); AHEAD], count: 0 }
+        Self { reports: [(Head::none(), &[], 0); AHEAD], count: 0 }
     }
 }
 
@@ -103,6 +108,7 @@ impl Collector {
             seed,
             stats: Stats::default(),
             readings: Vec::with_capacity(MOST_HOPS),
+            plans: Plans::new(),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self { readers: profiles.map(reader).collect(), core }
@@ -112,46 +118,36 @@ impl Collector {
     ///
     /// A burst is decoded first, then taken, so that the memory which the one needs is on its way while others are
     /// decoded.
-    pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut impl Sink) {
+    pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
         let mut pending = Pending::none();
         for datagram in burst {
             if self.core.turns(datagram.received) {
                 self.core.flush(&mut pending, sink);
+                self.core.advance(datagram.received, sink);
             }
-            self.core.advance(datagram.received, sink);
             let (envelope, reader) = self.core.open(datagram, &mut self.readers);
-            let profile = *reader.profile();
-            let (mut good, mut first) = (0_u64, None);
-            for report in reader.reports(datagram.payload) {
-                match report {
-                    Ok(report) => {
-                        if good == 0 && first.is_none() {
-                            self.core.count_sequence(&envelope, &Number::from(&report), sink);
-                        }
-                        good += 1;
-                        self.core.report(&envelope, &report, &mut pending, sink);
-                    }
-                    Err(refusal) => {
-                        if good == 0 && first.is_none() {
-                            self.core.count_refused_sequence(&envelope, datagram.payload, &profile, sink);
-                        }
-                        first = first.or(Some(refusal));
-                        self.core.refuse(&envelope, refusal);
-                    }
-                }
+            if let Some(brief) = reader.brief(datagram.payload)
+                && is_whole_path(brief.flags)
+                && !brief.records.is_empty()
+                && let Some(plan) = self.core.plan(&envelope, brief.shape, reader, &mut pending, sink)
+            {
+                self.core.brief(&envelope, (&brief, plan), &mut pending, sink);
+            } else {
+                // In the order of arrival.
+                self.core.flush(&mut pending, sink);
+                self.core.datagram(&envelope, datagram.payload, reader, sink);
             }
-            self.core.close(good, first);
         }
         self.core.flush(&mut pending, sink);
     }
 
     /// Moves time on, and does what is due, a bounded part of it: call it every 10 to 100 ms.
-    pub fn tick(&mut self, now: Nanos, sink: &mut impl Sink) {
+    pub fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.core.tick(now, sink);
     }
 
     /// The end of the input: tells everything that is still open, the latest state of each flow included.
-    pub fn finish(&mut self, now: Nanos, sink: &mut impl Sink) {
+    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.core.finish(now, sink);
     }
 
@@ -238,134 +234,171 @@ impl Core {
         (envelope, decoder)
     }
 
-    /// A datagram with so many good reports, and the first reason for which a part of it was refused.
-    #[inline]
-    fn close(&mut self, good: u64, first: Option<Refusal>) {
+    /// Any datagram.
+    #[inline(never)]
+    fn datagram(&mut self, envelope: &Envelope, payload: &[u8], reader: &mut Decoder, sink: &mut dyn Sink) {
+        let mut report = Report::EMPTY;
+        let (mut good, mut first) = (0_u64, None);
+        let mut reports = reader.reports(payload);
+        while let Some(read) = reports.read(&mut report) {
+            match read {
+                Ok(()) => {
+                    if good == 0 {
+                        self.count_sequence(envelope, &Number::from(&report), sink);
+                    }
+                    good += 1;
+                    self.report(envelope, &report, sink);
+                }
+                Err(refusal) => {
+                    self.stats.refused[refusal.index()] += 1;
+                    self.sources.refuse(envelope.sender, refusal);
+                    first = first.or(Some(refusal));
+                }
+            }
+        }
         self.stats.reports += good;
         match first {
-            Some(refusal) if good == 0 => self.stats.refused_datagrams[refusal.index()] += 1,
+            Some(refusal) if good == 0 => {
+                self.stats.refused_datagrams[refusal.index()] += 1;
+                // It has been received all the same.
+                if let Ok(peek) = wire::peek(payload, reader.profile()) {
+                    self.count_sequence(envelope, &Number::from(&peek), sink);
+                }
+            }
             _ => self.stats.accepted += 1,
         }
     }
 
-    #[cold]
-    fn refuse(&mut self, envelope: &Envelope, refusal: Refusal) {
-        self.stats.refused[refusal.index()] += 1;
-        self.sources.refuse(envelope.sender, refusal);
-    }
-
-    #[inline]
-    fn count_sequence(&mut self, envelope: &Envelope, number: &Number, sink: &mut impl Sink) {
+    #[inline(always)]
+    fn count_sequence(&mut self, envelope: &Envelope, number: &Number, sink: &mut dyn Sink) {
         if let Some(sequencer) = &mut self.sequencer {
             sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
         }
     }
 
-    /// A report that is refused behind its header has been received all the same.
-    #[cold]
-    fn count_refused_sequence(
+    /// The plan for records of a shape, if they can be read where they lie.
+    #[inline(always)]
+    fn plan(
         &mut self,
         envelope: &Envelope,
-        payload: &[u8],
-        profile: &wire::Profile,
-        sink: &mut impl Sink,
-    ) {
-        if let Ok(peek) = wire::peek(payload, profile) {
-            self.count_sequence(envelope, &Number::from(&peek), sink);
+        shape: u64,
+        reader: &Decoder,
+        pending: &mut Pending<'_>,
+        sink: &mut dyn Sink,
+    ) -> Option<u8> {
+        let shape = shape | u64::from(envelope.sender.profile) << 56;
+        match self.plans.find(shape) {
+            Some(plan) => Some(plan),
+            None => {
+                self.flush(pending, sink);
+                self.plans.make(shape, reader.latest_layout(), envelope.units)
+            }
         }
     }
 
-    #[inline]
-    fn report<'a, S: Sink>(
+    /// The common report: written down, to be taken with others.
+    #[inline(always)]
+    fn brief<'a>(
         &mut self,
         envelope: &Envelope,
-        report: &Report<'a>,
+        (brief, plan): (&Brief<'a>, u8),
         pending: &mut Pending<'a>,
-        sink: &mut S,
+        sink: &mut dyn Sink,
     ) {
-        let head = self.head(envelope, report);
-        match (&report.int, report.own, report.flow) {
-            (Some(int), None, Some(_)) if !int.stack.is_empty() && head.whole_path => {
-                self.state.flows.prefetch_bucket(head.hash);
-                pending.reports[pending.count] =
-                    (head, StackHops { stack: int.stack, units: envelope.units });
-                pending.count += 1;
-                if pending.count == AHEAD {
-                    self.flush(pending, sink);
-                }
-            }
-            _ => {
-                // In the order of arrival.
-                self.flush(pending, sink);
-                self.other_report(&head, report, sink);
-            }
+        self.stats.reports += 1;
+        self.stats.accepted += 1;
+        self.count_sequence(envelope, &Number::from(brief), sink);
+        let (head, bytes, at) = &mut pending.reports[pending.count % AHEAD];
+        head.about.ts = envelope.received;
+        head.about.origin = Origin {
+            reporter: u64::from(brief.node_id),
+            number: brief.seq,
+            stamp: brief.ts,
+            index: 0,
+            hw_id: brief.hw_id,
+            version: version(wire::Version::V10),
+        };
+        (head.about.key, head.about.has_flow) = (brief.flow, true);
+        head.hash = brief.flow.hash(self.seed);
+        head.whole_path = true;
+        head.flags = signals(brief.int_flags);
+        (*bytes, *at) = (brief.records, plan);
+        self.state.flows.prefetch_bucket(head.hash);
+        pending.count += 1;
+        if pending.count == AHEAD {
+            self.flush(pending, sink);
         }
     }
 
     /// Takes the reports that were decoded.
-    #[inline]
-    fn flush<S: Sink>(&mut self, pending: &mut Pending<'_>, sink: &mut S) {
+    #[inline(never)]
+    fn flush(&mut self, pending: &mut Pending<'_>, sink: &mut dyn Sink) {
         let reports = &pending.reports[..pending.count];
-        let mut slots = [u32::MAX; AHEAD];
-        for (slot, (head, _)) in slots.iter_mut().zip(reports) {
+        let mut slots = [NO_SLOT; AHEAD];
+        for (slot, (head, ..)) in slots.iter_mut().zip(reports) {
             *slot = self.state.flows.prefetch_entry(head.hash);
         }
         for slot in &slots[..pending.count] {
             self.state.flows.prefetch_hops(*slot);
         }
-        for (head, hops) in reports {
-            self.state.take(head, hops, sink);
+        for ((head, bytes, plan), slot) in reports.iter().zip(slots) {
+            if let Some(plan) = self.plans.get(*plan) {
+                self.state.take_stack(head, (bytes, plan), slot, sink);
+            }
         }
         pending.count = 0;
     }
 
-    #[inline]
     fn head(&self, envelope: &Envelope, report: &Report<'_>) -> Head {
-        let flow = report.flow.unwrap_or_default();
-        let mut flags = Flags::default();
-        if let Some(int) = &report.int {
-            flags.set(Flags::HOP_LIMIT, int.flags.contains(wire::int::Flags::HOPS_EXCEEDED));
-            flags.set(Flags::MTU, int.flags.contains(wire::int::Flags::MTU_EXCEEDED));
-        }
-        Head {
-            flow,
-            hash: flow.hash(self.seed),
-            received: envelope.received,
-            origin: Origin {
-                source: envelope.source,
-                node: report.node_id,
-                number: report.seq,
-                stamp: report.ts.unwrap_or(0),
-                index: report.index,
-                hw_id: report.hw_id,
-                version: version(report.version),
+        let key = report.flow.unwrap_or_default();
+        let origin = Origin {
+            reporter: match report.node_id {
+                Some(node) => u64::from(node),
+                None => fold_octets(&envelope.source, 0),
             },
-            units: envelope.units,
-            whole_path: report.flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
-                && report.drop_reason.is_none(),
-            flags,
+            number: report.seq,
+            stamp: report.ts.unwrap_or(0),
+            index: report.index,
+            hw_id: report.hw_id,
+            version: version(report.version),
+        };
+        Head {
+            about: About { ts: envelope.received, origin, key, has_flow: report.flow.is_some() },
+            hash: key.hash(self.seed),
+            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
+            flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
         }
     }
 
-    /// Reports with metadata of their own, postcards, IOAM, reports without a flow or without hops.
-    #[inline(never)]
-    fn other_report<S: Sink>(&mut self, head: &Head, report: &Report<'_>, sink: &mut S) {
+    /// Any report.
+    fn report(&mut self, envelope: &Envelope, report: &Report<'_>, sink: &mut dyn Sink) {
+        let head = self.head(envelope, report);
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
-            self.tell_drop(head, report, sink);
+            self.tell_drop(&head, report, sink);
         }
-        let (mut readings, ends) = self.read(report, head.units);
-        let hops = ReadHops { readings: &readings, ends };
-        let alone =
-            report.has_own_hop() && report.hop_count() == 1 && !report.marks.contains(wire::Marks::MERGED);
-        match (report.flow, readings.first()) {
-            (None, _) => {
-                self.state.counts.node_reports += 1;
-                self.state.take_nodes(head, None, &hops, sink);
-            }
-            (Some(_), Some(only)) if alone && head.whole_path => {
-                self.state.take_postcard(head, *only, ends, sink)
-            }
-            (Some(_), _) => self.state.take(head, &hops, sink),
+        if let Some(int) = &report.int
+            && report.own.is_none()
+            && report.flow.is_some()
+            && head.whole_path
+            && is_stacked(&int.stack)
+        {
+            let plan = Plan::new(&int.stack.layout, envelope.units);
+            self.state.take_stack(&head, (int.stack.bytes, &plan), NO_SLOT, sink);
+            return;
+        }
+        let (mut readings, ends) = self.read(report, envelope.units);
+        let hops = ReadHops { readings: &readings, ends, units: envelope.units };
+        let postcard =
+            report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
+        if report.flow.is_none() {
+            self.state.counts.node_reports += 1;
+            self.state.take_nodes(&head, hops, sink);
+        } else if !head.whole_path || readings.is_empty() {
+            self.state.take_part(&head, hops, sink);
+        } else if postcard {
+            self.state.take_postcard(&head, &hops, sink);
+        } else {
+            self.state.take(&head, NO_SLOT, hops, sink);
         }
         readings.clear();
         self.readings = readings;
@@ -398,12 +431,18 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn tell_drop<S: Sink>(&mut self, head: &Head, report: &Report<'_>, sink: &mut S) {
+    fn tell_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
         self.stats.drop_reports += 1;
         let last = report.hop(report.hop_count().saturating_sub(1));
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
-        let mut teller = head.teller(report.flow, &mut self.state.counts.events, sink);
-        let mut event = Event::blank(head.received, Kind::Drop);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.state.counts.events,
+            about: &head.about,
+            thresholds: &self.state.detection.thresholds,
+            set: 0,
+        };
+        let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = report.flow;
         event.node = report.node_id.or(last.node_id);
         event.interface = port(last.egress_if, last.l2_egress_if);
@@ -411,7 +450,7 @@ impl Core {
         event.reason = report.drop_reason;
         let id = teller.tell(event, &[]);
         sink.drop_report(&Drop {
-            ts: head.received,
+            ts: head.about.ts,
             id,
             flow: event.flow,
             node: event.node,
@@ -423,7 +462,7 @@ impl Core {
     }
 
     /// Tells a loss as news, beside the loss itself.
-    pub(crate) fn account(&mut self, now: Nanos, last: bool, sink: &mut impl Sink) {
+    pub(crate) fn account(&mut self, now: Nanos, last: bool, sink: &mut dyn Sink) {
         let Some(sequencer) = &mut self.sequencer else { return };
         let counts = &mut self.state.counts.events;
         if last {
@@ -434,7 +473,7 @@ impl Core {
     }
 }
 
-fn tell_loss<S: Sink>(loss: &Loss, counts: &mut [u64; Kind::ALL.len()], sink: &mut S) {
+fn tell_loss(loss: &Loss, counts: &mut [u64; Kind::ALL.len()], sink: &mut dyn Sink) {
     if let Some(event) = loss.event() {
         counts[Kind::Loss as usize] += 1;
         sink.event(&event, &[]);
@@ -484,10 +523,35 @@ impl From<&Report<'_>> for Number {
     }
 }
 
+impl From<&Brief<'_>> for Number {
+    #[inline(always)]
+    fn from(brief: &Brief<'_>) -> Self {
+        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+    }
+}
+
 impl From<&wire::Peek> for Number {
     fn from(peek: &wire::Peek) -> Self {
         Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
     }
+}
+
+/// Are the hops of such a report those of a packet that went the whole way?
+#[inline(always)]
+fn is_whole_path(flags: wire::Flags) -> bool {
+    flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
+}
+
+/// Can the hops be read where they lie?
+#[inline(always)]
+fn is_stacked(stack: &Stack<'_>) -> bool {
+    (1..=WIDEST_RECORD).contains(&stack.layout.words()) && !stack.is_empty()
+}
+
+#[inline(always)]
+fn signals(flags: wire::int::Flags) -> Flags {
+    let has = |flag| flags.contains(flag);
+    Flags::signals(has(wire::int::Flags::HOPS_EXCEEDED), has(wire::int::Flags::MTU_EXCEEDED))
 }
 
 #[inline]

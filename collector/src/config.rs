@@ -55,8 +55,8 @@ impl Profile {
     }
 
     /// One unit of utilisation in millionths of the link.
-    pub(crate) fn utilization_unit(&self) -> u64 {
-        (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u64
+    pub(crate) fn utilization_unit(&self) -> u32 {
+        (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32
     }
 }
 
@@ -137,22 +137,17 @@ impl Default for Config {
 /// A profile as numbers, ready for use on every report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
-    pub(crate) stamp_ns: u64,
-    pub(crate) latency_ns: u64,
-    pub(crate) utilization: u64,
+    pub(crate) stamp_ns: u32,
+    pub(crate) latency_ns: u32,
+    pub(crate) utilization: u32,
     pub(crate) synchronised: bool,
-}
-
-impl Units {
-    /// Of nothing.
-    pub(crate) const NONE: Self = Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
 }
 
 impl From<&Profile> for Units {
     fn from(profile: &Profile) -> Self {
         Self {
-            stamp_ns: u64::from(profile.timestamp_unit_ns.max(1)),
-            latency_ns: u64::from(profile.latency_unit_ns.max(1)),
+            stamp_ns: profile.timestamp_unit_ns.max(1),
+            latency_ns: profile.latency_unit_ns.max(1),
             utilization: profile.utilization_unit(),
             synchronised: profile.clocks == Clocks::Synchronised,
         }

@@ -9,8 +9,7 @@ use memory::prefetch;
 use wire::FlowKey;
 
 use crate::event::{Basis, Nanos};
-use crate::index::{Index, Place, Room};
-use crate::series::NO_SLOT;
+use crate::index::{Index, NO_SLOT, Place, Room};
 use crate::stats::Table;
 
 /// All-ones: absent.
@@ -21,34 +20,35 @@ pub(crate) const ABSENT: u32 = u32::MAX;
 #[repr(C)]
 pub(crate) struct HopState {
     pub(crate) node: u32,
-    /// Egress interface, level 1 or else level 2; `link_slot` belongs to it.
-    pub(crate) egress: u32,
+    /// The interfaces as they were told; `link_slot` belongs to the egress.
+    pub(crate) link: u32,
     /// Hop latency as last told and latest, ns, held at `ABSENT - 1`.
     pub(crate) told: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,
     pub(crate) link_slot: u32,
     pub(crate) queue_slot: u32,
-    pub(crate) ingress: u16,
-    /// The queue that `queue_slot` belongs to.
-    pub(crate) queue: u8,
-    pub(crate) has_queue: bool,
+    /// The queue that `queue_slot` belongs to, or [`NO_QUEUE`].
+    pub(crate) queue: u16,
+    pub(crate) level_2: bool,
 }
 
 const _: () = assert!(size_of::<HopState>() == 32);
 
+/// No queue was told.
+pub(crate) const NO_QUEUE: u16 = u16::MAX;
+
 impl HopState {
     pub(crate) const NOTHING: Self = Self {
         node: ABSENT,
-        egress: ABSENT,
+        link: ABSENT,
         told: ABSENT,
         latest: ABSENT,
         node_slot: NO_SLOT,
         link_slot: NO_SLOT,
         queue_slot: NO_SLOT,
-        ingress: u16::MAX,
-        queue: 0,
-        has_queue: false,
+        queue: NO_QUEUE,
+        level_2: false,
     };
 
     /// Forgets where this hop's values are kept.
@@ -105,8 +105,9 @@ pub(crate) struct Cold {
     pub(crate) generation: u32,
     pub(crate) epoch: u32,
     pub(crate) used: bool,
-    /// Reports at the last push, low bits.
+    /// Reports at the last push, low bits, and when the flow was last brought up to date.
     pub(crate) pushed: u32,
+    pub(crate) touched: u32,
 }
 
 const _: () = assert!(size_of::<Cold>() == 64);
@@ -124,10 +125,16 @@ impl Flags {
     /// The path is put together from reports of single nodes.
     pub(crate) const GATHERED: Self = Self(8);
 
-    /// E and M alone.
+    /// E and M.
+    #[inline(always)]
+    pub(crate) fn signals(hop_limit: bool, mtu: bool) -> Self {
+        Self(u8::from(hop_limit) | u8::from(mtu) << 1)
+    }
+
+    /// Are E and M as in `other`?
     #[inline]
-    pub(crate) fn signals(self) -> Self {
-        Self(self.0 & (Self::HOP_LIMIT.0 | Self::MTU.0))
+    pub(crate) fn signals_like(self, other: Self) -> bool {
+        (self.0 ^ other.0) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
     }
 
     #[inline]
@@ -144,42 +151,41 @@ impl Flags {
     }
 }
 
-/// Runs of hop states of one length.
+/// Lengths of runs of hop states, and for each how many flows share one.
+const CLASSES: [(usize, usize); 3] = [(8, 1), (32, 16), (256, 256)];
+
+/// Runs of hop states, in one piece of memory; a run is given by where it begins.
 #[derive(Debug)]
 struct Arena {
     hops: Vec<HopState>,
-    length: usize,
-    free: Vec<u32>,
+    /// Runs of each class that were given back, and how many may still be cut from the unused memory.
+    free: [Vec<u32>; CLASSES.len()],
+    uncut: [usize; CLASSES.len()],
 }
 
 impl Arena {
-    fn new(length: usize, runs: usize) -> Self {
-        let hops = Vec::with_capacity(length * runs);
+    fn for_flows(flows: usize) -> Self {
+        let uncut = CLASSES.map(|(_, share)| flows.div_ceil(share).max(16));
+        let total = uncut.iter().zip(CLASSES).map(|(runs, (length, _))| runs * length).sum();
+        let hops = Vec::with_capacity(total);
         memory::advise_huge(&hops);
-        Self { hops, length, free: Vec::with_capacity(runs) }
+        Self { hops, free: uncut.map(Vec::with_capacity), uncut }
     }
 
-    fn take(&mut self) -> Option<u32> {
-        if let Some(run) = self.free.pop() {
+    fn take(&mut self, class: usize) -> Option<u32> {
+        if let Some(run) = self.free[class].pop() {
             return Some(run);
         }
+        self.uncut[class] = self.uncut[class].checked_sub(1)?;
         let start = self.hops.len();
-        if start + self.length > self.hops.capacity() {
-            return None;
-        }
-        self.hops.resize(start + self.length, HopState::NOTHING);
-        Some((start / self.length) as u32)
+        self.hops.resize(start + CLASSES[class].0, HopState::NOTHING);
+        Some(start as u32)
     }
 
-    #[inline]
-    fn run(&mut self, run: u32, hops: usize) -> &mut [HopState] {
-        let start = run as usize * self.length;
-        &mut self.hops[start..start + hops]
+    fn give(&mut self, class: u8, run: u32) {
+        self.free[usize::from(class)].push(run);
     }
 }
-
-/// Lengths of runs, and for each how many flows share one.
-const CLASSES: [(usize, usize); 3] = [(8, 1), (32, 16), (256, 256)];
 
 /// See the module's text.
 #[derive(Debug)]
@@ -187,7 +193,7 @@ pub(crate) struct Flows {
     entries: Vec<Flow>,
     cold: Vec<Cold>,
     free: Vec<u32>,
-    arenas: [Arena; 3],
+    arena: Arena,
     index: Index,
     capacity: usize,
     evicted: u64,
@@ -216,7 +222,7 @@ impl Flows {
             entries,
             cold: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
-            arenas: CLASSES.map(|(length, share)| Arena::new(length, capacity.div_ceil(share).max(16))),
+            arena: Arena::for_flows(capacity),
             index: Index::with_capacity(capacity),
             capacity,
             evicted: 0,
@@ -234,7 +240,7 @@ impl Flows {
     /// Brings the entry that probably belongs to `hash` near, once its bucket is.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> u32 {
-        let slot = self.index.guess(hash).unwrap_or(NO_SLOT);
+        let slot = self.index.guess(hash);
         if let Some(entry) = self.entries.get(slot as usize) {
             prefetch(&entry.key);
             prefetch(&entry.reports);
@@ -246,9 +252,8 @@ impl Flows {
     #[inline]
     pub(crate) fn prefetch_hops(&self, slot: u32) {
         if let Some(entry) = self.entries.get(slot as usize) {
-            let arena = &self.arenas[usize::from(entry.class) % CLASSES.len()];
-            let start = entry.run as usize * arena.length;
-            if let Some(hops) = arena.hops.get(start..start + usize::from(entry.hops)) {
+            let start = entry.run as usize;
+            if let Some(hops) = self.arena.hops.get(start..start + usize::from(entry.hops)) {
                 for pair in hops.chunks(2) {
                     prefetch(&pair[0]);
                 }
@@ -256,16 +261,16 @@ impl Flows {
         }
     }
 
-    /// Where the flow is.
-    #[inline]
-    pub(crate) fn find(&self, key: &FlowKey, hash: u64) -> Option<(Place, u32)> {
-        self.index.find(hash, |slot| self.entries[slot as usize].key == *key)
+    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
+        let is_it = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
+        if is_it(hint) { hint } else { self.index.find(hash, is_it) }
     }
 
-    /// Notes a report of the flow at `place` in `second`.
-    #[inline]
-    pub(crate) fn touch(&mut self, place: Place, second: u32) {
-        self.index.touch(place, second);
+    /// Notes that the flow in `slot` had so many reports in `second`.
+    pub(crate) fn touch(&mut self, slot: u32, reports: u64, second: u32) {
+        self.index.touch(self.cold[slot as usize].hash, slot, reports, second);
     }
 
     /// Looks for room for a newcomer.
@@ -293,7 +298,7 @@ impl Flows {
         now: Nanos,
         second: u32,
     ) -> Option<u32> {
-        let run = self.arenas[0].take()?;
+        let run = self.arena.take(0)?;
         let entry = Flow {
             key,
             hops: 0,
@@ -325,6 +330,7 @@ impl Flows {
             epoch: 0,
             used: true,
             pushed: 0,
+            touched: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -345,7 +351,7 @@ impl Flows {
     pub(crate) fn remove(&mut self, slot: u32) {
         let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
         cold.used = false;
-        self.arenas[usize::from(entry.class)].free.push(entry.run);
+        self.arena.give(entry.class, entry.run);
         (entry.hops, entry.key) = (0, FlowKey::default());
         self.index.remove(cold.hash, slot);
         self.free.push(slot);
@@ -355,8 +361,8 @@ impl Flows {
     #[inline]
     pub(crate) fn parts(&mut self, slot: u32) -> (&mut Flow, &mut Cold, &mut [HopState]) {
         let entry = &mut self.entries[slot as usize];
-        let hops =
-            self.arenas[usize::from(entry.class) % CLASSES.len()].run(entry.run, usize::from(entry.hops));
+        let start = entry.run as usize;
+        let hops = &mut self.arena.hops[start..start + usize::from(entry.hops)];
         (entry, &mut self.cold[slot as usize], hops)
     }
 
@@ -368,16 +374,17 @@ impl Flows {
         let mut stored = hops.min(CLASSES[CLASSES.len() - 1].0);
         let fits = CLASSES.iter().position(|(length, _)| stored <= *length).unwrap_or(0);
         if fits != class {
-            let other = (fits..CLASSES.len()).find_map(|class| Some((class, self.arenas[class].take()?)));
+            let other = (fits..CLASSES.len()).find_map(|class| Some((class as u8, self.arena.take(class)?)));
             if let Some((other, run)) = other {
-                self.arenas[class].free.push(entry.run);
-                (entry.class, entry.run) = (other as u8, run);
+                self.arena.give(entry.class, entry.run);
+                (entry.class, entry.run) = (other, run);
             }
             stored = stored.min(CLASSES[usize::from(entry.class)].0);
         }
         self.cut += u64::from(stored < hops);
         entry.hops = stored as u16;
-        self.arenas[usize::from(entry.class)].run(entry.run, stored).fill(HopState::NOTHING);
+        let start = entry.run as usize;
+        self.arena.hops[start..start + stored].fill(HopState::NOTHING);
         stored
     }
 
@@ -394,9 +401,8 @@ impl Flows {
     pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
         let cold = self.cold.get(slot as usize).filter(|cold| cold.used)?;
         let entry = &self.entries[slot as usize];
-        let arena = &self.arenas[usize::from(entry.class)];
-        let start = entry.run as usize * arena.length;
-        Some((entry, cold, &arena.hops[start..start + usize::from(entry.hops)]))
+        let start = entry.run as usize;
+        Some((entry, cold, &self.arena.hops[start..start + usize::from(entry.hops)]))
     }
 
     /// Forgets the heat of a flow that has been silent, so that its age cannot be mistaken.
@@ -422,7 +428,7 @@ impl Flows {
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Flow>()
             + self.cold.len() * size_of::<Cold>()
-            + self.arenas.iter().map(|arena| arena.hops.len() * size_of::<HopState>()).sum::<usize>()
+            + self.arena.hops.len() * size_of::<HopState>()
             + self.index.bytes()
     }
 }

@@ -4,7 +4,7 @@
 //! An entry lives in its first bucket or, when that was full, in its second; a lookup reads at most these two lines. The
 //! index is allocated once and never grows.
 //!
-//! **Heat.** Each touch adds one to a way's heat, saturating at 255; a heat counts half for each second of age. An entry
+//! **Heat.** Each use adds one to a way's heat, saturating at 255; a heat counts half for each second of age. An entry
 //! with a heat of [`BUSY`] or more is busy: a newcomer never pushes it out. Among the others the least hot goes first,
 //! then the oldest. A flood of keys seen once therefore only ever replaces its own kind, and when all sixteen ways are
 //! busy the newcomer is refused.
@@ -13,6 +13,9 @@ use memory::prefetch;
 
 /// Heat from which an entry is not pushed out by a newcomer: two touches within about a second.
 pub(crate) const BUSY: u8 = 2;
+
+/// Not a slot.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 const WAYS: usize = 8;
 
@@ -77,44 +80,51 @@ impl Index {
 
     /// The first slot whose tag fits in the first bucket: a guess, for prefetching what lies in that slot.
     #[inline]
-    pub(crate) fn guess(&self, hash: u64) -> Option<u32> {
+    pub(crate) fn guess(&self, hash: u64) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
-        let ways = matches(bucket, tag(hash));
-        (ways != 0).then(|| bucket.slots[ways.trailing_zeros() as usize & (WAYS - 1)])
+        bucket.slots.get(first_match(bucket, tag(hash))).copied().unwrap_or(NO_SLOT)
     }
 
-    /// The entry of `hash` for which `is_it` says yes.
-    #[inline]
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Place, u32)> {
+    /// The slot of `hash` for which `is_it` says yes, or [`NO_SLOT`]. A plain number, since it is on its way to an access.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
+        let bucket = &self.buckets[self.first(hash)];
+        match bucket.slots.get(first_match(bucket, tag(hash))) {
+            // Nearly always the first way with the tag.
+            Some(&slot) if is_it(slot) => slot,
+            _ => self.find_further(hash, is_it),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_further(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
+        self.place(hash, is_it).map_or(NO_SLOT, |(_, slot)| slot)
+    }
+
+    /// Where the entry of `hash` lies for which `is_it` says yes.
+    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Place, u32)> {
         let first = self.first(hash);
-        self.find_in(first, hash, &is_it).or_else(|| self.find_in(self.second(hash, first), hash, &is_it))
-    }
-
-    #[inline]
-    fn find_in(&self, at: usize, hash: u64, is_it: &impl Fn(u32) -> bool) -> Option<(Place, u32)> {
-        let bucket = &self.buckets[at];
-        let mut ways = matches(bucket, tag(hash));
-        while ways != 0 {
-            let way = ways.trailing_zeros() as usize & (WAYS - 1);
-            let slot = bucket.slots[way];
-            if is_it(slot) {
-                return Some((Place { bucket: at as u32, way: way as u8 }, slot));
+        for at in [first, self.second(hash, first)] {
+            let bucket = &self.buckets[at];
+            for way in 0..WAYS {
+                if bucket.tags[way] == tag(hash) && is_it(bucket.slots[way]) {
+                    return Some((Place { bucket: at as u32, way: way as u8 }, bucket.slots[way]));
+                }
             }
-            ways &= ways - 1;
         }
         None
     }
 
-    /// Notes that the entry at `place` was used in `second`.
-    #[inline]
-    pub(crate) fn touch(&mut self, place: Place, second: u32) {
-        let bucket = &mut self.buckets[place.bucket as usize];
-        let way = place.way as usize & (WAYS - 1);
-        if bucket.second[way] != second as u8 {
-            bucket.heat[way] = cooled(bucket, way, second);
+    /// Notes that the entry of `hash` in `slot` was used so many times in `second`.
+    pub(crate) fn touch(&mut self, hash: u64, slot: u32, times: u64, second: u32) {
+        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[place.bucket as usize];
+            let way = place.way as usize;
+            let times = times.min(u64::from(u8::MAX)) as u8;
+            bucket.heat[way] = cooled(bucket, way, second).saturating_add(times);
             bucket.second[way] = second as u8;
         }
-        bucket.heat[way] = bucket.heat[way].saturating_add(1);
     }
 
     /// Finds room for a newcomer in `second`. With `full`, only an eviction makes room, since the slab has no free slot.
@@ -157,14 +167,14 @@ impl Index {
 
     /// Frees the way of the entry of `hash` in `slot`.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
-        if let Some((place, _)) = self.find(hash, |candidate| candidate == slot) {
+        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             self.buckets[place.bucket as usize].tags[place.way as usize] = 0;
         }
     }
 
     /// Forgets an entry's heat, so that a second that comes round modulo 256 does not make it look young.
     pub(crate) fn cool(&mut self, hash: u64, slot: u32, second: u32) {
-        if let Some((place, _)) = self.find(hash, |candidate| candidate == slot) {
+        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
             let bucket = &mut self.buckets[place.bucket as usize];
             bucket.heat[place.way as usize] = 0;
             bucket.second[place.way as usize] = (second as u8).wrapping_sub(u8::MAX / 2);
@@ -195,19 +205,27 @@ fn tag(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
-/// One bit per way whose tag is `tag`. Written so that the compiler makes one vector comparison of it.
-#[inline]
-fn matches(bucket: &Bucket, tag: u16) -> u32 {
-    let mut ways = 0;
-    for (way, &candidate) in bucket.tags.iter().enumerate() {
-        ways |= u32::from(candidate == tag) << way;
-    }
-    ways
+/// The first way whose tag is `tag`, or [`WAYS`]: four tags at a time as one number.
+#[inline(always)]
+fn first_match(bucket: &Bucket, tag: u16) -> usize {
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    const TOPS: u64 = 0x8000_8000_8000_8000;
+    let [a, b, c, d, e, f, g, h] = bucket.tags;
+    let pack = |a: u16, b: u16, c: u16, d: u16| {
+        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+    };
+    // A lane that is zero after the exclusive-or, found by the borrow it causes; the lowest one found is exact.
+    let zero = |lanes: u64| {
+        let other = lanes ^ (u64::from(tag) * ONES);
+        other.wrapping_sub(ONES) & !other & TOPS
+    };
+    let (low, high) = (zero(pack(a, b, c, d)), zero(pack(e, f, g, h)));
+    if low != 0 { low.trailing_zeros() as usize / 16 } else { 4 + (high.trailing_zeros() as usize / 16) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BUSY, Index, Room, WAYS};
+    use super::{BUSY, Index, NO_SLOT, Room, WAYS};
 
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> Room {
         let room = index.room(hash, second, false);
@@ -231,11 +249,11 @@ mod tests {
             assert!(matches!(insert(&mut index, hash(n), n as u32, 0), Room::Free(_)), "{n}");
         }
         for n in 1..=1000 {
-            assert_eq!(index.find(hash(n), |slot| slot == n as u32).map(|(_, slot)| slot), Some(n as u32));
+            assert_eq!(index.find(hash(n), |slot| slot == n as u32), n as u32);
         }
         for n in 1..=1000 {
             index.remove(hash(n), n as u32);
-            assert_eq!(index.find(hash(n), |slot| slot == n as u32), None);
+            assert_eq!(index.find(hash(n), |slot| slot == n as u32), NO_SLOT);
         }
     }
 
@@ -254,10 +272,7 @@ mod tests {
         let mut index = Index::with_capacity(WAYS);
         for n in 1..=16_u64 {
             insert(&mut index, colliding(n), n as u32, 100);
-            let (place, _) = index.find(colliding(n), |slot| slot == n as u32).unwrap();
-            for _ in 1..BUSY {
-                index.touch(place, 100);
-            }
+            index.touch(colliding(n), n as u32, u64::from(BUSY) - 1, 100);
         }
         assert_eq!(insert(&mut index, colliding(17), 17, 100), Room::Refused);
         assert!(matches!(insert(&mut index, colliding(17), 17, 101), Room::Evict(..)));
@@ -277,10 +292,7 @@ mod tests {
         for n in 1..=16_u64 {
             insert(&mut index, colliding(n), n as u32, 0);
         }
-        let (place, _) = index.find(colliding(3), |slot| slot == 3).unwrap();
-        for _ in 0..100 {
-            index.touch(place, 0);
-        }
+        index.touch(colliding(3), 3, 100, 0);
         index.cool(colliding(3), 3, 128);
         assert!(matches!(index.room(colliding(20), 256, false), Room::Evict(_, 3)));
     }

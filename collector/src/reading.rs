@@ -1,7 +1,6 @@
 //! The values of one hop in the collector's units, from wherever they lie.
 
-use wire::Hop;
-use wire::int::Stack;
+use wire::{Hop, Items, Layout};
 
 use crate::clock::{Difference, difference};
 use crate::config::Units;
@@ -14,9 +13,9 @@ pub(crate) const NO_VALUE: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// Level 1, or else level 2.
-    pub(crate) egress: u32,
-    pub(crate) ingress: u16,
+    /// The interfaces as they were told: level 1, ingress and egress in a half each, or else the egress of level 2.
+    pub(crate) link: u32,
+    pub(crate) level_2: bool,
     /// ns.
     pub(crate) latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
@@ -35,86 +34,304 @@ pub(crate) struct Ends {
     pub(crate) wide: bool,
 }
 
-/// The hops of a report in forwarding order.
-pub(crate) trait Hops {
-    fn count(&self) -> usize;
-    fn nodes(&self) -> impl Iterator<Item = u32>;
-    fn readings(&self) -> impl Iterator<Item = Reading>;
-    fn ends(&self) -> Ends;
+/// The hops of a report in forwarding order. Small, so that they can be handed on by value.
+pub(crate) trait Hops: Copy {
+    type Record: Copy;
+    fn count(self) -> usize;
+    fn units(self) -> Units;
+    /// Where hop `from` lies, and the ones behind it.
+    fn records(self, from: usize) -> impl Iterator<Item = Self::Record>;
+    fn node(self, record: Self::Record) -> u32;
+    fn read(self, record: Self::Record) -> Reading;
+    fn ends(self) -> Ends;
 }
 
-/// The hops of an INT stack, read where they lie.
+/// The hops of an INT stack with records of `W` words, read where they lie: the last hop comes first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StackHops<'a> {
-    pub(crate) stack: Stack<'a>,
-    pub(crate) units: Units,
+pub(crate) struct Stacked<'a, P, const W: usize> {
+    records: &'a [[[u8; 4]; W]],
+    plan: &'a Plan,
+    places: P,
 }
 
-impl<'a> StackHops<'a> {
-    /// No hops.
-    pub(crate) const NONE: Self = Self { stack: Stack::EMPTY, units: Units::NONE };
+/// Which word of a record holds which item; a word beyond the record for what it does not hold.
+pub(crate) trait Places: Copy {
+    fn node(self) -> usize;
+    fn link(self) -> usize;
+    fn latency(self) -> usize;
+    fn queue(self) -> usize;
+    fn congestion(self) -> usize;
+    fn utilization(self) -> usize;
+    /// `link` is the egress interface of level 2.
+    fn level_2(self) -> bool;
+}
 
-    /// The records in forwarding order; they lie in the stack with the last hop first.
-    #[inline]
-    fn records(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (bytes, length) = (self.stack.bytes, self.stack.layout.len());
-        let mut end = self.stack.len() * length;
-        (0..self.stack.len()).map(move |_| {
-            let start = end.saturating_sub(length);
-            let record = bytes.get(start..end).unwrap_or_default();
-            end = start;
-            record
-        })
+impl Places for &Plan {
+    #[inline(always)]
+    fn node(self) -> usize {
+        self.node.into()
+    }
+    #[inline(always)]
+    fn link(self) -> usize {
+        self.link.into()
+    }
+    #[inline(always)]
+    fn latency(self) -> usize {
+        self.latency.into()
+    }
+    #[inline(always)]
+    fn queue(self) -> usize {
+        self.queue.into()
+    }
+    #[inline(always)]
+    fn congestion(self) -> usize {
+        self.congestion.into()
+    }
+    #[inline(always)]
+    fn utilization(self) -> usize {
+        self.utilization.into()
+    }
+    #[inline(always)]
+    fn level_2(self) -> bool {
+        self.level_2
     }
 }
 
-impl Hops for StackHops<'_> {
-    #[inline]
-    fn count(&self) -> usize {
-        self.stack.len()
+/// Records with all items that INT 1.0 defines, which is what most devices are told to send; the last word is the
+/// utilisation. Known places make known loads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct All<const W: usize>;
+
+impl<const W: usize> All<W> {
+    /// Is `plan` such a plan?
+    fn fits(plan: &Plan) -> bool {
+        let here = [plan.node, plan.link, plan.latency, plan.queue, plan.utilization].map(usize::from);
+        here == [0, 1, 2, 3, W - 1]
+            && !plan.level_2
+            && usize::from(plan.words) == W
+            && usize::from(plan.congestion) >= W
+    }
+}
+
+impl<const W: usize> Places for All<W> {
+    #[inline(always)]
+    fn node(self) -> usize {
+        0
+    }
+    #[inline(always)]
+    fn link(self) -> usize {
+        1
+    }
+    #[inline(always)]
+    fn latency(self) -> usize {
+        2
+    }
+    #[inline(always)]
+    fn queue(self) -> usize {
+        3
+    }
+    #[inline(always)]
+    fn congestion(self) -> usize {
+        W
+    }
+    #[inline(always)]
+    fn utilization(self) -> usize {
+        W - 1
+    }
+    #[inline(always)]
+    fn level_2(self) -> bool {
+        false
+    }
+}
+
+/// How to read records of one layout from one kind of source: the places of its items, and what the numbers mean. Worked
+/// out once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    node: u8,
+    link: u8,
+    latency: u8,
+    queue: u8,
+    congestion: u8,
+    utilization: u8,
+    stamps: (u8, u8),
+    level_2: bool,
+    /// There are both stamps.
+    by_stamps: bool,
+    wide: bool,
+    pub(crate) words: u8,
+    /// All items of INT 1.0, in records of 7, 8 or 9 words.
+    pub(crate) is_all: bool,
+    units: Units,
+}
+
+impl Plan {
+    pub(crate) fn new(layout: &Layout, units: Units) -> Self {
+        let carried = layout.carried();
+        // Level 2 with two halves in one word reads as level 1 does.
+        let (link, level_2) = match carried.contains(Items::INTERFACES) {
+            true => (layout.word_of(Items::INTERFACES), false),
+            false if layout.wide_l2() => (layout.word_of(Items::L2_INTERFACES) + 1, true),
+            false => (layout.word_of(Items::L2_INTERFACES), false),
+        };
+        let congestion =
+            if carried.contains(Items::QUEUE_CONGESTION) { Items::QUEUE_CONGESTION } else { Items::BUFFER };
+        let word_of = |item| layout.word_of(item) as u8;
+        let mut plan = Self {
+            node: word_of(Items::NODE_ID),
+            link: link as u8,
+            level_2,
+            latency: word_of(Items::HOP_LATENCY),
+            queue: word_of(Items::QUEUE),
+            congestion: word_of(congestion),
+            utilization: word_of(Items::TX_UTILIZATION),
+            stamps: (word_of(Items::INGRESS_TS), word_of(Items::EGRESS_TS)),
+            by_stamps: carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS),
+            wide: layout.wide_ts(),
+            words: layout.words(),
+            is_all: false,
+            units,
+        };
+        plan.is_all = All::<7>::fits(&plan) || All::<8>::fits(&plan) || All::<9>::fits(&plan);
+        plan
     }
 
-    #[inline]
-    fn nodes(&self) -> impl Iterator<Item = u32> {
-        let layout = self.stack.layout;
-        self.records().map(move |record| layout.node_id(record))
+    fn stamp<const W: usize>(&self, record: &[[u8; 4]; W], at: u8) -> u64 {
+        match (self.wide, word(record, at.into())) {
+            (true, high) => u64::from(high) << 32 | u64::from(word(record, usize::from(at) + 1)),
+            (false, ABSENT) => NO_VALUE,
+            (false, stamp) => u64::from(stamp),
+        }
     }
 
-    #[inline]
-    fn readings(&self) -> impl Iterator<Item = Reading> {
-        let (layout, units) = (self.stack.layout, self.units);
-        self.records().map(move |record| {
-            let ports = layout.interfaces(record);
-            let mut latency = scaled(layout.hop_latency(record), units.latency_ns);
-            if latency == NO_VALUE {
-                latency =
-                    between(layout.ingress_ts(record), layout.egress_ts(record), layout.wide_ts(), units);
-            }
-            let mut congestion = layout.queue_congestion(record);
-            if congestion == ABSENT {
-                congestion = layout.buffer(record);
-            }
-            let egress = match ports & 0xffff {
-                0xffff => layout.l2_interfaces(record) as u32,
-                egress => egress,
-            };
-            Reading {
-                node: layout.node_id(record),
-                egress,
-                ingress: (ports >> 16) as u16,
-                latency,
-                queue: layout.queue(record),
-                congestion,
-                utilization: scaled(layout.tx_utilization(record), units.utilization),
-            }
-        })
+    /// The time inside a node that does not tell it, ns.
+    #[inline(never)]
+    fn latency_by_stamps<const W: usize>(&self, record: &[[u8; 4]; W]) -> u64 {
+        let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));
+        between(ingress, egress, self.wide, self.units.stamp_ns)
+    }
+}
+
+/// The plans in use: few, since a source rarely changes its instructions. The oldest makes room.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    known: Vec<(u64, Plan)>,
+    latest: usize,
+    next: usize,
+}
+
+impl Plans {
+    const MOST: usize = 32;
+
+    pub(crate) fn new() -> Self {
+        Self { known: Vec::with_capacity(Self::MOST), latest: 0, next: 0 }
     }
 
-    #[inline]
-    fn ends(&self) -> Ends {
-        let layout = self.stack.layout;
-        let (first, last) = (self.stack.record(self.stack.len().saturating_sub(1)), self.stack.record(0));
-        Ends { ingress: layout.ingress_ts(first), egress: layout.egress_ts(last), wide: layout.wide_ts() }
+    /// The plan for a shape of record, if it is known.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
+        match self.known.get(self.latest) {
+            Some((known, _)) if *known == shape => Some(self.latest as u8),
+            _ => self.search(shape),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&mut self, shape: u64) -> Option<u8> {
+        self.latest = self.known.iter().position(|(known, _)| *known == shape)?;
+        Some(self.latest as u8)
+    }
+
+    /// Makes a plan, if such records can be read where they lie. It may take the place of one that [`Plans::find`] gave
+    /// before.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make(&mut self, shape: u64, layout: &Layout, units: Units) -> Option<u8> {
+        if !(1..=WIDEST_RECORD).contains(&layout.words()) {
+            return None;
+        }
+        let entry = (shape, Plan::new(layout, units));
+        let at = self.next;
+        match self.known.get_mut(at) {
+            Some(old) => *old = entry,
+            None => self.known.push(entry),
+        }
+        (self.latest, self.next) = (at, (at + 1) % Self::MOST);
+        Some(at as u8)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, at: u8) -> Option<&Plan> {
+        self.known.get(usize::from(at)).map(|(_, plan)| plan)
+    }
+}
+
+/// Words of the longest record that is read where it lies: all items of INT 2.1.
+pub(crate) const WIDEST_RECORD: u8 = 13;
+
+#[inline(always)]
+fn word<const W: usize>(record: &[[u8; 4]; W], at: usize) -> u32 {
+    record.get(at).map_or(ABSENT, |word| u32::from_be_bytes(*word))
+}
+
+impl<'a, P: Places, const W: usize> Stacked<'a, P, W> {
+    /// The records in `bytes`, which `plan` describes.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], plan: &'a Plan, places: P) -> Self {
+        let words: &[[u8; 4]] = bytes.as_chunks().0;
+        Self { records: words.as_chunks().0, plan, places }
+    }
+}
+
+impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
+    type Record = &'a [[u8; 4]; W];
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.records.len()
+    }
+
+    #[inline(always)]
+    fn units(self) -> Units {
+        self.plan.units
+    }
+
+    #[inline(always)]
+    fn records(self, from: usize) -> impl Iterator<Item = Self::Record> {
+        self.records[..self.records.len().saturating_sub(from)].iter().rev()
+    }
+
+    #[inline(always)]
+    fn node(self, record: Self::Record) -> u32 {
+        word(record, self.places.node())
+    }
+
+    #[inline(always)]
+    fn read(self, record: Self::Record) -> Reading {
+        let (plan, places) = (self.plan, self.places);
+        let mut latency = scaled(word(record, places.latency()), plan.units.latency_ns);
+        if latency == NO_VALUE && plan.by_stamps {
+            latency = plan.latency_by_stamps(record);
+        }
+        Reading {
+            node: word(record, places.node()),
+            link: word(record, places.link()),
+            level_2: places.level_2(),
+            latency,
+            queue: word(record, places.queue()),
+            congestion: word(record, places.congestion()),
+            utilization: scaled(word(record, places.utilization()), plan.units.utilization),
+        }
+    }
+
+    fn ends(self) -> Ends {
+        let at =
+            |record: Option<&[[u8; 4]; W]>, at| record.map_or(NO_VALUE, |record| self.plan.stamp(record, at));
+        Ends {
+            ingress: at(self.records.last(), self.plan.stamps.0),
+            egress: at(self.records.first(), self.plan.stamps.1),
+            wide: self.plan.wide,
+        }
     }
 }
 
@@ -123,22 +340,33 @@ impl Hops for StackHops<'_> {
 pub(crate) struct ReadHops<'a> {
     pub(crate) readings: &'a [Reading],
     pub(crate) ends: Ends,
+    pub(crate) units: Units,
 }
 
-impl Hops for ReadHops<'_> {
-    fn count(&self) -> usize {
+impl<'a> Hops for ReadHops<'a> {
+    type Record = &'a Reading;
+
+    fn count(self) -> usize {
         self.readings.len()
     }
 
-    fn nodes(&self) -> impl Iterator<Item = u32> {
-        self.readings.iter().map(|reading| reading.node)
+    fn units(self) -> Units {
+        self.units
     }
 
-    fn readings(&self) -> impl Iterator<Item = Reading> {
-        self.readings.iter().copied()
+    fn records(self, from: usize) -> impl Iterator<Item = Self::Record> {
+        self.readings.iter().skip(from)
     }
 
-    fn ends(&self) -> Ends {
+    fn node(self, record: Self::Record) -> u32 {
+        record.node
+    }
+
+    fn read(self, record: Self::Record) -> Reading {
+        *record
+    }
+
+    fn ends(self) -> Ends {
         self.ends
     }
 }
@@ -148,8 +376,8 @@ impl Reading {
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         let latency = match hop.hop_latency {
-            Some(latency) => u64::from(latency).saturating_mul(units.latency_ns),
-            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units),
+            Some(latency) => scaled(latency, units.latency_ns),
+            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units.stamp_ns),
         };
         let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
             (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
@@ -159,31 +387,47 @@ impl Reading {
             ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
             congestion => congestion,
         };
+        let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
+        let level_1 = half(hop.ingress_if) << 16 | half(hop.egress_if);
+        let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
         Self {
             node: hop.node_id.unwrap_or(ABSENT),
-            egress: hop.egress_if.map(u32::from).or(hop.l2_egress_if).unwrap_or(ABSENT),
-            ingress: hop.ingress_if.unwrap_or(u16::MAX),
+            link: if level_2 { hop.l2_egress_if.unwrap_or(ABSENT) } else { level_1 },
+            level_2,
             latency,
             queue: pair(hop.queue_id, hop.queue_occupancy),
             congestion,
             utilization: scaled(hop.tx_utilization.unwrap_or(ABSENT), units.utilization),
         }
     }
+
+    /// The egress interface, all-ones when not told.
+    pub(crate) fn egress(&self) -> u32 {
+        egress(self.link, self.level_2)
+    }
 }
 
-#[inline]
-fn scaled(raw: u32, unit: u64) -> u64 {
-    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * unit }
+/// The egress interface of a [`Reading::link`].
+pub(crate) fn egress(link: u32, level_2: bool) -> u32 {
+    match (level_2, link & 0xffff) {
+        (true, _) => link,
+        (false, 0xffff) => ABSENT,
+        (false, egress) => egress,
+    }
+}
+
+#[inline(always)]
+fn scaled(raw: u32, unit: u32) -> u64 {
+    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
 }
 
 /// The time from one stamp of a node to another, ns.
-#[inline]
-fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u64 {
+fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
     if ingress == NO_VALUE || egress == NO_VALUE {
         return NO_VALUE;
     }
     match difference(ingress, egress, wide) {
-        Difference::Later(units_later) => units_later.saturating_mul(units.stamp_ns),
+        Difference::Later(later) => later.saturating_mul(u64::from(stamp_ns)),
         Difference::Backwards => NO_VALUE,
     }
 }

@@ -39,7 +39,7 @@
 
 use crate::event::{Loss, Nanos, Sink};
 use crate::hash::{fold, fold_octets};
-use crate::index::{BUSY, Index, Room};
+use crate::index::{BUSY, Index, NO_SLOT, Room};
 
 /// How many numbers back a late one is told from a restart.
 pub const WINDOW: u32 = u128::BITS;
@@ -72,7 +72,7 @@ impl StreamId {
         if self.version == 20 { 22 } else { 32 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn is(&self, other: &Self) -> bool {
         self.node == other.node
             && (self.version, self.hw_id, self.listener) == (other.version, other.hw_id, other.listener)
@@ -202,8 +202,8 @@ impl Stream {
         number.wrapping_sub(by) & (u32::MAX >> (32 - self.id.bits()))
     }
 
-    #[inline]
-    fn observe(&mut self, number: u32, now: Nanos, sink: &mut impl Sink) {
+    #[inline(always)]
+    fn observe(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
         self.datagrams += 1;
         self.last_seen = now;
         let ahead = self.distance(number, self.highest);
@@ -219,7 +219,7 @@ impl Stream {
 
     #[cold]
     #[inline(never)]
-    fn observe_odd(&mut self, number: u32, ahead: i32, now: Nanos, sink: &mut impl Sink) {
+    fn observe_odd(&mut self, number: u32, ahead: i32, now: Nanos, sink: &mut dyn Sink) {
         if ahead == 0 {
             self.repeat(number, now, sink);
             return;
@@ -262,7 +262,7 @@ impl Stream {
         self.suspect = None;
     }
 
-    fn repeat(&mut self, number: u32, now: Nanos, sink: &mut impl Sink) {
+    fn repeat(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
         self.still += 1;
         if self.moved {
             self.duplicated += 1;
@@ -273,7 +273,7 @@ impl Stream {
         }
     }
 
-    fn advance(&mut self, number: u32, by: u32, now: Nanos, sink: &mut impl Sink) {
+    fn advance(&mut self, number: u32, by: u32, now: Nanos, sink: &mut dyn Sink) {
         self.give_up(by.min(WINDOW), now, sink);
         if by > WINDOW {
             let first = self.before(number, by - 1);
@@ -288,7 +288,7 @@ impl Stream {
     }
 
     /// Counts as lost what is missing among the oldest `count` numbers of the window.
-    fn give_up(&mut self, count: u32, now: Nanos, sink: &mut impl Sink) {
+    fn give_up(&mut self, count: u32, now: Nanos, sink: &mut dyn Sink) {
         let mut missing = !self.window;
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
@@ -302,12 +302,12 @@ impl Stream {
         }
     }
 
-    fn lose(&mut self, first: u32, count: u32, now: Nanos, sink: &mut impl Sink) {
+    fn lose(&mut self, first: u32, count: u32, now: Nanos, sink: &mut dyn Sink) {
         self.lost += u64::from(count);
         self.note(now, What::Lost { first, count }, sink);
     }
 
-    fn look_back(&mut self, number: u32, back: u32, now: Nanos, sink: &mut impl Sink) {
+    fn look_back(&mut self, number: u32, back: u32, now: Nanos, sink: &mut dyn Sink) {
         if back >= WINDOW {
             self.look_far_back(number, now, sink);
         } else if back >= self.known {
@@ -323,7 +323,7 @@ impl Stream {
         }
     }
 
-    fn look_far_back(&mut self, number: u32, now: Nanos, sink: &mut impl Sink) {
+    fn look_far_back(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
         if let Some(suspect) = self.suspect
             && let ahead = self.distance(number, suspect)
             && (1..=WINDOW.cast_signed()).contains(&ahead)
@@ -336,14 +336,14 @@ impl Stream {
         self.suspect = Some(number);
     }
 
-    fn settle_suspect(&mut self, now: Nanos, sink: &mut impl Sink) {
+    fn settle_suspect(&mut self, now: Nanos, sink: &mut dyn Sink) {
         if let Some(stray) = self.suspect.take() {
             self.reordered += 1;
             self.note(now, What::Stray(stray), sink);
         }
     }
 
-    fn restart(&mut self, number: u32, now: Nanos, sink: &mut impl Sink) {
+    fn restart(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
         self.give_up(WINDOW, now, sink);
         self.begin(number);
         self.restarts += 1;
@@ -351,7 +351,7 @@ impl Stream {
     }
 
     /// Counts as lost everything that is missing.
-    fn settle(&mut self, now: Nanos, sink: &mut impl Sink) {
+    fn settle(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.settle_suspect(now, sink);
         if self.window != u128::MAX {
             self.give_up(WINDOW, now, sink);
@@ -361,7 +361,7 @@ impl Stream {
     }
 
     /// Tells what was counted since the last time.
-    fn tell(&mut self, now: Nanos, sink: &mut impl Sink) -> Option<Loss> {
+    fn tell(&mut self, now: Nanos, sink: &mut dyn Sink) -> Option<Loss> {
         let counted = [self.lost, self.reordered, self.duplicated];
         if counted == self.told || !self.moved {
             return None;
@@ -380,7 +380,7 @@ impl Stream {
         Some(loss)
     }
 
-    fn note(&self, ts: Nanos, what: What, sink: &mut impl Sink) {
+    fn note(&self, ts: Nanos, what: What, sink: &mut dyn Sink) {
         sink.sequence(&Note { ts, stream: self.id, what });
     }
 
@@ -434,8 +434,8 @@ impl Sequencer {
     }
 
     /// A datagram with this number arrived.
-    #[inline]
-    pub fn observe(&mut self, id: &StreamId, number: u32, now: Nanos, sink: &mut impl Sink) {
+    #[inline(always)]
+    pub fn observe(&mut self, id: &StreamId, number: u32, now: Nanos, sink: &mut dyn Sink) {
         if let Some(stream) = self.streams.get_mut(self.latest as usize)
             && stream.id.is(id)
         {
@@ -446,11 +446,12 @@ impl Sequencer {
     }
 
     #[inline(never)]
-    fn observe_other(&mut self, id: &StreamId, number: u32, now: Nanos, sink: &mut impl Sink) {
+    fn observe_other(&mut self, id: &StreamId, number: u32, now: Nanos, sink: &mut dyn Sink) {
         let hash = id.hash(self.seed);
         let streams = &self.streams;
-        if let Some((place, slot)) = self.index.find(hash, |slot| streams[slot as usize].id.is(id)) {
-            self.index.touch(place, eon(now));
+        let slot = self.index.find(hash, |slot| streams[slot as usize].id.is(id));
+        if slot != NO_SLOT {
+            self.index.touch(hash, slot, 1, eon(now));
             self.latest = slot;
             self.streams[slot as usize].observe(number, now, sink);
             return;
@@ -476,16 +477,14 @@ impl Sequencer {
     /// The latest stream is found without the index, which therefore does not know that it is busy.
     fn warm_latest(&mut self, now: Nanos) {
         if let Some(stream) = self.streams.get(self.latest as usize)
-            && let Some((place, _)) = self.index.find(stream.id.hash(self.seed), |slot| slot == self.latest)
             && stream.datagrams >= u64::from(BUSY)
         {
-            for _ in 0..BUSY {
-                self.index.touch(place, eon(stream.last_seen.min(now)));
-            }
+            let (hash, seen) = (stream.id.hash(self.seed), eon(stream.last_seen.min(now)));
+            self.index.touch(hash, self.latest, u64::from(BUSY), seen);
         }
     }
 
-    fn evict(&mut self, slot: u32, now: Nanos, sink: &mut impl Sink) {
+    fn evict(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
         let stream = &mut self.streams[slot as usize];
         stream.settle(now, sink);
         stream.tell(now, sink);
@@ -494,15 +493,15 @@ impl Sequencer {
 
     /// Once per accounting interval: settles silent streams and tells what was counted since, one [`Loss`] per stream
     /// that counted anything. `told` hears of each.
-    pub fn account(&mut self, now: Nanos, sink: &mut impl Sink) {
+    pub fn account(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.account_with(now, sink, |_, _| {});
     }
 
-    pub(crate) fn account_with<S: Sink>(
+    pub(crate) fn account_with(
         &mut self,
         now: Nanos,
-        sink: &mut S,
-        mut told: impl FnMut(&Loss, &mut S),
+        sink: &mut dyn Sink,
+        mut told: impl FnMut(&Loss, &mut dyn Sink),
     ) {
         for stream in &mut self.streams {
             if now.saturating_sub(stream.last_seen) >= SETTLE {
@@ -515,11 +514,16 @@ impl Sequencer {
     }
 
     /// The end of the input: everything missing is lost, everything counted is told.
-    pub fn finish(&mut self, now: Nanos, sink: &mut impl Sink) {
+    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.finish_with(now, sink, |_, _| {});
     }
 
-    pub(crate) fn finish_with<S: Sink>(&mut self, now: Nanos, sink: &mut S, told: impl FnMut(&Loss, &mut S)) {
+    pub(crate) fn finish_with(
+        &mut self,
+        now: Nanos,
+        sink: &mut dyn Sink,
+        told: impl FnMut(&Loss, &mut dyn Sink),
+    ) {
         for stream in &mut self.streams {
             stream.settle(now, sink);
         }

@@ -11,7 +11,8 @@
 //! Count, sum, least and greatest are exact. Quantiles come from a sketch that is fed by a sample: about [`SAMPLES`]
 //! values per series and second, all of them where there are fewer. The gap from one sampled value to the next is drawn
 //! around the stride (so that periodic traffic is not met in step), and a sampled value weighs as much as the gap it ends.
-//! The stride doubles with each [`SAMPLES`] values inside a second and is set anew for the next one.
+//! The stride is set anew for each second by the number of values in the last one; when more than [`SAMPLES`] reach the
+//! sketch all the same, it doubles with every 128 more.
 //!
 //! At the end of a second every series is closed at once (no value of the next second may slip in), which is a short loop
 //! over plain numbers; the quantiles and the records for the sink are made afterwards, a bounded number per tick.
@@ -20,15 +21,15 @@ use detect::Metric;
 
 use crate::event::{Nanos, Rollup, Sink};
 use crate::hash::{Jitter, fold};
-use crate::index::{Index, Room};
+use crate::index::{Index, NO_SLOT, Room};
 use crate::sketch::{Handle, Sketches};
 use crate::stats::Table;
 
 /// Values per series and second that reach its sketch.
 pub const SAMPLES: u32 = 1000;
 
-/// No slot: the key is not in the table, or not yet looked up.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// Samples beyond [`SAMPLES`] in one second after which the stride doubles, and again.
+const STEP: u32 = 128;
 
 /// Seconds for which a key that was seen in one second only is kept: a flood of made-up keys makes room again soon.
 const ONCE: u32 = 5;
@@ -240,7 +241,8 @@ impl Series {
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
         let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
-        hot.sum = hot.sum.saturating_add(value);
+        // Sixty seconds of ten million values of seventeen seconds each fit.
+        hot.sum = hot.sum.wrapping_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
         value.wrapping_sub(hot.low) > hot.width || hot.countdown == 0
@@ -285,10 +287,10 @@ impl Series {
     pub(crate) fn slot(&mut self, key: Key) -> u32 {
         let hash = self.hash(key);
         let hot = &self.hot;
-        if let Some((_, slot)) = self.index.find(hash, |slot| hot[slot as usize].key == key) {
-            return slot;
+        match self.index.find(hash, |slot| hot[slot as usize].key == key) {
+            NO_SLOT => self.insert(key, hash),
+            slot => slot,
         }
-        self.insert(key, hash)
     }
 
     #[cold]
@@ -330,12 +332,12 @@ impl Series {
     }
 
     /// Ends a second for all series at once. `expired` hears of each key that is forgotten. Answers whether any was.
-    pub(crate) fn close<S: Sink>(
+    pub(crate) fn close(
         &mut self,
         closing: Closing,
         sketches: &mut Sketches,
-        sink: &mut S,
-        mut expired: impl FnMut(Key, u64, &mut S),
+        sink: &mut dyn Sink,
+        mut expired: impl FnMut(Key, u64, &mut dyn Sink),
     ) -> bool {
         self.drain(usize::MAX, sketches, sink);
         let mut forgotten = false;
@@ -357,13 +359,13 @@ impl Series {
     }
 
     /// Ends a key; its minute, if one has begun, is told now.
-    fn forget<S: Sink>(
+    fn forget(
         &mut self,
         slot: usize,
         closing: Closing,
         sketches: &mut Sketches,
-        sink: &mut S,
-        expired: &mut impl FnMut(Key, u64, &mut S),
+        sink: &mut dyn Sink,
+        expired: &mut impl FnMut(Key, u64, &mut dyn Sink),
     ) {
         let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
         let cold = &mut self.cold[slot];
@@ -383,7 +385,7 @@ impl Series {
     }
 
     /// Gives finished intervals to the sink, at most `budget` series; returns how many it looked at.
-    pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, sink: &mut impl Sink) -> usize {
+    pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, sink: &mut dyn Sink) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
         let looked = end - self.pending;
@@ -488,7 +490,7 @@ fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketc
     }
     cold.second.count += u64::from(hot.armed);
     cold.samples += 1;
-    if cold.samples.is_multiple_of(SAMPLES) {
+    if cold.samples >= SAMPLES && cold.samples.is_multiple_of(STEP) {
         cold.stride = cold.stride.saturating_mul(2).min(1 << 30);
     }
     hot.armed = jitter.around(cold.stride);
@@ -587,7 +589,7 @@ mod tests {
                 minutes: true,
             };
             let expired = &mut self.expired;
-            let heard = |key, value, _: &mut Kept| expired.push((key, value));
+            let heard = |key, value, _: &mut dyn Sink| expired.push((key, value));
             self.series.close(closing, &mut self.sketches, &mut self.kept, heard);
             self.series.drain(usize::MAX, &mut self.sketches, &mut self.kept);
         }

@@ -5,7 +5,7 @@ use wire::Refusal;
 
 use crate::event::Nanos;
 use crate::hash::fold_octets;
-use crate::index::{Index, Room};
+use crate::index::{Index, NO_SLOT, Room};
 use crate::stats::Table;
 
 /// What came from one address.
@@ -85,10 +85,9 @@ impl Sources {
         // The unit of heat is 8.6 s, so that a reporter that sends once per second counts as busy.
         let eon = (now >> 33) as u32;
         let entries = &self.entries;
-        if let Some((place, slot)) =
-            self.index.find(hash, |slot| entries[slot as usize].view.source == *address)
-        {
-            self.index.touch(place, eon);
+        let slot = self.index.find(hash, |slot| entries[slot as usize].view.source == *address);
+        if slot != NO_SLOT {
+            self.index.touch(hash, slot, 1, eon);
             self.latest = slot;
             let entry = &mut self.entries[slot as usize];
             entry.view.datagrams += 1;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use detect::{Detection, HopValues, Metric};
 use wire::FlowKey;
 
-use crate::config::Units;
-use crate::event::{Kind, Nanos, Rollup, Sink};
+use crate::event::{Kind, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
-use crate::reading::{Ends, Hops, NO_VALUE, Reading};
+use crate::index::NO_SLOT;
+use crate::reading::{All, Hops, NO_VALUE, Places, Plan, ReadHops, Stacked};
 use crate::series::Series;
 use crate::sketch::Sketches;
-use crate::tell::{Origin, Teller};
+use crate::tell::{About, Origin, Teller};
+use crate::update::WIDEST;
 
 /// The most hops a report can tell: one-word hops in the longest INT stack.
 pub(crate) const MOST_HOPS: usize = 256;
@@ -19,12 +20,9 @@ pub(crate) const MOST_HOPS: usize = 256;
 /// What a report says beside its hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    pub(crate) flow: FlowKey,
-    /// Of `flow`, under the collector's seed.
+    pub(crate) about: About,
+    /// The flow's hash under the collector's seed.
     pub(crate) hash: u64,
-    pub(crate) received: Nanos,
-    pub(crate) origin: Origin,
-    pub(crate) units: Units,
     /// Can the flow's path be read from the hops?
     pub(crate) whole_path: bool,
     /// E and M.
@@ -121,77 +119,118 @@ impl State {
         self.context += 1;
     }
 
-    /// A report about a flow.
-    #[inline]
-    pub(crate) fn take<S: Sink>(&mut self, head: &Head, hops: &impl Hops, sink: &mut S) {
-        let Some(slot) = self.enter(head, sink) else {
-            self.take_nodes(head, Some(head.flow), hops, sink);
+    /// A report about a flow, with its path as an INT stack. Each length of record has code of its own, so that no
+    /// access to an item needs more than one comparison. `hint` is where the flow probably is.
+    #[inline(always)]
+    pub(crate) fn take_stack(
+        &mut self,
+        head: &Head,
+        (bytes, plan): (&[u8], &Plan),
+        hint: u32,
+        sink: &mut dyn Sink,
+    ) {
+        macro_rules! by_words {
+            ($($words:literal)*) => {
+                match plan.words {
+                    $($words => {
+                        self.take_records::<_, $words>(head, Stacked::new(bytes, plan, plan), hint, sink)
+                    })*
+                    _ => {}
+                }
+            };
+        }
+        if plan.is_all {
+            match plan.words {
+                7 => self.take_records::<_, 7>(head, Stacked::new(bytes, plan, All::<7>), hint, sink),
+                8 => self.take_records::<_, 8>(head, Stacked::new(bytes, plan, All::<8>), hint, sink),
+                _ => self.take_records::<_, 9>(head, Stacked::new(bytes, plan, All::<9>), hint, sink),
+            }
+        } else {
+            by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13);
+        }
+    }
+
+    #[inline(never)]
+    fn take_records<P: Places, const W: usize>(
+        &mut self,
+        head: &Head,
+        hops: Stacked<'_, P, W>,
+        hint: u32,
+        sink: &mut dyn Sink,
+    ) {
+        self.take(head, hint, hops, sink);
+    }
+
+    /// A report about a flow, with its path.
+    #[inline(always)]
+    pub(crate) fn take<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, sink: &mut dyn Sink) {
+        let Some(slot) = self.enter(head, hint, sink) else {
+            self.take_nodes(head, hops, sink);
+            return;
+        };
+        self.counts.flow_reports += 1;
+        self.update(slot, head, hops, sink);
+    }
+
+    /// A report about a flow whose hops may not be its path: of a packet that was dropped on its way or sent on half-way,
+    /// or one without hops.
+    pub(crate) fn take_part<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let Some(slot) = self.enter(head, NO_SLOT, sink) else {
+            self.take_nodes(head, hops, sink);
             return;
         };
         self.counts.flow_reports += 1;
         let (flow, _, states) = self.flows.parts(slot);
-        let stale = flow.context != self.context;
-        let moved = !same_path(flow, states, hops);
-        if stale {
+        let same = hops.count() == usize::from(flow.path_length)
+            && states.iter().zip(hops.records(0)).all(|(state, record)| state.node == hops.node(record));
+        if same && hops.count() > 0 {
+            self.update(slot, head, hops, sink);
+        } else {
+            flow.reports += 1;
+            flow.last_seen = flow.last_seen.max(head.about.ts);
+            self.take_nodes(head, hops, sink);
+        }
+    }
+
+    /// Node-level state only.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_nodes<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let thresholds = &self.detection.thresholds;
+        let set = head.about.flow().map_or(0, |flow| thresholds.set_for(&flow));
+        let mut teller =
+            Teller { sink, counts: &mut self.counts.events, about: &head.about, thresholds, set };
+        for record in hops.records(0) {
+            let reading = hops.read(record);
+            self.levels.take(&mut HopState::passing(&reading), &reading, 0, &mut teller);
+        }
+    }
+
+    /// The slot of the report's flow, made if need be, and up to date. `hint` is where it probably is.
+    #[inline(always)]
+    fn enter(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+        let slot = match self.flows.find(&head.about.key, head.hash, hint) {
+            NO_SLOT => self.admit(head, sink)?,
+            slot => slot,
+        };
+        if self.flows.parts(slot).0.context != self.context {
             self.refresh(slot, sink);
         }
-        if moved {
-            if !head.whole_path || hops.count() == 0 {
-                self.take_part(slot, head, hops, sink);
-                return;
-            }
-            self.set_path(slot, head, hops, sink);
-        }
-        self.update(slot, head, hops, sink);
-    }
-
-    /// A report that says nothing about a flow, or about one that cannot be kept: node-level state only.
-    pub(crate) fn take_nodes<S: Sink>(
-        &mut self,
-        head: &Head,
-        flow: Option<FlowKey>,
-        hops: &impl Hops,
-        sink: &mut S,
-    ) {
-        let detection = Arc::clone(&self.detection);
-        let set = flow.map_or(0, |flow| detection.thresholds.set_for(&flow));
-        let thresholds = detection.thresholds.get(set);
-        let mut teller = head.teller(flow, &mut self.counts.events, sink);
-        let mut state = HopState::NOTHING;
-        for reading in hops.readings() {
-            self.levels.take(state.renew(reading.node), &reading, NEVER, thresholds, &mut teller);
-        }
-    }
-
-    /// Hops of a flow that do not make its path: of a packet that was dropped on its way, or sent on half-way.
-    fn take_part<S: Sink>(&mut self, slot: u32, head: &Head, hops: &impl Hops, sink: &mut S) {
-        let (flow, ..) = self.flows.parts(slot);
-        flow.reports += 1;
-        flow.last_seen = flow.last_seen.max(head.received);
-        self.take_nodes(head, Some(head.flow), hops, sink);
-    }
-
-    /// The slot of the report's flow, made if need be.
-    #[inline]
-    fn enter<S: Sink>(&mut self, head: &Head, sink: &mut S) -> Option<u32> {
-        if let Some((place, slot)) = self.flows.find(&head.flow, head.hash) {
-            self.flows.touch(place, self.second);
-            return Some(slot);
-        }
-        self.admit(head, sink)
+        Some(slot)
     }
 
     #[cold]
     #[inline(never)]
-    fn admit<S: Sink>(&mut self, head: &Head, sink: &mut S) -> Option<u32> {
+    fn admit(&mut self, head: &Head, sink: &mut dyn Sink) -> Option<u32> {
         if !head.whole_path {
             self.counts.node_reports += 1;
             return None;
         }
+        let now = head.about.ts;
         let place = match self.flows.admit(head.hash, self.second) {
             Admission::Free(place) => place,
             Admission::Evict(place, slot) => {
-                self.leave(slot, head.received, sink);
+                self.leave(slot, now, sink);
                 place
             }
             Admission::Refused => {
@@ -199,14 +238,14 @@ impl State {
                 return None;
             }
         };
-        let slot = self.flows.insert(place, head.flow, head.hash, head.received, self.second);
+        let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
         self.counts.unadmitted += u64::from(slot.is_none());
         slot
     }
 
     /// Brings a flow up to date with the second, the thresholds and the node-level tables.
     #[inline(never)]
-    fn refresh<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+    fn refresh(&mut self, slot: u32, sink: &mut dyn Sink) {
         self.end_minute(slot, sink);
         let (flow, cold, states) = self.flows.parts(slot);
         if cold.epoch != self.epoch {
@@ -217,15 +256,19 @@ impl State {
             cold.generation = self.generation;
             flow.set = self.detection.thresholds.set_for(&flow.key);
             let thresholds = self.detection.thresholds.get(flow.set);
-            flow.band = thresholds[Metric::HopLatency as usize].min(NEVER);
+            flow.band = thresholds[Metric::HopLatency as usize].min(WIDEST);
             flow.rules = 0;
             flow.guard(cold, thresholds[Metric::FlowLatency as usize]);
         }
         flow.context = self.context;
+        // How busy it was since the last time is how busy it is.
+        let lately =
+            (flow.reports as u32).wrapping_sub(std::mem::replace(&mut cold.touched, flow.reports as u32));
+        self.flows.touch(slot, u64::from(lately), self.second);
     }
 
     /// Tells a flow's finished minute and begins the present one.
-    pub(crate) fn end_minute<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+    pub(crate) fn end_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
         let minute = self.second / 60;
         let (flow, cold, _) = self.flows.parts(slot);
         if cold.minute == minute {
@@ -240,9 +283,9 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn set_path<S: Sink>(&mut self, slot: u32, head: &Head, hops: &impl Hops, sink: &mut S) {
+    pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
         self.scratch.path.clear();
-        self.scratch.path.extend(hops.nodes().take(MOST_HOPS));
+        self.scratch.path.extend(hops.records(0).take(MOST_HOPS).map(|record| hops.node(record)));
         self.keep_states(slot);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
@@ -252,9 +295,11 @@ impl State {
         self.tell_path(head, previous, looped, sink);
     }
 
-    fn tell_path<S: Sink>(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut S) {
+    fn tell_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut dyn Sink) {
         let path = &self.scratch.path;
-        let mut teller = head.teller(Some(head.flow), &mut self.counts.events, sink);
+        let thresholds = &self.detection.thresholds;
+        let mut teller =
+            Teller { sink, counts: &mut self.counts.events, about: &head.about, thresholds, set: 0 };
         let kind = if previous == 0 { Kind::New } else { Kind::PathChange };
         let mut event = teller.news(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);
@@ -288,26 +333,22 @@ impl State {
 
     /// A report of one node, without a path: a postcard. The path is put together in the order in which nodes are first
     /// heard.
-    pub(crate) fn take_postcard<S: Sink>(&mut self, head: &Head, reading: Reading, ends: Ends, sink: &mut S) {
-        let only = crate::reading::ReadHops { readings: &[reading], ends };
-        let Some(slot) = self.enter(head, sink) else {
-            self.take_nodes(head, Some(head.flow), &only, sink);
+    pub(crate) fn take_postcard(&mut self, head: &Head, hops: &ReadHops<'_>, sink: &mut dyn Sink) {
+        let (Some(slot), Some(reading)) = (self.enter(head, NO_SLOT, sink), hops.readings.first()) else {
+            self.take_nodes(head, *hops, sink);
             return;
         };
         self.counts.flow_reports += 1;
-        if self.flows.parts(slot).0.context != self.context {
-            self.refresh(slot, sink);
-        }
         let (flow, _, states) = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == reading.node);
         let gathers = flow.path_length == 0 || flow.flags.has(Flags::GATHERED);
         if !known && gathers && states.len() < MOST_HOPS {
             self.gather(slot, head, reading.node, sink);
         }
-        self.update_one(slot, head, &reading, sink);
+        self.update_one(slot, head, reading, sink);
     }
 
-    fn gather<S: Sink>(&mut self, slot: u32, head: &Head, node: u32, sink: &mut S) {
+    fn gather(&mut self, slot: u32, head: &Head, node: u32, sink: &mut dyn Sink) {
         let path = &mut self.scratch.path;
         path.clear();
         path.extend(self.flows.parts(slot).2.iter().map(|state| state.node));
@@ -321,30 +362,15 @@ impl State {
     }
 }
 
-/// A threshold that nothing passes; twice it still fits.
-pub(crate) const NEVER: u64 = 1 << 33;
-
 impl Head {
     /// Of no report.
     pub(crate) fn none() -> Self {
         Self {
-            flow: FlowKey::default(),
+            about: About { ts: 0, origin: Origin::NONE, key: FlowKey::default(), has_flow: false },
             hash: 0,
-            received: 0,
-            origin: Origin::NONE,
-            units: Units::NONE,
             whole_path: false,
             flags: Flags::default(),
         }
-    }
-
-    pub(crate) fn teller<'a, S>(
-        &'a self,
-        flow: Option<FlowKey>,
-        counts: &'a mut [u64; Kind::ALL.len()],
-        sink: &'a mut S,
-    ) -> Teller<'a, S> {
-        Teller { sink, counts, ts: self.received, origin: &self.origin, flow }
     }
 }
 
@@ -396,10 +422,4 @@ impl Scratch {
         self.sorted.sort_unstable();
         self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
-}
-
-#[inline]
-fn same_path(flow: &Flow, states: &[HopState], hops: &impl Hops) -> bool {
-    hops.count() == usize::from(flow.path_length)
-        && states.iter().zip(hops.nodes()).all(|(state, node)| state.node == node)
 }

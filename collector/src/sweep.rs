@@ -1,7 +1,7 @@
 //! What time brings: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
 //! amount of work.
 
-use detect::Metric;
+use detect::{Metric, Thresholds};
 
 use crate::collector::Core;
 use crate::config::Config;
@@ -10,7 +10,7 @@ use crate::flows::{Cold, Flow};
 use crate::reading::NO_VALUE;
 use crate::series::Closing;
 use crate::state::State;
-use crate::tell::{self, Origin, Teller};
+use crate::tell::{self, About, Origin, Teller};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -24,6 +24,7 @@ const KEYS_PER_TICK: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Sweep {
     now: Nanos,
+    second_began: Nanos,
     started: bool,
     timeout: Nanos,
     push_interval: Nanos,
@@ -44,6 +45,7 @@ impl Sweep {
         let round = push.min(config.flow_timeout / 4).clamp(SECOND / 10, 30 * SECOND);
         Self {
             now: 0,
+            second_began: Nanos::MAX,
             started: false,
             timeout: config.flow_timeout.max(1),
             push_interval: config.push_interval,
@@ -81,12 +83,12 @@ impl Core {
     /// Does `now` lie in another second than the present one?
     #[inline]
     pub(crate) fn turns(&self, now: Nanos) -> bool {
-        now / SECOND != u64::from(self.state.second)
+        now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
     /// Moves time to `now`; time never goes back. Ends the second, if `now` lies in another.
     #[inline]
-    pub(crate) fn advance(&mut self, now: Nanos, sink: &mut impl Sink) {
+    pub(crate) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
         if self.turns(now) {
             self.turn(now, sink);
         }
@@ -95,20 +97,26 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn turn<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+    fn turn(&mut self, now: Nanos, sink: &mut dyn Sink) {
         if !self.sweep.started {
             self.sweep.started = true;
             (self.sweep.pushed, self.sweep.now) = (now, now);
             self.sweep.begin_round();
-            self.state.begin_second(now);
+            self.begin_second(now);
         } else if now > self.sweep.now {
             self.end_second(now, sink);
-            self.state.begin_second(now);
+            self.begin_second(now);
         }
     }
 
+    fn begin_second(&mut self, now: Nanos) {
+        self.sweep.second_began = now - now % SECOND;
+        self.state.second = u32::try_from(now / SECOND).unwrap_or(u32::MAX);
+        self.state.context += 1;
+    }
+
     /// Ends the present second; the next one with values begins at `now`.
-    fn end_second<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+    fn end_second(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.account(now, false, sink);
         let second = u64::from(self.state.second);
         let closing = Closing {
@@ -122,7 +130,7 @@ impl Core {
         self.state.close_second(closing, now, sink);
     }
 
-    pub(crate) fn tick<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+    pub(crate) fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.advance(now, sink);
         self.state.drain(KEYS_PER_TICK, sink);
         if !self.sweep.started {
@@ -139,7 +147,7 @@ impl Core {
         }
     }
 
-    fn visit<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+    fn visit(&mut self, slot: u32, sink: &mut dyn Sink) {
         let now = self.sweep.now;
         let Some((flow, cold, _)) = self.state.flows.get(slot) else { return };
         let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
@@ -154,7 +162,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn finish<S: Sink>(&mut self, now: Nanos, sink: &mut S) {
+    pub(crate) fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.advance(now, sink);
         if !self.sweep.started {
             return;
@@ -179,27 +187,23 @@ impl Core {
 }
 
 impl State {
-    fn begin_second(&mut self, now: Nanos) {
-        self.second = u32::try_from(now / SECOND).unwrap_or(u32::MAX);
-        self.context += 1;
-    }
-
     /// Closes the second in all node-level tables, and tells which keys have expired.
-    fn close_second<S: Sink>(&mut self, closing: Closing, now: Nanos, sink: &mut S) {
+    fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
         let counts = &mut self.counts;
         let levels = &mut self.levels;
         let mut forgotten = false;
         for series in [&mut levels.nodes, &mut levels.queues, &mut levels.congestion, &mut levels.links] {
             let metric = series.metric();
-            forgotten |= series.close(closing, &mut levels.sketches, sink, |key, latest, sink: &mut S| {
-                let mut event = Event::blank(now, Kind::Expired);
-                (event.metric, event.value) = (Some(metric), Some(latest));
-                (event.node, event.interface, event.queue) = key.ids(metric);
-                event.id = tell::id(now, &event);
-                counts.expired += 1;
-                counts.events[Kind::Expired as usize] += 1;
-                sink.event(&event, &[]);
-            });
+            forgotten |=
+                series.close(closing, &mut levels.sketches, sink, |key, latest, sink: &mut dyn Sink| {
+                    let mut event = Event::blank(now, Kind::Expired);
+                    (event.metric, event.value) = (Some(metric), Some(latest));
+                    (event.node, event.interface, event.queue) = key.ids(metric);
+                    event.id = tell::id(now, &event);
+                    counts.expired += 1;
+                    counts.events[Kind::Expired as usize] += 1;
+                    sink.event(&event, &[]);
+                });
         }
         if forgotten {
             self.epoch = self.epoch.wrapping_add(1);
@@ -208,7 +212,7 @@ impl State {
     }
 
     /// Tells finished intervals of a bounded number of keys.
-    fn drain(&mut self, budget: usize, sink: &mut impl Sink) {
+    fn drain(&mut self, budget: usize, sink: &mut dyn Sink) {
         let levels = &mut self.levels;
         for series in [&mut levels.nodes, &mut levels.queues, &mut levels.congestion, &mut levels.links] {
             let budget = budget.max(series.waiting() / 4);
@@ -217,13 +221,12 @@ impl State {
     }
 
     /// Ends a flow that has been silent for its timeout.
-    fn expire<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
+    fn expire(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
         self.counts.expired += 1;
         let (metric, kind) = (Metric::FlowPath, Kind::Expired);
-        self.with_path(slot, |flow, _, path, counts| {
-            let origin = flow.origin();
-            let mut teller =
-                Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+        self.with_path(slot, |flow, _, path, (counts, thresholds)| {
+            let about = flow.about(now);
+            let mut teller = Teller { sink: &mut *sink, counts, about: &about, thresholds, set: 0 };
             let mut event = teller.news(kind, metric);
             event.value = Some(u64::from(flow.path_length));
             teller.tell(event, path);
@@ -232,11 +235,10 @@ impl State {
     }
 
     /// Tells what is left to tell of a flow, rules that cease to be true with it too, and frees it.
-    pub(crate) fn leave<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
-        self.with_path(slot, |flow, _, _, counts| {
-            let origin = flow.origin();
-            let mut teller =
-                Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+    pub(crate) fn leave(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.with_path(slot, |flow, _, _, (counts, thresholds)| {
+            let about = flow.about(now);
+            let mut teller = Teller { sink: &mut *sink, counts, about: &about, thresholds, set: 0 };
             flow.take_rules(0, &mut teller);
         });
         self.end_flow_minute(slot, sink);
@@ -245,13 +247,12 @@ impl State {
     }
 
     /// Pushes the latest state of a flow (INTCollector paper, 3.4.4).
-    fn push<S: Sink>(&mut self, slot: u32, now: Nanos, sink: &mut S) {
-        self.with_path(slot, |flow, cold, path, counts| {
+    fn push(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.with_path(slot, |flow, cold, path, (counts, thresholds)| {
             cold.pushed = flow.reports as u32;
             if flow.latency != NO_VALUE {
-                let origin = flow.origin();
-                let mut teller =
-                    Teller { sink: &mut *sink, counts, ts: now, origin: &origin, flow: Some(flow.key) };
+                let about = flow.about(now);
+                let mut teller = Teller { sink: &mut *sink, counts, about: &about, thresholds, set: 0 };
                 let mut event = teller.news(Kind::Latest, Metric::FlowLatency);
                 (event.value, event.basis) = (Some(flow.latency), flow.basis);
                 teller.tell(event, path);
@@ -260,11 +261,11 @@ impl State {
         self.tell_row(slot, sink);
     }
 
-    pub(crate) fn tell_row<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+    pub(crate) fn tell_row(&mut self, slot: u32, sink: &mut dyn Sink) {
         self.with_path(slot, |flow, cold, path, _| sink.flow(&flow.row(cold), path));
     }
 
-    pub(crate) fn end_flow_minute<S: Sink>(&mut self, slot: u32, sink: &mut S) {
+    pub(crate) fn end_flow_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
         if let Some((flow, cold, _)) = self.flows.get(slot)
             && flow.count > 0
             && self.minutes
@@ -281,7 +282,7 @@ impl State {
     fn with_path(
         &mut self,
         slot: u32,
-        then: impl FnOnce(&mut Flow, &mut Cold, &[u32], &mut [u64; Kind::ALL.len()]),
+        then: impl FnOnce(&mut Flow, &mut Cold, &[u32], (&mut [u64; Kind::ALL.len()], &Thresholds)),
     ) {
         if !self.flows.is_used(slot) {
             return;
@@ -290,14 +291,15 @@ impl State {
         let path = &mut self.scratch.path;
         path.clear();
         path.extend(states.iter().map(|state| state.node));
-        then(flow, cold, path, &mut self.counts.events);
+        then(flow, cold, path, (&mut self.counts.events, &self.detection.thresholds));
     }
 }
 
 impl Flow {
     /// What is told by the clock, not by a report: identified by the flow and how far it has come.
-    fn origin(&self) -> Origin {
-        Origin { number: self.reports as u32, ..Origin::NONE }
+    fn about(&self, ts: Nanos) -> About {
+        let origin = Origin { number: self.reports as u32, ..Origin::NONE };
+        About { ts, origin, key: self.key, has_flow: true }
     }
 
     /// The latest state as a row.

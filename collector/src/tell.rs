@@ -1,17 +1,16 @@
 //! From what was found to the record that tells it.
 
-use detect::Metric;
+use detect::{Metric, Thresholds};
 use wire::FlowKey;
 
 use crate::event::{Basis, Event, Kind, Nanos, Sink};
-use crate::hash::{fold, fold_octets};
+use crate::hash::fold;
 
 /// Which report something was found in: what makes a record's id equal in two collectors that received the same report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
-    /// Only where the format carries no node id.
-    pub(crate) source: [u8; 16],
-    pub(crate) node: Option<u32>,
+    /// The node id, or a hash of the address where the format carries none.
+    pub(crate) reporter: u64,
     pub(crate) number: u32,
     pub(crate) stamp: u32,
     pub(crate) index: u16,
@@ -21,16 +20,11 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// No report.
-    pub(crate) const NONE: Self =
-        Self { source: [0; 16], node: None, number: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
+    pub(crate) const NONE: Self = Self { reporter: 0, number: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
 
     fn hash(&self) -> u64 {
-        let reporter = match self.node {
-            Some(node) => u64::from(node),
-            None => fold_octets(&self.source, 0),
-        };
         let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);
-        fold(reporter ^ small << 32, u64::from(self.number) << 32 | u64::from(self.stamp))
+        fold(self.reporter ^ small << 32, u64::from(self.number) << 32 | u64::from(self.stamp))
     }
 }
 
@@ -67,28 +61,60 @@ pub(crate) fn id(seed: u64, event: &Event) -> u64 {
     fold(fold(seed, whose), part ^ event.value.unwrap_or(0).rotate_left(20))
 }
 
-/// Tells what is found in one report.
-#[derive(Debug)]
-pub(crate) struct Teller<'a, S> {
-    pub(crate) sink: &'a mut S,
-    /// Events by kind.
-    pub(crate) counts: &'a mut [u64; Kind::ALL.len()],
+/// What news is about: a report, or a flow at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
     pub(crate) ts: Nanos,
-    pub(crate) origin: &'a Origin,
-    pub(crate) flow: Option<FlowKey>,
+    pub(crate) origin: Origin,
+    /// Means something only if `has_flow`: most is about a flow, and this way it is copied once.
+    pub(crate) key: FlowKey,
+    pub(crate) has_flow: bool,
 }
 
-impl<S: Sink> Teller<'_, S> {
-    /// News of this report's flow, to be filled in and given to [`Teller::tell`].
-    #[inline]
+impl About {
+    pub(crate) fn flow(&self) -> Option<FlowKey> {
+        self.has_flow.then_some(self.key)
+    }
+}
+
+/// Tells news about one report or flow.
+pub(crate) struct Teller<'a> {
+    pub(crate) sink: &'a mut dyn Sink,
+    /// Events by kind.
+    pub(crate) counts: &'a mut [u64; Kind::ALL.len()],
+    pub(crate) about: &'a About,
+    pub(crate) thresholds: &'a Thresholds,
+    /// The flow's set of thresholds.
+    pub(crate) set: u16,
+}
+
+impl Teller<'_> {
+    /// News of the flow, to be filled in and given to [`Teller::tell`].
     pub(crate) fn news(&self, kind: Kind, metric: Metric) -> Event {
-        Event { metric: Some(metric), flow: self.flow, ..Event::blank(self.ts, kind) }
+        Event { metric: Some(metric), flow: self.about.flow(), ..Event::blank(self.about.ts, kind) }
+    }
+
+    /// News of a value: new, or moved from `previous` by more than the threshold.
+    pub(crate) fn change(&self, metric: Metric, value: u64, previous: Option<u64>) -> Event {
+        let kind = if previous.is_none() { Kind::New } else { Kind::Change };
+        Event {
+            metric: Some(metric),
+            value: Some(value),
+            previous,
+            threshold: previous.map(|_| self.threshold(metric)),
+            ..Event::blank(self.about.ts, kind)
+        }
+    }
+
+    /// The threshold in force.
+    pub(crate) fn threshold(&self, metric: Metric) -> u64 {
+        self.thresholds.get(self.set)[metric as usize]
     }
 
     /// Gives an event its id and hands it to the sink; answers the id.
     #[inline(never)]
     pub(crate) fn tell(&mut self, mut event: Event, path: &[u32]) -> u64 {
-        let seed = path.iter().fold(self.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
+        let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
         event.id = id(seed, &event);
         self.counts[event.kind as usize] += 1;
         self.sink.event(&event, path);

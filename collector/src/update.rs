@@ -6,50 +6,94 @@ use crate::clock::{Difference, difference};
 use crate::config::Units;
 use crate::event::{Basis, Event, Kind, Sink};
 use crate::flows::{ABSENT, Cold, Flags, Flow, HopState};
+use crate::index::NO_SLOT;
 use crate::reading::{Ends, Hops, NO_VALUE, Reading};
-use crate::series::{Key, NO_SLOT, News, Series};
+use crate::series::{Key, News, Series};
 use crate::sketch::Sketches;
-use crate::state::{Head, Levels, NEVER, State};
+use crate::state::{Head, Levels, State};
 use crate::tell::Teller;
 
-/// Thresholds by metric.
-type Set = [u64; Metric::COUNT];
+/// What has been gathered over the hops of a report.
+struct Sum {
+    hops: usize,
+    latency: u64,
+    /// Every hop told its latency.
+    complete: bool,
+}
 
 impl State {
-    /// Takes the values of a report whose path is that of the flow.
-    #[inline]
-    pub(crate) fn update<S: Sink>(&mut self, slot: u32, head: &Head, hops: &impl Hops, sink: &mut S) {
-        let (flow, cold, states) = self.flows.parts(slot);
-        let thresholds = self.detection.thresholds.get(flow.set);
-        let mut teller = head.teller(Some(head.flow), &mut self.counts.events, sink);
+    /// Takes the values of a report about the flow in `slot`, and a new path if it is one.
+    #[inline(always)]
+    pub(crate) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
         let watched = !self.detection.rules.is_empty();
-        self.scratch.values.clear();
-        let (mut sum, mut complete) = (0_u64, hops.count() > 0);
-        let mut states = states.iter_mut();
-        // A path that is too long to keep goes on beyond the kept states.
-        let mut beyond = HopState::NOTHING;
-        for reading in hops.readings() {
-            let (state, band) = match states.next() {
-                Some(state) => (state, flow.band),
-                None => (beyond.renew(reading.node), NEVER),
-            };
-            self.levels.take(state, &reading, band, thresholds, &mut teller);
-            complete &= reading.latency != NO_VALUE;
-            sum = sum.wrapping_add(reading.latency);
-            if watched {
-                self.scratch.values.push(reading.values());
+        let (flow, cold, states) = self.flows.parts(slot);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
+        };
+        let count = hops.count();
+        let band = flow.band;
+        let (mut taken, mut latency, mut complete) = (0_usize, 0_u64, true);
+        if usize::from(flow.path_length) == count && states.len() == count && !watched {
+            for (state, record) in states.iter_mut().zip(hops.records(0)) {
+                let reading = hops.read(record);
+                if reading.node != state.node {
+                    break;
+                }
+                if reading.latency == NO_VALUE {
+                    complete = false;
+                } else {
+                    latency = latency.wrapping_add(reading.latency);
+                    self.levels.take_latency(state, &reading, band, &mut teller);
+                }
+                self.levels.take_others(state, &reading, &mut teller);
+                taken = taken.wrapping_add(1);
             }
         }
-        let total = if complete { sum } else { NO_VALUE };
-        let (latency, basis) = flow_latency(hops, total, head.units);
-        flow.basis = basis;
-        if latency != NO_VALUE {
-            flow.take_latency(cold, latency, thresholds, &mut teller);
+        if taken != count || count == 0 {
+            self.update_otherwise(slot, head, hops, Sum { hops: taken, latency, complete }, sink);
+            return;
         }
-        if flow.flags.signals() != head.flags {
-            flow.take_signals(head.flags, &mut teller);
+        let total = if complete { latency } else { NO_VALUE };
+        flow.take_rest(cold, (head, hops), total, &mut teller);
+        if flow.reports == 2 {
+            // Twice is busy. From then on once per second is enough; see `refresh`.
+            self.flows.touch(slot, 1, self.second);
         }
-        if watched {
+    }
+
+    /// Goes on with a report whose path is another, is too long to keep, or is watched by rules.
+    #[inline(never)]
+    fn update_otherwise<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        mut sum: Sum,
+        sink: &mut dyn Sink,
+    ) {
+        self.scratch.values.clear();
+        while !self.update_hops(slot, head, hops, &mut sum, sink) {
+            // The nodes before this one are those of the old path, and have been taken.
+            self.set_path(slot, head, hops, sink);
+        }
+        if sum.hops < hops.count() {
+            self.take_beyond(slot, head, hops, &mut sum, sink);
+        }
+        let total = if sum.complete && sum.hops > 0 { sum.latency } else { NO_VALUE };
+        let (flow, cold, _) = self.flows.parts(slot);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
+        };
+        let latency = flow.take_rest(cold, (head, hops), total, &mut teller);
+        if !self.detection.rules.is_empty() {
             let observation = Observation {
                 flow_latency: (latency != NO_VALUE).then_some(latency),
                 looped: flow.flags.has(Flags::LOOP),
@@ -60,230 +104,321 @@ impl State {
                 flow.take_rules(rules, &mut teller);
             }
         }
-        flow.reports += 1;
-        flow.last_seen = flow.last_seen.max(head.received);
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+    }
+
+    /// Takes the values of the hops from `sum.hops` on. `false`: the one after the last that was taken is on another
+    /// node than the flow's path says.
+    fn update_hops<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        sum: &mut Sum,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        if usize::from(flow.path_length) != hops.count() {
+            return false;
+        }
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
+        };
+        let left = states.get_mut(sum.hops..).unwrap_or_default();
+        for (state, record) in left.iter_mut().zip(hops.records(sum.hops)) {
+            let reading = hops.read(record);
+            if reading.node != state.node {
+                return false;
+            }
+            self.levels.take(state, &reading, flow.band, &mut teller);
+            sum.add(&reading, &mut self.scratch.values);
+        }
+        true
+    }
+
+    /// Takes the values of hops that are too far along a path to be kept.
+    #[cold]
+    #[inline(never)]
+    fn take_beyond<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sum: &mut Sum, sink: &mut dyn Sink) {
+        let (flow, ..) = self.flows.parts(slot);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
+        };
+        for record in hops.records(sum.hops) {
+            let reading = hops.read(record);
+            self.levels.take(&mut HopState::passing(&reading), &reading, 0, &mut teller);
+            sum.add(&reading, &mut self.scratch.values);
+        }
     }
 
     /// Takes what one node of a flow says by itself. The flow's latency is the sum of what its hops last said.
-    pub(crate) fn update_one<S: Sink>(&mut self, slot: u32, head: &Head, reading: &Reading, sink: &mut S) {
+    pub(crate) fn update_one(&mut self, slot: u32, head: &Head, reading: &Reading, sink: &mut dyn Sink) {
         let (flow, cold, states) = self.flows.parts(slot);
-        let thresholds = self.detection.thresholds.get(flow.set);
-        let mut teller = head.teller(Some(head.flow), &mut self.counts.events, sink);
-        let mut beyond = HopState::NOTHING;
-        let at = states.iter().position(|state| state.node == reading.node);
-        let (state, band) = match at {
-            Some(at) => (&mut states[at], flow.band),
-            None => (beyond.renew(reading.node), NEVER),
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
         };
-        self.levels.take(state, reading, band, thresholds, &mut teller);
-        if flow.flags.has(Flags::GATHERED) {
-            let known = states.iter().all(|state| state.latest != ABSENT);
+        let mut passing = HopState::passing(reading);
+        let at = states.iter().position(|state| state.node == reading.node);
+        let state = at.map_or(&mut passing, |at| &mut states[at]);
+        self.levels.take(state, reading, flow.band, &mut teller);
+        if flow.flags.has(Flags::GATHERED) && states.iter().all(|state| state.latest != ABSENT) {
             flow.basis = if states.len() == 1 { Basis::Measured } else { Basis::HopSum };
-            if known {
-                let sum = states.iter().map(|state| u64::from(state.latest)).sum();
-                flow.take_latency(cold, sum, thresholds, &mut teller);
-            }
+            let sum = states.iter().map(|state| u64::from(state.latest)).sum();
+            flow.take_latency(cold, sum, &mut teller);
         }
         flow.reports += 1;
-        flow.last_seen = flow.last_seen.max(head.received);
+        flow.last_seen = flow.last_seen.max(head.about.ts);
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
+        self.complete &= reading.latency != NO_VALUE;
+        self.latency = self.latency.wrapping_add(reading.latency);
+        self.hops += 1;
+        if values.len() < values.capacity() {
+            values.push(reading.values());
+        }
     }
 }
 
 impl HopState {
-    /// A state for a hop that is not kept. With a threshold of [`NEVER`] its hop latency is not told.
-    pub(crate) fn renew(&mut self, node: u32) -> &mut Self {
-        *self = Self { node, told: 0, ..Self::NOTHING };
-        self
+    /// A state for a hop that is not kept, such that its hop latency is not news.
+    pub(crate) fn passing(reading: &Reading) -> Self {
+        Self { node: reading.node, told: held(reading.latency), ..Self::NOTHING }
     }
 }
 
+/// A latency as a hop state holds it.
+#[inline(always)]
+fn held(latency: u64) -> u32 {
+    latency.min(u64::from(ABSENT) - 1) as u32
+}
+
 impl Levels {
-    /// Takes the values of one hop. `band` is the flow's threshold of hop latency, in ns and small enough to double.
-    #[inline(always)]
-    pub(crate) fn take<S: Sink>(
+    /// Takes the values of one hop. `band` is the flow's threshold of hop latency, at most [`WIDEST`].
+    pub(crate) fn take(
         &mut self,
         state: &mut HopState,
         reading: &Reading,
         band: u64,
-        thresholds: &Set,
-        teller: &mut Teller<'_, S>,
+        teller: &mut Teller<'_>,
     ) {
         if reading.latency != NO_VALUE {
-            if self.nodes.add(state.node_slot, reading.latency) {
-                let value =
-                    Value { key: Key { node: reading.node, part: 0 }, value: reading.latency, threshold: 0 };
-                attend(&mut self.nodes, &mut self.sketches, &mut state.node_slot, value, teller);
-            }
-            let latency = reading.latency.min(u64::from(ABSENT) - 1) as u32;
-            let told = state.told;
-            state.latest = latency;
-            if (u64::from(latency) + band).wrapping_sub(u64::from(told)) > 2 * band || told == ABSENT {
-                tell_hop_latency(state, thresholds, teller);
-            }
+            self.take_latency(state, reading, band, teller);
         }
-        state.ingress = reading.ingress;
-        if state.egress != reading.egress {
-            (state.egress, state.link_slot) = (reading.egress, NO_SLOT);
+        self.take_others(state, reading, teller);
+    }
+
+    #[inline(always)]
+    fn take_latency(&mut self, state: &mut HopState, reading: &Reading, band: u64, teller: &mut Teller<'_>) {
+        if self.nodes.add(state.node_slot, reading.latency) {
+            let key = Key { node: reading.node, part: 0 };
+            attend(&mut self.nodes, &mut self.sketches, &mut state.node_slot, (key, reading.latency), teller);
+        }
+        let latency = held(reading.latency);
+        state.latest = latency;
+        // Also when nothing has been told: that is all-ones, and further away than any band is wide.
+        let above = u64::from(latency).wrapping_add(band).wrapping_sub(u64::from(state.told));
+        if above > band.wrapping_mul(2) {
+            tell_hop_latency(state, teller);
+        }
+    }
+
+    #[inline(always)]
+    fn take_others(&mut self, state: &mut HopState, reading: &Reading, teller: &mut Teller<'_>) {
+        if state.link != reading.link {
+            state.reroute(reading);
         }
         if reading.utilization != NO_VALUE && self.links.add(state.link_slot, reading.utilization) {
-            let threshold = thresholds[Metric::LinkUtilization as usize];
-            let key = Key { node: reading.node, part: reading.egress };
-            let value = Value { key, value: reading.utilization, threshold };
-            attend(&mut self.links, &mut self.sketches, &mut state.link_slot, value, teller);
+            let key = Key { node: reading.node, part: reading.egress() };
+            attend(
+                &mut self.links,
+                &mut self.sketches,
+                &mut state.link_slot,
+                (key, reading.utilization),
+                teller,
+            );
         }
         if reading.queue != ABSENT {
-            let (queue, occupancy) = ((reading.queue >> 24) as u8, u64::from(reading.queue & 0x00ff_ffff));
-            if state.queue != queue || !state.has_queue {
-                (state.queue, state.has_queue, state.queue_slot) = (queue, true, NO_SLOT);
+            let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
+            if u32::from(state.queue) != queue {
+                (state.queue, state.queue_slot) = (queue as u16, NO_SLOT);
             }
             if self.queues.add(state.queue_slot, occupancy) {
-                let threshold = thresholds[Metric::QueueOccupancy as usize];
-                let value = Value {
-                    key: Key { node: reading.node, part: queue.into() },
-                    value: occupancy,
-                    threshold,
-                };
-                attend(&mut self.queues, &mut self.sketches, &mut state.queue_slot, value, teller);
+                let key = Key { node: reading.node, part: queue };
+                attend(&mut self.queues, &mut self.sketches, &mut state.queue_slot, (key, occupancy), teller);
             }
         }
         if reading.congestion != ABSENT {
-            self.take_congestion(reading, thresholds, teller);
+            self.take_congestion(reading, teller);
         }
     }
 
     /// Congestion is rare on the wire and is looked up each time.
     #[inline(never)]
-    fn take_congestion<S: Sink>(&mut self, reading: &Reading, thresholds: &Set, teller: &mut Teller<'_, S>) {
+    fn take_congestion(&mut self, reading: &Reading, teller: &mut Teller<'_>) {
         let (queue, level) = (reading.congestion >> 24, u64::from(reading.congestion & 0x00ff_ffff));
-        let value = Value {
-            key: Key { node: reading.node, part: queue },
-            value: level,
-            threshold: thresholds[Metric::QueueCongestion as usize],
-        };
-        attend(&mut self.congestion, &mut self.sketches, &mut { NO_SLOT }, value, teller);
+        let key = Key { node: reading.node, part: queue };
+        attend(&mut self.congestion, &mut self.sketches, &mut { NO_SLOT }, (key, level), teller);
     }
 }
 
-/// A value for a series.
-#[derive(Clone, Copy)]
-struct Value {
-    key: Key,
-    value: u64,
-    threshold: u64,
+/// The widest band of hop latency: half of what a state holds, so that what was never told lies outside it. A wider
+/// threshold is looked at when a value leaves the band.
+pub(crate) const WIDEST: u64 = 1 << 31;
+
+impl HopState {
+    #[cold]
+    #[inline(never)]
+    fn reroute(&mut self, reading: &Reading) {
+        (self.link, self.level_2, self.link_slot) = (reading.link, reading.level_2, NO_SLOT);
+    }
 }
 
 /// Takes a value that its series found remarkable, or whose slot is not known yet.
 #[inline(never)]
-fn attend<S: Sink>(
+fn attend(
     series: &mut Series,
     sketches: &mut Sketches,
     slot: &mut u32,
-    value: Value,
-    teller: &mut Teller<'_, S>,
+    (key, value): (Key, u64),
+    teller: &mut Teller<'_>,
 ) {
     if *slot == NO_SLOT {
-        *slot = series.slot(value.key);
-        if *slot == NO_SLOT || !series.add(*slot, value.value) {
+        *slot = series.slot(key);
+        if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }
     }
-    let previous = match series.attend(*slot, value.value, value.threshold, sketches) {
+    let threshold = teller.threshold(series.metric());
+    let previous = match series.attend(*slot, value, threshold, sketches) {
         News::Nothing => return,
         News::New => None,
         News::Moved(previous) => Some(previous),
     };
-    let mut event = teller.change(series.metric(), value.value, previous, value.threshold);
-    (event.node, event.interface, event.queue) = series.ids(value.key);
+    let mut event = teller.change(series.metric(), value, previous);
+    (event.node, event.interface, event.queue) = series.ids(key);
     teller.tell(event, &[]);
 }
 
 #[cold]
 #[inline(never)]
-fn tell_hop_latency<S: Sink>(state: &mut HopState, thresholds: &Set, teller: &mut Teller<'_, S>) {
+fn tell_hop_latency(state: &mut HopState, teller: &mut Teller<'_>) {
     let previous = (state.told != ABSENT).then_some(u64::from(state.told));
-    let threshold = thresholds[Metric::HopLatency as usize];
-    state.told = state.latest;
-    let mut event = teller.change(Metric::HopLatency, u64::from(state.latest), previous, threshold);
-    event.node = (state.node != ABSENT).then_some(state.node);
-    event.flow = teller.flow;
-    teller.tell(event, &[]);
-}
-
-impl<S> Teller<'_, S> {
-    /// News of a value: new, or moved from `previous` by more than `threshold`.
-    fn change(&self, metric: Metric, value: u64, previous: Option<u64>, threshold: u64) -> Event {
-        let kind = if previous.is_none() { Kind::New } else { Kind::Change };
-        Event {
-            metric: Some(metric),
-            value: Some(value),
-            previous,
-            threshold: previous.is_some().then_some(threshold),
-            ..Event::blank(self.ts, kind)
-        }
+    let latest = u64::from(state.latest);
+    if previous.is_some_and(|told| told.abs_diff(latest) <= teller.threshold(Metric::HopLatency)) {
+        return;
     }
+    state.told = state.latest;
+    let mut event = teller.change(Metric::HopLatency, latest, previous);
+    event.node = (state.node != ABSENT).then_some(state.node);
+    event.flow = teller.about.flow();
+    teller.tell(event, &[]);
 }
 
 /// The time from the first node's ingress to the last node's egress, and how it came about; `total` is the sum of the
 /// hops' latencies when all are known.
-#[inline]
-fn flow_latency(hops: &impl Hops, total: u64, units: Units) -> (u64, Basis) {
-    let alone = hops.count() == 1;
-    if alone && total != NO_VALUE {
-        return (total, Basis::Measured);
+#[inline(always)]
+fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
+    if hops.units().synchronised {
+        return synchronised_latency(hops, total);
     }
-    if units.synchronised
-        && let Some(measured) = measure(hops.ends(), units)
-    {
-        // Stamps are rounded at each hop: a total that is larger by no more than that does not contradict them.
-        let rounding = units.stamp_ns * hops.count() as u64;
-        if total == NO_VALUE || measured.saturating_add(rounding) >= total {
-            return (measured, Basis::Measured);
-        }
+    match total {
+        NO_VALUE => (NO_VALUE, Basis::Measured),
+        total if hops.count() == 1 => (total, Basis::Measured),
+        total => (total, Basis::HopSum),
     }
-    if total != NO_VALUE {
-        return (total, Basis::HopSum);
-    }
-    (NO_VALUE, if units.synchronised { Basis::Unsynchronised } else { Basis::Measured })
 }
 
-fn measure(ends: Ends, units: Units) -> Option<u64> {
+#[inline(never)]
+fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
+    // Stamps are rounded at each hop: a total that is larger by no more than that does not contradict them.
+    let rounding = u64::from(hops.units().stamp_ns) * hops.count() as u64;
+    match measure(hops.ends(), hops.units()) {
+        Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
+            (measured, Basis::Measured)
+        }
+        _ if total != NO_VALUE => (total, if hops.count() == 1 { Basis::Measured } else { Basis::HopSum }),
+        Err(Backwards) => (NO_VALUE, Basis::Unsynchronised),
+        Ok(_) => (NO_VALUE, Basis::Measured),
+    }
+}
+
+/// The last egress lies before the first ingress.
+struct Backwards;
+
+fn measure(ends: Ends, units: Units) -> Result<Option<u64>, Backwards> {
     if ends.ingress == NO_VALUE || ends.egress == NO_VALUE {
-        return None;
+        return Ok(None);
     }
     match difference(ends.ingress, ends.egress, ends.wide) {
-        Difference::Later(later) => Some(later.saturating_mul(units.stamp_ns)),
-        Difference::Backwards => None,
+        Difference::Later(later) => Ok(Some(later.saturating_mul(u64::from(units.stamp_ns)))),
+        Difference::Backwards => Err(Backwards),
     }
 }
 
 impl Flow {
-    #[inline]
-    fn take_latency<S: Sink>(
+    /// Takes what is left of a report when its hops have been taken; answers the flow's latency.
+    #[inline(always)]
+    fn take_rest<H: Hops>(
         &mut self,
         cold: &mut Cold,
-        latency: u64,
-        thresholds: &Set,
-        teller: &mut Teller<'_, S>,
-    ) {
+        (head, hops): (&Head, H),
+        total: u64,
+        teller: &mut Teller<'_>,
+    ) -> u64 {
+        let (latency, basis) = flow_latency(hops, total);
+        self.basis = basis;
+        if latency != NO_VALUE {
+            self.take_latency(cold, latency, teller);
+        }
+        if !self.flags.signals_like(head.flags) {
+            self.take_signals(head.flags, teller);
+        }
+        self.reports += 1;
+        self.last_seen = self.last_seen.max(head.about.ts);
+        latency
+    }
+
+    #[inline(always)]
+    fn take_latency(&mut self, cold: &mut Cold, latency: u64, teller: &mut Teller<'_>) {
         self.latency = latency;
         self.sum = self.sum.saturating_add(latency);
         self.count = self.count.saturating_add(1);
         if latency.wrapping_sub(self.low) > self.width {
-            self.attend_latency(cold, thresholds[Metric::FlowLatency as usize], teller);
+            self.attend_latency(cold, teller);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn attend_latency<S: Sink>(&mut self, cold: &mut Cold, threshold: u64, teller: &mut Teller<'_, S>) {
-        let latency = self.latency;
+    fn attend_latency(&mut self, cold: &mut Cold, teller: &mut Teller<'_>) {
+        let (latency, threshold) = (self.latency, teller.threshold(Metric::FlowLatency));
         cold.least = cold.least.min(latency);
         cold.greatest = cold.greatest.max(latency);
         let previous = (cold.told != NO_VALUE).then_some(cold.told);
         if previous.is_none_or(|told| told.abs_diff(latency) > threshold) {
             cold.told = latency;
-            let mut event = teller.change(Metric::FlowLatency, latency, previous, threshold);
-            (event.flow, event.basis) = (teller.flow, self.basis);
+            let mut event = teller.change(Metric::FlowLatency, latency, previous);
+            (event.flow, event.basis) = (teller.about.flow(), self.basis);
             teller.tell(event, &[]);
         }
         self.guard(cold, threshold);
@@ -292,7 +427,7 @@ impl Flow {
     /// The E and M bits are not what they were.
     #[cold]
     #[inline(never)]
-    fn take_signals<S: Sink>(&mut self, now: Flags, teller: &mut Teller<'_, S>) {
+    fn take_signals(&mut self, now: Flags, teller: &mut Teller<'_>) {
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if now.has(flag) && !self.flags.has(flag) {
                 let mut event = teller.news(kind, Metric::FlowPath);
@@ -306,12 +441,12 @@ impl Flow {
     /// Rules began or ceased to be true.
     #[cold]
     #[inline(never)]
-    pub(crate) fn take_rules<S: Sink>(&mut self, rules: u64, teller: &mut Teller<'_, S>) {
+    pub(crate) fn take_rules(&mut self, rules: u64, teller: &mut Teller<'_>) {
         let changed = self.rules ^ rules;
         for rule in (0..64_u16).filter(|rule| changed >> rule & 1 == 1) {
             let kind = if rules >> rule & 1 == 1 { Kind::RuleOn } else { Kind::RuleOff };
-            let mut event = Event::blank(teller.ts, kind);
-            (event.flow, event.rule) = (teller.flow, Some(rule));
+            let mut event = Event::blank(teller.about.ts, kind);
+            (event.flow, event.rule) = (teller.about.flow(), Some(rule));
             teller.tell(event, &[]);
         }
         self.rules = rules;

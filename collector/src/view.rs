@@ -7,7 +7,9 @@ use wire::FlowKey;
 use crate::collector::Collector;
 use crate::event::{Basis, FlowRow};
 use crate::flows::{ABSENT, HopState};
-use crate::series::SeriesView;
+use crate::index::NO_SLOT;
+use crate::reading::egress;
+use crate::series::{Key, SeriesView};
 use crate::state::State;
 
 /// One hop of a flow, as it last was.
@@ -65,18 +67,17 @@ impl<'a> FlowView<'a> {
 impl State {
     fn hop_view(&self, hop: &HopState) -> HopView {
         let given = |id: u32| (id != ABSENT).then_some(id);
-        let queue = self
-            .levels
-            .queues
-            .latest(hop.queue_slot)
-            .filter(|(key, _)| hop.has_queue && (key.node, key.part) == (hop.node, u32::from(hop.queue)));
-        let link = self.levels.links.latest(hop.link_slot);
-        let link = link.filter(|(key, _)| (key.node, key.part) == (hop.node, hop.egress));
+        let egress = egress(hop.link, hop.level_2);
+        let ingress = (hop.link >> 16) as u16;
+        // A slot may have been given to another key since this flow's last report.
+        let of = |part: u32| move |(key, _): &(Key, u64)| (key.node, key.part) == (hop.node, part);
+        let queue = self.levels.queues.latest(hop.queue_slot).filter(of(u32::from(hop.queue)));
+        let link = self.levels.links.latest(hop.link_slot).filter(of(egress));
         HopView {
             node: given(hop.node),
-            ingress_if: (hop.ingress != u16::MAX).then_some(hop.ingress),
-            egress_if: given(hop.egress),
-            queue: hop.has_queue.then_some(hop.queue),
+            ingress_if: (!hop.level_2 && ingress != u16::MAX).then_some(ingress),
+            egress_if: given(egress),
+            queue: u8::try_from(hop.queue).ok(),
             hop_latency: given(hop.latest).map(u64::from),
             queue_occupancy: queue.map(|(_, latest)| latest),
             link_utilization: link.map(|(_, latest)| latest),
@@ -117,8 +118,7 @@ impl Collector {
     /// One flow.
     pub fn flow(&self, key: &FlowKey) -> Option<FlowView<'_>> {
         let state = self.state();
-        let (_, slot) = state.flows.find(key, key.hash(self.seed()))?;
-        state.view(slot)
+        state.view(state.flows.find(key, key.hash(self.seed()), NO_SLOT))
     }
 
     /// Hop latency per node, ns, over all flows.
