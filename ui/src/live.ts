@@ -63,7 +63,7 @@ class Live {
     this.lost.add(seconds, lost);
     if (!this.filled) {
       this.filled = true;
-      void this.fill(seconds);
+      void this.fill(seconds, seconds - Math.round(status.uptime_s));
     }
     this.announce();
   }
@@ -76,14 +76,14 @@ class Live {
   }
 
   /** The 15 minutes before this page was opened, from what the store has. Without a store the charts begin now. */
-  private async fill(seconds: number): Promise<void> {
+  private async fill(seconds: number, started: number): Promise<void> {
     const from = `${seconds - WINDOW_SECONDS}000000000`;
     const [reports, events] = await Promise.all([
       counts(reportsSql(from), from),
       counts(eventsSql(from), from),
     ]);
     // The last seconds may not be committed yet.
-    this.rates.prepend(pastRates(reports, events, seconds - 3));
+    this.rates.prepend(pastRates(reports, events, started, seconds - 3));
     this.announce();
   }
 

@@ -26,7 +26,7 @@ function source(countable: boolean): Source {
 
 function judge(
   changes: Record<string, Partial<BudgetStage>>,
-  recent = { dropped: 0, lost: 0 },
+  recent = { dropped: 0, lost: 0, seconds: 60 },
   sources: Source[] = [source(true)],
 ) {
   return verdict(budget(changes).map(stageView), sources, recent);
@@ -47,18 +47,19 @@ test('a loss says how many, where, why, and whether it goes on', () => {
     network: { out: 97, drops: { lost: 3 } },
     queue: { out: 99, drops: { queue_full: 1, other: 0 } },
   };
-  assert.deepEqual(judge(lost, { dropped: 2, lost: 1 }), {
+  assert.deepEqual(judge(lost, { dropped: 2, lost: 1, seconds: 12 }), {
     tone: 'bad',
     headline: '3 reports lost in the network, 1 record shed at the queue',
-    detail: 'Network: lost 3; Queue: queue full 1. 2 in the last minute.',
+    detail: 'Network: lost 3; Queue: queue full 1. 2 in the last 12 s.',
   });
   assert.equal(judge(lost).tone, 'warn');
 });
 
 test('what was refused only is a warning', () => {
-  const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, { dropped: 2, lost: 0 });
+  const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, { dropped: 2, lost: 0, seconds: 60 });
   assert.equal(found.tone, 'warn');
   assert.equal(found.headline, '2 datagrams refused while decoding');
+  assert.equal(found.detail, '2 in the last minute.');
 });
 
 test('nothing in means nothing to judge', () => {

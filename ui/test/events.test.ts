@@ -96,6 +96,8 @@ test('filters and limits; older ones that come later stand in their place', () =
   assert.deepEqual(ids([]), ['c', 'b', 'a']);
   assert.deepEqual(ids(['change']), ['b', 'a']);
   assert.deepEqual(ids([], 'hop_latency'), ['b']);
+  log.add(event({ id: 'push', ts: 40, kind: 'latest' }));
+  assert.deepEqual([ids([]), ids(['latest'])], [['c', 'b', 'a'], ['push']]);
   assert.deepEqual(ids([], '', 2), ['c', 'b']);
   assert.deepEqual(ids([], '', 9, '10.0.0.2:80'), ['a']);
 });

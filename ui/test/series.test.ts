@@ -49,7 +49,7 @@ const rollup = (ts: number, node: number | null, changes: Partial<Rollup> = {}):
 });
 
 test('past rates: reports by the minute, events by the second, nothing before the first', () => {
-  const rates = pastRates(new Map([[120, 600]]), new Map([[179, 4]]), 182);
+  const rates = pastRates(new Map([[120, 600]]), new Map([[179, 4]]), 0, 182);
   assert.equal(rates.length, 62);
   assert.deepEqual(rates[0], [120, [10, 0]]);
   assert.deepEqual(rates.slice(-3), [
@@ -57,8 +57,8 @@ test('past rates: reports by the minute, events by the second, nothing before th
     [180, [null, 0]],
     [181, [null, 0]],
   ]);
-  assert.deepEqual(pastRates(new Map(), new Map(), 182), []);
-  assert.equal(pastRates(new Map([[0, 1]]), new Map(), 5000).length, 900);
+  assert.deepEqual(pastRates(new Map(), new Map(), 0, 182), []);
+  assert.equal(pastRates(new Map([[0, 1]]), new Map(), 0, 5000).length, 900);
 });
 
 test('the worst nodes, in the order of their ids, holes as null', () => {
@@ -85,9 +85,16 @@ test('losses of the last minute, over a restart too', () => {
   for (let time = 0; time <= 100; time += 10) clock.add(time, time < 30 ? 0 : 7);
   assert.equal(clock.recent(), 0);
   clock.add(110, 9);
-  assert.equal(clock.recent(), 2);
+  assert.deepEqual([clock.recent(), clock.seconds()], [2, 60]);
   clock.add(111, 1);
-  assert.equal(clock.recent(), 0);
+  assert.deepEqual([clock.recent(), clock.seconds()], [0, 0]);
+});
+
+test('the minute in which the program was started is shorter', () => {
+  const rates = pastRates(new Map([[120, 600]]), new Map([[175, 4]]), 174, 180);
+  assert.deepEqual(rates[0], [174, [100, 0]]);
+  assert.deepEqual(rates[1], [175, [100, 4]]);
+  assert.equal(rates.length, 6);
 });
 
 const point = (ts: number, hops: [number | null, number | null][], total: number | null = null) => ({

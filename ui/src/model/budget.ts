@@ -164,11 +164,15 @@ function uncountable(sources: readonly Source[]): string {
   return `Losses of ${plural(silent, 'source')} are not countable: no moving sequence number.`;
 }
 
-/** Of the last minute. */
-export interface Recent {
+export interface Totals {
   dropped: number;
   /** Without what was refused because nobody could read it. */
   lost: number;
+}
+
+/** Of the last seconds, at most a minute. */
+export interface Recent extends Totals {
+  seconds: number;
 }
 
 /** The one sentence an operator wants first. */
@@ -185,17 +189,23 @@ export function verdict(stages: readonly StageView[], sources: readonly Source[]
       return { tone: 'idle', headline: 'Nothing received yet', detail: '' };
     return { tone: 'ok', headline: 'Everything accounted for: nothing lost', detail: caveat };
   }
-  const now =
-    recent.dropped > 0 ? `${exact(recent.dropped)} in the last minute.` : 'None in the last minute.';
+  // One reason is in the headline already.
+  const reasons =
+    lossy.flatMap((view) => view.drops).length > 1 ? `${lossy.map(reasonList).join('; ')}.` : '';
   return {
     tone: recent.lost === 0 ? 'warn' : 'bad',
     headline: capital(lossy.map(lossSentence).join(', ')),
-    detail: [`${lossy.map(reasonList).join('; ')}.`, now, caveat].filter((part) => part !== '').join(' '),
+    detail: [reasons, lately(recent), caveat].filter((part) => part !== '').join(' '),
   };
 }
 
+function lately({ dropped, seconds }: Recent): string {
+  const time = seconds >= 55 ? 'minute' : `${Math.max(1, seconds)} s`;
+  return `${dropped > 0 ? exact(dropped) : 'None'} in the last ${time}.`;
+}
+
 /** Everything that was dropped since the start. */
-export function totals(stages: readonly BudgetStage[]): Recent {
+export function totals(stages: readonly BudgetStage[]): Totals {
   const sum = (some: readonly BudgetStage[]): number =>
     some.reduce((all, stage) => all + stageView(stage).dropped, 0);
   return { dropped: sum(stages), lost: sum(stages.filter(({ stage }) => stage !== 'decode')) };

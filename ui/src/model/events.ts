@@ -16,6 +16,21 @@ export const KINDS = [
   'latest',
 ] as const;
 
+/** What is told periodically, changed or not. */
+export const PUSHED = 'latest';
+
+/** Few, and what one opens the page for: they are fetched apart, or a flood of changes would hide them. */
+export const RARE_KINDS = [
+  'rule_on',
+  'rule_off',
+  'drop',
+  'loss',
+  'path_change',
+  'path_loop',
+  'hop_limit',
+  'mtu',
+] as const;
+
 export const METRICS = [
   'flow_path',
   'flow_latency',
@@ -148,7 +163,7 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
 }
 
 export interface Filter {
-  /** Empty: all. */
+  /** Empty: all but the periodic push, which is no news. */
   kinds: ReadonlySet<string>;
   /** Empty: all. */
   metric: string;
@@ -159,6 +174,10 @@ export interface Filter {
 /** A whole flow (`10.0.0.1:5000>10.0.0.2:80/17`), not a part of one. */
 export function isFlowText(text: string): boolean {
   return /^[^\s>]+>[^\s>]+\/\d+$/.test(text);
+}
+
+function isWanted(kind: string, chosen: ReadonlySet<string>): boolean {
+  return chosen.size === 0 ? kind !== PUSHED : chosen.has(kind);
 }
 
 function fits(event: NewsEvent, { metric, flow }: Filter): boolean {
@@ -198,7 +217,7 @@ export class EventLog {
 
   /** Newest first. */
   select(filter: Filter, limit: number): NewsEvent[] {
-    const lists = [...this.kinds].filter(([kind]) => filter.kinds.size === 0 || filter.kinds.has(kind));
+    const lists = [...this.kinds].filter(([kind]) => isWanted(kind, filter.kinds));
     const all = lists.flatMap(([, list]) => list);
     const fitting = all.filter((event) => fits(event, filter));
     return fitting.sort((a, b) => b.ts - a.ts).slice(0, limit);

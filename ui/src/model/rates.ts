@@ -5,20 +5,25 @@ export const WINDOW_SECONDS = 900;
 
 /**
  * Reports/s and events/s of the seconds before `until`, from what the store has: reports were counted per minute, events
- * per second. A second without events is 0; before the first that is known there is nothing.
+ * per second. A second without events is 0; before the first that is known there is nothing. The minute in which the
+ * program was started is only as long as what was left of it.
  */
 export function pastRates(
   reportsByMinute: ReadonlyMap<number, number>,
   eventsBySecond: ReadonlyMap<number, number>,
+  started: number,
   until: number,
 ): [number, (number | null)[]][] {
   const first = Math.min(...reportsByMinute.keys(), ...eventsBySecond.keys());
   if (!Number.isFinite(first)) return [];
-  const start = Math.max(first, until - WINDOW_SECONDS);
+  const begun = started - first < 60 ? Math.max(first, started) : first;
+  const start = Math.max(begun, until - WINDOW_SECONDS);
   return Array.from({ length: Math.max(0, until - start) }, (_, i) => {
     const time = start + i;
-    const perMinute = reportsByMinute.get(time - (time % 60));
-    return [time, [perMinute === undefined ? null : perMinute / 60, eventsBySecond.get(time) ?? 0]];
+    const minute = time - (time % 60);
+    const perMinute = reportsByMinute.get(minute);
+    const seconds = 60 - Math.max(0, begun - minute);
+    return [time, [perMinute === undefined ? null : perMinute / seconds, eventsBySecond.get(time) ?? 0]];
   });
 }
 
@@ -55,7 +60,7 @@ export function worstByNode(rollups: readonly Rollup[], most: number): Columns {
   };
 }
 
-/** What was lost during the last minute: the difference of a total that only grows, or starts at 0 after a restart. */
+/** What was lost lately: the difference of a total that only grows, or starts at 0 after a restart. */
 export class LossClock {
   private readonly points: { time: number; total: number }[] = [];
 
@@ -70,5 +75,12 @@ export class LossClock {
     const first = this.points[0];
     const last = this.points[this.points.length - 1];
     return first && last ? last.total - first.total : 0;
+  }
+
+  /** Over how many seconds, at most 60: less while the page is young. */
+  seconds(): number {
+    const first = this.points[0];
+    const last = this.points[this.points.length - 1];
+    return first && last ? Math.min(60, last.time - first.time) : 0;
   }
 }

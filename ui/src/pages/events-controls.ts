@@ -1,6 +1,6 @@
 import { h, setText, show } from '../lib/dom';
 import { exact } from '../lib/format';
-import { KINDS, kindLabel, METRICS, metricLabel, tone } from '../model/events';
+import { KINDS, kindLabel, METRICS, metricLabel, PUSHED, tone } from '../model/events';
 import type { Route } from '../router';
 import type { Wish } from './events-feed';
 
@@ -78,7 +78,7 @@ function chip(kind: string) {
       setText(number, exact(count));
       element.classList.toggle('zero', count === 0);
       // The periodic push is no news; its button comes with its first event.
-      show(element, count > 0 || chosen || kind !== 'latest');
+      show(element, count > 0 || chosen || kind !== PUSHED);
     },
   };
 }

@@ -1,13 +1,14 @@
 import { get } from '../api/client';
 import { stream } from '../api/stream';
 import type { NewsEvent } from '../api/types';
-import { beforeParameter, EventLog, isFlowText, type Filter } from '../model/events';
+import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
 const KEPT_PER_KIND = 300;
 const MOST_PER_KIND = 3000;
 const MOST_WAITING = 2000;
 const SHOWN = 400;
 const PAGE = 200;
+const RARE = 40;
 
 export type Connection = 'connecting' | 'live' | 'lost';
 
@@ -31,6 +32,7 @@ export class EventFeed {
   private most = SHOWN;
   private live: { stop(): void } | undefined;
   private loads = 0;
+  private stopped = false;
 
   constructor(private wish: Wish) {}
 
@@ -50,6 +52,7 @@ export class EventFeed {
     this.shed = 0;
     this.dirty = true;
     void this.load(null);
+    void this.loadRare();
     this.live = stream(this.serverPart(), {
       event: (event) => this.take(event),
       shed: (count) => (this.shed += count),
@@ -58,6 +61,7 @@ export class EventFeed {
   }
 
   stop(): void {
+    this.stopped = true;
     this.live?.stop();
     this.loads += 1;
   }
@@ -102,6 +106,19 @@ export class EventFeed {
   private serverPart(): { node: string; flow: string } {
     const { node, flow } = this.wish;
     return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };
+  }
+
+  /** The newest of each rare kind, one question after the other. Without them the page is poorer, not wrong. */
+  private async loadRare(): Promise<void> {
+    const part = this.serverPart();
+    for (const kind of RARE_KINDS) {
+      const answer = await get<{ events: NewsEvent[] }>('events', { ...part, kind, limit: RARE }).catch(
+        () => null,
+      );
+      if (this.stopped || JSON.stringify(part) !== JSON.stringify(this.serverPart())) return;
+      for (const event of answer?.events ?? []) this.log.add(event);
+      this.dirty = true;
+    }
   }
 
   private async load(before: number | null): Promise<void> {

@@ -22,6 +22,7 @@ export function budgetView() {
       const found = verdict(views, status.sources, {
         dropped: live.dropped.recent(),
         lost: live.lost.recent(),
+        seconds: live.dropped.seconds(),
       });
       sentence.dataset['tone'] = found.tone;
       setText(icon, ICONS[found.tone]);

@@ -49,7 +49,7 @@ export function overviewPage(): Page {
   });
   const flowPoll = poll<{ flows: Flow[] }>({
     intervalMs: 2000,
-    ask: (signal) => get('flows', { sort: 'latency', limit: 8 }, signal),
+    ask: (signal) => get('flows', { sort: 'latency', limit: 10 }, signal),
     show: (answer) => flows.update(answer.flows),
   });
   return {
