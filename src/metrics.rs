@@ -1,8 +1,16 @@
 //! `/metrics`: the figures in Prometheus' text format. Names and labels exist only here; never is a flow a label.
 
-use std::fmt::{Display, Write};
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Write},
+};
 
-use crate::monitor::{Monitor, version_name};
+use collector::SeriesView;
+
+use crate::{
+    monitor::{Monitor, version_name},
+    view,
+};
 
 /// A document under construction.
 #[derive(Debug, Default)]
@@ -64,6 +72,7 @@ pub(crate) async fn text(monitor: &Monitor) -> String {
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
+    network(&mut text, monitor).await;
     store(&mut text, monitor);
     let streams = monitor.hub().stats();
     text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
@@ -96,10 +105,10 @@ fn stages(text: &mut Text, monitor: &Monitor, streams: &[collector::StreamView])
     stages.iter().for_each(|stage| {
         text.sample("stage_held", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.held)
     });
-    text.metric("stage_drops_total", "counter", "What was lost in a stage, by reason.");
+    text.metric("drops_total", "counter", "What was lost, by stage of the loss budget and reason.");
     for stage in &stages {
         for (reason, count) in &stage.drops {
-            text.sample("stage_drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
+            text.sample("drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
         }
     }
 }
@@ -174,31 +183,109 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
     );
 }
 
-fn store(text: &mut Text, monitor: &Monitor) {
-    let Some(stats) = monitor.pipeline().store() else { return };
-    text.metric("store_state", "gauge", "1 for the state that the store is in.");
-    for state in [store::State::Ok, store::State::Full, store::State::Failing, store::State::Closed] {
-        text.sample("store_state", &[("state", &state.name())], u8::from(stats.state == state));
+/// What the network's nodes say last: gauges per node, queue and link, which are few.
+async fn network(text: &mut Text, monitor: &Monitor) {
+    let series = monitor.ask(|collector| {
+        let nodes: Vec<_> = collector.nodes().take(MOST_SERIES).collect();
+        let queues: Vec<_> = collector.queues().take(MOST_SERIES).collect();
+        let links: Vec<_> = collector.links().take(MOST_SERIES).collect();
+        (nodes, queues, links)
+    });
+    let series = series.await;
+    text.metric("hop_latency_seconds", "gauge", "Time inside a node, over the last second that had values.");
+    for latency in unique(series.iter().map(|(nodes, _, _)| nodes)) {
+        for (quantile, value) in [("0.5", latency.last.p50), ("0.99", latency.last.p99)] {
+            if let Some(value) = value {
+                let labels: [(&str, &dyn Display); 2] = [("node", &latency.node), ("quantile", &quantile)];
+                text.sample("hop_latency_seconds", &labels, value as f64 / 1e9);
+            }
+        }
     }
-    text.single("store_committed_total", "counter", "Records on disk.", stats.committed);
-    text.single("store_queue_batches", "gauge", "Batches that wait for the disk.", stats.queue_len);
-    text.single("store_bytes", "gauge", "Size of all files.", stats.bytes);
-    text.single("store_files", "gauge", "Files.", stats.files);
-    let last = stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9);
-    text.single(
+    text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
+    for queue in unique(series.iter().map(|(_, queues, _)| queues)) {
+        text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &queue.part)], queue.latest);
+    }
+    text.metric("link_utilization_ratio", "gauge", "Latest utilisation of an egress link, of 1.");
+    for link in unique(series.iter().map(|(_, _, links)| links)) {
+        let value = view::fraction(link.latest);
+        text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
+    }
+}
+
+/// Each key once: with several workers, the one that heard of it last.
+fn unique<'s>(lists: impl Iterator<Item = &'s Vec<SeriesView>>) -> impl Iterator<Item = &'s SeriesView> {
+    let mut latest: BTreeMap<(u32, u32), &SeriesView> = BTreeMap::new();
+    for series in lists.flatten() {
+        let known = latest.entry((series.node, series.part)).or_insert(series);
+        if series.idle < known.idle {
+            *known = series;
+        }
+    }
+    latest.into_values().take(MOST_SERIES)
+}
+
+fn store(text: &mut Text, monitor: &Monitor) {
+    let stats = monitor.pipeline().store();
+    let mut told = |name: &str, kind: &str, help: &str, value: fn(&store::Stats) -> f64| {
+        text.metric(name, kind, help);
+        if let Some(stats) = &stats {
+            text.sample(name, &[], value(stats));
+        }
+    };
+    told("store_up", "gauge", "1 while results are stored, 0 while they cannot be.", |stats| {
+        f64::from(stats.state == store::State::Ok)
+    });
+    told("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
+    told("store_queue_batches", "gauge", "Batches that wait for the disk.", |stats| stats.queue_len as f64);
+    told("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
+    told("store_files", "gauge", "Files.", |stats| stats.files as f64);
+    told(
         "store_last_commit_seconds",
         "gauge",
         "When the last transaction was committed, since the epoch.",
-        last,
+        |stats| stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
     );
 }
 
-/// Reporters told one by one.
+/// The reference page: every metric with its kind and meaning, from the document itself.
+#[cfg(test)]
+fn reference(document: &str) -> String {
+    let mut out = String::from(
+        "# Metrics reference
+
+<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+
+`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are told one by one.
+
+| metric | kind | meaning |
+| --- | --- | --- |
+",
+    );
+    let mut help = "";
+    for line in document.lines() {
+        if let Some((_, text)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+            help = text;
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let _ = writeln!(out, "| `{name}` | {kind} | {help} |");
+        }
+    }
+    out
+}
+
+/// Reporters, nodes, queues and links told one by one.
 const MOST_SERIES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        config::sections::Policy,
+        live::Hub,
+        pipeline::{self, Pipeline},
+    };
 
     #[test]
     fn a_sample_is_written_as_the_format_demands() {
@@ -208,5 +295,16 @@ mod tests {
         text.sample("x", &[], 3);
         let expected = "# HELP hopwise_x Things.\n# TYPE hopwise_x counter\nhopwise_x{a=\"b\\\"c\\\\d\\ne\",f=\"1\"} 2\nhopwise_x 3\n";
         assert_eq!(text.out, expected);
+    }
+
+    #[test]
+    fn the_reference_page_is_what_the_source_says() {
+        let hub = Arc::new(Hub::new(1, 1));
+        let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
+        let pipeline = Pipeline::new(config, Arc::clone(&hub));
+        let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let made = reference(&runtime.block_on(super::text(&monitor)));
+        crate::config::compare_page("docs/reference/metrics.md", &made);
     }
 }

@@ -14,12 +14,14 @@ pub(crate) async fn document() -> ([(HeaderName, &'static str); 1], &'static str
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde_json::Value;
+
     use super::*;
     use crate::api::ROUTES;
 
     #[test]
     fn every_route_is_described_and_every_description_is_a_route() {
-        let document: serde_json::Value = serde_json::from_str(DOCUMENT).unwrap();
+        let document: Value = serde_json::from_str(DOCUMENT).unwrap();
         let described: BTreeSet<(String, String)> = document["paths"]
             .as_object()
             .unwrap()
@@ -31,4 +33,98 @@ mod tests {
         let routed = ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
         assert_eq!(described, routed);
     }
+
+    #[test]
+    fn the_reference_page_is_what_the_document_says() {
+        let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+        crate::config::compare_page("docs/reference/api.md", &reference(&document));
+    }
+
+    fn reference(document: &Value) -> String {
+        let mut out = String::from(HEAD);
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                out.push_str(&format!(
+                    "\n## `{} {path}`\n\n{}\n",
+                    method.to_uppercase(),
+                    text(&operation["summary"])
+                ));
+                for parameter in operation["parameters"].as_array().unwrap() {
+                    let (name, about) = (text(&parameter["name"]), text(&parameter["description"]));
+                    out.push_str(&format!("\n- `{name}` ({}): {about}", kind(&parameter["schema"])));
+                }
+                let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+                if body.is_object() {
+                    out.push_str(&format!("\n- body: {}", kind(body)));
+                }
+                for (form, content) in operation["responses"]["200"]["content"].as_object().unwrap() {
+                    out.push_str(&format!("\n- answer ({form}): {}\n", kind(&content["schema"])));
+                }
+            }
+        }
+        out.push_str("\n# Types\n");
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+            out.push_str(&format!("\n## {name}\n\n{}\n", text(&schema["description"])));
+            for (field, schema) in schema["properties"].as_object().unwrap() {
+                let about =
+                    schema["description"].as_str().map_or_else(String::new, |about| format!(" {about}"));
+                out.push_str(&format!("\n- `{field}`: {}.{about}", kind(schema)));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn text(value: &Value) -> &str {
+        value.as_str().unwrap_or("")
+    }
+
+    /// A schema in a few words.
+    fn kind(schema: &Value) -> String {
+        if let Some(reference) = schema["$ref"].as_str() {
+            return reference.rsplit('/').next().unwrap().to_owned();
+        }
+        if let Some(choices) = schema["oneOf"].as_array() {
+            return choices.iter().map(kind).collect::<Vec<_>>().join(" or ");
+        }
+        if let Some(words) = schema["enum"].as_array() {
+            return words.iter().map(text).collect::<Vec<_>>().join(", ");
+        }
+        let types: Vec<&str> = match &schema["type"] {
+            Value::Array(list) => list.iter().map(text).collect(),
+            one => vec![text(one)],
+        };
+        match types[0] {
+            "" => "anything".to_owned(),
+            "array" => format!("list of {}", kind(&schema["items"])),
+            "object" => match schema["properties"].as_object() {
+                Some(fields) => {
+                    let fields = fields.iter().map(|(name, schema)| format!("{name}: {}", kind(schema)));
+                    format!("{{{}}}", fields.collect::<Vec<_>>().join("; "))
+                }
+                None => "object".to_owned(),
+            },
+            _ => types.join(" or "),
+        }
+    }
+
+    const HEAD: &str = "# HTTP API reference
+
+<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+
+The contract is the OpenAPI document that the program serves, `GET /api/v1/openapi.json` (source:
+[`src/api/openapi.json`](../../src/api/openapi.json)); tests hold routes, answers and document together.
+
+    curl -s http://127.0.0.1:8080/api/v1/status | jq .loss_budget
+    curl -s 'http://127.0.0.1:8080/api/v1/flows?sort=latency&limit=5' | jq -r '.flows[] | \"\\(.flow_latency) \\(.text)\"'
+    curl -N http://127.0.0.1:8080/api/v1/events/stream
+    curl -s http://127.0.0.1:8080/api/v1/query -H 'content-type: application/json' \\
+        -d '{\"sql\": \"SELECT kind, count(*) FROM events GROUP BY kind\"}'
+
+Times are nanoseconds since the Unix epoch. 64-bit ids are hexadecimal texts.
+What is refused comes back as `{\"error\": \"one sentence that says what to do\"}`, with status 400 (the request is wrong), 401 (a token is
+needed), 403 (not from there), 404 (there is no such thing), 405 (not with this method) or 503 (not now).
+
+On a loopback address there is no token, unless `[api] token` sets one; any other address needs one. Then send `Authorization: Bearer TOKEN`, or `?token=TOKEN` where headers cannot be sent.
+";
 }

@@ -42,9 +42,9 @@ section! {
         /// thread.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
         /// Threads that decode and keep state; 0 takes one on machines with up to two cores, else half the cores, at most 8.
-        /// With one worker and one socket the receiving thread does all the work itself. With more, reports are spread by
-        /// their inner flow, so that one busy reporter can use them all; a datagram that groups several reports goes where
-        /// its first flow belongs.
+        /// With one worker the receiving threads do the work themselves, on one state. With more, reports are spread by their
+        /// inner flow, so that one busy reporter can use them all; a datagram that groups several reports goes where its first
+        /// flow belongs, and each worker watches nodes, queues and links by itself.
         pub(crate) workers: usize = 0,
         /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has
         /// CAP_NET_ADMIN; what was granted is logged at start.

@@ -65,14 +65,7 @@ fn a_reload_takes_what_is_live_and_names_the_rest() {
 
 #[test]
 fn the_reference_page_is_what_the_source_says() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/config.md");
-    let made = reference();
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, &made).unwrap();
-    }
-    let kept = fs::read_to_string(&file).unwrap_or_default();
-    assert!(kept == made, "docs/reference/config.md is stale: UPDATE_REFERENCE=1 cargo test -p hopwise");
+    compare_page("docs/reference/config.md", &reference());
 }
 
 #[test]
