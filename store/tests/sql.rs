@@ -224,6 +224,7 @@ fn the_questions_people_ask_use_the_indexes() {
     );
     all("SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND ts > 5", "e USING PRIMARY KEY (ts>?)");
     for (sql, index) in [
+        ("SELECT * FROM events", "SCAN e"),
         ("SELECT * FROM events ORDER BY ts DESC LIMIT 200", "SCAN e"),
         ("SELECT * FROM events WHERE ts < 5 ORDER BY ts DESC LIMIT 200", "e USING PRIMARY KEY (ts<?)"),
         ("SELECT * FROM events WHERE kind = 'drop' ORDER BY ts DESC LIMIT 200", "event_kind (kind=?)"),
@@ -239,7 +240,8 @@ fn the_questions_people_ask_use_the_indexes() {
     ] {
         // In the order of the index: merged, never sorted.
         let lines = all(sql, index);
-        assert!(lines.iter().all(|line| !line.contains("TEMP B-TREE")), "{sql}: {lines:#?}");
+        let detour = |line: &String| line.contains("TEMP B-TREE") || line.contains("SCAN e USING INDEX");
+        assert!(!lines.iter().any(detour), "{sql}: {lines:#?}");
     }
     // What nobody asks for is not looked up.
     let names = ask(&reader, "EXPLAIN QUERY PLAN SELECT count(*), sum(value) FROM events");
