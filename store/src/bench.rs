@@ -84,7 +84,8 @@ pub fn questions(dir: &Path, events: u64) -> Result<Vec<Asked>, QueryError> {
     let cold = flow(HOT + 7);
     let sql = |sql: &'static str, params: Vec<Value>| {
         move |reader: &Reader| {
-            let options = QueryOptions { params: params.clone(), ..QueryOptions::default() };
+            let timeout = Duration::from_secs(300);
+            let options = QueryOptions { params: params.clone(), timeout, ..QueryOptions::default() };
             reader.query(sql, &options).map(|table| table.rows.len())
         }
     };
@@ -119,6 +120,7 @@ pub fn questions(dir: &Path, events: u64) -> Result<Vec<Asked>, QueryError> {
         &latest(EventFilter { metric: Some(Metric::FlowPath), ..all }),
     )?;
     ask("events: latest 200, one flow", &latest(EventFilter { flow: Some(cold), ..all }))?;
+    ask("events: latest 200, a hot flow", &latest(EventFilter { flow: Some(hot), ..all }))?;
     ask("rollups: a node's metric, 15 min", &|reader| reader.rollups(&rollups).map(|rows| rows.len()))?;
     ask("history: a hot flow, 15 min", &|reader| {
         reader.history(&hot, from, None, 2000).map(|history| history.series.len())

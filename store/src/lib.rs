@@ -13,8 +13,8 @@
 //! * **A file is whole or absent.** A transaction holds everything that is derived from a batch: rows, interned names, the
 //!   sequence number, the file's time range. SQLite's write-ahead log makes it all or nothing.
 //! * **Documented names are views.** Tables are compact and may change with the schema version; the views `events`,
-//!   `rollups`, `flows`, `drops`, `losses` are what people and programs use, and any SQLite tool can read them: no function
-//!   of ours is needed.
+//!   `rollups`, `flows`, `drops`, `losses`, `reports` are what people and programs use, and any SQLite tool can read them:
+//!   no function of ours is needed.
 //!
 //! # On disk
 //!
@@ -31,6 +31,23 @@
 //! number divided by 65,536: inserts stay within one megabyte that is in the cache, and a query for a flow asks each chunk
 //! once (SQLite's skip-scan, some 5 µs per chunk). The planner would not know that this pays; `sqlite_stat1` is written by
 //! hand at creation to tell it.
+//!
+//! Many rows go into one `INSERT OR FAIL`: cursors stay open and at the right edge of what grows there.
+//!
+//! # Reading
+//!
+//! A query runs on a read-only connection in which each documented name is the union of that view over the files of its
+//! time range, behind an authorizer that knows only our tables and functions that compute; with limits on time, rows,
+//! bytes and sizes. A file may be written, deleted or set aside meanwhile: what was committed is seen, a file that went
+//! away takes its rows with it, one that cannot be read is left out and said.
+//!
+//! # Measured
+//!
+//! On two cores that were busy with other things (AMD EPYC), with [`bench`]: 20 M events of 50,000 flows with a million
+//! roll-ups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a moment in 2 to 25 ms,
+//! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's roll-ups of the
+//! last quarter of an hour in 20 ms, all warm. What must look at all 20 M rows takes 3 s (one column) to more than the ten
+//! seconds that a query gets (groups by flow): such questions want a time range.
 //!
 //! # Recovery
 //!

@@ -31,6 +31,7 @@ impl Reader {
         clause.equal(if by_kind { "+node" } else { "node" }, filter.node.map(number));
         clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
         clause.equal("flow", filter.flow.map(text));
+        clause.scattered = filter.flow.is_some();
         self.latest(EVENT_COLUMNS, "events", &clause, filter.limit, event_row)
     }
 
@@ -47,6 +48,7 @@ impl Reader {
         clause.equal("interface", filter.interface.map(number));
         clause.equal("interval", filter.interval.map(number));
         clause.equal("flow", filter.flow.map(text));
+        clause.scattered = filter.flow.is_some() || filter.node.is_some();
         let mut rows = self.latest(ROLLUP_COLUMNS, "rollups", &clause, filter.limit, rollup)?;
         rows.reverse();
         Ok(rows)
@@ -61,6 +63,7 @@ impl Reader {
         clause.time(filter.from, filter.before);
         clause.equal("node", filter.node.map(number));
         clause.equal("flow", filter.flow.map(text));
+        clause.scattered = filter.flow.is_some();
         self.latest(DROP_COLUMNS, "drops", &clause, filter.limit, drop_row)
     }
 
@@ -99,6 +102,7 @@ impl Reader {
         let mut clause = Clause::default();
         clause.time(from, to.map(|to| to.saturating_add(1)));
         clause.equal("flow", Some(text(flow)));
+        clause.scattered = true;
         clause.terms.push("metric IN ('flow_path', 'flow_latency', 'hop_latency')".to_owned());
         clause.terms.push("kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')".to_owned());
         // A point is a flow latency and some hops' latencies; this many events make at least `limit` points or all.
@@ -139,7 +143,7 @@ impl Reader {
         Ok(totals)
     }
 
-    /// The newest `limit` rows of `view`, newest first. Asks the few newest files before it asks all of them.
+    /// The newest `limit` rows of `view`, newest first.
     fn latest<T>(
         &self,
         columns: &str,
@@ -148,25 +152,48 @@ impl Reader {
         limit: usize,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, QueryError> {
-        let sql = clause.sql(columns, view, limit);
-        let (from, to) = (clause.from, clause.before);
-        let params = clause.params.clone();
-        let options = QueryOptions { from, to, max_rows: usize::MAX, params, ..QueryOptions::default() };
         self.again(|| {
-            let files = self.count_files(from, to)?;
             let mut rows = Vec::new();
-            for most in [FEW_FILES, usize::MAX] {
+            for (most, from) in self.attempts(clause)? {
                 rows.clear();
-                self.rows(most, &sql, &options, |row| {
+                let clause = clause.since(from);
+                let options = QueryOptions {
+                    from,
+                    to: clause.before,
+                    max_rows: usize::MAX,
+                    max_bytes: usize::MAX,
+                    params: clause.params.clone(),
+                    ..QueryOptions::default()
+                };
+                self.rows(most, &clause.sql(columns, view, limit), &options, |row| {
                     rows.push(read(row)?);
                     Ok(())
                 })?;
-                if rows.len() >= limit || most >= files {
+                if rows.len() >= limit {
                     break;
                 }
             }
             Ok(rows)
         })
+    }
+
+    /// How to look for the newest rows, cheapest first, as `(files, from)`: an answer that is full is the answer. Rows that
+    /// an index gives in the order of time are found at once, so only files are spared. Those that it gives by chunk are all
+    /// read and sorted, which is a lot for a flow that was never quiet: they are sought in the last minutes first.
+    fn attempts(&self, clause: &Clause) -> Result<Vec<(usize, Option<Nanos>)>, QueryError> {
+        let mut attempts = Vec::new();
+        if clause.scattered && clause.from.is_none() {
+            let known = self.all_known()?;
+            let newest = known.iter().filter_map(|(_, known)| known.time("to")).max();
+            if let Some(newest) = clause.before.or(newest) {
+                attempts.extend(WINDOWS.map(|window| (usize::MAX, Some(newest.saturating_sub(window)))));
+            }
+        }
+        if self.count_files(clause.from, clause.before)? > FEW_FILES {
+            attempts.push((FEW_FILES, clause.from));
+        }
+        attempts.push((usize::MAX, clause.from));
+        Ok(attempts)
     }
 }
 
@@ -213,17 +240,27 @@ impl FlowHistory {
 }
 
 /// A `WHERE` and its parameters.
+#[derive(Clone)]
 struct Clause {
     terms: Vec<String>,
     params: Vec<Value>,
     from: Option<Nanos>,
     before: Option<Nanos>,
     order: &'static str,
+    /// The index for it is one by chunks.
+    scattered: bool,
 }
 
 impl Default for Clause {
     fn default() -> Self {
-        Self { terms: Vec::new(), params: Vec::new(), from: None, before: None, order: "ts" }
+        Self {
+            terms: Vec::new(),
+            params: Vec::new(),
+            from: None,
+            before: None,
+            order: "ts",
+            scattered: false,
+        }
     }
 }
 
@@ -232,6 +269,16 @@ impl Clause {
         (self.from, self.before) = (from, before);
         self.compare("ts >=", from.map(nanos));
         self.compare("ts <", before.map(nanos));
+    }
+
+    /// The same from `from` on; that is not earlier than before.
+    fn since(&self, from: Option<Nanos>) -> Self {
+        let mut clause = self.clone();
+        if from != self.from {
+            clause.from = from;
+            clause.compare("ts >=", from.map(nanos));
+        }
+        clause
     }
 
     fn equal(&mut self, column: &str, value: Option<Value>) {
@@ -391,6 +438,9 @@ const FLOW_COLUMNS: &str =
 
 /// Kinds of which there are many.
 const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
+
+/// Where the latest rows are sought first: 5 minutes, an hour, 12 hours before the newest.
+const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 
 /// The newest files that are asked first.
 const FEW_FILES: usize = 4;

@@ -271,7 +271,17 @@ fn many_files_answer_as_one() {
     let events = reader.events(&EventFilter { limit: 75, ..EventFilter::default() }).unwrap();
     let times: Vec<u64> = events.iter().map(|row| row.event.ts).collect();
     let expected = (0..14).rev().flat_map(|hour| (0..10).rev().map(move |i| START + hour * HOUR + i * 1000));
-    assert_eq!(times, expected.take(75).collect::<Vec<_>>());
+    assert_eq!(times, expected.clone().take(75).collect::<Vec<_>>());
+    // Likewise for what an index gives by chunks, which is sought in the last minutes, then hours, then everywhere.
+    for limit in [1, 10, 11, 75, 140, 141] {
+        let filter = EventFilter { flow: Some(flow(0)), limit, ..EventFilter::default() };
+        let times: Vec<u64> = reader.events(&filter).unwrap().iter().map(|row| row.event.ts).collect();
+        assert_eq!(times, expected.clone().take(limit).collect::<Vec<_>>(), "{limit}");
+    }
+    let before = Some(START + 9 * HOUR);
+    let filter = EventFilter { flow: Some(flow(0)), before, limit: 12, ..EventFilter::default() };
+    let times: Vec<u64> = reader.events(&filter).unwrap().iter().map(|row| row.event.ts).collect();
+    assert_eq!(times, expected.clone().skip(50).take(12).collect::<Vec<_>>());
     // A flow's latest state is that of its last file.
     let flows = reader.flows(None, 10).unwrap();
     assert_eq!((flows.len(), flows[0].row.last_seen, &flows[0].path), (1, START + 13 * HOUR + 13, &vec![13]));
