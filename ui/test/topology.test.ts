@@ -90,8 +90,8 @@ test('parallel links are one edge, the busier speaks', () => {
 });
 
 test('values through the lenses; never reported is null, not zero', () => {
-  const spread = { latest: 1200, min: 1, max: 2, p50: 1, p99: 2 };
-  const queues = [3, 9].map((occupancy, queue) => ({ queue, occupancy, max: 10, unit: 'cells' }));
+  const spread = { latest: 500, min: 1, max: 2000, p50: 1, p99: 1200 };
+  const queues = [3, 9].map((occupancy, queue) => ({ queue, occupancy: 0, max: occupancy, unit: 'cells' }));
   const node: Node = {
     node: 1,
     name: 'leaf-1',

@@ -12,6 +12,7 @@ export class StackedChart {
   private shown: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
   private marks: PathChange[] = [];
   private key = '';
+  private withTotal = true;
 
   constructor(
     private readonly now: () => number,
@@ -27,10 +28,16 @@ export class StackedChart {
   update(stack: Stack, marks: PathChange[]): void {
     this.shown = stack;
     this.marks = marks;
-    const key = stack.labels.join('|');
+    const key = `${stack.labels.join('|')} ${this.withTotal}`;
     const changed = key !== this.key;
     this.key = key;
     this.chart.update([stack.times, ...stack.tops, stack.total], changed ? this.build() : undefined);
+  }
+
+  /** The flow's own latency holds the time on links too, and can dwarf the hops. */
+  showTotal(shown: boolean): void {
+    this.withTotal = shown;
+    this.key = '';
   }
 
   destroy(): void {
@@ -45,7 +52,7 @@ export class StackedChart {
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       scales: { x: lastMinutes(this.now, WINDOW_SECONDS), y: { range: fromZero } },
       axes: axes(duration),
-      series: [{}, ...this.shown.labels.map((label, i) => area(label, i)), totalLine()],
+      series: [{}, ...this.shown.labels.map((label, i) => area(label, i)), totalLine(this.withTotal)],
       bands: Array.from({ length: Math.max(0, count - 1) }, (_, i) => ({
         series: [i + 2, i + 1] as [number, number],
         fill: () => faint(i + 1),
@@ -117,9 +124,10 @@ function stepped(): Pick<uPlot.Series, 'paths'> {
   return paths ? { paths } : {};
 }
 
-function totalLine(): uPlot.Series {
+function totalLine(show: boolean): uPlot.Series {
   return {
     label: 'flow latency',
+    show,
     stroke: () => colour('text'),
     width: 1,
     dash: [4, 3],

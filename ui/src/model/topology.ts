@@ -43,10 +43,14 @@ export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Grap
   return { nodes: sorted, edges: [...edges.values()].sort((a, b) => (a.id < b.id ? -1 : 1)) };
 }
 
-/** What a node shows through a lens, in the lens's unit; null where it never said. */
+/**
+ * What a node shows through a lens, in the lens's unit: the worst of the last second, so that a burst of a millisecond is
+ * seen. Null where it never said.
+ */
 export function nodeValue(entry: GraphNode, graph: Graph, lens: Lens): number | null {
-  if (lens === 'latency') return entry.node?.hop_latency?.latest ?? null;
-  if (lens === 'queue') return most((entry.node?.queues ?? []).map((queue) => queue.occupancy));
+  const latency = entry.node?.hop_latency;
+  if (lens === 'latency') return latency?.p99 ?? latency?.max ?? latency?.latest ?? null;
+  if (lens === 'queue') return most((entry.node?.queues ?? []).map((queue) => queue.max ?? queue.occupancy));
   return most(graph.edges.filter((edge) => edge.from === entry.id).map((edge) => edge.link.utilization));
 }
 

@@ -6,7 +6,7 @@ import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
 import { WINDOW_SECONDS } from '../model/rates';
-import { pathChanges, sample, stack } from '../model/stack';
+import { pathChanges, sample, stack, type Stack } from '../model/stack';
 import { link } from '../router';
 
 /** Everything about one flow. */
@@ -22,7 +22,7 @@ export function flowView() {
     'No latency in this flow’s reports: its switches do not send time stamps or hop latency.',
   );
   nothing.hidden = true;
-  const drawing = stackDrawing(chart, legend, nothing);
+  const drawing = new StackDrawing(chart, legend, nothing);
   const element = h(
     'div',
     {},
@@ -38,37 +38,72 @@ export function flowView() {
       hops.update(flow.hops);
       drawing.add(flow);
     },
-    history: drawing.history,
+    history: (answer: FlowHistory) => drawing.history(answer),
     destroy: () => chart.destroy(),
   };
 }
 
+/** Links take so much more time than hops that the hops would be a line at the bottom. */
+const DWARFED = 4;
+
 /** What was told about the flow before, and what it says while one watches, in one drawing. */
-function stackDrawing(chart: StackedChart, legend: HTMLElement, nothing: HTMLElement) {
-  let labels = '';
-  let history: FlowHistory = { series: [], paths: [] };
-  let samples: HistoryPoint[] = [];
-  let firstSeen = 0;
-  function draw(): void {
-    const stacked = stack([...history.series, ...samples]);
-    chart.update(stacked, pathChanges(history.paths, firstSeen));
-    const measured = stacked.own.some((column) => column.some((value) => value !== null));
-    show(nothing, stacked.times.length > 0 && !measured);
-    if (labels === stacked.labels.join()) return;
-    labels = stacked.labels.join();
-    legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), totalEntry());
+class StackDrawing {
+  private labels = '';
+  private told: FlowHistory = { series: [], paths: [] };
+  private samples: HistoryPoint[] = [];
+  private firstSeen = 0;
+  /** Is the flow's own latency drawn? Undecided until there are data. */
+  private total: boolean | null = null;
+  private readonly toggle = h('button', { type: 'button' }, h('i', { class: 'swatch line' }), 'flow latency');
+
+  constructor(
+    private readonly chart: StackedChart,
+    private readonly legend: HTMLElement,
+    private readonly nothing: HTMLElement,
+  ) {
+    this.toggle.title = 'From the first node’s ingress to the last node’s egress, time on links included';
+    this.toggle.addEventListener('click', () => {
+      this.showTotal(this.total !== true);
+      this.draw();
+    });
   }
-  return {
-    add(flow: FlowDetail): void {
-      firstSeen = flow.first_seen;
-      samples = [...samples, sample(flow, live.now())].slice(-WINDOW_SECONDS);
-      draw();
-    },
-    history(answer: FlowHistory): void {
-      history = answer;
-      draw();
-    },
-  };
+
+  add(flow: FlowDetail): void {
+    this.firstSeen = flow.first_seen;
+    this.samples = [...this.samples, sample(flow, live.now())].slice(-WINDOW_SECONDS);
+    this.draw();
+  }
+
+  history(answer: FlowHistory): void {
+    this.told = answer;
+    this.draw();
+  }
+
+  private draw(): void {
+    const stacked = stack([...this.told.series, ...this.samples]);
+    if (this.total === null && stacked.times.length > 0)
+      this.showTotal(highest(stacked.total) < DWARFED * hopsHighest(stacked));
+    this.chart.update(stacked, pathChanges(this.told.paths, this.firstSeen));
+    const measured = stacked.own.some((column) => column.some((value) => value !== null));
+    show(this.nothing, stacked.times.length > 0 && !measured);
+    if (this.labels === stacked.labels.join()) return;
+    this.labels = stacked.labels.join();
+    this.legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), this.toggle);
+  }
+
+  private showTotal(shown: boolean): void {
+    this.total = shown;
+    this.toggle.setAttribute('aria-pressed', String(shown));
+    this.chart.showTotal(shown);
+  }
+}
+
+function highest(column: readonly (number | null)[]): number {
+  return column.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
+}
+
+function hopsHighest(stacked: Stack): number {
+  return highest(stacked.tops[stacked.tops.length - 1] ?? []);
 }
 
 function legendEntry(label: string, index: number): HTMLElement {
@@ -78,10 +113,6 @@ function legendEntry(label: string, index: number): HTMLElement {
     h('i', { class: 'swatch', style: `background:var(--series-${(index % 8) + 1})` }),
     label,
   );
-}
-
-function totalEntry(): HTMLElement {
-  return h('span', {}, h('i', { class: 'swatch line' }), 'flow latency');
 }
 
 function header() {

@@ -161,5 +161,6 @@ function storeText({ store }: Status): string {
 
 function inputText(input: { listen: string; kind: string; datagrams: number; kernel_drops: number }): string {
   const lost = input.kernel_drops > 0 ? `, ${exact(input.kernel_drops)} dropped by the kernel` : '';
-  return `${input.kind} ${input.listen} (${count(input.datagrams)} datagrams${lost})`;
+  const address = input.listen.includes('://') ? input.listen : `${input.kind} ${input.listen}`;
+  return `${address} (${count(input.datagrams)} datagrams${lost})`;
 }

@@ -17,7 +17,7 @@ export function detailView() {
   const title = h('h3');
   const facts = h('dl', { class: 'facts' });
   const links = h('p', { class: 'links' });
-  const chartBox = h('div');
+  const chartBox = h('div', { class: 'node-chart' });
   const hint = empty('Nothing picked', 'Click a node or a link, or follow a flow from the list.');
   let chart: { node: number; stop(): void } | null = null;
 
@@ -83,7 +83,7 @@ function nodeFacts(node: Node): Fact[] {
     spread && spread.latest !== null
       ? [
           ['hop latency', `${duration(spread.latest)} now`],
-          ['', `p50 ${duration(spread.p50)}, p99 ${duration(spread.p99)}`],
+          ['last second', `p50 ${duration(spread.p50)}, p99 ${duration(spread.p99)}`],
           ['', `min ${duration(spread.min)}, max ${duration(spread.max)}`],
         ]
       : [['hop latency', 'not reported']];

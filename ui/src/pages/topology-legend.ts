@@ -2,10 +2,27 @@ import { h, setText } from '../lib/dom';
 import { count, duration, percent } from '../lib/format';
 import { ticks, type Lens, type Scale } from '../model/topology';
 
-const LENSES: readonly { lens: Lens; title: string; legend: string }[] = [
-  { lens: 'latency', title: 'Latency', legend: 'Hop latency' },
-  { lens: 'queue', title: 'Queue', legend: 'Queue occupancy, device units' },
-  { lens: 'utilization', title: 'Utilisation', legend: 'Link utilisation' },
+const LINKS = 'Links: latest; width: flows. Grey: not reported.';
+
+const LENSES: readonly { lens: Lens; title: string; legend: string; note: string }[] = [
+  {
+    lens: 'latency',
+    title: 'Latency',
+    legend: 'Hop latency',
+    note: `Nodes: p99 of the last second. ${LINKS}`,
+  },
+  {
+    lens: 'queue',
+    title: 'Queue',
+    legend: 'Queue occupancy, device units',
+    note: `Nodes: highest of the last second. ${LINKS}`,
+  },
+  {
+    lens: 'utilization',
+    title: 'Utilisation',
+    legend: 'Link utilisation',
+    note: `Nodes: busiest link. ${LINKS}`,
+  },
 ];
 
 /** What the colours mean, chosen. */
@@ -34,12 +51,13 @@ export function lensText(lens: Lens, value: number | null): string {
 export function legendView() {
   const title = h('span', { class: 'legend-title' });
   const steps = h('div', { class: 'ticks' });
+  const note = h('span', { class: 'muted' });
   const element = h(
     'div',
     { class: 'map-legend' },
     title,
     h('div', { class: 'scale' }, h('div', { class: 'ramp', aria: { hidden: 'true' } }), steps),
-    h('span', { class: 'muted' }, 'Grey: not reported. Width: flows on the link.'),
+    note,
   );
   let shown = '';
   return {
@@ -48,7 +66,9 @@ export function legendView() {
       const texts = ticks(scale).map((tick) => lensText(lens, tick));
       if (shown === lens + texts.join()) return;
       shown = lens + texts.join();
-      setText(title, LENSES.find((known) => known.lens === lens)?.legend ?? '');
+      const words = LENSES.find((known) => known.lens === lens);
+      setText(title, words?.legend ?? '');
+      setText(note, words?.note ?? '');
       steps.replaceChildren(...texts.map((text) => h('span', {}, text)));
     },
   };
