@@ -9,7 +9,7 @@ use memory::prefetch;
 use wire::FlowKey;
 
 use crate::event::{Basis, Nanos};
-use crate::index::{Index, NO_SLOT, Place, Room};
+use crate::index::{BUSY, Index, NO_SLOT, Place, Room};
 use crate::stats::Table;
 
 /// All-ones: absent.
@@ -187,6 +187,27 @@ impl Arena {
     }
 }
 
+/// Which flows were admitted lately, as well as a few bytes can tell: in a flood a flow may be pushed out before its
+/// second report; when that comes, the flow is busy and stays.
+#[derive(Debug)]
+struct Heard {
+    marks: Vec<u16>,
+}
+
+impl Heard {
+    fn for_flows(flows: usize) -> Self {
+        Self { marks: vec![0; (flows * 8).next_power_of_two()] }
+    }
+
+    /// Notes a flow, and answers whether it was noted before. What was noted is forgotten after about
+    /// eight times as many newcomers as there is room for.
+    fn again(&mut self, hash: u64) -> bool {
+        let mark = ((hash >> 40) as u16).max(1);
+        let at = (hash >> 8) as usize & (self.marks.len() - 1);
+        std::mem::replace(&mut self.marks[at], mark) == mark
+    }
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Flows {
@@ -195,6 +216,7 @@ pub(crate) struct Flows {
     free: Vec<u32>,
     arena: Arena,
     index: Index,
+    heard: Heard,
     capacity: usize,
     evicted: u64,
     refused: u64,
@@ -224,6 +246,7 @@ impl Flows {
             free: Vec::with_capacity(capacity),
             arena: Arena::for_flows(capacity),
             index: Index::with_capacity(capacity),
+            heard: Heard::for_flows(capacity),
             capacity,
             evicted: 0,
             refused: 0,
@@ -343,7 +366,8 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        self.index.put(place, hash, slot, second);
+        let uses = if self.heard.again(hash) { BUSY } else { 1 };
+        self.index.put(place, hash, slot, (uses, second));
         Some(slot)
     }
 
@@ -430,6 +454,7 @@ impl Flows {
             + self.cold.len() * size_of::<Cold>()
             + self.arena.hops.len() * size_of::<HopState>()
             + self.index.bytes()
+            + self.heard.marks.len() * size_of::<u16>()
     }
 }
 

@@ -155,12 +155,12 @@ impl Index {
         }
     }
 
-    /// Puts a newcomer into a way that [`Index::room`] named.
-    pub(crate) fn put(&mut self, place: Place, hash: u64, slot: u32, second: u32) {
+    /// Puts a newcomer into a way that [`Index::room`] named, with as many uses as are known of it, in `second`.
+    pub(crate) fn put(&mut self, place: Place, hash: u64, slot: u32, (uses, second): (u8, u32)) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
         bucket.tags[way] = tag(hash);
-        bucket.heat[way] = 1;
+        bucket.heat[way] = uses;
         bucket.second[way] = second as u8;
         bucket.slots[way] = slot;
     }
@@ -230,7 +230,7 @@ mod tests {
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> Room {
         let room = index.room(hash, second, false);
         match room {
-            Room::Free(place) | Room::Evict(place, _) => index.put(place, hash, slot, second),
+            Room::Free(place) | Room::Evict(place, _) => index.put(place, hash, slot, (1, second)),
             Room::Refused => {}
         }
         room

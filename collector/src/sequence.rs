@@ -460,13 +460,13 @@ impl Sequencer {
         match self.index.room(hash, eon(now), self.streams.len() == self.capacity) {
             Room::Free(place) => {
                 let slot = self.streams.len() as u32;
-                self.index.put(place, hash, slot, eon(now));
+                self.index.put(place, hash, slot, (1, eon(now)));
                 self.streams.push(Stream::new(*id, number, now));
                 self.latest = slot;
             }
             Room::Evict(place, slot) => {
                 self.evict(slot, now, sink);
-                self.index.put(place, hash, slot, eon(now));
+                self.index.put(place, hash, slot, (1, eon(now)));
                 self.streams[slot as usize] = Stream::new(*id, number, now);
                 self.latest = slot;
             }

@@ -323,7 +323,7 @@ impl Series {
             self.cold.push(cold);
             self.hot.len() as u32 - 1
         };
-        self.index.put(place, hash, slot, 0);
+        self.index.put(place, hash, slot, (1, 0));
         slot
     }
 

@@ -101,13 +101,13 @@ impl Sources {
             Room::Free(place) => {
                 let slot = self.entries.len() as u32;
                 self.entries.push(Entry { view, profile });
-                self.index.put(place, hash, slot, eon);
+                self.index.put(place, hash, slot, (1, eon));
                 slot
             }
             Room::Evict(place, slot) => {
                 self.evicted += 1;
                 self.entries[slot as usize] = Entry { view, profile };
-                self.index.put(place, hash, slot, eon);
+                self.index.put(place, hash, slot, (1, eon));
                 slot
             }
             Room::Refused => {

@@ -62,7 +62,7 @@ impl Sweep {
     /// The slots of this tick: the part of the round that the time since its beginning asks for.
     fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
         let elapsed = self.now.saturating_sub(self.round_began);
-        let share = u128::from(slots) * u128::from(elapsed) / u128::from(self.round);
+        let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
         let target = u32::try_from(share).unwrap_or(u32::MAX).min(slots);
         let end = target.min(self.next.saturating_add(FLOWS_PER_TICK)).max(self.next);
         std::mem::replace(&mut self.next, end)..end

@@ -2,7 +2,27 @@
 
 mod support;
 
-use support::{Bench, Sent, config, node};
+use std::sync::Arc;
+
+use collector::{Clocks, Config, Profile};
+use detect::{Detection, Match, Thresholds};
+use support::{Bench, SECOND, Sent, config, detection, flow, node, profile};
+use wire::Flags;
+
+/// A bench whose first report of the template has been told.
+fn warm() -> Bench {
+    let mut bench = Bench::new(config());
+    bench.send(&Sent::default());
+    bench.heard();
+    bench
+}
+
+/// The template with another hop in the middle.
+fn middle(change: impl FnOnce(&mut support::Node)) -> Sent {
+    let mut sent = Sent::default();
+    change(&mut sent.hops[1]);
+    sent
+}
 
 #[test]
 fn a_new_flow_tells_its_path_its_latency_and_every_key() {
@@ -33,5 +53,443 @@ fn a_new_flow_tells_its_path_its_latency_and_every_key() {
          new hop_latency flow=2 node=3 1000\n\
          new flow_latency flow=2 3000 HopSum\n"
     );
-    let _ = node(1);
+}
+
+#[test]
+fn a_value_is_told_when_it_is_more_than_its_threshold_from_the_last_told() {
+    let mut bench = warm();
+    let mut heard = Vec::new();
+    for latency in [1100, 1101, 1001, 1000, 1100, 1201, 0] {
+        bench.send(&middle(|hop| hop.latency = Some(latency)));
+        heard.push(bench.heard());
+    }
+    assert_eq!(
+        heard,
+        [
+            "",
+            "change hop_latency flow=1 node=2 1000->1101\nchange flow_latency flow=1 3000->3101 HopSum\n",
+            "",
+            "change hop_latency flow=1 node=2 1101->1000\nchange flow_latency flow=1 3101->3000 HopSum\n",
+            "",
+            "change hop_latency flow=1 node=2 1000->1201\nchange flow_latency flow=1 3000->3201 HopSum\n",
+            "change hop_latency flow=1 node=2 1201->0\nchange flow_latency flow=1 3201->2000 HopSum\n",
+        ]
+    );
+}
+
+#[test]
+fn queues_and_links_are_told_for_their_own_keys() {
+    let mut bench = warm();
+    bench.send(&middle(|hop| hop.queue = Some((0, 15))));
+    bench.send(&middle(|hop| hop.queue = Some((0, 16))));
+    bench.send(&middle(|hop| hop.queue = Some((4, 16))));
+    bench.send(&middle(|hop| hop.utilization = Some(700)));
+    bench.send(&middle(|hop| hop.ports = (1, 9)));
+    // Another flow sees the same queue.
+    bench.heard();
+    bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 30))) });
+    let heard = bench.heard();
+    assert!(heard.contains("change queue_occupancy node=2 queue=0 10->30\n"), "{heard}");
+}
+
+#[test]
+fn each_key_is_told_once() {
+    let mut bench = warm();
+    bench.send(&middle(|hop| hop.queue = Some((0, 16))));
+    assert_eq!(bench.heard(), "change queue_occupancy node=2 queue=0 10->16\n");
+    bench.send(&middle(|hop| hop.queue = Some((4, 16))));
+    assert_eq!(bench.heard(), "new queue_occupancy node=2 queue=4 16\n");
+    bench.send(&middle(|hop| hop.utilization = Some(700)));
+    // Back in queue 0, where 16 was told last.
+    assert_eq!(
+        bench.heard(),
+        "change link_utilization node=2 if=2 500->700\nchange queue_occupancy node=2 queue=0 16->10\n"
+    );
+    bench.send(&middle(|hop| hop.ports = (1, 9)));
+    assert_eq!(bench.heard(), "new link_utilization node=2 if=9 500\n");
+}
+
+#[test]
+fn absent_values_are_no_values() {
+    let mut bench = warm();
+    bench.send(&middle(|hop| (hop.latency, hop.queue, hop.utilization) = (None, None, None)));
+    assert_eq!(bench.heard(), "");
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!(view.row.flow_latency, Some(3000));
+    bench.send(&Sent::default());
+    assert_eq!(bench.heard(), "");
+}
+
+#[test]
+fn a_path_change_is_told_with_what_is_new_on_it() {
+    let mut bench = warm();
+    bench.send(&middle(|hop| hop.id = 9));
+    assert_eq!(
+        bench.heard(),
+        "path_change flow_path flow=1 3->3 path=1>9>3\n\
+         new hop_latency flow=1 node=9 1000\n\
+         new link_utilization node=9 if=2 500\n\
+         new queue_occupancy node=9 queue=0 10\n"
+    );
+    bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
+    assert_eq!(
+        bench.heard(),
+        "path_change flow_path flow=1 3->2 path=1>3\nchange flow_latency flow=1 3000->2000 HopSum\n"
+    );
+    bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
+    assert_eq!(bench.heard(), "");
+}
+
+#[test]
+fn a_loop_is_told_when_the_path_is_set() {
+    let mut bench = warm();
+    let looped = Sent { hops: vec![node(1), node(2), node(1), node(3)], ..Sent::default() };
+    bench.send(&looped);
+    let heard = bench.heard();
+    assert!(
+        heard.starts_with(
+            "path_change flow_path flow=1 3->4 path=1>2>1>3\npath_loop flow_path flow=1 node=1 4 path=1>2>1>3\n"
+        ),
+        "{heard}"
+    );
+    bench.send(&looped);
+    assert_eq!(bench.heard(), "");
+    assert!(bench.collector.flow(&flow(1, false)).unwrap().looped);
+}
+
+#[test]
+fn e_and_m_are_told_when_they_begin() {
+    let mut bench = warm();
+    let marked = |flags| Sent { int_flags: flags, ..Sent::default() };
+    let (e, m) = (wire::int::Flags::HOPS_EXCEEDED, wire::int::Flags::MTU_EXCEEDED);
+    for flags in [e, e, wire::int::Flags(e.0 | m.0), m, wire::int::Flags(0), m] {
+        bench.send(&marked(flags));
+    }
+    assert_eq!(
+        bench.heard(),
+        "hop_limit flow_path flow=1 3\nmtu flow_path flow=1 3\nmtu flow_path flow=1 3\n"
+    );
+}
+
+#[test]
+fn a_drop_is_told_and_is_no_path() {
+    let mut bench = warm();
+    // Dropped at node 2, which adds its header: ports (bit 5), queue and reason (bit 1).
+    let drop = Sent {
+        hops: vec![node(1), node(2)],
+        reporter: 2,
+        metadata: 0b10_0010,
+        reason: Some(51),
+        flags: Flags(Flags::DROP.0 | Flags::FLOW.0),
+        ..Sent::default()
+    };
+    bench.send(&drop);
+    assert_eq!(bench.heard(), "drop flow=1 node=2 if=2 queue=0 reason=51\n");
+    assert_eq!(bench.log.drops.len(), 1);
+    let drop = bench.log.drops[0];
+    assert_eq!(
+        (drop.flow, drop.node, drop.ingress_if, drop.egress_if, drop.queue, drop.reason, drop.ts),
+        (Some(flow(1, false)), Some(2), Some(1), Some(2), Some(0), Some(51), bench.now)
+    );
+    assert_eq!(drop.id, bench.log.events.last().unwrap().id);
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!((view.path().collect::<Vec<_>>(), view.row.reports), (vec![1, 2, 3], 2));
+}
+
+#[test]
+fn rules_are_told_on_transitions_only() {
+    let rules = [("deep", "max(queue_occupancy) > 50 and flow_latency > 3us"), ("long", "hops > 3")];
+    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
+    let deep = middle(|hop| (hop.queue, hop.latency) = (Some((0, 60)), Some(2000)));
+    for sent in [&Sent::default(), &deep, &deep, &deep, &Sent::default(), &Sent::default()] {
+        bench.send(sent);
+    }
+    let heard: String =
+        bench.heard().lines().filter(|l| l.starts_with("rule")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(heard, "rule_on flow=1 rule=0\nrule_off flow=1 rule=0\n");
+}
+
+#[test]
+fn a_rule_that_is_true_ends_with_its_flow() {
+    let mut bench =
+        Bench::new(Config { detection: detection([u64::MAX; 6], &[("any", "hops > 0")]), ..config() });
+    bench.send(&Sent::default());
+    bench.heard();
+    bench.pass(90 * SECOND);
+    let heard = bench.heard();
+    assert!(heard.contains("expired flow_path flow=1 3 path=1>2>3\nrule_off flow=1 rule=0\n"), "{heard}");
+}
+
+#[test]
+fn a_silent_flow_and_its_keys_expire_once() {
+    let mut bench = warm();
+    bench.send(&Sent::default());
+    bench.pass(SECOND);
+    bench.send(&Sent::default());
+    bench.pass(59 * SECOND);
+    assert_eq!(bench.heard(), "");
+    bench.pass(30 * SECOND);
+    let mut heard: Vec<String> = bench.heard().lines().map(str::to_owned).collect();
+    heard.sort();
+    let mut expected = vec!["expired flow_path flow=1 3 path=1>2>3".to_owned()];
+    for node in 1..=3 {
+        expected.push(format!("expired hop_latency node={node} 1000"));
+        expected.push(format!("expired link_utilization node={node} if=2 500"));
+        expected.push(format!("expired queue_occupancy node={node} queue=0 10"));
+    }
+    expected.sort();
+    assert_eq!(heard, expected);
+    let tables = bench.collector.tables();
+    assert_eq!([tables.flows, tables.nodes, tables.queues, tables.links].map(|table| table.used), [0; 4]);
+    bench.pass(90 * SECOND);
+    assert_eq!(bench.heard(), "");
+    bench.send(&Sent::default());
+    assert_eq!(bench.heard().lines().filter(|line| line.starts_with("new")).count(), 11);
+}
+
+#[test]
+fn the_latest_state_is_pushed_while_a_flow_lives() {
+    let mut bench = Bench::new(Config { push_interval: 2 * SECOND, ..config() });
+    bench.send(&Sent::default());
+    bench.heard();
+    for _ in 0..40 {
+        bench.send(&Sent::default());
+        bench.pass(SECOND / 10);
+    }
+    bench.pass(SECOND / 2);
+    let pushed = bench.heard();
+    assert_eq!(pushed, "latest flow_latency flow=1 3000 HopSum path=1>2>3\n".repeat(2), "{pushed}");
+    assert_eq!(bench.log.rows.len(), 2);
+    let (row, path) = &bench.log.rows[1];
+    assert_eq!((row.flow, row.flow_latency, path.as_slice()), (flow(1, false), Some(3000), &[1, 2, 3][..]));
+    // Silence is not pushed.
+    bench.pass(10 * SECOND);
+    assert!(bench.heard().lines().count() <= 1);
+}
+
+#[test]
+fn reports_2_0_of_one_datagram_are_taken_in_order() {
+    let mut bench = Bench::new(config());
+    let group = [
+        Sent { seq: 9, ..Sent::default() },
+        Sent { flow: 2, v6: true, ..middle(|hop| hop.id = 7) },
+        middle(|hop| hop.id = 8),
+    ];
+    bench.give(&Sent::v20(&group));
+    let paths: Vec<String> =
+        bench.heard().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect();
+    assert_eq!(
+        paths,
+        [
+            "new flow_path flow=1 3 path=1>2>3",
+            "new flow_path flow=2 3 path=1>7>3",
+            "path_change flow_path flow=1 3->3 path=1>8>3",
+        ]
+    );
+    let view = bench.collector.flow(&flow(2, true)).unwrap();
+    assert_eq!((view.row.reports, view.row.flow.is_v6()), (1, true));
+    let stats = bench.collector.stats();
+    assert_eq!((stats.datagrams, stats.accepted, stats.reports), (1, 1, 3));
+}
+
+#[test]
+fn paths_of_any_length_are_kept() {
+    for count in [1, 8, 9, 33, 80, 250] {
+        let mut bench = Bench::new(config());
+        let hops: Vec<_> = (1..=count).map(node).collect();
+        let bitmap = if count > 80 { 0x8000 } else { 0xa000 };
+        let sent = Sent { hops, bitmap, ..Sent::default() };
+        bench.send(&sent).send(&sent);
+        let view = bench.collector.flow(&flow(1, false)).unwrap();
+        assert_eq!(view.path().collect::<Vec<_>>(), (1..=count).collect::<Vec<_>>());
+        assert_eq!((view.row.reports, view.path_length), (2, count as u16));
+        if bitmap == 0xa000 {
+            assert_eq!(view.row.flow_latency, Some(1000 * u64::from(count)), "{count}");
+        }
+    }
+}
+
+#[test]
+fn postcards_gather_a_path() {
+    let mut bench = Bench::new(config());
+    let card = |id, latency| Sent {
+        hops: vec![support::Node { latency: Some(latency), ..node(id) }],
+        bitmap: 0x3000,
+        ..Sent::default()
+    };
+    for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290)] {
+        bench.give(&card(id, latency).postcard());
+    }
+    let heard: Vec<String> =
+        bench.heard().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
+    assert_eq!(
+        heard,
+        [
+            "new flow_path flow=1 1 path=1",
+            "new hop_latency flow=1 node=1 100",
+            "new flow_latency flow=1 100",
+            "path_change flow_path flow=1 1->2 path=1>2",
+            "new hop_latency flow=1 node=2 200",
+            "change flow_latency flow=1 100->300 HopSum",
+            "path_change flow_path flow=1 2->3 path=1>2>3",
+            "new hop_latency flow=1 node=3 300",
+            "change flow_latency flow=1 300->600 HopSum",
+        ]
+    );
+}
+
+#[test]
+fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
+    let mut bench = Bench::new(config());
+    let local =
+        |stamps| Sent { hops: vec![support::Node { stamps: Some(stamps), ..node(4) }], ..Sent::default() };
+    bench.give(&local((0xffff_fff0, 0x1_0000_0010)).v05());
+    assert!(bench.heard().contains("new hop_latency flow=1 node=4 32\n"));
+    // Egress before ingress: not a latency.
+    bench.give(&local((1000, 900)).v05());
+    assert_eq!(bench.heard(), "");
+}
+
+/// Two hops with stamps: from `at` on, 100 units in the first, then 50 on the link, 200 in the second.
+fn stamped(at: u64, skew: i64) -> Sent {
+    let second = (at + 150).wrapping_add_signed(skew);
+    let hop = |id, stamps: (u64, u64)| support::Node {
+        latency: None,
+        stamps: Some((stamps.0 & 0xffff_ffff, stamps.1 & 0xffff_ffff)),
+        ..node(id)
+    };
+    let hops = vec![hop(1, (at, at + 100)), hop(2, (second, second + 200))];
+    Sent { hops, bitmap: 0x8c00, ..Sent::default() }
+}
+
+#[test]
+fn latency_is_measured_only_where_clocks_agree() {
+    let latency = |clocks, unit, sent: &Sent| {
+        let default_profile = Profile { clocks, ..profile(unit, unit) };
+        let mut bench = Bench::new(Config { default_profile, ..config() });
+        bench.send(sent);
+        bench.heard().lines().find(|line| line.contains("flow_latency")).map(str::to_owned)
+    };
+    let told = |text: &str| Some(format!("new flow_latency flow=1 {text}"));
+    let cases = [
+        (Clocks::Synchronised, 1, stamped(1000, 0), told("350")),
+        (Clocks::Synchronised, 1000, stamped(1000, 0), told("350000")),
+        // The 32 bits wrap between the hops.
+        (Clocks::Synchronised, 1, stamped((1 << 32) - 120, 0), told("350")),
+        // The second clock is behind by so much that the whole is shorter than its parts, or negative.
+        (Clocks::Synchronised, 1, stamped(100_000, -60), told("300 HopSum")),
+        (Clocks::Synchronised, 1, stamped(100_000, -50_000), told("300 HopSum")),
+        (Clocks::Free, 1, stamped(1000, 0), told("300 HopSum")),
+        (Clocks::Free, 1000, stamped(1000, 99), told("300000 HopSum")),
+    ];
+    for (clocks, unit, sent, expected) in cases {
+        assert_eq!(latency(clocks, unit, &sent), expected, "{clocks:?} {unit} {:?}", sent.hops);
+    }
+}
+
+#[test]
+fn disagreeing_clocks_without_latencies_leave_a_mark_and_no_value() {
+    let default_profile = Profile { clocks: Clocks::Synchronised, ..Profile::default() };
+    let mut bench = Bench::new(Config { default_profile, ..config() });
+    let mut sent = stamped(100_000, -50_000);
+    // The second hop's ingress is unavailable, so that it has no latency of its own.
+    sent.hops[1].stamps = Some((0xffff_ffff, 40_000));
+    bench.send(&sent);
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!((view.row.flow_latency, view.basis()), (None, collector::event::Basis::Unsynchronised));
+}
+
+#[test]
+fn units_are_those_of_the_senders_profile() {
+    let micro = Profile { utilization_scale: 0.01, ..profile(1000, 1000) };
+    let profiles = vec![("192.0.2.0/24".parse().unwrap(), micro)];
+    let mut bench = Bench::new(Config { profiles, ..config() });
+    bench.give_from(&Sent::default().v10(), [192, 0, 2, 1]);
+    bench.give_from(&Sent { flow: 2, hops: vec![node(8)], ..Sent::default() }.v10(), [198, 51, 100, 1]);
+    let heard = bench.heard();
+    for line in [
+        "new hop_latency flow=1 node=1 1000000\n",
+        "new link_utilization node=1 if=2 5000000\n",
+        "new queue_occupancy node=1 queue=0 10\n",
+        "new hop_latency flow=2 node=8 1000\n",
+        "new link_utilization node=8 if=2 500\n",
+    ] {
+        assert!(heard.contains(line), "{line} in {heard}");
+    }
+}
+
+#[test]
+fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
+    let sensitive = Match { sport: detect::PortRange::new(1002, 1002).unwrap(), ..Match::default() };
+    let mut own = [None; 6];
+    own[2] = Some(0);
+    let thresholds = Thresholds::new([0, u64::MAX, 100, 5, 5, 100], vec![(sensitive, own)]).unwrap();
+    let swapped = Arc::new(Detection { thresholds, ..Detection::default() });
+    let mut bench = Bench::new(Config { detection: Arc::clone(&swapped), ..config() });
+    let sent = |flow, latency| Sent { flow, ..middle(|hop| hop.latency = Some(latency)) };
+    for flow in [1, 2] {
+        bench.send(&sent(flow, 1000)).heard();
+        bench.send(&sent(flow, 1050));
+    }
+    assert_eq!(bench.heard(), "change hop_latency flow=2 node=2 1000->1050\n");
+    bench.collector.set_detection(detection([u64::MAX; 6], &[("busy", "hops > 1")]));
+    for flow in [1, 2] {
+        bench.send(&sent(flow, 9000));
+    }
+    assert_eq!(bench.heard(), "rule_on flow=1 rule=0\nrule_on flow=2 rule=0\n");
+    bench.collector.set_detection(swapped);
+    for flow in [1, 2] {
+        bench.send(&sent(flow, 9010));
+    }
+    // From what was told last, which is what it was before.
+    assert_eq!(
+        bench.heard(),
+        "change hop_latency flow=1 node=2 1000->9010\nchange hop_latency flow=2 node=2 1050->9010\n"
+    );
+}
+
+#[test]
+fn a_disabled_metric_still_tells_what_is_new() {
+    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &[]), ..config() });
+    bench.send(&Sent::default());
+    assert_eq!(bench.heard().lines().filter(|line| line.starts_with("new")).count(), 11);
+    bench.send(&middle(|hop| (hop.latency, hop.queue) = (Some(4_000_000_000), Some((0, 0x00ff_fffe)))));
+    assert_eq!(bench.heard(), "");
+}
+
+#[test]
+fn equal_input_gives_equal_output_to_the_last_id() {
+    let run = || {
+        let mut bench = Bench::new(Config { push_interval: SECOND, ..config() });
+        for n in 0..5000_u32 {
+            let sent = middle(|hop| {
+                hop.latency = Some(n * 7919 % 5000);
+                hop.id = 2 + n % 400 / 399;
+            });
+            bench.send(&Sent { flow: (n % 37) as u16, ..sent });
+            bench.pass(u64::from(n % 3) * SECOND / 1000);
+        }
+        let now = bench.now;
+        bench.collector.finish(now, &mut bench.log);
+        (bench.log.events, bench.log.rollups, bench.log.rows, bench.collector.stats())
+    };
+    let (one, other) = (run(), run());
+    assert!(one.0.len() > 1000 && !one.1.is_empty() && !one.2.is_empty());
+    assert_eq!(one, other);
+    // Ids tell news apart.
+    let mut ids: Vec<u64> = one.0.iter().map(|event| event.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), one.0.len());
+}
+
+#[test]
+fn two_collectors_give_one_report_the_same_ids() {
+    let ids = |start| {
+        let mut bench = Bench::new(Config { seed: start, ..config() });
+        bench.now += start;
+        bench.send(&Sent::default()).send(&middle(|hop| hop.latency = Some(5000)));
+        bench.log.events.iter().map(|event| event.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(0), ids(12_345));
 }

@@ -1,4 +1,5 @@
 //! The brief reading of a report says what the whole decoder says, or nothing.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use wire::int::header::Md10;
 use wire::int::shim::Shim1;

@@ -1,0 +1,343 @@
+//! Nothing grows, nothing busy is pushed out, and every number adds up, whatever arrives.
+
+mod support;
+
+use collector::sequence::What;
+use collector::{Config, Datagram, Stats};
+use support::{Bench, SECOND, Sent, config, flow, node};
+use wire::{Flags, FlowKey, Refusal};
+
+/// A cheap source of numbers that are hard to foresee.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 11) as usize % bound
+    }
+}
+
+fn check(stats: &Stats) {
+    assert!(stats.decoding().holds(), "{:?}", stats.decoding());
+    assert!(stats.deciding().holds(), "{:?}", stats.deciding());
+    assert!(stats.refused.iter().sum::<u64>() >= stats.refused_datagrams.iter().sum::<u64>());
+}
+
+/// A report 1.0 about the flow between these addresses; the bytes are those of a template, with two words changed.
+fn patched(template: &[u8], src: u32, dst: u32) -> Vec<u8> {
+    let mut bytes = template.to_vec();
+    bytes[16 + 12..16 + 16].copy_from_slice(&src.to_be_bytes());
+    bytes[16 + 16..16 + 20].copy_from_slice(&dst.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn random_bytes_are_refused_and_the_numbers_balance() {
+    let mut bench = Bench::new(config());
+    let mut random = Random(7);
+    let bases = [
+        Sent::default().v10(),
+        Sent::v20(&[Sent::default(), Sent { v6: true, ..Sent::default() }, Sent::default()]),
+        Sent { bitmap: 0x3000, ..Sent::default() }.postcard(),
+        Sent::default().v05(),
+    ];
+    for turn in 0..60_000 {
+        let mut bytes = bases[turn % bases.len()].clone();
+        for _ in 0..random.below(5) {
+            let at = random.below(bytes.len());
+            bytes[at] = random.next() as u8;
+        }
+        bytes.truncate(if random.below(3) == 0 { random.below(bytes.len()) } else { bytes.len() });
+        if random.below(50) == 0 {
+            bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
+        }
+        bench.give_from(&bytes, [192, 0, 2, random.below(40) as u8]);
+        if turn % 1000 == 0 {
+            bench.pass(SECOND / 3);
+        }
+    }
+    let stats = bench.collector.stats();
+    check(&stats);
+    let by_reason = |reason: Refusal| stats.refused[reason.index()];
+    assert!(by_reason(Refusal::Truncated) > 0 && by_reason(Refusal::UnknownVersion) > 0);
+    assert!(stats.accepted > 10_000 && stats.accepted < stats.datagrams, "{stats:?}");
+    // By source, as far as sources found room.
+    let by_source: u64 = bench.collector.sources().map(|source| source.refused.iter().sum::<u64>()).sum();
+    let table = bench.collector.tables().sources;
+    assert!(by_source <= stats.refused.iter().sum() && (table.evicted + table.refused > 0 || by_source > 0));
+}
+
+#[test]
+fn refusals_are_counted_by_reason_and_source() {
+    let mut bench = Bench::new(config());
+    let whole = Sent::default().v10();
+    bench.give_from(&whole, [192, 0, 2, 1]);
+    bench.give_from(&whole[..60], [192, 0, 2, 2]);
+    bench.give_from(&[0x35; 40], [192, 0, 2, 2]);
+    bench.give_from(&[], [192, 0, 2, 2]);
+    let refused: Vec<_> = bench
+        .collector
+        .sources()
+        .map(|source| {
+            let of = |reason: Refusal| source.refused[reason.index()];
+            (source.datagrams, of(Refusal::IntTruncated), of(Refusal::UnknownVersion), of(Refusal::Truncated))
+        })
+        .collect();
+    assert_eq!(refused, [(1, 0, 0, 0), (3, 1, 1, 1)]);
+    let stats = bench.collector.stats();
+    check(&stats);
+    assert_eq!((stats.datagrams, stats.accepted, stats.reports), (4, 1, 1));
+}
+
+#[test]
+fn a_report_about_a_report_is_refused() {
+    let mut bench = Bench::new(config());
+    let mut nested = Sent::default().v10();
+    // The inner packet goes to the telemetry port, and behind its INT lies a report.
+    nested[16 + 22..16 + 24].copy_from_slice(&32_766_u16.to_be_bytes());
+    let inner = Sent::default().v10();
+    let total = (nested.len() - 16 + inner.len()) as u16;
+    nested[16 + 2..16 + 4].copy_from_slice(&total.to_be_bytes());
+    nested.extend_from_slice(&inner);
+    bench.give(&nested);
+    assert_eq!(bench.heard(), "");
+    assert_eq!(bench.collector.stats().refused_datagrams[Refusal::Nested.index()], 1);
+}
+
+#[test]
+fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
+    let mut bench = Bench::new(Config { max_flows: 512, ..config() });
+    let template = Sent::default().v10();
+    let busy: Vec<Vec<u8>> = (0..100).map(|n| Sent { flow: n, ..Sent::default() }.v10()).collect();
+    let mut random = Random(3);
+    for round in 0..300 {
+        for report in &busy {
+            bench.give(report);
+        }
+        for _ in 0..500 {
+            bench.give(&patched(&template, random.next() as u32, random.next() as u32));
+        }
+        if round % 10 == 0 {
+            bench.pass(SECOND / 2);
+        }
+        if round == 20 {
+            bench.log = support::Log::default();
+        }
+    }
+    let stats = bench.collector.stats();
+    check(&stats);
+    let flows = bench.collector.tables().flows;
+    assert!(flows.used <= 512 && flows.evicted + flows.refused > 100_000, "{flows:?}");
+    assert!(bench.collector.bytes() < 4 << 20);
+    for n in 0..100 {
+        let view = bench.collector.flow(&flow(n, false)).unwrap();
+        // The very first reports may go under in the flood; nothing after them does.
+        assert!(view.row.reports >= 290, "flow {n} was pushed out: {:?}", view.row);
+    }
+    let again = bench.log.events.iter().filter(|event| {
+        event.kind == collector::Kind::New
+            && event.flow.is_some_and(|key| key.src_octets()[12..] == [10, 0, 0, 1])
+    });
+    assert_eq!(again.count(), 0, "a busy flow was told as new again");
+    // Node-level state heard every report, whether or not its flow found room.
+    bench.pass(SECOND);
+    let values: u64 = bench.collector.nodes().map(|view| view.values).sum();
+    assert_eq!(values, 3 * stats.reports);
+}
+
+#[test]
+fn a_flood_of_node_ids_keeps_to_its_tables() {
+    let mut bench = Bench::new(config());
+    let mut random = Random(5);
+    for turn in 0..20_000_u32 {
+        let hops = vec![node(random.next() as u32), node(random.next() as u32)];
+        bench.send(&Sent { flow: (turn % 64) as u16, hops, ..Sent::default() });
+        if turn % 100 == 0 {
+            bench.pass(SECOND / 10);
+        }
+    }
+    let tables = bench.collector.tables();
+    for (name, table) in tables.named() {
+        assert!(table.used <= table.capacity, "{name}: {table:?}");
+    }
+    assert!(tables.nodes.refused > 10_000, "{:?}", tables.nodes);
+    // When it is over, room is made again.
+    bench.send(&Sent::default()).pass(10 * SECOND);
+    bench.log = support::Log::default();
+    bench.send(&Sent { flow: 2000, ..Sent::default() });
+    assert_eq!(bench.collector.nodes().filter(|view| view.node <= 3).count(), 3);
+    check(&bench.collector.stats());
+}
+
+#[test]
+fn a_slot_that_was_given_away_is_not_written_to() {
+    // Room for two queues: the flow's own expires while the flow lives on without naming it, then others take the slot.
+    let mut bench = Bench::new(Config { max_queues: 2, flow_timeout: 20 * SECOND, ..config() });
+    let quiet = |queue| Sent { hops: vec![support::Node { queue, ..node(1) }], ..Sent::default() };
+    bench.send(&quiet(Some((1, 10))));
+    for _ in 0..30 {
+        bench.send(&quiet(None)).pass(SECOND);
+    }
+    assert_eq!(bench.collector.tables().queues.used, 0);
+    let other = |queue| Sent { flow: 2, hops: vec![support::Node { queue, ..node(9) }], ..Sent::default() };
+    bench.send(&other(Some((7, 77)))).send(&other(Some((8, 88))));
+    bench.send(&quiet(Some((1, 5_000))));
+    let mut queues: Vec<_> =
+        bench.collector.queues().map(|view| (view.node, view.part, view.latest, view.values)).collect();
+    queues.sort_unstable();
+    assert_eq!(queues, [(9, 7, 77, 1), (9, 8, 88, 1)]);
+}
+
+#[test]
+fn losses_are_told_once_per_second_and_explained() {
+    let mut bench = Bench::new(config());
+    let report = |seq| Sent { seq, ..Sent::default() }.v10();
+    for seq in (1..500).filter(|seq| !(100..110).contains(seq) && *seq != 300) {
+        bench.give(&report(seq));
+    }
+    bench.give(&report(300));
+    bench.pass(SECOND);
+    let losses: Vec<_> =
+        bench.log.losses.iter().map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated)).collect();
+    assert_eq!(losses, [(Some(3), 11, 0, 0)]);
+    assert!(bench.heard().contains("loss node=3 11\n"));
+    let of = |what: What| if let What::Lost { first, count } = what { Some((first, count)) } else { None };
+    let lost: Vec<_> = bench.log.notes.iter().filter_map(|note| of(note.what)).collect();
+    // One by one, as the window passes them.
+    assert_eq!(lost, (100..110).chain([300]).map(|seq| (seq, 1)).collect::<Vec<_>>());
+    let stream = bench.collector.streams().next().unwrap();
+    assert_eq!((stream.datagrams, stream.lost, stream.countable), (489, 11, true));
+}
+
+#[test]
+fn a_report_refused_behind_its_header_is_not_lost() {
+    let mut bench = Bench::new(config());
+    for seq in 1..300 {
+        let report = Sent { seq, ..Sent::default() }.v10();
+        bench.give(if seq % 3 == 0 { &report[..60] } else { &report });
+    }
+    bench.pass(3 * SECOND);
+    let stream = bench.collector.streams().next().unwrap();
+    assert_eq!((stream.datagrams, stream.lost, stream.missing), (299, 0, 0));
+    assert_eq!(bench.log.losses, []);
+}
+
+#[test]
+fn a_sequence_that_never_moves_is_not_countable() {
+    let mut bench = Bench::new(config());
+    for _ in 0..500 {
+        bench.give(&Sent::default().v10());
+    }
+    bench.pass(3 * SECOND);
+    let stream = bench.collector.streams().next().unwrap();
+    assert_eq!((stream.countable, stream.lost, stream.duplicated), (false, 0, 0));
+    assert_eq!(bench.log.losses, []);
+}
+
+#[test]
+fn rollups_add_up_to_every_value_that_came() {
+    let mut bench = Bench::new(config());
+    let mut random = Random(11);
+    let (mut sums, mut counts) = ([0_u64; 6], [0_u64; 6]);
+    for _ in 0..20_000 {
+        let mut sent = Sent { flow: random.below(50) as u16, ..Sent::default() };
+        for hop in &mut sent.hops {
+            hop.latency = Some(random.below(5000) as u32);
+            hop.queue = Some((random.below(3) as u8, random.below(900) as u32));
+            hop.utilization = (random.below(4) > 0).then(|| random.below(900) as u32);
+        }
+        let mut add = |metric: usize, value: u64| {
+            sums[metric] += value;
+            counts[metric] += 1;
+        };
+        for hop in &sent.hops {
+            add(2, u64::from(hop.latency.unwrap()));
+            add(3, u64::from(hop.queue.unwrap().1));
+            hop.utilization.iter().for_each(|value| add(5, u64::from(*value)));
+        }
+        add(1, sent.hops.iter().map(|hop| u64::from(hop.latency.unwrap())).sum());
+        bench.send(&sent);
+        bench.now += random.below(20) as u64 * SECOND / 1000;
+        if random.below(30) == 0 {
+            bench.pass(1);
+        }
+    }
+    let now = bench.now;
+    bench.collector.finish(now, &mut bench.log);
+    for (interval, metrics) in [(1, vec![2, 3, 5]), (60, vec![1, 2, 3, 5])] {
+        for metric in metrics {
+            let rollups =
+                bench.log.rollups.iter().filter(|r| (r.interval, r.metric as usize) == (interval, metric));
+            let (mut sum, mut count) = (0, 0);
+            for rollup in rollups {
+                (sum, count) = (sum + rollup.sum, count + rollup.count);
+                assert!(rollup.min <= rollup.max && rollup.ts.is_multiple_of(u64::from(interval) * SECOND));
+                let mean = rollup.sum as f64 / rollup.count as f64;
+                assert!(rollup.min as f64 <= mean && mean <= rollup.max as f64);
+                assert_eq!(rollup.p50.is_some(), metric != 1);
+            }
+            assert_eq!((sum, count), (sums[metric], counts[metric]), "metric {metric}, {interval} s");
+        }
+    }
+}
+
+#[test]
+fn time_that_stands_still_jumps_or_goes_back_is_survived() {
+    let mut bench = Bench::new(config());
+    let report = Sent::default().v10();
+    let starts = [0, 5, u64::MAX, u64::MAX - 1, 3, SECOND, 1 << 62, 0, u64::MAX];
+    for received in starts {
+        let datagram = Datagram { payload: &report, source: [1; 16], sport: 1, listener: 0, received };
+        bench.collector.handle(&[datagram; 3], &mut bench.log);
+        bench.collector.tick(received, &mut bench.log);
+    }
+    bench.collector.finish(7, &mut bench.log);
+    check(&bench.collector.stats());
+    assert_eq!(bench.collector.stats().flow_reports, 27);
+}
+
+#[test]
+fn the_smallest_tables_work() {
+    let mut bench = Bench::new(Config {
+        max_flows: 1,
+        max_nodes: 1,
+        max_queues: 1,
+        max_links: 1,
+        max_sources: 1,
+        rollup: collector::Rollups { sketches: 0, ..Default::default() },
+        ..config()
+    });
+    for n in 0..2000_u16 {
+        bench.send(&Sent { flow: n, v6: n % 2 == 0, ..Sent::default() });
+    }
+    bench.pass(70 * SECOND);
+    check(&bench.collector.stats());
+    assert!(bench.log.rollups.iter().all(|rollup| rollup.p50.is_none()));
+}
+
+#[test]
+fn drop_reports_of_unknown_flows_make_no_flows() {
+    let mut bench = Bench::new(config());
+    for n in 0..100 {
+        let sent = Sent {
+            flow: n,
+            hops: vec![node(1), node(2)],
+            reporter: 2,
+            metadata: 0b10_0010,
+            reason: Some(9),
+            flags: Flags::DROP,
+            ..Sent::default()
+        };
+        bench.send(&sent);
+    }
+    let stats = bench.collector.stats();
+    check(&stats);
+    assert_eq!((bench.collector.flows().count(), stats.drop_reports, stats.node_reports), (0, 100, 100));
+    assert_eq!(bench.collector.flow(&FlowKey::default()).map(|view| view.row), None);
+}

@@ -1,0 +1,61 @@
+//! Nothing is allocated per report, event, roll-up or tick: counted by the allocator itself, of one test and one thread.
+#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use collector::Batch;
+use collector::workload::{CASES, Input};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_warm_collector_allocates_nothing() {
+    for case in CASES.iter().filter(|case| case.flows <= 1000) {
+        let mut collector = case.collector();
+        let mut feed = case.feed();
+        let mut batch = Batch::with_capacity(1 << 16);
+        let mut give = |reports: usize, collector: &mut collector::Collector, batch: &mut Batch| {
+            let mut given = 0;
+            while given < reports {
+                given += feed.burst(Input::Frames, collector, batch);
+            }
+            batch.clear();
+        };
+        give(20_000, &mut collector, &mut batch);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        give(10_000, &mut collector, &mut batch);
+        // A tick, the end of seconds and of a minute, and traffic behind it.
+        let later = 1_700_000_100_000_000_000;
+        for step in 0..200 {
+            collector.tick(later + step * 500_000_000, &mut batch);
+        }
+        batch.clear();
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+    }
+}
