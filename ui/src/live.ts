@@ -1,5 +1,5 @@
 import { ApiError, get, postExact } from './api/client';
-import { poll, type Poll } from './api/poll';
+import { poll } from './api/poll';
 import type { QueryResult, Status } from './api/types';
 import { Ring } from './lib/ring';
 import { totals } from './model/budget';
@@ -24,11 +24,10 @@ class Live {
   readonly lost = new LossClock();
   private skewMs = 0;
   private readonly listeners = new Set<Listener>();
-  private poll: Poll | undefined;
   private filled = false;
 
   start(): void {
-    this.poll = poll<Status>({
+    poll<Status>({
       intervalMs: 1000,
       ask: (signal) => get<Status>('status', {}, signal),
       show: (status) => this.take(status),
@@ -36,13 +35,14 @@ class Live {
     });
   }
 
-  retry(): void {
-    this.poll?.now();
-  }
-
   /** The server's clock, ns: relative times must not depend on this machine's clock. */
   now(): number {
     return (Date.now() + this.skewMs) * 1e6;
+  }
+
+  /** False when nothing is kept on disk: then there is no past to ask for. */
+  hasStore(): boolean {
+    return this.status?.store !== null;
   }
 
   /** Calls at once and after each answer or failure. Returns what ends it. */
@@ -61,7 +61,7 @@ class Live {
     const { dropped, lost } = totals(status.loss_budget);
     this.dropped.add(seconds, dropped);
     this.lost.add(seconds, lost);
-    if (!this.filled) {
+    if (!this.filled && status.store) {
       this.filled = true;
       void this.fill(seconds, seconds - Math.round(status.uptime_s));
     }

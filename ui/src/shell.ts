@@ -34,7 +34,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     { class: 'skip', href: '#page', on: { click: (event) => focusMain(event, main) } },
     'Skip to content',
   );
-  const dialog = tokenDialog(() => live.retry());
+  const dialog = tokenDialog(() => location.reload());
   const element = h('div', { class: 'frame' }, skip, header, banner, main, dialog.element);
   live.watch(() => {
     showState(state);

@@ -1,5 +1,6 @@
 import { get } from '../api/client';
 import { stream } from '../api/stream';
+import { live } from '../live';
 import type { NewsEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
@@ -52,7 +53,7 @@ export class EventFeed {
     this.shed = 0;
     this.dirty = true;
     void this.load(null);
-    void this.loadRare();
+    if (live.hasStore()) void this.loadRare();
     this.live = stream(this.serverPart(), {
       event: (event) => this.take(event),
       shed: (count) => (this.shed += count),
@@ -123,6 +124,10 @@ export class EventFeed {
 
   private async load(before: number | null): Promise<void> {
     const mine = (this.loads += 1);
+    if (!live.hasStore()) {
+      this.end = 'nothing is kept on disk';
+      return;
+    }
     const { kinds, metric } = this.wish;
     const narrowed = kinds.size > 0 || metric !== '';
     const kind = kinds.size === 1 ? [...kinds][0] : null;

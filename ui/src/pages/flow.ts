@@ -62,7 +62,10 @@ function follow(name: string, box: HTMLElement): { stop(): void } {
     }),
     poll<FlowHistory>({
       intervalMs: 3000,
-      ask: (signal) => get(`${path}/history`, { from: since(), limit: 3000 }, signal),
+      ask: async (signal) =>
+        live.hasStore()
+          ? get(`${path}/history`, { from: since(), limit: 3000 }, signal)
+          : { series: [], paths: [] },
       show: view.history,
     }),
   ];

@@ -107,8 +107,11 @@ function waitChart() {
   let kept: Rollup[] = [];
   const wait = poll<{ rollups: Rollup[] }>({
     intervalMs: 2000,
-    ask: (signal) =>
-      get('rollups', { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 }, signal),
+    ask: async (signal) => {
+      if (!live.hasStore()) return { rollups: [] };
+      const asked = { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 };
+      return get<{ rollups: Rollup[] }>('rollups', asked, signal);
+    },
     show(answer) {
       kept = mergeRollups(kept, answer.rollups, live.now() - WINDOW_SECONDS * 1e9);
       const { keys, times, values, nodes } = worstByNode(kept, WORST_NODES);
