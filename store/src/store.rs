@@ -24,7 +24,7 @@ pub struct Store {
     policy: Policy,
     reports_table: bool,
     /// Held as long as we write here.
-    _lock: File,
+    lock: File,
 }
 
 impl Store {
@@ -59,7 +59,7 @@ impl Store {
         let (queue, receiver) = sync_channel(capacity);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
         let thread = thread.map_err(|error| Error::io(&path, error))?;
-        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, _lock: lock })
+        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, lock })
     }
 
     /// Gives a batch to the writer. Returns an empty batch of the same capacity to fill next.
@@ -164,6 +164,8 @@ impl Store {
             stats.failed += std::mem::take(&mut stats.queued);
             stats.message = Some("the writer has died; this is a fault in hopwise".to_owned());
         }
+        // Not left to closing the file: a process that is just being started may hold a copy of it for a moment.
+        let _ = self.lock.unlock();
     }
 }
 
