@@ -138,10 +138,15 @@ export async function events(page, base) {
   await until(page, '.event-list .sentence', (text) => text.length > 8, 'an event as a sentence');
   await page.locator('.stream-state[data-state="live"]').waitFor(WAIT);
   const counts = await page.locator('.chip b').allTextContents();
-  assert.ok(
-    counts.some((text) => number(text) > 0),
-    'counts by kind',
-  );
+  const sum = (texts) => texts.reduce((total, text) => total + number(text), 0);
+  assert.ok(sum(counts) > 0, 'counts by kind');
+  await grows(async () => sum(await page.locator('.chip b').allTextContents()), 'live events arrive');
+  const older = page.getByRole('button', { name: 'Older events' });
+  if (await older.isEnabled()) {
+    const growth = grows(() => page.locator('.event-list .event-line').count(), 'older events are added');
+    await older.click();
+    await growth;
+  }
   await page.locator('.event-line').first().click();
   await until(page, '.event-details .facts', (text) => /record/.test(text), 'details of an event');
   const kind = await page.locator('.chip:not(.zero)').first();
@@ -152,6 +157,17 @@ export async function events(page, base) {
   await page.getByRole('button', { name: 'Pause' }).click();
   await until(page, '.stream-state', (text) => /paused/.test(text), 'paused');
   await page.getByRole('button', { name: 'Resume' }).click();
+}
+
+/** Waits until a number is greater than it was at first. */
+async function grows(read, what) {
+  const first = await read();
+  const deadline = Date.now() + WAIT.timeout;
+  while (Date.now() < deadline) {
+    if ((await read()) > first) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.fail(`${what}: still ${first}`);
 }
 
 /** The list draws four times a second: the filter is right when nothing else is left in it. */

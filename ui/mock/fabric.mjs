@@ -76,6 +76,7 @@ export class Fabric {
     this.breakAndMend(age);
     let reports = 0;
     for (const flow of this.flows) reports += this.report(flow);
+    this.noticeLink();
     this.account(reports, age);
     this.rollUp(reports);
     this.rate = { reports, events: this.totals.events - before };
@@ -140,6 +141,22 @@ export class Fabric {
       queue_occupancy: Math.round(220 * load ** 3),
       link_utilization: Math.min(1, load * (0.8 + this.random() * 0.2)),
     };
+  }
+
+  /** Something small every second, so that the live stream lives. */
+  noticeLink() {
+    const value = Math.round(1e6 * this.load.get(202));
+    const previous = this.link ?? value;
+    this.link = value;
+    this.tell({
+      kind: 'change',
+      metric: 'link_utilization',
+      node: 202,
+      interface: 3,
+      value,
+      previous,
+      threshold: 1000,
+    });
   }
 
   noticeChanges(flow, hops) {

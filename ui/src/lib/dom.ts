@@ -1,4 +1,4 @@
-/** Small helpers over the DOM; there is no framework here. */
+/** A thin layer over the DOM; there is no framework here. */
 
 export type Child = Node | string | null | undefined | false;
 
