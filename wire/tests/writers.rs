@@ -40,6 +40,7 @@ fn a_full_datagram_takes_no_further_report_and_stays_good() {
     let mut group = GroupBuilder::new(&mut out, GROUP).expect("it fits");
     assert!(group.is_empty());
     assert_eq!((group.push(&report), group.push(&report), group.len()), (true, false, 24));
+    assert!(!group.is_empty());
     let mut decoder = wire::Decoder::new(Profile::default());
     assert_eq!(decoder.reports(group.finish()).filter(Result::is_ok).count(), 1);
     assert!(GroupBuilder::new(&mut [0; 7], GROUP).is_none());
