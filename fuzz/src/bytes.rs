@@ -20,6 +20,7 @@ pub fn reports(payload: &[u8], profile: &Profile) {
         header_reads_back(first, payload, profile);
     }
     let _ = wire::peek(payload, profile);
+    brief_agrees(payload, profile, all.first());
     shortcut_agrees(payload, profile, all.first());
 }
 
@@ -99,6 +100,20 @@ fn main_reads_back(rest: &[u8]) {
     let len = repr.emit(&mut out);
     assert_eq!(len, report.len().next_multiple_of(4));
     assert_eq!(v20::MainRepr::parse(&out).map(|(main, _)| main), Ok(main));
+}
+
+/// The brief reading says what the whole one says, or nothing.
+fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<'_>, Refusal>>) {
+    let mut decoder = Decoder::new(*profile);
+    let Some(brief) = decoder.brief(payload) else { return };
+    let whole = first.expect("what is read briefly is there").expect("and good");
+    let int = whole.int.expect("and has INT");
+    assert_eq!((whole.version, whole.node_id), (Version::V10, Some(brief.node_id)));
+    assert_eq!((whole.hw_id, whole.seq, whole.ts), (brief.hw_id, brief.seq, Some(brief.ts)));
+    assert_eq!((whole.flags, whole.flow, whole.tunnel), (brief.flags, Some(brief.flow), None));
+    assert_eq!((int.flags, int.stack.bytes), (brief.int_flags, brief.records));
+    assert!(whole.own.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
+    assert_eq!(whole.marks, wire::Marks::default());
 }
 
 /// A VLAN tag inside takes the packet off the common path; it must not change what is read.

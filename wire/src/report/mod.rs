@@ -513,12 +513,16 @@ fn generator_version(payload: &[u8]) -> Version {
         |at| matches!(crate::bytes::try_u16(payload, at), Some(walk::IPV4 | walk::IPV6 | walk::VLAN));
     let kind = usize::from(payload[0] & 0x0f);
     let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
-    match (as_05, is_ethertype(16 + 12)) {
-        (true, false) => Version::V05,
+    let as_10 = is_ethertype(16 + 12);
+    let ip_10 = payload.get(16 + 14).is_some_and(|first| matches!(first >> 4, 4 | 6));
+    match (as_05, as_10) {
+        // The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one.
+        (true, true) if ip_10 => Version::V10,
+        (true, _) => Version::V05,
         (false, true) => Version::V10,
         // Cut too early to tell: the generator's reports 1.0 have length 1.
-        _ if kind == 1 || kind == 3 => Version::V10,
-        _ => Version::V05,
+        (false, false) if kind == 1 || kind == 3 => Version::V10,
+        (false, false) => Version::V05,
     }
 }
 
