@@ -1,11 +1,17 @@
 //! What makes the main thread do something: signals, the API, and threads that failed.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{self, JoinHandle},
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
+
+use crate::error::CliError;
 
 /// A message to the main thread.
 #[derive(Debug)]
@@ -53,6 +59,28 @@ impl Control {
         result
     }
 
+    /// Starts a thread. Should it die, the main thread learns it and ends the program: half a hopwise helps nobody.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(crate) fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<JoinHandle<()>, CliError> {
+        let (control, about) = (self.clone(), name.to_owned());
+        let watched = move || {
+            // What the thread owned is gone with it; the rest is shared through locks whose values stay valid.
+            if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
+                control.failed(format!(
+                    "the thread `{about}` has died; this is a fault in hopwise, please report it"
+                ));
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
+        thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
+    }
+
     fn send(&self, message: Message) {
         // Fails when the main thread is past listening, which means that the program ends already.
         let _ = self.sender.send(message);
@@ -75,5 +103,19 @@ pub(crate) async fn signals(control: Control) {
             }
             Err(error) => tracing::warn!(%error, "cannot listen for a signal"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_death_of_a_thread_is_a_message() {
+        let (control, messages) = Control::new();
+        let thread = control.spawn("fragile", || panic!("on purpose")).unwrap();
+        let Ok(Message::Failed(reason)) = messages.recv() else { panic!("no message") };
+        assert_eq!(reason, "the thread `fragile` has died; this is a fault in hopwise, please report it");
+        thread.join().unwrap();
     }
 }

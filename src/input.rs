@@ -130,16 +130,9 @@ impl Socket {
         self,
         handler: Handler,
         stop: Arc<AtomicBool>,
-        control: Control,
+        control: &Control,
     ) -> Result<JoinHandle<()>, CliError> {
-        let name = format!("udp-{}", self.listener);
-        let thread = thread::Builder::new().name(name).spawn(move || {
-            let listen = self.gauge.listen.clone();
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(handler, &stop))).is_err() {
-                control.failed(format!("the thread of {listen} has died; this is a fault in hopwise"));
-            }
-        });
-        thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
+        control.spawn(&format!("udp-{}", self.listener), move || self.run(handler, &stop))
     }
 
     fn run(mut self, mut handler: Handler, stop: &AtomicBool) {

@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, sync_channel},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     api::{self, Api},
-    config::{Settings, build},
+    config::{Overrides, Settings, build},
     control::{Control, Message, Reloaded},
     error::CliError,
     fanout::{self, Parts, Spreader},
@@ -35,6 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Server {
     file: Option<PathBuf>,
+    overrides: Overrides,
     log: Log,
     in_force: Arc<InForce>,
     hub: Arc<Hub>,
@@ -84,9 +85,10 @@ impl Server {
             policy: settings.store.policy,
             store: settings.store.enabled.then(|| build::store(&settings)),
         };
-        let pipeline = Pipeline::new(config, Arc::clone(&hub));
+        let pipeline = Pipeline::new(config, Arc::clone(&hub), control.clone());
         Self {
             file,
+            overrides: Overrides::default(),
             log,
             in_force: Arc::new(InForce::new(settings)),
             hub,
@@ -97,6 +99,12 @@ impl Server {
             api: None,
             generation: 0,
         }
+    }
+
+    /// The same with what the command line says instead of the file, which has been applied to the settings already.
+    pub(crate) fn with_overrides(mut self, overrides: Overrides) -> Self {
+        self.overrides = overrides;
+        self
     }
 
     /// Starts everything: store, workers, sockets, API. After an error everything is stopped again.
@@ -172,7 +180,8 @@ impl Server {
             } else {
                 let (queue, shares) = sync_channel(settings.collector.worker_queue);
                 queues.push(queue);
-                collecting.workers.push(self.spawn_worker(index, shares, core)?);
+                let work = move || fanout::work(&shares, core);
+                collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
         }
         gauges.workers.clone_from(&collecting.handles);
@@ -198,7 +207,7 @@ impl Server {
                     Handler::Spread(Box::new(spreader))
                 }
             };
-            collecting.receivers.push(socket.read(handler, Arc::clone(&stop), self.control.clone())?);
+            collecting.receivers.push(socket.read(handler, Arc::clone(&stop), &self.control)?);
         }
         Ok(gauges)
     }
@@ -206,22 +215,6 @@ impl Server {
     fn core(&self, settings: &Settings, workers: usize) -> Result<(Core, Worker), CliError> {
         let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
         Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings)))
-    }
-
-    fn spawn_worker(
-        &self,
-        index: usize,
-        shares: Receiver<fanout::Share>,
-        core: Core,
-    ) -> Result<JoinHandle<()>, CliError> {
-        let control = self.control.clone();
-        let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fanout::work(&shares, core))).is_err()
-            {
-                control.failed(format!("worker {index} has died; this is a fault in hopwise"));
-            }
-        });
-        thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
     }
 
     #[allow(dead_code)] // the demo ends its server so
@@ -267,7 +260,7 @@ impl Server {
                 "there is no configuration file; start with `hopwise run -c FILE` to have one".to_owned()
             );
         };
-        let new = Settings::load(Some(file)).map_err(|error| error.to_string())?;
+        let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let (merged, kept) = self.in_force.settings().reload(new);
         let generation = self.generation.wrapping_add(1);
         let detection = build::detection(&merged, generation)?;

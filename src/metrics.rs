@@ -283,6 +283,7 @@ mod tests {
     use super::*;
     use crate::{
         config::sections::Policy,
+        control::Control,
         live::Hub,
         pipeline::{self, Pipeline},
     };
@@ -301,7 +302,7 @@ mod tests {
     fn the_reference_page_is_what_the_source_says() {
         let hub = Arc::new(Hub::new(1, 1));
         let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
-        let pipeline = Pipeline::new(config, Arc::clone(&hub));
+        let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let made = reference(&runtime.block_on(super::text(&monitor)));

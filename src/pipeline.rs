@@ -8,14 +8,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::Duration,
 };
 
 use collector::Batch;
 use store::Store;
 
-use crate::{config::sections::Policy, error::CliError, live::Hub, view::Stage};
+use crate::{config::sections::Policy, control::Control, error::CliError, live::Hub, view::Stage};
 
 /// Names of the rules in force, in order.
 pub(crate) type RuleNames = Arc<[String]>;
@@ -65,6 +65,7 @@ struct Shared {
 pub(crate) struct Pipeline {
     config: Config,
     hub: Arc<Hub>,
+    control: Control,
     shared: Arc<Shared>,
     sender: Option<SyncSender<Parcel>>,
     receiver: Option<Receiver<Parcel>>,
@@ -89,7 +90,7 @@ pub(crate) struct Gauge {
 
 impl Pipeline {
     /// An inert pipeline.
-    pub(crate) fn new(config: Config, hub: Arc<Hub>) -> Self {
+    pub(crate) fn new(config: Config, hub: Arc<Hub>, control: Control) -> Self {
         let (sender, receiver) = sync_channel(config.queue);
         let shared = Shared {
             account: Mutex::default(),
@@ -101,6 +102,7 @@ impl Pipeline {
         Self {
             config,
             hub,
+            control,
             shared: Arc::new(shared),
             sender: Some(sender),
             receiver: Some(receiver),
@@ -138,11 +140,7 @@ impl Pipeline {
         }
         let Some(receiver) = self.receiver.take() else { return Ok(()) };
         let (shared, hub) = (Arc::clone(&self.shared), Arc::clone(&self.hub));
-        let thread =
-            thread::Builder::new().name("results".to_owned()).spawn(move || run(&receiver, &shared, &hub));
-        let thread = thread
-            .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))?;
-        self.thread = Some(thread);
+        self.thread = Some(self.control.spawn("results", move || run(&receiver, &shared, &hub))?);
         Ok(())
     }
 

@@ -1,13 +1,14 @@
 //! The listening socket, its thread, and an orderly end.
 
 use std::{
-    future::IntoFuture,
+    collections::BTreeMap,
+    future::{Future, IntoFuture},
     io,
     net::{SocketAddr, TcpListener},
     pin::Pin,
     sync::Arc,
     task::{self, Poll},
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -17,11 +18,11 @@ use tokio::{
     net::TcpStream,
     runtime,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time,
+    time::{self, Instant, Sleep},
 };
 
 use super::{Context, service};
-use crate::{control, error::CliError};
+use crate::{control, error::CliError, monitor::Monitor};
 
 /// The API as a component.
 #[derive(Debug)]
@@ -63,15 +64,13 @@ impl Api {
             .map_err(|error| CliError::io("cannot start the API", error, "raise the limit on open files"))?;
         let (stop, stopped) = oneshot::channel();
         let context = Arc::clone(&self.context);
-        let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
+        let control = context.control.clone();
+        let serving = move || {
             runtime.block_on(serve(listener, context, stopped));
             // A query that still runs is left behind: it only reads.
             runtime.shutdown_timeout(Duration::from_millis(100));
-        });
-        self.thread =
-            Some(thread.map_err(|error| {
-                CliError::io("cannot start a thread", error, "raise the limit on threads")
-            })?);
+        };
+        self.thread = Some(control.spawn("api", serving)?);
         self.stop = Some(stop);
         Ok(())
     }
@@ -127,9 +126,13 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
 /// Notes the counters once a second, so that rates can be told.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
+    let mut drops = Drops::default();
     for second in 1_u64.. {
         every.tick().await;
         context.monitor.sample();
+        if second.is_multiple_of(DROPS_EVERY) {
+            drops.tell(&context.monitor);
+        }
         // A deleted file takes space until the last connection to it is closed.
         if let Some(reader) = context.store.as_ref().filter(|_| second.is_multiple_of(60)) {
             reader.tidy();
@@ -137,10 +140,36 @@ async fn sample(context: Arc<Context>) {
     }
 }
 
+/// What was dropped when it was last told.
+#[derive(Default)]
+struct Drops {
+    told: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+impl Drops {
+    /// One line per stage and reason that grew since the last time: losing must not be silent, nor loud.
+    fn tell(&mut self, monitor: &Monitor) {
+        for stage in monitor.stages(&[]) {
+            for (reason, count) in stage.drops {
+                let told = self.told.entry((stage.stage, reason)).or_default();
+                if count > *told {
+                    let new = count - *told;
+                    tracing::warn!(stage = stage.stage, reason, new, total = count, "dropped");
+                    *told = count;
+                }
+            }
+        }
+    }
+}
+
+/// Seconds between two looks at what was dropped.
+const DROPS_EVERY: u64 = 10;
 /// Questions to the store, which wait for the disk, run on these: as many as `[api] max_queries` may be, and the pages' own.
 const BLOCKING_THREADS: usize = 72;
 /// Connections at once; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 512;
+/// A connection on which nothing moves for so long is closed; live streams send a comment four times as often.
+const IDLE: Duration = Duration::from_secs(60);
 /// How long answers may take when the program ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -150,10 +179,27 @@ struct Limited {
     permits: Arc<Semaphore>,
 }
 
-/// A connection, with its place.
+/// A connection, with its place. One on which nothing moves for long is closed, so that the silent cannot keep others out.
 struct Connection {
     stream: TcpStream,
+    idle: Duration,
+    deadline: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, idle: Duration, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, idle, deadline: Box::pin(time::sleep(idle)), _place: place }
+    }
+
+    /// Passes on what came of reading or writing; when nothing did, for too long, that is an error.
+    fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.deadline.as_mut().reset(Instant::now() + self.idle);
+            return outcome;
+        }
+        self.deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 impl Listener for Limited {
@@ -168,7 +214,7 @@ impl Listener for Limited {
                 continue;
             };
             match self.listener.accept().await {
-                Ok((stream, address)) => return (Connection { stream, _place: place }, address),
+                Ok((stream, address)) => return (Connection::new(stream, IDLE, place), address),
                 // Out of descriptors, or the client went away: neither ends the service.
                 Err(_) => time::sleep(Duration::from_millis(50)).await,
             }
@@ -186,7 +232,8 @@ impl AsyncRead for Connection {
         cx: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.watch(cx, outcome)
     }
 }
 
@@ -196,7 +243,8 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watch(cx, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -212,10 +260,36 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_on_which_nothing_moves_is_closed() {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let permits = Arc::new(Semaphore::new(1));
+            let place = Arc::clone(&permits).acquire_owned().await.unwrap();
+            let mut connection = Connection::new(stream, Duration::from_millis(1), place);
+            let mut bytes = [0; 8];
+            let read = std::future::poll_fn(|cx| {
+                Pin::new(&mut connection).poll_read(cx, &mut ReadBuf::new(&mut bytes))
+            });
+            assert_eq!(read.await.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+            drop(connection);
+            assert_eq!(permits.available_permits(), 1);
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use crate::{
     api::pages,
-    config::{Settings, values::Listen},
+    config::{Overrides, Settings, values::Listen},
     error::CliError,
     lifecycle::Server,
     log::Log,
@@ -32,15 +32,10 @@ pub(crate) struct Args {
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let mut settings = Settings::load(args.config.as_deref())?;
-    if !args.listen.is_empty() {
-        settings.collector.listen = args.listen;
-    }
-    settings.api.listen = args.api.unwrap_or(settings.api.listen);
-    settings.store.dir = args.store.or(settings.store.dir);
-    settings.is_guarded().map_err(CliError::new)?;
+    let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
+    let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
     let log = Log::start(settings.log.level);
-    let mut server = Server::new(settings.clone(), args.config, log);
+    let mut server = Server::new(settings.clone(), args.config, log).with_overrides(overrides);
     let addresses = server.start()?;
     for input in &addresses.inputs {
         tracing::info!("listening for reports on udp://{input}");

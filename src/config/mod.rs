@@ -10,12 +10,14 @@ pub(crate) mod values;
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 pub(crate) use read::ConfigError;
 pub(crate) use sections::Settings;
 use setting::Setting;
+use values::Listen;
 
 use crate::error::CliError;
 
@@ -99,6 +101,32 @@ impl Settings {
             },
             fixed => fixed,
         }
+    }
+}
+
+/// What the command line says instead of the file; it holds after a reload, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    /// Instead of `[collector] listen`, unless empty.
+    pub(crate) listen: Vec<Listen>,
+    /// Instead of `[api] listen`.
+    pub(crate) api: Option<SocketAddr>,
+    /// Instead of `[store] dir`.
+    pub(crate) store: Option<PathBuf>,
+}
+
+impl Overrides {
+    /// The settings with what the command line says.
+    ///
+    /// # Errors
+    /// The API may not be served there; a sentence.
+    pub(crate) fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
+        if !self.listen.is_empty() {
+            settings.collector.listen.clone_from(&self.listen);
+        }
+        settings.api.listen = self.api.unwrap_or(settings.api.listen);
+        settings.store.dir = self.store.clone().or(settings.store.dir);
+        settings.is_guarded().map(|()| settings)
     }
 }
 
