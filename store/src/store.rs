@@ -11,7 +11,7 @@ use collector::Batch;
 use crate::config::{Config, Error, Policy};
 use crate::files;
 use crate::reports::ReportRow;
-use crate::stats::Stats;
+use crate::stats::{State, Stats};
 use crate::writer::{Message, Shared, Writer};
 
 /// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
@@ -134,17 +134,21 @@ impl Store {
             stats.queued += records;
             stats.queue_len += 1;
         }
-        let sent = match self.policy {
-            Policy::Block => queue.send(message).map_err(|error| error.0),
-            Policy::Shed => queue.try_send(message).map_err(|error| match error {
-                TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
-            }),
+        let (message, dead) = match self.policy {
+            Policy::Block => (queue.send(message).err()?.0, true),
+            Policy::Shed => match queue.try_send(message).err()? {
+                TrySendError::Full(message) => (message, false),
+                TrySendError::Disconnected(message) => (message, true),
+            },
         };
-        let message = sent.err()?;
         let mut stats = self.shared.stats();
         stats.shed += records;
         stats.queued -= records;
         stats.queue_len -= 1;
+        if dead {
+            stats.state = State::Failing;
+            stats.message = Some(DEAD.to_owned());
+        }
         Some(message)
     }
 
@@ -162,7 +166,7 @@ impl Store {
         {
             let mut stats = self.shared.stats();
             stats.failed += std::mem::take(&mut stats.queued);
-            stats.message = Some("the writer has died; this is a fault in hopwise".to_owned());
+            stats.message = Some(DEAD.to_owned());
         }
         // Not left to closing the file: a process that is just being started may hold a copy of it for a moment.
         let _ = self.lock.unlock();
@@ -174,6 +178,8 @@ impl Drop for Store {
         self.stop();
     }
 }
+
+const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
 
 fn emptied(mut batch: Batch) -> Batch {
     batch.clear();
