@@ -39,6 +39,18 @@ fn one_object_per_report_with_the_documented_names() {
 }
 
 #[test]
+fn what_was_carried_and_is_not_available_is_null() {
+    let dir = TempDir::new();
+    let bytes = hex("20000005 ffffffff 10030180 00010000 00000000 ffffffff");
+    let file = dir.capture("ones.pcap", &[report_frame(&bytes)]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let expected = json!({"ts": FIRST_TS, "source": "192.0.2.1", "version": "2.0", "node_id": null, "hw_id": 0,
+        "seq": 5, "flags": ["drop"], "report_type": 1, "path": [null], "drop_reason": null,
+        "hops": [{"node_id": null, "queue_id": null}]});
+    assert_eq!((run.code, run.json()), (Some(0), vec![expected]));
+}
+
+#[test]
 fn for_people_a_report_is_a_block_with_a_table() {
     let dir = TempDir::new();
     let file = dir.capture("one.pcap", &[report_frame(&report_20())]);

@@ -13,14 +13,19 @@ use crate::output::json::{self, Object, Text};
 pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {
     json::object(out, |o| {
         o.field("ts", ts).field("source", Text(source)).field("version", report.version.name());
-        o.present("node_id", report.node_id).field("hw_id", report.hw_id).field("seq", report.seq);
+        if report.has_node_id() {
+            o.field("node_id", report.node_id);
+        }
+        o.field("hw_id", report.hw_id).field("seq", report.seq);
         o.field("flags", flags(report.flags)).present("report_type", report.report_type);
         flow(o, "flow", report.flow.as_ref());
         flow(o, "tunnel", report.tunnel.as_ref());
         o.present("flow_id", report.flow_id);
         o.present("int_version", report.int.map(|int| int.version.name()));
         hops(o, || report.hops());
-        o.present("drop_reason", report.drop_reason);
+        if report.has_drop_reason() {
+            o.field("drop_reason", report.drop_reason);
+        }
         if report.marks.contains(Marks::PARTIAL) {
             o.field("partial", true);
         }

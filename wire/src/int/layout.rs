@@ -338,6 +338,12 @@ impl Layout {
         self.word(record, CHECKSUM)
     }
 
+    /// Reports: is there a word of queue id and drop reason?
+    #[inline]
+    pub fn has_drop(&self) -> bool {
+        self.at[DROP] != ABSENT
+    }
+
     /// Reports: queue id in the high 8 bits, drop reason in the next 8; all-ones when absent or unavailable.
     #[inline]
     pub fn drop_word(&self, record: &[u8]) -> u32 {

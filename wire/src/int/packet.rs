@@ -152,10 +152,10 @@ impl<'a> Walk<'a, '_> {
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
         if let Some(found) = self.mark(bytes, l4, body, dport).filter(|_| self.seek) {
             let (end, original) = self.l4_shim(bytes, found)?;
-            if let (Mark::Port, Some(original)) = (found.mark, original.proto)
-                && original != UDP
-            {
-                // NPT 2: the UDP header was put in; the original L4 header follows INT.
+            // NPT 2 names a protocol and no port: that one may be UDP again.
+            let behind = original.proto.filter(|proto| *proto != UDP || original.port.is_none());
+            if let (Mark::Port, Some(original)) = (found.mark, behind) {
+                // The UDP header was put in; the original L4 header follows INT.
                 self.seek = false;
                 return self.transport(bytes, end, ip, original);
             }

@@ -245,6 +245,16 @@ impl<'a> Report<'a> {
         self.own.is_some()
     }
 
+    /// Is there a field for the reporter? `node_id` without a value is then one that is not available.
+    pub fn has_node_id(&self) -> bool {
+        self.node_id.is_some() || self.own.is_some() || self.version != Version::V05
+    }
+
+    /// Is there a field for a drop reason? `drop_reason` without a value is then one that is not available.
+    pub fn has_drop_reason(&self) -> bool {
+        self.own.is_some_and(|own| own.layout.has_drop())
+    }
+
     /// The reporter's own metadata as a hop; nothing carried if it has none.
     pub fn own(&self) -> Hop {
         let Some(own) = &self.own else { return Hop::default() };
@@ -253,10 +263,12 @@ impl<'a> Report<'a> {
         hop.node_id = self.node_id;
         if let Some(ts) = self.ts {
             hop.carried.insert(Items::INGRESS_TS);
-            hop.ingress_ts = Some(u64::from(ts));
+            let ts = Some(ts).filter(|ts| *ts != u32::MAX);
+            hop.ingress_ts = ts.map(u64::from);
             if own.latency_from_stamps {
                 hop.carried.insert(Items::HOP_LATENCY);
-                hop.hop_latency = hop.egress_ts.map(|egress| (egress as u32).wrapping_sub(ts));
+                let stamps = hop.egress_ts.zip(ts);
+                hop.hop_latency = stamps.map(|(egress, ingress)| (egress as u32).wrapping_sub(ingress));
             }
         }
         hop

@@ -89,8 +89,8 @@ pub fn report(report: &Report<'_>) -> String {
         out.text("int_version", int.version.name());
     }
     out.hops(report.hops());
-    if let Some(reason) = report.drop_reason {
-        out.number("drop_reason", reason);
+    if report.has_drop_reason() {
+        out.nullable("drop_reason", report.drop_reason);
     }
     if let Some(gap) = report.gap {
         let inner = format!(
