@@ -50,6 +50,66 @@ fn what_was_carried_and_is_not_available_is_null() {
     assert_eq!((run.code, run.json()), (Some(0), vec![expected]));
 }
 
+/// `frame` with the two bytes at `at` replaced.
+fn patched(mut frame: Vec<u8>, at: usize, value: u16) -> Vec<u8> {
+    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    frame
+}
+
+#[test]
+fn a_broken_frame_is_refused_if_it_was_meant_for_us() {
+    let (fragment, udp_length) = (20, 38);
+    let dir = TempDir::new();
+    let mut v6 = hex("020000000002 020000000001 86dd 60000000 0008 11 40 20010db8000000000000000000000001
+        20010db8000000000000000000000064");
+    v6.extend(hex("9c40 7ffe 0000 0000"));
+    let frames = [
+        patched(report_frame(&report_10()), udp_length, 500),
+        patched(udp_frame(53, b"x"), udp_length, 500),
+        patched(report_frame(&report_10()), fragment, 0x2000),
+        patched(report_frame(&report_10()), fragment, 0x2005),
+        v6,
+    ];
+    let file = dir.capture("odd.pcap", &frames);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let expected = [
+        json!({"ts": FIRST_TS, "source": "192.0.2.1", "error": "bad_udp_length"}),
+        json!({"ts": FIRST_TS + 2000, "source": "192.0.2.1", "error": "fragment"}),
+        json!({"ts": FIRST_TS + 4000, "source": "2001:db8::1", "error": "bad_udp_length"}),
+    ];
+    assert_eq!((run.code, run.json()), (Some(0), expected.to_vec()));
+    assert_eq!(
+        run.stderr,
+        "5 frames, 0 reports\nrefused: 3 (bad_udp_length: 2, fragment: 1)\n\
+         skipped, not telemetry: 2 (fragment: 1, other_port: 1)\n"
+    );
+}
+
+#[test]
+fn a_report_about_a_report_is_told_by_the_port_given() {
+    let dir = TempDir::new();
+    // Report 1.0 about a UDP packet to port 5000 that carries report 1.0.
+    let nested = hex("14200041 00000003 0000004d 00000000 4500002c 00010000 40110000 0a000001 0a000002
+        04d21388 00180000 14000041 00000004 00000001 00000000");
+    let file = dir.capture("nested.pcap", &[udp_frame(5000, &nested)]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), "--port=5000".as_ref(), file.as_os_str()]);
+    let errors: Vec<_> = run.json().iter().map(|object| object["error"].clone()).collect();
+    assert_eq!(errors, [json!("nested")]);
+}
+
+#[test]
+fn the_flow_of_a_refused_report_is_not_another_ones() {
+    let dir = TempDir::new();
+    // A good report about a packet, then one of an unknown kind.
+    let mut group = report_20();
+    group.extend(hex("f0000000"));
+    let file = dir.capture("group.pcap", &[report_frame(&group)]);
+    let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let expected = json!({"ts": FIRST_TS, "source": "192.0.2.1", "version": "2.0", "node_id": 3, "hw_id": 1, "seq": 2748,
+        "error": "undefined_report_type"});
+    assert_eq!(run.json()[1..], [expected]);
+}
+
 #[test]
 fn for_people_a_report_is_a_block_with_a_table() {
     let dir = TempDir::new();

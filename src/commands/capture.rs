@@ -1,11 +1,12 @@
 //! Reading captures: the datagrams in them that may be telemetry, and an account of everything else.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use nic::capture::{self, Frame, Layer};
 use wire::Refusal;
-use wire::frame::{self, Datagram};
+use wire::frame::{self, Datagram, Envelope};
 
 use crate::error::CliError;
 use crate::output::progress::Progress;
@@ -15,8 +16,8 @@ use crate::output::progress::Progress;
 pub(super) enum Found<'a> {
     /// A UDP datagram to a telemetry port.
     Datagram(Datagram<'a>),
-    /// A frame whose headers contradict its bytes.
-    Refused(Refusal),
+    /// A frame whose headers contradict its bytes, and where it came from if they say it.
+    Refused(Refusal, Option<IpAddr>),
 }
 
 /// Where the frames of a capture went: `frames` = datagrams + refused + skipped.
@@ -69,16 +70,36 @@ pub(super) fn read(
                 *account.skipped.entry("other_port").or_default() += 1;
                 Ok(())
             }
-            Err(other @ (Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment)) => {
-                *account.skipped.entry(other.name()).or_default() += 1;
-                Ok(())
-            }
             Err(refusal) => {
+                let envelope = envelope(frame);
+                if let Some(other) = no_telemetry(refusal, envelope.dport, ports) {
+                    *account.skipped.entry(other).or_default() += 1;
+                    return Ok(());
+                }
                 *account.refused.entry(refusal.name()).or_default() += 1;
-                each(frame.ts, Found::Refused(refusal))
+                each(frame.ts, Found::Refused(refusal, envelope.src))
             }
         }
     })
+}
+
+fn envelope(frame: &Frame<'_>) -> Envelope {
+    match frame.layer() {
+        Layer::Ethernet(bytes) => Envelope::of_frame(bytes),
+        Layer::Network { bytes, .. } => Envelope::of_ip(bytes),
+        Layer::Cut | Layer::Unsupported => Envelope::default(),
+    }
+}
+
+/// What a refused frame is instead of telemetry; `None` if it is telemetry, or could be. To another port even a broken
+/// datagram is none of ours; to a telemetry port even the first fragment of one is a report that cannot be read.
+fn no_telemetry(refusal: Refusal, dport: Option<u16>, ports: &[u16]) -> Option<&'static str> {
+    match (dport, refusal) {
+        (Some(dport), _) if ports.contains(&dport) => None,
+        (Some(_), _) => Some("other_port"),
+        (None, Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment) => Some(refusal.name()),
+        (None, _) => None,
+    }
 }
 
 /// Reads all frames of one capture.

@@ -60,7 +60,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    let profile = super::profile::named(&args.profile, &settings)?.wire;
+    let mut profile = super::profile::named(&args.profile, &settings)?.wire;
+    super::profile::receive_on(&mut profile, &args.ports);
     let mut printer = Printer {
         decoder: Decoder::new(profile),
         profile,
@@ -119,7 +120,7 @@ impl Printer<'_> {
         let Tally { account, progress } = tally;
         capture::read(file, ports, account, progress, |ts, found| match found {
             Found::Datagram(datagram) => self.datagram(ts, &datagram),
-            Found::Refused(refusal) => self.refused(ts, refusal),
+            Found::Refused(refusal, source) => self.refused(ts, source, refusal),
         })
     }
 
@@ -143,7 +144,7 @@ impl Printer<'_> {
                 }
                 Err(refusal) => {
                     *account.refused.entry(refusal.name()).or_default() += 1;
-                    return self.refused(ts, refusal);
+                    return self.refused(ts, None, refusal);
                 }
             };
             let version = contents.int.map_or("ioam", |int| int.version.name());
@@ -161,13 +162,16 @@ impl Printer<'_> {
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
         let Self { decoder, json, out, line, summary, profile } = self;
-        for report in decoder.reports(datagram.payload) {
+        for (index, report) in decoder.reports(datagram.payload).enumerate() {
             line.clear();
             match &report {
                 Ok(report) if *json => json::report(line, ts, datagram.src, report),
                 Ok(report) => text::report(line, ts, datagram.src, report),
                 Err(refusal) => {
+                    // The flow at hand is that of the datagram's first report.
+                    let flow = |known: Peek| known.flow.filter(|_| index == 0);
                     let known = peek(datagram.payload, profile).ok();
+                    let known = known.map(|known| Peek { flow: flow(known), ..known });
                     let context = Refused { ts, source: Some(datagram.src), known, refusal: *refusal };
                     context.write(line, *json);
                 }
@@ -178,9 +182,9 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn refused(&mut self, ts: u64, refusal: Refusal) -> Result<(), CliError> {
+    fn refused(&mut self, ts: u64, source: Option<IpAddr>, refusal: Refusal) -> Result<(), CliError> {
         self.line.clear();
-        Refused { ts, source: None, known: None, refusal }.write(&mut self.line, self.json);
+        Refused { ts, source, known: None, refusal }.write(&mut self.line, self.json);
         self.print()
     }
 

@@ -23,6 +23,35 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
+/// What the headers of a frame say of its way, as far as they are there: for frames that [`datagram`] refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Envelope {
+    /// Source address.
+    pub src: Option<IpAddr>,
+    /// UDP destination port; not known of any fragment but the first.
+    pub dport: Option<u16>,
+}
+
+impl Envelope {
+    /// Of an Ethernet frame.
+    pub fn of_frame(frame: &[u8]) -> Self {
+        let mut envelope = Self::default();
+        let _ = any_datagram(frame, &mut envelope);
+        envelope
+    }
+
+    /// Of a packet that begins with IPv4 or IPv6.
+    pub fn of_ip(packet: &[u8]) -> Self {
+        let mut envelope = Self::default();
+        let _ = any_ip(packet, &mut envelope);
+        envelope
+    }
+
+    fn port_of(&mut self, udp: &[u8]) {
+        self.dport = try_u16(udp, 2);
+    }
+}
+
 /// The UDP datagram in an Ethernet frame.
 ///
 /// # Errors
@@ -31,7 +60,7 @@ pub struct Datagram<'a> {
 pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     match plain(frame) {
         Some(datagram) => Ok(datagram),
-        None => any_datagram(frame),
+        None => any_datagram(frame, &mut Envelope::default()),
     }
 }
 
@@ -55,13 +84,13 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
 }
 
 #[inline(never)]
-fn any_datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
+fn any_datagram<'a>(frame: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
     let mut at = 14;
     let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
     for _ in 0..MAX_TAGS {
         match ethertype {
-            IPV4 => return ipv4(frame.get(at..).unwrap_or(&[])),
-            IPV6 => return ipv6(frame.get(at..).unwrap_or(&[])),
+            IPV4 => return ipv4(frame.get(at..).unwrap_or(&[]), envelope),
+            IPV6 => return ipv6(frame.get(at..).unwrap_or(&[]), envelope),
             VLAN | QINQ | QINQ_OLD => {
                 ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
                 at += 4;
@@ -70,7 +99,7 @@ fn any_datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
                 let label = frame.get(at..at + 4).ok_or(Refusal::Truncated)?;
                 at += 4;
                 if label[2] & 1 != 0 {
-                    return ip(frame.get(at..).unwrap_or(&[]));
+                    return any_ip(frame.get(at..).unwrap_or(&[]), envelope);
                 }
             }
             _ => return Err(Refusal::NotIp),
@@ -84,42 +113,54 @@ fn any_datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
 /// # Errors
 /// As [`datagram`].
 pub fn ip(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    any_ip(packet, &mut Envelope::default())
+}
+
+fn any_ip<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
     match packet.first().map(|first| first >> 4) {
-        Some(4) => ipv4(packet),
-        Some(6) => ipv6(packet),
+        Some(4) => ipv4(packet, envelope),
+        Some(6) => ipv6(packet, envelope),
         Some(_) => Err(Refusal::NotIp),
         None => Err(Refusal::Truncated),
     }
 }
 
-fn ipv4(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+fn ipv4<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<20>().ok_or(Refusal::Truncated)?;
     let len = usize::from(header[0] & 0x0f) * 4;
     let total = usize::from(u16_at(header, 2));
     if header[0] >> 4 != 4 || len < 20 || total < len {
         return Err(Refusal::BadIpHeader);
     }
+    let addresses = (IpAddr::from(array_at::<4>(header, 12)), IpAddr::from(array_at::<4>(header, 16)));
+    envelope.src = Some(addresses.0);
+    let payload = packet.get(len..).ok_or(Refusal::Truncated);
     // More fragments, or an offset.
-    if u16_at(header, 6) & 0x3fff != 0 {
+    let fragment = u16_at(header, 6) & 0x3fff;
+    if header[9] == UDP && fragment & 0x1fff == 0 {
+        envelope.port_of(payload.unwrap_or(&[]));
+    }
+    if fragment != 0 {
         return Err(Refusal::Fragment);
     }
     if header[9] != UDP {
         return Err(Refusal::NotUdp);
     }
-    let addresses = (IpAddr::from(array_at::<4>(header, 12)), IpAddr::from(array_at::<4>(header, 16)));
-    udp(packet.get(len..).ok_or(Refusal::Truncated)?, total - len, addresses)
+    udp(payload?, total - len, addresses)
 }
 
-fn ipv6(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
+fn ipv6<'a>(packet: &'a [u8], envelope: &mut Envelope) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<40>().ok_or(Refusal::Truncated)?;
     if header[0] >> 4 != 6 {
         return Err(Refusal::BadIpHeader);
     }
     let total = 40 + usize::from(u16_at(header, 4));
     let addresses = (IpAddr::from(array_at::<16>(header, 8)), IpAddr::from(array_at::<16>(header, 24)));
+    envelope.src = Some(addresses.0);
     let (mut at, mut next) = (40, header[6]);
     for _ in 0..MAX_TAGS {
         if next == UDP {
+            envelope.port_of(packet.get(at..).unwrap_or(&[]));
             let left = total.checked_sub(at).ok_or(Refusal::BadIpHeader)?;
             return udp(packet.get(at..).ok_or(Refusal::Truncated)?, left, addresses);
         }
@@ -131,6 +172,9 @@ fn ipv6(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
         };
         let head = packet.get(at..at + 8).ok_or(Refusal::Truncated)?;
         if next == 44 && u16_at(head, 2) & 0xfff9 != 0 {
+            if head[0] == UDP && u16_at(head, 2) & 0xfff8 == 0 {
+                envelope.port_of(packet.get(at + 8..).unwrap_or(&[]));
+            }
             return Err(Refusal::Fragment);
         }
         at += 8 + usize::from(head[1]) * units;
