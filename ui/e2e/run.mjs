@@ -1,5 +1,6 @@
 // The browser test. HOPWISE_URL names a running program; without it the mock is started (needs `npm run build` before).
-// SCREENSHOTS names a directory for pictures of all pages: wide and narrow, dark and light.
+// SCREENSHOTS names a directory for pictures of all pages: wide and narrow, dark and light; SETTLE waits so many seconds
+// before them, so that charts fill.
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { start } from '../mock/server.mjs';
@@ -66,6 +67,7 @@ async function pagesOf(base, token) {
 
 async function screenshots(page, base, directory) {
   mkdirSync(directory, { recursive: true });
+  await page.waitForTimeout(1000 * Number(process.env.SETTLE ?? 0));
   for (const theme of ['dark', 'light']) {
     await page.emulateMedia({ colorScheme: theme });
     for (const [size, viewport] of Object.entries({ wide: WIDE, narrow: NARROW })) {

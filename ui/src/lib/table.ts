@@ -37,6 +37,8 @@ export class LiveTable<T> {
   constructor(private readonly options: TableOptions<T>) {
     this.body = h('tbody');
     this.note = h('p', { class: 'table-note' }, options.empty);
+    // Nothing is known yet; that is not the same as nothing being there.
+    this.note.hidden = true;
     const heads = options.columns.map((column) =>
       h(
         'th',
