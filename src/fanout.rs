@@ -62,7 +62,8 @@ pub(crate) struct Profiles {
 }
 
 impl Profiles {
-    fn of(&self, source: &[u8; 16]) -> &wire::Profile {
+    /// The profile of a source.
+    pub(crate) fn of(&self, source: &[u8; 16]) -> &wire::Profile {
         let found = self.by_source.iter().find(|(prefix, _)| prefix.contains_octets(source));
         found.map_or(&self.default, |(_, profile)| profile)
     }

@@ -28,6 +28,7 @@ use crate::{
     monitor::Monitor,
     notify,
     pipeline::{self, Pipeline, RuleNames},
+    tap::Tap,
     worker::{Core, Worker},
 };
 
@@ -214,7 +215,9 @@ impl Server {
 
     fn core(&self, settings: &Settings, workers: usize) -> Result<(Core, Worker), CliError> {
         let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
-        Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings)))
+        let tap = (settings.store.enabled && settings.store.reports)
+            .then(|| Tap::new(build::wire_profiles(settings)));
+        Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), tap))
     }
 
     #[allow(dead_code)] // the demo ends its server so

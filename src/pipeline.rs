@@ -13,7 +13,7 @@ use std::{
 };
 
 use collector::Batch;
-use store::Store;
+use store::{ReportRow, Store};
 
 use crate::{config::sections::Policy, control::Control, error::CliError, live::Hub, view::Stage};
 
@@ -33,11 +33,13 @@ pub(crate) struct Config {
     pub(crate) store: Option<store::Config>,
 }
 
-/// A batch with the names that its rule numbers refer to.
+/// What goes through the queue.
 #[derive(Debug)]
-struct Parcel {
-    batch: Batch,
-    rules: RuleNames,
+enum Parcel {
+    /// A batch, with the names that its rule numbers refer to.
+    Results(Batch, RuleNames),
+    /// Every report, for the table of reports.
+    Reports(Vec<ReportRow>),
 }
 
 /// Records that came, went, and were lost on the way. `offered = delivered + full + shed + held`.
@@ -173,6 +175,15 @@ impl Outlet {
         self.hand_over(batch, rules, Policy::Block);
     }
 
+    /// Hands over reports for the table of reports. A full queue is met as the policy says.
+    pub(crate) fn send_reports(&self, rows: Vec<ReportRow>) {
+        let records = rows.len() as u64;
+        lock(&self.shared.account).offered += records;
+        if self.enqueue(Parcel::Reports(rows), self.policy).is_some() {
+            lock(&self.shared.account).shed += records;
+        }
+    }
+
     fn hand_over(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
         if batch.is_empty() && batch.refused() == 0 {
             return;
@@ -184,17 +195,24 @@ impl Outlet {
             account.full += full;
             account.events += batch.events().len() as u64;
         }
-        let parcel = Parcel { batch: std::mem::replace(batch, self.batch()), rules: Arc::clone(rules) };
-        let unsent = match policy {
+        let parcel = Parcel::Results(std::mem::replace(batch, self.batch()), Arc::clone(rules));
+        if let Some(parcel) = self.enqueue(parcel, policy) {
+            lock(&self.shared.account).shed += records;
+            if let Parcel::Results(batch, _) = parcel {
+                self.shared.put_back(batch);
+            }
+        }
+    }
+
+    /// What found no room comes back.
+    fn enqueue(&self, parcel: Parcel, policy: Policy) -> Option<Parcel> {
+        let sent = match policy {
             Policy::Block => self.sender.send(parcel).map_err(|error| error.0),
             Policy::Shed => self.sender.try_send(parcel).map_err(|error| match error {
                 TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
             }),
         };
-        if let Err(parcel) = unsent {
-            lock(&self.shared.account).shed += records;
-            self.shared.put_back(parcel.batch);
-        }
+        sent.err()
     }
 }
 
@@ -267,23 +285,35 @@ impl Gauge {
 
 fn run(receiver: &Receiver<Parcel>, shared: &Shared, hub: &Hub) {
     let mut named: Option<RuleNames> = None;
-    while let Ok(Parcel { batch, rules }) = receiver.recv() {
-        let records = batch.len() as u64;
-        hub.publish(&batch, &rules);
-        shared.count_drops(&batch);
+    while let Ok(parcel) = receiver.recv() {
         let store = shared.store.read().unwrap_or_else(PoisonError::into_inner);
-        let empty = match &*store {
-            Some(store) => {
-                if named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules)) {
+        let records = match parcel {
+            Parcel::Results(batch, rules) => {
+                let records = batch.len() as u64;
+                hub.publish(&batch, &rules);
+                shared.count_drops(&batch);
+                if let Some(store) = &*store
+                    && named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules))
+                {
                     store.set_rules(rules.to_vec());
                     named = Some(rules);
                 }
-                store.submit(batch).unwrap_or_else(|shed| shed)
+                shared.put_back(match &*store {
+                    Some(store) => store.submit(batch).unwrap_or_else(|shed| shed),
+                    None => batch,
+                });
+                records
             }
-            None => batch,
+            Parcel::Reports(rows) => {
+                let records = rows.len() as u64;
+                if let Some(store) = &*store {
+                    // What is not taken has been counted by the store.
+                    store.submit_reports(rows);
+                }
+                records
+            }
         };
         lock(&shared.account).delivered += records;
-        shared.put_back(empty);
     }
 }
 

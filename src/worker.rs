@@ -12,7 +12,10 @@ use collector::{Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Rollup, 
 use detect::Detection;
 use tokio::sync::oneshot;
 
-use crate::pipeline::{Outlet, RuleNames};
+use crate::{
+    pipeline::{Outlet, RuleNames},
+    tap::Tap,
+};
 
 /// How often the collector's own work is done, ns. Also the longest time that a question waits.
 pub(crate) const TICK: Nanos = 20_000_000;
@@ -27,6 +30,7 @@ type Task = Box<dyn FnOnce(&mut Core) + Send>;
 pub(crate) struct Core {
     collector: Collector,
     outlet: Outlet,
+    tap: Option<Tap>,
     batch: Batch,
     rules: RuleNames,
     tasks: Receiver<Task>,
@@ -42,18 +46,26 @@ pub(crate) struct Worker {
 }
 
 impl Core {
-    /// A worker around `collector`, with a handle for others.
-    pub(crate) fn new(collector: Collector, outlet: Outlet, rules: RuleNames) -> (Self, Worker) {
+    /// A worker around `collector`, with a handle for others. `tap` also keeps every report.
+    pub(crate) fn new(
+        collector: Collector,
+        outlet: Outlet,
+        rules: RuleNames,
+        tap: Option<Tap>,
+    ) -> (Self, Worker) {
         let (sender, tasks) = sync_channel(QUESTIONS);
         let published = Arc::new(Mutex::new(collector.stats()));
         let handle = Worker { tasks: sender, published: Arc::clone(&published) };
         let batch = outlet.batch();
-        (Self { collector, outlet, batch, rules, tasks, published, ticked: None }, handle)
+        (Self { collector, outlet, tap, batch, rules, tasks, published, ticked: None }, handle)
     }
 
     /// Datagrams that arrived.
     pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
         self.collector.handle(datagrams, &mut self.batch);
+        if let Some(tap) = &mut self.tap {
+            tap.take(datagrams, &self.outlet);
+        }
         if self.batch.len() >= self.batch.capacity() / 2 {
             self.outlet.send(&mut self.batch, &self.rules);
         }
@@ -69,6 +81,7 @@ impl Core {
         let Self { collector, outlet, batch, rules, .. } = self;
         collector.tick(now, &mut Overflow { batch, outlet, rules, patient: false });
         self.outlet.send(&mut self.batch, &self.rules);
+        self.send_reports();
         while let Ok(task) = self.tasks.try_recv() {
             task(self);
         }
@@ -81,7 +94,14 @@ impl Core {
         let Self { collector, outlet, batch, rules, .. } = self;
         collector.finish(now, &mut Overflow { batch, outlet, rules, patient: true });
         self.outlet.send_patiently(&mut self.batch, &self.rules);
+        self.send_reports();
         self.publish();
+    }
+
+    fn send_reports(&mut self) {
+        if let Some(tap) = &mut self.tap {
+            tap.send(&self.outlet);
+        }
     }
 
     /// The collector, to be asked.

@@ -170,6 +170,17 @@ fn several_workers_share_one_reporter_and_lose_nothing_unseen() {
 }
 
 #[test]
+fn every_report_is_kept_on_request() {
+    let server = Server::start("store.reports = true");
+    server.send([report(0, 1, [10, 20, 30]), vec![1; 20], report(1, 1, [11, 21, 31])]);
+    let status = server.settled(3);
+    assert_balanced(&status);
+    let table = server.query("SELECT sequence, node, hop_latency FROM reports ORDER BY sequence, hop").json();
+    let rows = json!([[0, 101, 10], [0, 102, 20], [0, 103, 30], [1, 101, 11], [1, 102, 21], [1, 103, 31]]);
+    assert_eq!(table["rows"], rows, "{table}");
+}
+
+#[test]
 fn the_live_stream_tells_what_happens() {
     let server = Server::start("");
     let mut events = server.stream("/api/v1/events/stream?kind=new&flow=10.0.0.1:7%3E10.0.0.2:80/17");

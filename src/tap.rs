@@ -1,0 +1,45 @@
+//! Every report, for the store's table of reports (`[store] reports = true`): decoded a second time, beside the collector,
+//! so that the usual case pays nothing for it.
+
+use collector::Datagram;
+use store::ReportRow;
+use wire::Decoder;
+
+use crate::{fanout::Profiles, pipeline::Outlet};
+
+/// Turns datagrams into rows.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    profiles: Profiles,
+    rows: Vec<ReportRow>,
+}
+
+impl Tap {
+    /// A tap that reads sources by these profiles.
+    pub(crate) fn new(profiles: Profiles) -> Self {
+        Self { profiles, rows: Vec::new() }
+    }
+
+    /// Keeps the reports of some datagrams, and hands them on when they are many. What is refused is the collector's to count.
+    pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
+        for datagram in datagrams {
+            let mut decoder = Decoder::new(*self.profiles.of(&datagram.source));
+            let reports = decoder.reports(datagram.payload).flatten();
+            self.rows
+                .extend(reports.map(|report| ReportRow::new(&report, datagram.received, datagram.source)));
+        }
+        if self.rows.len() >= ROWS {
+            self.send(outlet);
+        }
+    }
+
+    /// Hands on what is there.
+    pub(crate) fn send(&mut self, outlet: &Outlet) {
+        if !self.rows.is_empty() {
+            outlet.send_reports(std::mem::take(&mut self.rows));
+        }
+    }
+}
+
+/// Reports handed on at once.
+const ROWS: usize = 1024;
