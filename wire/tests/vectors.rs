@@ -2,9 +2,10 @@
 
 mod support;
 
+use support::dice::Dice;
 use support::vectors::{Kind, Vector};
 use support::{meaning, rewrite, vectors};
-use wire::{Decoder, Dialect, FlowKey, Refusal, Report};
+use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
 
 #[test]
 fn every_vector_means_what_it_says() {
@@ -147,5 +148,38 @@ fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
                 assert_eq!((Some(int), cut.place), (whole.int, whole.place), "{} cut at {len}", vector.name);
             }
         }
+    }
+}
+
+/// Everything that can be asked of bytes, asked.
+fn read_all(bytes: &[u8], profile: &Profile) {
+    for kind in [Kind::Frame, Kind::Payload, Kind::Packet] {
+        std::hint::black_box(meaning::meaning(kind, bytes, profile));
+    }
+    let _ = wire::peek(bytes, profile);
+}
+
+#[test]
+fn spoilt_bytes_are_read_without_a_panic() {
+    let mut dice = Dice(0x5eed);
+    for vector in vectors::all() {
+        for _ in 0..100 {
+            let mut bytes = vector.bytes.clone();
+            dice.spoil(&mut bytes);
+            read_all(&bytes, &vector.profile);
+        }
+    }
+}
+
+#[test]
+fn random_bytes_are_read_without_a_panic() {
+    let mut dice = Dice(0xace);
+    for round in 0..20_000_u32 {
+        let mut bytes: Vec<u8> = (0..dice.below(120)).map(|_| dice.roll() as u8).collect();
+        // Most random bytes are no report at all: let the first nibble be one that is.
+        if let Some(first) = bytes.first_mut() {
+            *first = *first & 0x0f | ((round % 3) as u8) << 4;
+        }
+        read_all(&bytes, &Profile::new(Dialect::ALL[dice.below(5)]));
     }
 }

@@ -72,7 +72,9 @@ fn error(refusal: Refusal) -> String {
 pub fn report(report: &Report<'_>) -> String {
     let mut out = Object::new();
     out.text("version", report.version.name());
-    out.nullable("node_id", report.node_id);
+    if let Some(id) = report.node_id {
+        out.number("node_id", id);
+    }
     out.number("hw_id", report.hw_id);
     out.number("seq", report.seq);
     let set = |(flag, _): &(Flags, &str)| report.flags.contains(*flag);
