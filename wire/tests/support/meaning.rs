@@ -72,8 +72,8 @@ fn error(refusal: Refusal) -> String {
 pub fn report(report: &Report<'_>) -> String {
     let mut out = Object::new();
     out.text("version", report.version.name());
-    if let Some(id) = report.node_id {
-        out.number("node_id", id);
+    if report.has_node_id() {
+        out.nullable("node_id", report.node_id);
     }
     out.number("hw_id", report.hw_id);
     out.number("seq", report.seq);
