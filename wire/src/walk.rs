@@ -256,8 +256,13 @@ impl<'a, 'p> Walk<'a, 'p> {
             if !matches!(next, INT_05 | INT_10 | INT_20 | INT_21) {
                 break;
             }
-            let Some(after) = self.gpe_shim(bytes, ip, at, next)? else { return Ok(()) };
-            (at, next) = after;
+            match self.gpe_shim(bytes, ip, at, next) {
+                Ok(Some(after)) => (at, next) = after,
+                Ok(None) => return Ok(()),
+                // INT that nobody looks for cannot be wrong.
+                Err(_) if !self.seek => return Ok(()),
+                Err(refusal) => return Err(refusal),
+            }
         }
         match next {
             1 => self.inside(bytes, at, IPV4),
@@ -298,18 +303,20 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.enter(flow(bytes, ip, None, GRE));
         let Some(header) = bytes.get(at..at + 4) else { return Ok(()) };
         let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
-        let is_int = self.seek && protocol == self.profile.gre_protocol;
+        let is_int = protocol == self.profile.gre_protocol;
         if version != 0 || flags & ROUTING != 0 {
-            return if is_int && self.aim != Aim::Flow { Err(Refusal::BadGre) } else { Ok(()) };
+            return if is_int && self.seek && self.aim != Aim::Flow { Err(Refusal::BadGre) } else { Ok(()) };
         }
         // Checksum, key and sequence number are there when their bits are.
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
         if !is_int {
             return self.inside(bytes, body, protocol);
         }
-        match self.gre_shim(bytes, ip, at, body)? {
-            Some((end, ethertype)) => self.inside(bytes, end, ethertype),
-            None => Ok(()),
+        match self.gre_shim(bytes, ip, at, body) {
+            Ok(Some((end, ethertype))) => self.inside(bytes, end, ethertype),
+            Ok(None) => Ok(()),
+            Err(_) if !self.seek => Ok(()),
+            Err(refusal) => Err(refusal),
         }
     }
 }

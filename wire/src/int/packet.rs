@@ -375,6 +375,7 @@ impl<'a> Walk<'a, '_> {
         let header = shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         match detected {
+            _ if !self.seek => return Ok(Some((end, ethertype))),
             Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, mode)?,
             Detected::Destination(Version::V2) => {
                 self.out.destination = true;
