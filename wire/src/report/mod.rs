@@ -4,18 +4,21 @@
 //! what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write.
 
 mod brief;
+mod decoder;
 mod quick;
 pub mod v05;
 pub mod v10;
 pub mod v20;
 
-use crate::bytes::try_u32;
+pub use decoder::{Decoder, Peek, Reports, peek};
+pub(crate) use decoder::{Peeked, looks_like_one};
+
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
 use crate::int::{Int, Layout};
 use crate::ioam::Ioam;
-use crate::profile::{Dialect, Profile};
+use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::walk::{self, Aim, Walk};
 
@@ -393,151 +396,6 @@ pub struct Brief<'a> {
     pub shape: u64,
 }
 
-/// Reads datagrams of one source. Keeps the last layouts used.
-#[derive(Clone, Debug)]
-pub struct Decoder {
-    profile: Profile,
-    layouts: Layouts,
-}
-
-impl Decoder {
-    /// A decoder for sources that speak as `profile` says.
-    pub const fn new(profile: Profile) -> Self {
-        Self { profile, layouts: Layouts::new() }
-    }
-
-    /// How this decoder reads.
-    pub fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    /// The report of a UDP payload, if it is the common one: what [`Decoder::reports`] would give, and nothing else with
-    /// it. `None` says nothing about the payload.
-    #[inline(always)]
-    pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief::read(payload, &self.profile, &mut self.layouts)
-    }
-
-    /// Where the items lie in the records of the latest [`Decoder::brief`].
-    #[inline]
-    pub fn latest_layout(&self) -> &Layout {
-        self.layouts.latest_int()
-    }
-
-    /// The reports of a UDP payload.
-    #[inline]
-    pub fn reports<'a>(&mut self, payload: &'a [u8]) -> Reports<'a, '_> {
-        let group = v20::Group::EMPTY;
-        Reports { decoder: self, rest: payload, state: State::Start, group, index: 0 }
-    }
-}
-
-/// How far a datagram has been read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Start,
-    InGroup,
-    End,
-}
-
-/// The reports of one datagram. After a refusal that leaves no length to trust it ends; after others it goes on.
-#[derive(Debug)]
-pub struct Reports<'a, 'd> {
-    decoder: &'d mut Decoder,
-    rest: &'a [u8],
-    state: State,
-    group: v20::Group,
-    index: u16,
-}
-
-impl<'a> Iterator for Reports<'a, '_> {
-    type Item = Result<Report<'a>, Refusal>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut report = Report::EMPTY;
-        self.read(&mut report).map(|result| result.map(|()| report))
-    }
-}
-
-impl<'a> Reports<'a, '_> {
-    /// The next report, written into `report`; after a refusal its contents mean nothing. Does what the iterator does,
-    /// and is what a fast path uses: a report is large, and moving one costs as much as reading it.
-    #[inline]
-    pub fn read(&mut self, report: &mut Report<'a>) -> Option<Result<(), Refusal>> {
-        match self.state {
-            State::Start => {
-                self.state = State::End;
-                Some(self.read_first(report))
-            }
-            State::InGroup if !self.rest.is_empty() => Some(self.read_in_group(report)),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    fn read_first(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
-        let Decoder { profile, layouts } = &mut *self.decoder;
-        match version(self.rest, profile)? {
-            Version::V10 => v10::read(report, self.rest, profile, layouts),
-            Version::V05 => v05::read(report, self.rest, profile, layouts),
-            Version::V20 => {
-                (self.group, self.rest) = v20::Group::split(self.rest)?;
-                self.state = State::InGroup;
-                self.read_in_group(report)
-            }
-        }
-    }
-
-    fn read_in_group(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
-        let Decoder { profile, layouts } = &mut *self.decoder;
-        let bytes;
-        (bytes, self.rest) = v20::split(self.rest).inspect_err(|_| self.state = State::End)?;
-        let index = self.index;
-        self.index += 1;
-        v20::read(report, bytes, &self.group, profile, layouts)?;
-        report.index = index;
-        Ok(())
-    }
-}
-
-/// What the first octets say (wire-formats section 0).
-#[inline]
-fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
-    let Some(first) = payload.first() else { return Err(Refusal::Truncated) };
-    match first >> 4 {
-        0 => Ok(Version::V05),
-        1 if profile.dialect == Dialect::IntCollectorGen && first & 0x0f < 4 => {
-            Ok(generator_version(payload))
-        }
-        1 => Ok(Version::V10),
-        2 => Ok(Version::V20),
-        _ => Err(Refusal::UnknownVersion),
-    }
-}
-
-/// INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
-/// Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType tells.
-#[inline]
-fn generator_version(payload: &[u8]) -> Version {
-    const V05_KINDS: [usize; 3] = [12, 24, 28];
-    let is_ethertype =
-        |at| matches!(crate::bytes::try_u16(payload, at), Some(walk::IPV4 | walk::IPV6 | walk::VLAN));
-    let kind = usize::from(payload[0] & 0x0f);
-    let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
-    let as_10 = is_ethertype(16 + 12);
-    let ip_10 = payload.get(16 + 14).is_some_and(|first| matches!(first >> 4, 4 | 6));
-    match (as_05, as_10) {
-        // The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one.
-        (true, true) if ip_10 => Version::V10,
-        (true, _) => Version::V05,
-        (false, true) => Version::V10,
-        // Cut too early to tell: the generator's reports 1.0 have length 1.
-        (false, false) if kind == 1 || kind == 3 => Version::V10,
-        (false, false) => Version::V05,
-    }
-}
-
 /// The first header of the packet inside a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum First {
@@ -601,56 +459,3 @@ fn start<'a>(walk: &mut Walk<'a, '_>, inside: Inside<'a>) -> Result<(), Refusal>
         First::Nothing => Ok(()),
     }
 }
-
-/// The little that is needed before a datagram is given to somebody who reads it all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peek {
-    /// Version.
-    pub version: Version,
-    /// The reporter.
-    pub node_id: Option<u32>,
-    /// Subsystem inside the reporter.
-    pub hw_id: u8,
-    /// Sequence number: 22 bits in 2.0, 32 bits before.
-    pub seq: u32,
-    /// The flow of the first report, as the whole decoder would give it.
-    pub flow: Option<FlowKey>,
-}
-
-/// Reads the sequence number, its source, and the flow of the first report.
-///
-/// # Errors
-/// If the header itself is refused. What is wrong behind the header is left to the decoder.
-#[inline]
-pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
-    let (mut peek, inside) = match version(payload, profile)? {
-        Version::V05 => v05::peek(payload, profile)?,
-        Version::V10 => v10::peek(payload, profile)?,
-        Version::V20 => v20::peek(payload)?,
-    };
-    if let Some(flow) = quick::flow(inside, profile) {
-        return Ok(Peek { flow: Some(flow), ..peek });
-    }
-    peek.flow = walk_flow(inside, profile);
-    Ok(peek)
-}
-
-#[inline(never)]
-fn walk_flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
-    let mut layouts = Layouts::new();
-    let mut walk = Walk::new(profile, &mut layouts, Aim::Flow, inside.seek);
-    start(&mut walk, inside).ok().and(walk.out.flow)
-}
-
-/// Does the start of a UDP payload, which may be cut, read as a report?
-pub(crate) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
-    let Ok(version) = version(payload, profile) else { return false };
-    match version {
-        Version::V05 => v05::peek(payload, profile).is_ok(),
-        Version::V10 => v10::peek(payload, profile).is_ok(),
-        Version::V20 => v20::peek(payload).is_ok() && try_u32(payload, 8).is_some_and(v20::is_defined),
-    }
-}
-
-/// What a `peek` of a version answers: the header's part, and the first packet.
-pub(crate) type Peeked<'a> = (Peek, Inside<'a>);
