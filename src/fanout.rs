@@ -274,3 +274,52 @@ impl Share {
 pub(crate) const MAX_WORKERS: usize = 64;
 /// How often losses are told, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::{
+        config::{Settings, build, sections::Policy},
+        control::Control,
+        live::Hub,
+        pipeline::{self, Pipeline},
+    };
+
+    #[test]
+    fn a_set_of_slots_holds_what_was_put_in() {
+        let mut slots = Slots::default();
+        [0, 63, 64, 1023].into_iter().for_each(|slot| slots.insert(slot));
+        let held: Vec<usize> = (0..1024).filter(|slot| slots.contains(*slot)).collect();
+        assert_eq!((held, slots.len()), (vec![0, 63, 64, 1023], 4));
+    }
+
+    #[test]
+    fn a_stuck_worker_costs_its_share_and_no_more_memory() {
+        let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
+        let config = pipeline::Config { batch: 8, queue: 1, policy: Policy::Shed, store: None };
+        let pipeline = Pipeline::new(config, hub, Control::new().0);
+        let (stuck, _shares) = sync_channel(2);
+        let parts = Parts {
+            workers: vec![stuck],
+            queue: 2,
+            profiles: build::wire_profiles(&Settings::default()),
+            max_sources: 16,
+            seed: 1,
+            outlet: pipeline.outlet().unwrap(),
+        };
+        let (mut spreader, gauge) = Spreader::new(parts);
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut receiver =
+            nic::udp::Receiver::bind("127.0.0.1:0".parse().unwrap(), &nic::udp::Options::default()).unwrap();
+        let mut burst = Burst::new(4, 64);
+        for _ in 0..10 {
+            sender.send_to(&[0; 8], receiver.local_addr()).unwrap();
+            assert_eq!(receiver.recv(&mut burst, 5_000).unwrap(), 1);
+            spreader.spread(&mut burst, 0, 0);
+        }
+        assert_eq!(*lock(&gauge.stats), FanoutStats { datagrams: 10, shed: 8 });
+        assert_eq!(spreader.pool.len(), 3, "two in the queue, one to fill");
+    }
+}

@@ -79,7 +79,11 @@ impl Server {
     /// A server of these settings. `file` is read again by a reload.
     pub(crate) fn new(settings: Settings, file: Option<PathBuf>, log: Log) -> Self {
         let (control, messages) = Control::new();
-        let hub = Arc::new(Hub::new(settings.api.max_streams, settings.api.stream_queue));
+        let hub = Arc::new(Hub::new(
+            settings.api.max_streams,
+            settings.api.stream_queue,
+            build::drop_reasons(&settings),
+        ));
         let config = pipeline::Config {
             batch: settings.collector.batch,
             queue: settings.collector.result_queue,

@@ -12,7 +12,7 @@ use collector::{Batch, Event, event::Kind};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
-use crate::view::{EventView, StreamsView};
+use crate::view::{EventView, ReasonNames, StreamsView};
 
 /// Which events a client wants. Absent filters match everything.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -36,6 +36,7 @@ pub(crate) struct Hub {
     clients: Mutex<Clients>,
     max_clients: usize,
     queue: usize,
+    reasons: ReasonNames,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +70,9 @@ impl Subscription {
 }
 
 impl Hub {
-    /// A hub for `max_clients`, each with room for `queue` events.
-    pub(crate) fn new(max_clients: usize, queue: usize) -> Self {
-        Self { clients: Mutex::default(), max_clients, queue: queue.max(1) }
+    /// A hub for `max_clients`, each with room for `queue` events; `reasons` are names of drop reasons.
+    pub(crate) fn new(max_clients: usize, queue: usize, reasons: ReasonNames) -> Self {
+        Self { clients: Mutex::default(), max_clients, queue: queue.max(1), reasons }
     }
 
     /// A new client, or `None` when there are too many.
@@ -99,7 +100,7 @@ impl Hub {
             for client in list.iter().filter(|client| client.filter.wants(event)) {
                 match client.queue.try_reserve() {
                     Ok(place) => {
-                        let text = text.get_or_insert_with(|| as_json(event, path, rules));
+                        let text = text.get_or_insert_with(|| as_json(event, path, rules, &self.reasons));
                         place.send(Arc::clone(text));
                         *sent += 1;
                     }
@@ -133,9 +134,9 @@ impl Hub {
     }
 }
 
-fn as_json(event: &Event, path: &[u32], rules: &[String]) -> Arc<str> {
+fn as_json(event: &Event, path: &[u32], rules: &[String], reasons: &ReasonNames) -> Arc<str> {
     let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
-    let view = EventView::new(event, rule.map(String::as_str), path);
+    let view = EventView::new(event, rule.map(String::as_str), path, reasons);
     // A plain struct of numbers and texts always has a JSON form.
     serde_json::to_string(&view).unwrap_or_default().into()
 }
@@ -160,7 +161,7 @@ mod tests {
             previous: None,
             threshold: None,
             rule: Some(0),
-            reason: None,
+            reason: Some(7),
             basis: Basis::Measured,
         }
     }
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_client_gets_what_it_wants_with_the_rules_name() {
-        let hub = Hub::new(2, 8);
+        let hub = Hub::new(2, 8, [(7, "tail drop".to_owned())].into());
         let mut all = hub.subscribe(Filter::default()).unwrap();
         let mut drops = hub.subscribe(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }).unwrap();
         hub.publish(
@@ -181,7 +182,7 @@ mod tests {
             &["slow".into()],
         );
         let first = all.events.try_recv().unwrap();
-        let expected = r#"{"ts":1,"id":"0000000000000002","kind":"rule_on","metric":null,"flow":null,"text":null,"node":7,"interface":null,"queue":null,"value":null,"previous":null,"threshold":null,"rule":"slow","reason":null,"basis":"measured","path":[7,null]}"#;
+        let expected = r#"{"ts":1,"id":"0000000000000002","kind":"rule_on","metric":null,"flow":null,"text":null,"node":7,"interface":null,"queue":null,"value":null,"previous":null,"threshold":null,"rule":"slow","reason":7,"reason_name":"tail drop","basis":"measured","path":[7,null]}"#;
         assert_eq!(&*first, expected);
         assert!(
             drops
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_slow_client_is_shed_and_told_while_the_others_get_everything() {
-        let hub = Hub::new(2, 2);
+        let hub = Hub::new(2, 2, ReasonNames::new());
         let slow = hub.subscribe(Filter::default()).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);
         let mut quick = hub.subscribe(Filter::default()).unwrap();
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn one_more_than_the_most_is_refused_until_one_leaves() {
-        let hub = Hub::new(1, 1);
+        let hub = Hub::new(1, 1, ReasonNames::new());
         let first = hub.subscribe(Filter::default());
         assert!(hub.subscribe(Filter::default()).is_none());
         drop(first);

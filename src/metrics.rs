@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_what_the_source_says() {
-        let hub = Arc::new(Hub::new(1, 1));
+        let hub = Arc::new(Hub::new(1, 1, BTreeMap::new()));
         let config = pipeline::Config { batch: 1, queue: 1, policy: Policy::Shed, store: None };
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);

@@ -150,3 +150,35 @@ impl Topology {
         paths.into_iter().map(view).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(from: u32, to: u32, flows: u64, last_seen: Nanos) -> Topology {
+        let link = Link { flows, last_seen, egress_if: Some(last_seen as u32), ..Link::default() };
+        let path = Path { flows, reports: flows * 10 };
+        Topology {
+            nodes: [(from, Node { reports: flows * 10, last_seen })].into(),
+            links: [((from, to), link)].into(),
+            paths: [(vec![from, to], path)].into(),
+        }
+    }
+
+    #[test]
+    fn what_two_workers_saw_adds_up_and_the_later_value_holds() {
+        let mut whole = Topology::default();
+        [one(1, 2, 3, 50), one(1, 2, 4, 40), one(2, u32::MAX, 9, 60)]
+            .into_iter()
+            .for_each(|part| whole.merge(part));
+        let links: Vec<_> =
+            whole.links().iter().map(|link| (link.from, link.to, link.flows, link.egress_if)).collect();
+        assert_eq!(links, [(1, 2, 7, Some(50)), (2, u32::MAX, 9, Some(60))]);
+        assert_eq!(whole.nodes()[&1], Node { reports: 70, last_seen: 50 });
+        let paths = [
+            PathView { path: vec![Some(2), None], flows: 9, reports: 90 },
+            PathView { path: vec![Some(1), Some(2)], flows: 7, reports: 70 },
+        ];
+        assert_eq!(whole.paths(), paths);
+    }
+}

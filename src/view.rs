@@ -67,13 +67,18 @@ pub(crate) struct EventView {
     pub(crate) threshold: Option<u64>,
     pub(crate) rule: Option<String>,
     pub(crate) reason: Option<u8>,
+    /// The reason's name, where the profiles agree on one.
+    pub(crate) reason_name: Option<String>,
     pub(crate) basis: &'static str,
     pub(crate) path: Vec<Option<u32>>,
 }
 
+/// Names of drop reasons by code.
+pub(crate) type ReasonNames = BTreeMap<u8, String>;
+
 impl EventView {
     /// An event with its rule's name and its path.
-    pub(crate) fn new(event: &Event, rule: Option<&str>, nodes: &[u32]) -> Self {
+    pub(crate) fn new(event: &Event, rule: Option<&str>, nodes: &[u32], reasons: &ReasonNames) -> Self {
         Self {
             ts: event.ts,
             id: id(event.id),
@@ -89,6 +94,7 @@ impl EventView {
             threshold: event.threshold,
             rule: rule.map(str::to_owned),
             reason: event.reason,
+            reason_name: event.reason.and_then(|code| reasons.get(&code)).cloned(),
             basis: basis(event.basis),
             path: path(nodes),
         }

@@ -11,11 +11,12 @@ use axum::{
     extract::{Path, State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Serialize};
-use store::{EventFilter, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
+use store::{EventFilter, EventRow, QueryError, QueryErrorKind, QueryOptions, Reader, RollupFilter, Value};
 use tokio::{sync::Semaphore, task};
 use wire::FlowKey;
 
 use super::{Context, answers, params::Params, refusal::Refusal};
+use crate::config::build;
 use crate::view::{EventView, HistoryView, HopLatency, PathSince, PointView, RollupView, basis, node, path};
 
 /// `/events`.
@@ -40,7 +41,9 @@ pub(crate) async fn events(
         limit: params.limit(200, MOST_ROWS)?,
     };
     let rows = with_reader(&context, &context.reads, move |reader| reader.events(&filter)).await?;
-    let events = rows.iter().map(|row| EventView::new(&row.event, row.rule.as_deref(), &row.path)).collect();
+    let reasons = build::drop_reasons(&context.in_force.settings());
+    let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
+    let events = rows.iter().map(view).collect();
     Ok(Json(Events { events }))
 }
 

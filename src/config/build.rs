@@ -1,6 +1,6 @@
 //! From settings to what the other folders take: thresholds, rules, profiles, tables.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use collector::Profile;
 use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
@@ -193,6 +193,22 @@ pub(crate) fn queue_unit(settings: &Settings) -> String {
     let first = by_source.first().map_or(&default, |(_, profile)| profile);
     let same = by_source.iter().all(|(_, profile)| profile.queue_unit == first.queue_unit);
     if same { first.queue_unit.clone() } else { String::new() }
+}
+
+/// Names of drop reasons, for people. A code that two profiles name differently has none: events do not tell whose it is.
+pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
+    let (default, by_source) = profiles(settings);
+    let mut names: BTreeMap<u8, String> = BTreeMap::new();
+    let mut disputed = Vec::new();
+    for profile in std::iter::once(&default).chain(by_source.iter().map(|(_, profile)| profile)) {
+        for (code, name) in &profile.drop_reasons {
+            if names.entry(*code).or_insert_with(|| name.clone()) != name {
+                disputed.push(*code);
+            }
+        }
+    }
+    names.retain(|code, _| !disputed.contains(code));
+    names
 }
 
 /// A number that senders cannot guess.

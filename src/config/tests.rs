@@ -23,6 +23,14 @@ fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
 }
 
 #[test]
+fn a_drop_reason_has_a_name_where_the_profiles_agree() {
+    let file = "[profiles.a.drop_reasons]\n1 = \"acl\"\n2 = \"tail\"\n[profiles.b.drop_reasons]\n2 = \"parity\"\n3 = \"ttl\"\n\
+                [[sources]]\nprefix = \"10.0.0.1\"\nprofile = \"a\"\n[[sources]]\nprefix = \"10.0.0.2\"\nprofile = \"b\"\n";
+    let settings = Settings::parse(file, "h.toml").unwrap();
+    assert_eq!(build::drop_reasons(&settings), [(1, "acl".to_owned()), (3, "ttl".to_owned())].into());
+}
+
+#[test]
 fn an_empty_file_gives_the_defaults() {
     assert_eq!(Settings::parse("", "h.toml"), Ok(Settings::default()));
 }
