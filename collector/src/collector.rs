@@ -12,7 +12,7 @@ use crate::flows::{Flags, Flows};
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
 use crate::reading::{Ends, NO_VALUE, Plan, Plans, ReadHops, Reading, WIDEST_RECORD};
-use crate::sequence::{Sequencer, StreamId, StreamView};
+use crate::sequence::{self, Sequencer, StreamId, StreamView};
 use crate::series::Series;
 use crate::sketch::Sketches;
 use crate::sources::{Source, SourceView, Sources};
@@ -59,27 +59,79 @@ pub(crate) struct Core {
 
 /// What all reports of one datagram share.
 #[derive(Clone, Copy, Debug)]
-struct Envelope {
-    source: [u8; 16],
+struct Envelope<'e> {
+    source: &'e [u8; 16],
     sender: Source,
     listener: u16,
     received: Nanos,
-    units: Units,
+    units: &'e Units,
 }
 
-/// Reports decoded ahead of those that are taken: as many as a core can have cache misses under way, and a few more.
-const AHEAD: usize = 16;
+/// Reports decoded ahead of those that are taken.
+const AHEAD: usize = 32;
+
+/// Reports decoded between asking for one's bucket and asking for its entry, and from there to asking for its hops: time
+/// enough for the memory to answer.
+const STEP: usize = 8;
+
+/// Datagrams ahead of the one being decoded whose bytes are asked for.
+const NEAR: usize = 4;
+
+/// A report that is decoded and waits to be taken.
+#[derive(Clone, Copy)]
+struct Waiting<'a> {
+    head: Head,
+    records: &'a [u8],
+    plan: u8,
+    /// Where its flow probably is.
+    slot: u32,
+}
+
+impl<'a> Waiting<'a> {
+    #[inline(always)]
+    fn write(&mut self, brief: &Brief<'a>, received: Nanos, seed: u64) {
+        let about = &mut self.head.about;
+        (about.key, about.has_flow, about.ts) = (brief.flow, true, received);
+        about.origin = Origin {
+            reporter: u64::from(brief.node_id),
+            number: brief.seq,
+            stamp: brief.ts,
+            index: 0,
+            hw_id: brief.hw_id,
+            version: version(wire::Version::V10),
+        };
+        self.head.hash = brief.flow.hash(seed);
+        self.head.whole_path = true;
+        self.head.flags = signals(brief.int_flags);
+        self.records = brief.records;
+    }
+}
 
 /// Reports that are decoded and wait to be taken.
 struct Pending<'a> {
-    /// With each its stack and the plan for it.
-    reports: [(Head, &'a [u8], u8); AHEAD],
+    reports: [Waiting<'a>; AHEAD],
     count: usize,
 }
 
 impl Pending<'_> {
     fn none() -> Self {
-        Self { reports: [(Head::none(), &[], 0); AHEAD], count: 0 }
+        let nothing = Waiting { head: Head::none(), records: &[], plan: 0, slot: NO_SLOT };
+        Self { reports: [nothing; AHEAD], count: 0 }
+    }
+
+    /// Asks for the memory of the reports that were decoded one step and two steps before number `at`.
+    #[inline(always)]
+    fn look_ahead(&mut self, at: usize, flows: &Flows) {
+        if let Some(earlier) = at.checked_sub(STEP)
+            && let Some(report) = self.reports[..self.count].get_mut(earlier)
+        {
+            report.slot = flows.prefetch_entry(report.head.hash);
+        }
+        if let Some(earlier) = at.checked_sub(2 * STEP)
+            && let Some(report) = self.reports[..self.count].get(earlier)
+        {
+            flows.prefetch_hops(report.slot);
+        }
     }
 }
 
@@ -120,7 +172,14 @@ impl Collector {
     /// decoded.
     pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
         let mut pending = Pending::none();
-        for datagram in burst {
+        self.core.stats.datagrams += burst.len() as u64;
+        for (at, datagram) in burst.iter().enumerate() {
+            if let Some(later) = burst.get(at + NEAR) {
+                // Stepped over by hand: the lines of a datagram that is decoded.
+                for line in [0, 64, 128, 192] {
+                    later.payload.get(line).map(memory::prefetch);
+                }
+            }
             if self.core.turns(datagram.received) {
                 self.core.flush(&mut pending, sink);
                 self.core.advance(datagram.received, sink);
@@ -129,9 +188,11 @@ impl Collector {
             if let Some(brief) = reader.brief(datagram.payload)
                 && is_whole_path(brief.flags)
                 && !brief.records.is_empty()
-                && let Some(plan) = self.core.plan(&envelope, brief.shape, reader, &mut pending, sink)
+                && self.core.brief(&envelope, (&brief, reader), &mut pending, sink)
             {
-                self.core.brief(&envelope, (&brief, plan), &mut pending, sink);
+                if pending.count == AHEAD {
+                    self.core.flush(&mut pending, sink);
+                }
             } else {
                 // In the order of arrival.
                 self.core.flush(&mut pending, sink);
@@ -215,28 +276,33 @@ impl Collector {
 impl Core {
     /// Who sent a datagram, and how it is read.
     #[inline]
-    fn open<'r>(
+    fn open<'e>(
         &mut self,
-        datagram: &Datagram<'_>,
-        readers: &'r mut [(Decoder, Units)],
-    ) -> (Envelope, &'r mut Decoder) {
-        self.stats.datagrams += 1;
+        datagram: &'e Datagram<'_>,
+        readers: &'e mut [(Decoder, Units)],
+    ) -> (Envelope<'e>, &'e mut Decoder) {
         let sender = self.sources.enter(&datagram.source, datagram.received);
         let at = usize::from(sender.profile) % readers.len();
         let (decoder, units) = &mut readers[at];
         let envelope = Envelope {
-            source: datagram.source,
+            source: &datagram.source,
             sender,
             listener: datagram.listener,
             received: datagram.received,
-            units: *units,
+            units,
         };
         (envelope, decoder)
     }
 
     /// Any datagram.
     #[inline(never)]
-    fn datagram(&mut self, envelope: &Envelope, payload: &[u8], reader: &mut Decoder, sink: &mut dyn Sink) {
+    fn datagram(
+        &mut self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        reader: &mut Decoder,
+        sink: &mut dyn Sink,
+    ) {
         let mut report = Report::EMPTY;
         let (mut good, mut first) = (0_u64, None);
         let mut reports = reader.reports(payload);
@@ -270,91 +336,77 @@ impl Core {
     }
 
     #[inline(always)]
-    fn count_sequence(&mut self, envelope: &Envelope, number: &Number, sink: &mut dyn Sink) {
+    fn count_sequence(&mut self, envelope: &Envelope<'_>, number: &Number, sink: &mut dyn Sink) {
         if let Some(sequencer) = &mut self.sequencer {
             sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
         }
     }
 
-    /// The plan for records of a shape, if they can be read where they lie.
-    #[inline(always)]
-    fn plan(
-        &mut self,
-        envelope: &Envelope,
-        shape: u64,
-        reader: &Decoder,
-        pending: &mut Pending<'_>,
-        sink: &mut dyn Sink,
-    ) -> Option<u8> {
-        let shape = shape | u64::from(envelope.sender.profile) << 56;
-        match self.plans.find(shape) {
-            Some(plan) => Some(plan),
-            None => {
-                self.flush(pending, sink);
-                self.plans.make(shape, reader.latest_layout(), envelope.units)
-            }
-        }
-    }
-
-    /// The common report: written down, to be taken with others.
+    /// The common report: written down, to be taken with others. `false`, and nothing done, if its records cannot be read
+    /// where they lie.
     #[inline(always)]
     fn brief<'a>(
         &mut self,
-        envelope: &Envelope,
-        (brief, plan): (&Brief<'a>, u8),
+        envelope: &Envelope<'_>,
+        (brief, reader): (&Brief<'a>, &Decoder),
         pending: &mut Pending<'a>,
         sink: &mut dyn Sink,
-    ) {
-        self.stats.reports += 1;
-        self.stats.accepted += 1;
-        self.count_sequence(envelope, &Number::from(brief), sink);
-        let (head, bytes, at) = &mut pending.reports[pending.count % AHEAD];
-        head.about.ts = envelope.received;
-        head.about.origin = Origin {
-            reporter: u64::from(brief.node_id),
-            number: brief.seq,
-            stamp: brief.ts,
-            index: 0,
-            hw_id: brief.hw_id,
-            version: version(wire::Version::V10),
+    ) -> bool {
+        let mut at = pending.count % AHEAD;
+        pending.reports[at].write(brief, envelope.received, self.seed);
+        let shape = brief.shape | u64::from(envelope.sender.profile) << 56;
+        let plan = match self.plans.find(shape) {
+            Some(plan) => plan,
+            None => {
+                // A new plan may take the place of one that is still needed.
+                self.flush(pending, sink);
+                pending.reports[0] = pending.reports[at];
+                at = 0;
+                match self.plans.make(shape, reader.latest_layout(), *envelope.units) {
+                    Some(plan) => plan,
+                    None => return false,
+                }
+            }
         };
-        (head.about.key, head.about.has_flow) = (brief.flow, true);
-        head.hash = brief.flow.hash(self.seed);
-        head.whole_path = true;
-        head.flags = signals(brief.int_flags);
-        (*bytes, *at) = (brief.records, plan);
-        self.state.flows.prefetch_bucket(head.hash);
-        pending.count += 1;
-        if pending.count == AHEAD {
-            self.flush(pending, sink);
+        let stream =
+            sequence::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
+        if let Some(sequencer) = &mut self.sequencer
+            && !sequencer.observe_latest(stream, brief.seq, envelope.received, sink)
+        {
+            sequencer.observe(&Number::from(brief).stream(envelope), brief.seq, envelope.received, sink);
         }
+        let report = &mut pending.reports[at];
+        report.plan = plan;
+        self.state.flows.prefetch_bucket(report.head.hash);
+        pending.look_ahead(pending.count, &self.state.flows);
+        pending.count += 1;
+        true
     }
 
     /// Takes the reports that were decoded.
     #[inline(never)]
     fn flush(&mut self, pending: &mut Pending<'_>, sink: &mut dyn Sink) {
-        let reports = &pending.reports[..pending.count];
-        let mut slots = [NO_SLOT; AHEAD];
-        for (slot, (head, ..)) in slots.iter_mut().zip(reports) {
-            *slot = self.state.flows.prefetch_entry(head.hash);
+        let count = pending.count;
+        self.stats.reports += count as u64;
+        self.stats.accepted += count as u64;
+        self.state.counts.flow_reports += count as u64;
+        for at in count..count + 2 * STEP {
+            pending.look_ahead(at, &self.state.flows);
         }
-        for slot in &slots[..pending.count] {
-            self.state.flows.prefetch_hops(*slot);
-        }
-        for ((head, bytes, plan), slot) in reports.iter().zip(slots) {
-            if let Some(plan) = self.plans.get(*plan) {
-                self.state.take_stack(head, (bytes, plan), slot, sink);
+        for report in &pending.reports[..count] {
+            if let Some(plan) = self.plans.get(report.plan) {
+                self.state.take_stack(&report.head, (report.records, plan), report.slot, sink);
             }
         }
         pending.count = 0;
     }
 
-    fn head(&self, envelope: &Envelope, report: &Report<'_>) -> Head {
+    fn head(&self, envelope: &Envelope<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
         let origin = Origin {
             reporter: match report.node_id {
                 Some(node) => u64::from(node),
-                None => fold_octets(&envelope.source, 0),
+                None => fold_octets(envelope.source, 0),
             },
             number: report.seq,
             stamp: report.ts.unwrap_or(0),
@@ -371,7 +423,7 @@ impl Core {
     }
 
     /// Any report.
-    fn report(&mut self, envelope: &Envelope, report: &Report<'_>, sink: &mut dyn Sink) {
+    fn report(&mut self, envelope: &Envelope<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
         let head = self.head(envelope, report);
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
             self.tell_drop(&head, report, sink);
@@ -382,12 +434,13 @@ impl Core {
             && head.whole_path
             && is_stacked(&int.stack)
         {
-            let plan = Plan::new(&int.stack.layout, envelope.units);
+            let plan = Plan::new(&int.stack.layout, *envelope.units);
+            self.state.counts.flow_reports += 1;
             self.state.take_stack(&head, (int.stack.bytes, &plan), NO_SLOT, sink);
             return;
         }
-        let (mut readings, ends) = self.read(report, envelope.units);
-        let hops = ReadHops { readings: &readings, ends, units: envelope.units };
+        let (mut readings, ends) = self.read(report, *envelope.units);
+        let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
         let postcard =
             report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
         if report.flow.is_none() {
@@ -398,6 +451,7 @@ impl Core {
         } else if postcard {
             self.state.take_postcard(&head, &hops, sink);
         } else {
+            self.state.counts.flow_reports += 1;
             self.state.take(&head, NO_SLOT, hops, sink);
         }
         readings.clear();
@@ -511,7 +565,7 @@ impl Number {
             hw_id: self.hw_id,
             listener: envelope.listener,
             node,
-            source: envelope.source,
+            source: *envelope.source,
         }
     }
 }

@@ -150,9 +150,17 @@ pub struct StreamView {
     pub last_seen: Nanos,
 }
 
+/// What tells apart the streams of node ids: a number, to be compared at once.
+#[inline(always)]
+pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
+    u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)
+}
+
 #[derive(Clone, Debug)]
 struct Stream {
     id: StreamId,
+    /// [`pack`]ed, where there is a node id.
+    packed: u64,
     window: u128,
     highest: u32,
     /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
@@ -174,6 +182,7 @@ impl Stream {
     fn new(id: StreamId, number: u32, now: Nanos) -> Self {
         Self {
             id,
+            packed: id.node.map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
             window: u128::MAX,
             highest: number,
             known: 1,
@@ -204,14 +213,14 @@ impl Stream {
 
     #[inline(always)]
     fn observe(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
-        self.datagrams += 1;
+        self.datagrams = self.datagrams.wrapping_add(1);
         self.last_seen = now;
         let ahead = self.distance(number, self.highest);
         // The steady state: the next number, nothing missing at the window's far end, nothing under suspicion.
         if ahead == 1 && self.moved && self.still == 0 && self.suspect.is_none() && self.window >> 127 == 1 {
             self.highest = number;
             self.window = self.window << 1 | 1;
-            self.known = (self.known + 1).min(WINDOW);
+            self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_odd(number, ahead, now, sink);
         }
@@ -433,8 +442,25 @@ impl Sequencer {
         }
     }
 
-    /// A datagram with this number arrived.
+    /// A datagram with this number arrived; `false`, and nothing done, if its stream is not the one that was heard last.
     #[inline(always)]
+    pub(crate) fn observe_latest(
+        &mut self,
+        packed: u64,
+        number: u32,
+        now: Nanos,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        match self.streams.get_mut(self.latest as usize) {
+            Some(stream) if stream.packed == packed => {
+                stream.observe(number, now, sink);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A datagram with this number arrived.
     pub fn observe(&mut self, id: &StreamId, number: u32, now: Nanos, sink: &mut dyn Sink) {
         if let Some(stream) = self.streams.get_mut(self.latest as usize)
             && stream.id.is(id)

@@ -72,7 +72,7 @@ impl Sources {
         if let Some(entry) = self.entries.get_mut(self.latest as usize)
             && entry.view.source == *address
         {
-            entry.view.datagrams += 1;
+            entry.view.datagrams = entry.view.datagrams.wrapping_add(1);
             entry.view.last_seen = now;
             return Source { slot: self.latest, profile: entry.profile };
         }

@@ -161,15 +161,16 @@ impl State {
         self.take(head, hint, hops, sink);
     }
 
-    /// A report about a flow, with its path.
+    /// A report about a flow, with its path. The caller has counted it among those that update a flow.
     #[inline(always)]
     pub(crate) fn take<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, sink: &mut dyn Sink) {
-        let Some(slot) = self.enter(head, hint, sink) else {
-            self.take_nodes(head, hops, sink);
-            return;
-        };
-        self.counts.flow_reports += 1;
-        self.update(slot, head, hops, sink);
+        match self.enter(head, hint, sink) {
+            Some(slot) => self.update(slot, head, hops, sink),
+            None => {
+                self.counts.flow_reports -= 1;
+                self.take_nodes(head, hops, sink);
+            }
+        }
     }
 
     /// A report about a flow whose hops may not be its path: of a packet that was dropped on its way or sent on half-way,

@@ -393,7 +393,7 @@ impl Flow {
         if !self.flags.signals_like(head.flags) {
             self.take_signals(head.flags, teller);
         }
-        self.reports += 1;
+        self.reports = self.reports.wrapping_add(1);
         self.last_seen = self.last_seen.max(head.about.ts);
         latency
     }
@@ -401,8 +401,9 @@ impl Flow {
     #[inline(always)]
     fn take_latency(&mut self, cold: &mut Cold, latency: u64, teller: &mut Teller<'_>) {
         self.latency = latency;
-        self.sum = self.sum.saturating_add(latency);
-        self.count = self.count.saturating_add(1);
+        self.sum = self.sum.wrapping_add(latency);
+        // A minute has room for 71 million reports per second of one flow.
+        self.count = self.count.wrapping_add(1);
         if latency.wrapping_sub(self.low) > self.width {
             self.attend_latency(cold, teller);
         }
