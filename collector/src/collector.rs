@@ -362,7 +362,7 @@ impl Core {
                 self.flush(pending, sink);
                 pending.reports[0] = pending.reports[at];
                 at = 0;
-                match self.plans.make(shape, reader.latest_layout(), *envelope.units) {
+                match self.plans.make(shape, &reader.layout(brief.shape), *envelope.units) {
                     Some(plan) => plan,
                     None => return false,
                 }

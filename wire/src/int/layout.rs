@@ -543,12 +543,6 @@ impl Layouts {
         Some((key, &self.int.1))
     }
 
-    /// The latest layout of INT records.
-    #[inline]
-    pub(crate) fn latest_int(&self) -> &Layout {
-        &self.int.1
-    }
-
     /// The layout of INT 0.5 records.
     #[inline]
     pub(crate) fn int_05(&mut self, bitmap: u16) -> &Layout {

@@ -4,10 +4,10 @@
 //! tests compare the two.
 
 use super::{Brief, Flags, quick};
-use crate::bytes::{u16_at, u32_at};
+use crate::bytes::{array_at, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::int;
-use crate::int::layout::Layouts;
+use crate::int::layout::{Layout, Layouts};
 use crate::profile::{Dialect, Profile};
 use crate::walk::{IPV4, UDP};
 
@@ -39,35 +39,74 @@ mod field {
 /// Version 1, four words, Ethernet follows, no metadata bits: the upper 17 bits of the first word.
 const PLAIN: u32 = 0x1400_0000 >> 15;
 
-#[inline(always)]
-pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, layouts: &mut Layouts) -> Option<Brief<'a>> {
-    let fixed = payload.first_chunk::<{ field::STACK }>()?;
-    let word = u32_at(fixed, field::WORD);
-    let dport = u16_at(fixed, field::DPORT);
-    let common = (word >> 15 == PLAIN || is_generator(word, profile))
-        && u16_at(fixed, field::ETHERTYPE) == IPV4
-        && fixed[field::IP] == 0x45
-        && fixed[field::PROTO] == UDP
-        && u16_at(fixed, field::FRAGMENT) & 0x1fff == 0
-        && fixed[field::SHIM] == 0x01
-        && fixed[field::INT] >> 4 == 1
-        && profile.marks(fixed[field::TOS] >> 2)
-        && profile.probe_marker.is_none()
-        && dport != profile.int_udp_port
-        && quick::is_plain(dport, profile);
-    let node_id = u32_at(fixed, field::SWITCH_ID);
-    if !common || node_id == u32::MAX {
-        return None;
+/// The fixed part of a payload.
+type Fixed = [u8; field::STACK];
+
+/// What the latest common report looked like, as far as it matters for being one: another that looks the same is one too,
+/// has records of the same layout, and need not be looked at field by field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    /// Version, length, next protocol and metadata bits.
+    word: u32,
+    /// EtherType, IP version and header length, DSCP, fragment offset, protocol.
+    ip: u128,
+    /// Shim type and length, INT version, words per hop.
+    int: u64,
+    bitmap: u16,
+    /// A port at which nothing special is.
+    dport: u16,
+    shape: u64,
+}
+
+impl Look {
+    /// Of no report.
+    pub(crate) const NONE: Self = Self { word: u32::MAX, ip: 0, int: 0, bitmap: 0, dport: 0, shape: 0 };
+
+    #[inline(always)]
+    fn of(fixed: &Fixed) -> Self {
+        // Two bytes each: EtherType; version and DSCP; lengths and the like that differ; fragment; protocol.
+        const IP: u128 = 0xffff_ffff_0000_0000_1fff_00ff_0000_0000;
+        const INT: u64 = 0xff00_ff00_f000_1f00;
+        Self {
+            word: u32_at(fixed, field::WORD) >> 15,
+            ip: u128::from_be_bytes(array_at(fixed, field::ETHERTYPE)) & IP,
+            int: u64::from_be_bytes(array_at(fixed, field::SHIM)) & INT,
+            bitmap: u16_at(fixed, field::BITMAP),
+            dport: u16_at(fixed, field::DPORT),
+            shape: 0,
+        }
     }
+
+    /// Does a report look like this one, except for the port?
+    #[inline(always)]
+    fn is_like(&self, other: &Self) -> bool {
+        self.word == other.word && self.ip == other.ip && self.int == other.int && self.bitmap == other.bitmap
+    }
+}
+
+#[inline(always)]
+pub(crate) fn read<'a>(
+    payload: &'a [u8],
+    profile: &Profile,
+    (layouts, latest): (&mut Layouts, &mut Look),
+) -> Option<Brief<'a>> {
+    let fixed = payload.first_chunk::<{ field::STACK }>()?;
+    let mut look = Look::of(fixed);
     // What lies behind the packet's own end is padding.
     let packet_end = field::IP + usize::from(u16_at(fixed, field::TOTAL_LEN));
     let end = field::SHIM + usize::from(fixed[field::SHIM_LEN]) * 4;
     let records = payload.get(field::STACK..end).filter(|_| end <= packet_end)?;
-    let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
-    let (shape, layout) = layouts.int_10_shaped(bitmap, hop_ml, profile.dialect)?;
-    if layout.records(records.len() / 4) * layout.len() != records.len() {
+    let node_id = u32_at(fixed, field::SWITCH_ID);
+    if node_id == u32::MAX || (look.dport != latest.dport && !is_ordinary(look.dport, profile)) {
         return None;
     }
+    if look.is_like(latest) {
+        look.shape = latest.shape;
+    } else {
+        look.shape = examine(fixed, records.len(), profile, layouts)?;
+        *latest = look;
+    }
+    let word = u32_at(fixed, field::WORD);
     let flags = word >> if profile.dialect == Dialect::Onos { 12 } else { 6 };
     Some(Brief {
         node_id,
@@ -78,13 +117,44 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, layouts: &mut Layou
         flow: FlowKey::v4_words(
             u32_at(fixed, field::SRC),
             u32_at(fixed, field::DST),
-            Some((u16_at(fixed, field::SPORT), dport)),
+            Some((u16_at(fixed, field::SPORT), look.dport)),
             UDP,
         ),
         int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
         records,
-        shape,
+        shape: look.shape,
     })
+}
+
+/// Neither INT nor a tunnel nor telemetry is marked by this port.
+#[inline(always)]
+fn is_ordinary(dport: u16, profile: &Profile) -> bool {
+    dport != profile.int_udp_port && quick::is_plain(dport, profile)
+}
+
+/// Is this a common report? Its shape, if so.
+#[inline(never)]
+fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
+    let word = u32_at(fixed, field::WORD);
+    let common = (word >> 15 == PLAIN || is_generator(word, profile))
+        && u16_at(fixed, field::ETHERTYPE) == IPV4
+        && fixed[field::IP] == 0x45
+        && fixed[field::PROTO] == UDP
+        && u16_at(fixed, field::FRAGMENT) & 0x1fff == 0
+        && fixed[field::SHIM] == 0x01
+        && fixed[field::INT] >> 4 == 1
+        && profile.marks(fixed[field::TOS] >> 2)
+        && profile.probe_marker.is_none()
+        && is_ordinary(u16_at(fixed, field::DPORT), profile);
+    let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
+    let (shape, layout) = layouts.int_10_shaped(bitmap, hop_ml, profile.dialect).filter(|_| common)?;
+    (layout.records(records / 4) * layout.len() == records).then_some(shape)
+}
+
+/// The layout of a shape that [`read`] gave.
+pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
+    // Words per hop and bitmap, as `Layouts` puts them together.
+    Layout::int_10(shape as u16, (shape >> 16) as u8, profile.dialect).unwrap_or(Layout::EMPTY)
 }
 
 /// INTCollector's generator: a length below four words, and metadata bits that mean nothing. With IPv4 where a report 1.0

@@ -14,12 +14,14 @@ use crate::walk::{self, Aim, Walk};
 pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
+    /// Of the latest brief.
+    look: brief::Look,
 }
 
 impl Decoder {
     /// A decoder for sources that speak as `profile` says.
     pub const fn new(profile: Profile) -> Self {
-        Self { profile, layouts: Layouts::new() }
+        Self { profile, layouts: Layouts::new(), look: brief::Look::NONE }
     }
 
     /// How this decoder reads.
@@ -31,13 +33,12 @@ impl Decoder {
     /// it. `None` says nothing about the payload.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief::read(payload, &self.profile, &mut self.layouts)
+        brief::read(payload, &self.profile, (&mut self.layouts, &mut self.look))
     }
 
-    /// Where the items lie in the records of the latest [`Decoder::brief`].
-    #[inline]
-    pub fn latest_layout(&self) -> &Layout {
-        self.layouts.latest_int()
+    /// Where the items lie in records of the shape that a [`Decoder::brief`] gave.
+    pub fn layout(&self, shape: u64) -> Layout {
+        brief::layout(shape, &self.profile)
     }
 
     /// The reports of a UDP payload.
@@ -93,7 +94,7 @@ impl<'a> Reports<'a, '_> {
 
     #[inline]
     fn read_first(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
-        let Decoder { profile, layouts } = &mut *self.decoder;
+        let Decoder { profile, layouts, .. } = &mut *self.decoder;
         match version(self.rest, profile)? {
             Version::V10 => v10::read(report, self.rest, profile, layouts),
             Version::V05 => v05::read(report, self.rest, profile, layouts),
@@ -106,7 +107,7 @@ impl<'a> Reports<'a, '_> {
     }
 
     fn read_in_group(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
-        let Decoder { profile, layouts } = &mut *self.decoder;
+        let Decoder { profile, layouts, .. } = &mut *self.decoder;
         let bytes;
         (bytes, self.rest) = v20::split(self.rest).inspect_err(|_| self.state = State::End)?;
         let index = self.index;

@@ -392,7 +392,7 @@ pub struct Brief<'a> {
     pub int_flags: crate::int::Flags,
     /// The records of its stack: [`crate::int::Stack::bytes`].
     pub records: &'a [u8],
-    /// Equal shapes have equal layouts, from one decoder; [`Decoder::latest_layout`] is that of the latest brief.
+    /// Equal shapes have equal layouts, from one decoder; see [`Decoder::layout`].
     pub shape: u64,
 }
 
