@@ -381,6 +381,12 @@ impl Flows {
         self.free.push(slot);
     }
 
+    /// When the flow was last brought up to date.
+    #[inline(always)]
+    pub(crate) fn context(&self, slot: u32) -> u64 {
+        self.entries[slot as usize].context
+    }
+
     /// The parts of a flow, together.
     #[inline]
     pub(crate) fn parts(&mut self, slot: u32) -> (&mut Flow, &mut Cold, &mut [HopState]) {

@@ -64,6 +64,8 @@ pub(crate) trait Places: Copy {
     fn utilization(self) -> usize;
     /// `link` is the egress interface of level 2.
     fn level_2(self) -> bool;
+    /// There are stamps, for a latency that is not told.
+    fn by_stamps(self) -> bool;
 }
 
 impl Places for &Plan {
@@ -95,6 +97,59 @@ impl Places for &Plan {
     fn level_2(self) -> bool {
         self.level_2
     }
+    #[inline(always)]
+    fn by_stamps(self) -> bool {
+        self.by_stamps
+    }
+}
+
+/// Records of a node id and nothing else: paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeAlone;
+
+impl NodeAlone {
+    /// Beyond a record of one word.
+    const NOWHERE: usize = 1;
+
+    /// Is `plan` such a plan?
+    fn fits(plan: &Plan) -> bool {
+        plan.words == 1 && plan.node == 0
+    }
+}
+
+impl Places for NodeAlone {
+    #[inline(always)]
+    fn node(self) -> usize {
+        0
+    }
+    #[inline(always)]
+    fn link(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
+    fn latency(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
+    fn queue(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
+    fn congestion(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
+    fn utilization(self) -> usize {
+        Self::NOWHERE
+    }
+    #[inline(always)]
+    fn level_2(self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn by_stamps(self) -> bool {
+        false
+    }
 }
 
 /// Records with all items that INT 1.0 defines, which is what most devices are told to send; the last word is the
@@ -114,6 +169,10 @@ impl<const W: usize> All<W> {
 }
 
 impl<const W: usize> Places for All<W> {
+    #[inline(always)]
+    fn by_stamps(self) -> bool {
+        true
+    }
     #[inline(always)]
     fn node(self) -> usize {
         0
@@ -144,6 +203,17 @@ impl<const W: usize> Places for All<W> {
     }
 }
 
+/// Records with code of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordKind {
+    /// All items of INT 1.0, in 7, 8 or 9 words.
+    All,
+    /// A node id and nothing else.
+    NodeAlone,
+    /// Anything else.
+    Other,
+}
+
 /// How to read records of one layout from one kind of source: the places of its items, and what the numbers mean. Worked
 /// out once.
 #[derive(Clone, Copy, Debug)]
@@ -160,8 +230,7 @@ pub(crate) struct Plan {
     by_stamps: bool,
     wide: bool,
     pub(crate) words: u8,
-    /// All items of INT 1.0, in records of 7, 8 or 9 words.
-    pub(crate) is_all: bool,
+    pub(crate) kind: RecordKind,
     units: Units,
 }
 
@@ -189,10 +258,14 @@ impl Plan {
             by_stamps: carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS),
             wide: layout.wide_ts(),
             words: layout.words(),
-            is_all: false,
+            kind: RecordKind::Other,
             units,
         };
-        plan.is_all = All::<7>::fits(&plan) || All::<8>::fits(&plan) || All::<9>::fits(&plan);
+        if NodeAlone::fits(&plan) {
+            plan.kind = RecordKind::NodeAlone;
+        } else if All::<7>::fits(&plan) || All::<8>::fits(&plan) || All::<9>::fits(&plan) {
+            plan.kind = RecordKind::All;
+        }
         plan
     }
 
@@ -310,7 +383,7 @@ impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
     fn read(self, record: Self::Record) -> Reading {
         let (plan, places) = (self.plan, self.places);
         let mut latency = scaled(word(record, places.latency()), plan.units.latency_ns);
-        if latency == NO_VALUE && plan.by_stamps {
+        if latency == NO_VALUE && places.by_stamps() {
             latency = plan.latency_by_stamps(record);
         }
         Reading {

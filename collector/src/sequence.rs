@@ -161,6 +161,10 @@ struct Stream {
     id: StreamId,
     /// [`pack`]ed, where there is a node id.
     packed: u64,
+    /// Bits of 32 that the circle does not use.
+    unused: u8,
+    /// Its number moves, did not stand still last time, and none is under suspicion.
+    steady: bool,
     window: u128,
     highest: u32,
     /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
@@ -183,6 +187,8 @@ impl Stream {
         Self {
             id,
             packed: id.node.map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
+            unused: (32 - id.bits()) as u8,
+            steady: false,
             window: u128::MAX,
             highest: number,
             known: 1,
@@ -202,7 +208,8 @@ impl Stream {
     /// How far `number` lies after `from`, negative when before.
     #[inline]
     fn distance(&self, number: u32, from: u32) -> i32 {
-        let unused = 32 - self.id.bits();
+        // At most 10, which the compiler cannot know.
+        let unused = u32::from(self.unused) & 31;
         (number.wrapping_sub(from) << unused).cast_signed() >> unused
     }
 
@@ -217,12 +224,13 @@ impl Stream {
         self.last_seen = now;
         let ahead = self.distance(number, self.highest);
         // The steady state: the next number, nothing missing at the window's far end, nothing under suspicion.
-        if ahead == 1 && self.moved && self.still == 0 && self.suspect.is_none() && self.window >> 127 == 1 {
+        if ahead == 1 && self.steady && self.window >> 127 == 1 {
             self.highest = number;
             self.window = self.window << 1 | 1;
             self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_odd(number, ahead, now, sink);
+            self.steady = self.moved && self.still == 0 && self.suspect.is_none();
         }
     }
 

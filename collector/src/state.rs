@@ -8,7 +8,7 @@ use wire::FlowKey;
 use crate::event::{Kind, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
-use crate::reading::{All, Hops, NO_VALUE, Places, Plan, ReadHops, Stacked};
+use crate::reading::{All, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, RecordKind, Stacked};
 use crate::series::Series;
 use crate::sketch::Sketches;
 use crate::tell::{About, Origin, Teller};
@@ -139,14 +139,20 @@ impl State {
                 }
             };
         }
-        if plan.is_all {
-            match plan.words {
-                7 => self.take_records::<_, 7>(head, Stacked::new(bytes, plan, All::<7>), hint, sink),
-                8 => self.take_records::<_, 8>(head, Stacked::new(bytes, plan, All::<8>), hint, sink),
-                _ => self.take_records::<_, 9>(head, Stacked::new(bytes, plan, All::<9>), hint, sink),
+        match (plan.kind, plan.words) {
+            (RecordKind::All, 7) => {
+                self.take_records::<_, 7>(head, Stacked::new(bytes, plan, All::<7>), hint, sink)
             }
-        } else {
-            by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13);
+            (RecordKind::All, 8) => {
+                self.take_records::<_, 8>(head, Stacked::new(bytes, plan, All::<8>), hint, sink)
+            }
+            (RecordKind::All, _) => {
+                self.take_records::<_, 9>(head, Stacked::new(bytes, plan, All::<9>), hint, sink)
+            }
+            (RecordKind::NodeAlone, _) => {
+                self.take_records::<_, 1>(head, Stacked::new(bytes, plan, NodeAlone), hint, sink)
+            }
+            (RecordKind::Other, _) => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
         }
     }
 
@@ -214,7 +220,7 @@ impl State {
             NO_SLOT => self.admit(head, sink)?,
             slot => slot,
         };
-        if self.flows.parts(slot).0.context != self.context {
+        if self.flows.context(slot) != self.context {
             self.refresh(slot, sink);
         }
         Some(slot)
