@@ -153,7 +153,7 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
         dscp_mask: written.dscp_mask.unwrap_or(usual.dscp_mask),
         dscp_other: written.dscp_other.or(usual.dscp_other),
         int_udp_port: written.int_udp_port,
-        probe_marker: written.probe_marker,
+        probe_marker: written.probe_marker.map(|marker| marker.0),
         gre_protocol: written.gre_protocol,
         tcp_shim: match written.tcp_shim {
             TcpShim::AfterFixed => wire::profile::TcpShim::AfterFixed,

@@ -6,7 +6,7 @@ use detect::{PortRange, Prefix};
 
 use super::{
     setting::{choice, section},
-    values::{Amount, Listen, Protocol, Secret, Size},
+    values::{Amount, Listen, Marker, Protocol, Secret, Size},
 };
 
 section! {
@@ -102,8 +102,8 @@ section! {
         pub(crate) dscp_other: Option<u8> = None,
         /// UDP destination port that marks INT; 0 switches the mark off.
         pub(crate) int_udp_port: u16 = 33122,
-        /// Eight bytes after the TCP or UDP header that announce INT, as a number.
-        pub(crate) probe_marker: Option<u64> = None,
+        /// Eight bytes after the TCP or UDP header that announce INT.
+        pub(crate) probe_marker: Option<Marker> = None,
         /// GRE protocol that announces INT.
         pub(crate) gre_protocol: u16 = 0x88b6,
         /// Where the INT shim lies in TCP.

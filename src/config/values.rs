@@ -131,6 +131,26 @@ impl Setting for Size {
     }
 }
 
+/// Eight bytes that are looked for in packets. As text, because the numbers of the file have 63 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marker(pub(crate) u64);
+
+impl Setting for Marker {
+    const KIND: &'static str = "eight bytes in hexadecimal, such as \"a5a55a5a494e5421\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            let whole = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            u64::from_str_radix(digits, 16).ok().filter(|_| whole).map(Self)
+        })
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(format!("{:016x}", self.0).into())
+    }
+}
+
 /// A threshold: a number in the metric's unit; a duration gives nanoseconds, a percentage millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amount(pub(crate) u64);
