@@ -41,7 +41,6 @@ impl Control {
         (Self { sender }, receiver)
     }
 
-    #[allow(dead_code)] // the demo ends its server so
     /// Ends the program in good order.
     pub(crate) fn stop(&self) {
         self.send(Message::Stop);

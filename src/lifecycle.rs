@@ -224,7 +224,6 @@ impl Server {
         Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), tap))
     }
 
-    #[allow(dead_code)] // the demo ends its server so
     /// A handle to stop it from elsewhere.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()

@@ -297,7 +297,7 @@ fn int_in_the_data_packets_themselves() {
 
 #[test]
 fn the_help_teaches_by_examples() {
-    for command in ["decode", "query", "events", "path", "top", "bench"] {
+    for command in ["decode", "replay", "query", "events", "path", "top", "bench", "demo"] {
         let run = hopwise([command, "--help"]);
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Examples:\n"), "{command}");

@@ -246,6 +246,11 @@ impl Feed {
         self.bytes.len() / self.length
     }
 
+    /// All frames, in their order.
+    pub fn whole(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        self.bytes.chunks_exact(self.length)
+    }
+
     /// The UDP payloads of all frames, in their order.
     pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.length).map(|frame| &frame[OUTER..])

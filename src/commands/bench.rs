@@ -21,12 +21,16 @@ use crate::output::units;
 #[command(after_help = "Examples:
   hopwise bench --list
   hopwise bench fastpath-6x8-1k fastpath-6x8-100k
-  hopwise bench all --json > figures.jsonl
+  hopwise bench --all --json > figures.jsonl
   hopwise bench store-insert --runs 3 --seconds 5")]
 pub(crate) struct Args {
-    /// Cases to run; `all` for every one
-    #[arg(value_name = "NAME", required_unless_present = "list")]
+    /// Cases to run
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
     pub(crate) names: Vec<String>,
+
+    /// Run every case
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
 
     /// Name the cases and end
     #[arg(long)]
@@ -74,6 +78,11 @@ const CASES: &[Case] = &[
     },
     Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
     Case {
+        name: "replay",
+        about: "a capture file through the whole collector, per report",
+        run: fastpath::replay,
+    },
+    Case {
         name: "udp-one-sender",
         about: "one 5-tuple over veth, beside a loop that throws away (root)",
         run: udp::veth,
@@ -100,7 +109,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds) };
     let mut skipped = 0;
-    for case in chosen(&args.names)? {
+    let cases = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
+    for case in cases {
         match (case.run)(case.name, &plan) {
             Ok(outcome) if args.json => print(&format!("{}\n", outcome.json()))?,
             Ok(outcome) => print(&text(&outcome))?,
@@ -121,10 +131,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
     let mut cases = Vec::new();
     for name in names {
-        if name == "all" {
-            cases.extend(CASES);
-            continue;
-        }
         let case = CASES.iter().find(|case| case.name == name);
         cases.push(case.ok_or_else(|| {
             CliError::new(format!("there is no case `{name}`; `hopwise bench --list` names them"))

@@ -1,18 +1,368 @@
-//! `hopwise demo`
+//! `hopwise demo`: a simulated network whose switches send real reports, over loopback UDP, to a real collector.
 
-use std::process::ExitCode;
+mod network;
 
+use std::io::{self, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dataplane::demo;
+use dataplane::fabric::Kind;
+use detect::Metric;
+
+use self::network::{Network, Sent};
+use super::client::Client;
+use super::remote::{Stage, Status, fetch};
+use crate::api::pages;
+use crate::config::Settings;
+use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
+use crate::config::values::{Amount, Listen};
 use crate::error::CliError;
+use crate::lifecycle::Server;
+use crate::log::Log;
+use crate::output::terminal::Tone;
+use crate::output::{Align, Table, Terminal, units};
 
-/// Run a simulated network into a real collector and show it
+/// Run a simulated network into a real collector, and show it
+///
+/// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. Every minute
+/// there are microbursts, and a link that fails and is mended. Needs no root, no hardware, no configuration. Ctrl-C ends it
+/// and says whether every report is accounted for.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise demo                          then open the address that it prints
+  hopwise demo --seed 7 --for 90        another network's luck, a minute and a half of it
+  hopwise demo --store /tmp/demo        keep what was found, for `hopwise query --dir /tmp/demo`")]
 pub(crate) struct Args {
     /// Seed of the simulation
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+
+    /// Serve the pages and the API here; when the port is taken, on another one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// End by itself after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: Option<u64>,
+
+    /// Open the pages in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+
+    /// Keep the store here; without it, it is in a temporary directory and goes away at the end
+    #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
+    pub(crate) store: Option<PathBuf>,
+
+    /// Keep nothing on disk
+    #[arg(long)]
+    pub(crate) no_store: bool,
 }
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`hopwise demo` is not there yet in this build; `hopwise --help` lists the commands"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let scratch = (!args.no_store && args.store.is_none()).then(Scratch::new).transpose()?;
+    let dir = args.store.as_deref().or(scratch.as_ref().map(|scratch| scratch.0.as_path()));
+    let (network, names) = Network::new(args.seed)?;
+    let (listen, moved) = free(args.listen);
+    let settings = settings(listen, dir, names);
+    settings.is_guarded().map_err(CliError::new)?;
+    let mut server = Server::new(settings, None, Log::start(Level::Warn));
+    let addresses = server.start()?;
+    let Some(input) = addresses.inputs.first().copied() else {
+        return Err(CliError::new("the collector listens nowhere; this is a fault of this build"));
+    };
+    let url = format!("http://{}", addresses.api);
+    introduce(&url, input, moved.then_some(args.listen), &network, dir)?;
+    if args.open {
+        open(&url);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let running = start(network, input, &server, &args, &stop)?;
+    let ended = server.wait();
+    // Relaxed: the flag travels alone; joining orders the rest.
+    stop.store(true, Ordering::Relaxed);
+    let sent = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
+    let told = conclude(&url, &sent);
+    server.stop();
+    ended.and(told).map(|()| ExitCode::SUCCESS)
+}
+
+/// Runs the network on a thread of its own, which ends the server when the time is over or something fails.
+fn start(
+    network: Network,
+    input: SocketAddr,
+    server: &Server,
+    args: &Args,
+    stop: &Arc<AtomicBool>,
+) -> Result<thread::JoinHandle<Result<Sent, CliError>>, CliError> {
+    let (control, stop) = (server.control(), Arc::clone(stop));
+    let span = args.seconds.map(Duration::from_secs);
+    let work = move || {
+        let sent = network.run(input, span, &stop);
+        control.stop();
+        sent
+    };
+    thread::Builder::new()
+        .name("network".to_owned())
+        .spawn(work)
+        .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
+}
+
+/// The settings of the demo's collector.
+fn settings(listen: SocketAddr, store: Option<&Path>, names: Vec<(u32, String)>) -> Settings {
+    let mut settings = Settings::default();
+    settings.api.listen = listen;
+    settings.store.enabled = store.is_some();
+    settings.store.dir = store.map(Path::to_path_buf);
+    settings.collector.listen = vec![Listen::Udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
+    settings.nodes = names.into_iter().collect();
+    let profile = ProfileSettings {
+        queue_unit: demo::QUEUE_UNIT.to_owned(),
+        utilization_scale: demo::UTILIZATION_SCALE,
+        clocks: Clocks::Synchronised,
+        drop_reasons: demo::drop_reasons().map(|(code, name)| (code, name.to_owned())).collect(),
+        ..ProfileSettings::default()
+    };
+    settings.profiles.insert("default".to_owned(), profile);
+    let threshold = |metric: Metric| Amount(demo::THRESHOLDS[metric as usize]);
+    settings.thresholds.flow_latency = threshold(Metric::FlowLatency);
+    settings.thresholds.hop_latency = threshold(Metric::HopLatency);
+    settings.thresholds.queue_occupancy = threshold(Metric::QueueOccupancy);
+    settings.thresholds.queue_congestion = threshold(Metric::QueueCongestion);
+    settings.thresholds.link_utilization = threshold(Metric::LinkUtilization);
+    let rule = |name: &str, when: &str| RuleSettings { name: name.to_owned(), when: when.to_owned() };
+    settings.rules =
+        vec![rule("deep queue", "max(queue_occupancy) > 64k"), rule("slow flow", "flow_latency > 5ms")];
+    settings
+}
+
+/// The address, or the same with a port of the kernel's choice when somebody listens there already.
+fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
+    match TcpListener::bind(wanted) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => (SocketAddr::new(wanted.ip(), 0), true),
+        // Whatever else is wrong, the server says it better.
+        _ => (wanted, false),
+    }
+}
+
+/// Says where to look and what will happen.
+fn introduce(
+    url: &str,
+    input: SocketAddr,
+    moved: Option<SocketAddr>,
+    network: &Network,
+    dir: Option<&Path>,
+) -> Result<(), CliError> {
+    let terminal = Terminal::stdout();
+    let mut out = String::new();
+    let what =
+        if pages::are_built_in() { "The pages are at" } else { "This build has no pages; the API is at" };
+    out.push_str(&format!("{what} {}\n", terminal.paint(Tone::Strong, &format!("{url}/"))));
+    if let Some(taken) = moved {
+        out.push_str(&format!("({taken} is taken by another program.)\n"));
+    }
+    out.push_str(&format!("Or in another terminal: hopwise top --api {url}\n"));
+    out.push_str(&format!("                        hopwise events --follow --api {url}\n\n"));
+    out.push_str(&format!("{}; reports go to udp://{input}.\n", network.describe()));
+    match dir {
+        Some(dir) => out.push_str(&format!("What is found is kept in {}.\n\n", dir.display())),
+        None => out.push_str("Nothing is kept on disk.\n\n"),
+    }
+    out.push_str("What will happen in the first minute, and in every one after it:\n");
+    for line in network.script().iter().take_while(|line| line.at < 60_000_000_000) {
+        let at = units::clock(Duration::from_nanos(line.at));
+        out.push_str(&format!("  {at}  {}\n        {}\n", line.text, network::look_at(&line.text)));
+    }
+    out.push_str("\nCtrl-C ends it.\n\n");
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+}
+
+/// Asks the desktop to show the pages; who has none still has the address.
+fn open(url: &str) {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opened = Command::new(opener).arg(url).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    if opened.is_err() {
+        eprintln!("hopwise: there is no `{opener}` here; open {url}/ yourself");
+    }
+}
+
+/// Compares what was sent with what the collector says, and prints the loss budget. What is still on its way is waited for.
+fn conclude(url: &str, sent: &Sent) -> Result<(), CliError> {
+    // Asked without a token: the demo sets none.
+    let client = Client::new(url, None)?;
+    let patience = Instant::now();
+    let status = loop {
+        let status: Status = fetch(&client, "/status")?;
+        let settled = drops(&status, "network") == sent.lost - sent.unseen
+            && status.loss_budget.iter().all(|stage| stage.held == 0);
+        // A missing report is lost when its stream has been silent for two seconds.
+        if settled || patience.elapsed() > Duration::from_secs(4) {
+            break status;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    io::stdout().write_all(budget(&status, sent).as_bytes()).map_err(CliError::output)
+}
+
+fn drops(status: &Status, stage: &str) -> u64 {
+    let found = status.loss_budget.iter().find(|one| one.stage == stage);
+    found.map_or(0, |stage| stage.drops.values().sum())
+}
+
+/// The loss budget, stage by stage, and the verdict.
+fn budget(status: &Status, sent: &Sent) -> String {
+    let mut out = format!(
+        "\nAfter {}: the switches sent {}; the simulated way to the collector lost {} of them and doubled {}.\n\n",
+        units::clock(sent.span),
+        units::counted(sent.sent, "datagram"),
+        units::count(sent.lost),
+        units::count(sent.duplicated)
+    );
+    out.push_str(&stages(status));
+    let counted = drops(status, "network");
+    let kernel = drops(status, "kernel");
+    let received =
+        status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.left);
+    let arrived = sent.sent - sent.lost + sent.duplicated;
+    let visible = sent.lost - sent.unseen;
+    let verdict = if counted == visible && received + kernel == arrived {
+        format!(
+            "hopwise counted {} as lost before it, and {} as arrived: every one is accounted for.",
+            units::count(counted),
+            units::counted(received, "datagram")
+        )
+    } else {
+        format!(
+            "hopwise counted {} as lost before it and {} as arrived ({} and {} expected): the difference is unexplained.",
+            units::count(counted),
+            units::count(received + kernel),
+            units::count(visible),
+            units::count(arrived)
+        )
+    };
+    if sent.unseen > 0 {
+        // Rare, and worth a word: the numbers would seem not to add up.
+        let unseen = units::count(sent.unseen);
+        out.push_str(&format!(
+            "\nOf the lost ones {unseen} came first or last of all: no gap in the numbers shows them.\n"
+        ));
+    }
+    format!("{out}\n{verdict}\n")
+}
+
+/// The stages as a table.
+fn stages(status: &Status) -> String {
+    let mut table = Table::new([
+        ("STAGE", Align::Left),
+        ("IN", Align::Right),
+        ("OUT", Align::Right),
+        ("LOST", Align::Right),
+        ("", Align::Left),
+    ]);
+    for Stage { stage, unit, entered, left, drops, .. } in &status.loss_budget {
+        let reasons: Vec<String> = drops
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(reason, count)| format!("{reason} {}", units::count(*count)))
+            .collect();
+        table.row([
+            stage.clone(),
+            units::count(*entered),
+            units::count(*left),
+            units::count(drops.values().sum()),
+            format!(
+                "{}{}{}",
+                unit.as_deref().unwrap_or(""),
+                if reasons.is_empty() { "" } else { ": " },
+                reasons.join(", ")
+            ),
+        ]);
+    }
+    table.render()
+}
+
+/// A directory for the time of the demo.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, CliError> {
+        let path = std::env::temp_dir().join(format!("hopwise-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| {
+            let remedy = "set TMPDIR to a directory you may write, or use --no-store";
+            CliError::io(format!("cannot make {}", path.display()), error, remedy)
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is in the place for what may be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Is this a switch? Hosts send no reports.
+fn is_switch(kind: &Kind) -> bool {
+    matches!(kind, Kind::Switch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &str, entered: u64, left: u64) -> Stage {
+        let drops = [("lost".to_string(), entered - left)].into();
+        Stage { stage: name.into(), unit: Some("datagrams".into()), entered, left, held: 0, drops }
+    }
+
+    fn verdict(received: u64) -> String {
+        let status = Status {
+            version: String::new(),
+            uptime_s: 0.0,
+            rates: Default::default(),
+            loss_budget: vec![stage("network", received + 7, received), stage("kernel", received, received)],
+        };
+        let sent = Sent { sent: 1_000, lost: 7, unseen: 0, duplicated: 2, span: Duration::from_secs(61) };
+        budget(&status, &sent)
+    }
+
+    #[test]
+    fn the_account_says_whether_it_balances() {
+        assert_eq!(
+            verdict(995),
+            "
+After 1:01: the switches sent 1,000 datagrams; the simulated way to the collector lost 7 of them and doubled 2.
+
+STAGE       IN  OUT  LOST
+network  1,002  995     7  datagrams: lost 7
+kernel     995  995     0  datagrams
+
+hopwise counted 7 as lost before it, and 995 datagrams as arrived: every one is accounted for.
+"
+        );
+        assert!(verdict(994).ends_with(
+            "counted 7 as lost before it and 994 as arrived (7 and 995 expected): the difference is unexplained.\n"
+        ));
+    }
+
+    #[test]
+    fn a_taken_port_is_given_up() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        assert_eq!(free(address), (SocketAddr::new(address.ip(), 0), true));
+    }
+
+    #[test]
+    fn the_settings_of_the_demo_are_valid() {
+        let settings = settings("127.0.0.1:0".parse().unwrap(), None, vec![(101, "leaf1".into())]);
+        let read = Settings::parse(&settings.to_toml(), "demo.toml").map_err(|error| error.to_string());
+        assert_eq!(read.map(|read| read.to_toml()), Ok(settings.to_toml()));
+    }
 }

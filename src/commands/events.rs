@@ -46,7 +46,8 @@ pub(crate) struct Args {
 /// Which events.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct Filter {
-    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu
+    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest;
+    /// without it all but `latest`, the periodic values that are no news
     #[arg(long)]
     pub(crate) kind: Option<String>,
 
@@ -62,6 +63,9 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) flow: Option<String>,
 }
+
+/// The kind of event that repeats what is known.
+pub(super) const NO_NEWS: &str = "latest";
 
 impl Filter {
     /// As a query string that begins with `?` or `&`.
@@ -118,20 +122,43 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let client = args.api.client()?;
-    let path = format!("/events?limit={}{}", args.limit, args.filter.query('&'));
     if args.follow {
         return follow(&client, &args.filter, &mut printer);
     }
-    let Events { events } = fetch(&client, &path)?;
-    for event in events.iter().rev() {
+    for event in latest(&client, &args.filter, args.limit as usize)?.iter().rev() {
         printer.print(event)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The latest events that pass, newest first. The server does not leave out what is no news, so it may be asked again.
+fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<Event>, CliError> {
+    let mut passed = Vec::new();
+    let mut before = String::new();
+    for _ in 0..MAX_PAGES {
+        let Events { events } = fetch(client, &format!("/events?limit={PAGE}{before}{}", filter.query('&')))?;
+        let last = events.last().map(|event| event.ts);
+        let full = events.len() >= PAGE;
+        passed.extend(events.into_iter().filter(|event| filter.passes(event)));
+        match last {
+            Some(ts) if full && passed.len() < limit => before = format!("&before={ts}"),
+            _ => break,
+        }
+    }
+    passed.truncate(limit);
+    Ok(passed)
+}
+
+/// Events asked for at once.
+const PAGE: usize = 1000;
+/// Questions asked at most.
+const MAX_PAGES: usize = 1000;
+
 /// Prints the live stream until it ends.
 fn follow(client: &Client, filter: &Filter, printer: &mut Printer) -> Result<ExitCode, CliError> {
-    for message in client.stream(&format!("/events/stream{}", filter.query('?')))? {
+    // The stream knows no metrics; they are sorted out here.
+    let streamed = Filter { metric: None, ..filter.clone() };
+    for message in client.stream(&format!("/events/stream{}", streamed.query('?')))? {
         let message = message
             .map_err(|error| CliError::io("the live stream broke", error, "is hopwise still running?"))?;
         if message.event == "shed" {

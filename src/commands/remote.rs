@@ -92,17 +92,23 @@ pub(crate) struct Rates {
     pub(crate) datagrams: f64,
 }
 
-/// One stage of the loss budget: `in` = `out` + drops.
+/// One stage of the loss budget: `in` = `out` + held + drops.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     /// Its name.
     pub(crate) stage: String,
+    /// What is counted: datagrams, reports, records.
+    #[serde(default)]
+    pub(crate) unit: Option<String>,
     /// What came in.
     #[serde(rename = "in")]
     pub(crate) entered: u64,
     /// What went on.
     #[serde(rename = "out")]
     pub(crate) left: u64,
+    /// What is still inside.
+    #[serde(default)]
+    pub(crate) held: u64,
     /// What did not, by reason.
     pub(crate) drops: BTreeMap<String, u64>,
 }

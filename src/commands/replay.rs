@@ -5,7 +5,7 @@ mod json;
 mod text;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -101,14 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let config = configure(&args, &settings)?;
     let keeper = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
     let findings = Findings::new(&config, args.explain_loss, build::queue_unit(&settings));
-    let mut replay = Replay {
-        collector: Collector::new(config),
-        outlet: Outlet { findings, keeper },
-        burst: Burst::default(),
-        pace: Pace { speed: args.speed, begin: None },
-        ticked: 0,
-        last: 0,
-    };
+    let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
     let started = Instant::now();
@@ -156,7 +149,7 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
     Ok(config)
 }
 
-fn open(dir: &std::path::Path, settings: &Settings) -> Result<Keeper, CliError> {
+fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
     // The input can wait: nothing is shed. What is replayed may be old: retention would delete it at once.
     let config = store::Config {
         dir: dir.to_path_buf(),
@@ -168,6 +161,18 @@ fn open(dir: &std::path::Path, settings: &Settings) -> Result<Keeper, CliError> 
     let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
     store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
     Ok(Keeper { store, batch: Batch::with_capacity(BATCH) })
+}
+
+/// Replays one file at full speed and says how many reports it held: what the benchmark measures.
+pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
+    let findings = Findings::new(&config, false, String::new());
+    let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);
+    let mut progress = Progress::new("", "frames", None).silenced(true);
+    capture::read(file, &[32_766], &mut Account::default(), &mut progress, |ts, found| {
+        replay.take(ts, &found);
+        Ok(())
+    })?;
+    Ok(replay.finish().collector.stats().reports)
 }
 
 /// What is printed, in either form.
@@ -215,6 +220,11 @@ struct Waiting {
 }
 
 impl Replay {
+    fn new(config: collector::Config, outlet: Outlet, speed: Speed) -> Self {
+        let pace = Pace { speed, begin: None };
+        Self { collector: Collector::new(config), outlet, burst: Burst::default(), pace, ticked: 0, last: 0 }
+    }
+
     fn take(&mut self, ts: u64, found: &Found<'_>) {
         // A frame with broken headers is in the account already.
         let Found::Datagram(datagram) = found else { return };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use store::{QueryOptions, Reader, Value};
 
-use super::events::Filter;
+use super::events::{Filter, NO_NEWS};
 use super::remote::{Event, Flow, FlowState, HopState, parse_path};
 use crate::error::CliError;
 
@@ -18,7 +18,10 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
 /// The latest events that pass the filter, oldest first.
 pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Event>, CliError> {
     let mut wanted = Conditions::default();
-    wanted.equal("kind", filter.kind.clone().map(Value::Text));
+    match &filter.kind {
+        Some(kind) => wanted.equal("kind", Some(Value::Text(kind.clone()))),
+        None => wanted.terms.push(format!("kind <> '{NO_NEWS}'")),
+    }
     wanted.equal("metric", filter.metric.clone().map(Value::Text));
     wanted.equal("flow", filter.flow.clone().map(Value::Text));
     wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));

@@ -1,10 +1,14 @@
 //! The fast path on one core, in process: frames in memory to state, events in the batch of the normal path.
 
+use std::path::Path;
+use std::time::Duration;
+
 use collector::Batch;
 use collector::workload::{CASES, Case, Input};
+use nic::capture::{self, LinkType, Writer};
 use wire::{Decoder, Dialect, Profile};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
 use crate::error::CliError;
 
 /// Bursts between two looks at the clock.
@@ -59,6 +63,44 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .number("table_bytes", collector.bytes())
         .share(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// Frames of the capture that `replay` replays.
+const CAPTURED: usize = 500_000;
+
+/// `replay`: a capture file through the whole collector, as the command does it.
+pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let case = workload("fastpath-6x8-1k")?;
+    let feed = case.feed();
+    let dir = Scratch::new(name)?;
+    let file = dir.path().join("reports.pcap");
+    let frames = if plan.each < Duration::from_millis(50) { 10_000 } else { CAPTURED };
+    write(&file, feed.whole().cycle().take(frames)).map_err(|error| {
+        CliError::new(format!("{}: {error}; set TMPDIR to a directory with room", file.display()))
+    })?;
+    let profile = Profile::new(Dialect::IntCollectorGen);
+    let config = collector::Config {
+        default_profile: collector::Profile::new("generator", profile),
+        ..collector::Config::default()
+    };
+    let measured = measure(plan, || Ok(super::super::replay::once(&file, config.clone())?))?;
+    let included =
+        "reading the file (in the page cache), frame parsing, the collector with its start and end; no store";
+    let conditions = Conditions::of("one report", included)
+        .number("flows", case.flows)
+        .number("frames", frames)
+        .number("frame_bytes", feed.frame_len())
+        .share(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), capture::Error> {
+    const BEGIN: u64 = 1_767_268_800_000_000_000;
+    let mut writer = Writer::create(file, LinkType::Ethernet)?;
+    for (number, frame) in frames.enumerate() {
+        writer.write(BEGIN + number as u64 * 100, frame)?;
+    }
+    writer.finish().map(|_| ())
 }
 
 /// `decode-only`: UDP payloads to reports with every hop located, and no state.

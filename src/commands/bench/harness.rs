@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -227,6 +228,36 @@ fn run_for(span: Duration, body: &mut impl FnMut() -> Result<u64, Failure>) -> R
         if elapsed >= span && operations > 0 {
             return Ok(elapsed.as_nanos() as f64 / operations as f64);
         }
+    }
+}
+
+/// A directory for the time of a measurement.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new directory where temporary files go; `TMPDIR` names another place.
+    pub(super) fn new(case: &str) -> Result<Self, CliError> {
+        let path = std::env::temp_dir().join(format!("hopwise-bench-{case}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| {
+            CliError::io(
+                format!("cannot make {}", path.display()),
+                error,
+                "set TMPDIR to a directory you may write",
+            )
+        })?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is in the place for what may be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The store: how many events a second it takes, and how long it takes to find some of them again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use collector::event::{Basis, Kind};
@@ -9,7 +9,7 @@ use detect::Metric;
 use store::{Policy, QueryOptions, Reader, Store, Value};
 use wire::FlowKey;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
 use crate::error::CliError;
 
 const BATCH: usize = 8192;
@@ -21,7 +21,7 @@ const BEGIN: u64 = 1_767_268_800_000_000_000;
 
 /// `store-insert`: events into the store until they are committed, with all indexes.
 pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let dir = Scratch::new()?;
+    let dir = Scratch::new(name)?;
     let mut filler = Filler::new(open(dir.path())?);
     let measured = measure(plan, || {
         // Enough that waiting for the last commit weighs little.
@@ -64,7 +64,7 @@ pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
 fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, Failure> {
     // Filling takes seconds; a run of a few milliseconds is a test of the bench itself.
     let events = if plan.each < Duration::from_millis(50) { wanted.min(200_000) } else { wanted };
-    let dir = Scratch::new()?;
+    let dir = Scratch::new(name)?;
     let mut filler = Filler::new(open(dir.path())?);
     let started = Instant::now();
     while filler.filled < events {
@@ -153,34 +153,4 @@ fn event(number: u64) -> Event {
 fn key(flow: u64) -> FlowKey {
     let [.., high, middle, low] = flow.to_be_bytes();
     FlowKey::v4([10, high, middle, low], [10, 200, 0, 1], Some((5000, 80)), 6)
-}
-
-/// A directory for the time of a measurement.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// A new directory where temporary files go; `TMPDIR` names another place.
-    pub(super) fn new() -> Result<Self, CliError> {
-        let path = std::env::temp_dir().join(format!("hopwise-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
-            CliError::io(
-                format!("cannot make {}", path.display()),
-                error,
-                "set TMPDIR to a directory you may write",
-            )
-        })?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is in the place for what may be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use wire::int::Contents;
+use wire::ioam::Ioam;
 use wire::report::{Flags, Marks, Report};
 use wire::{FlowKey, Hop, Items};
 
@@ -26,9 +27,16 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         if report.has_drop_reason() {
             o.field("drop_reason", report.drop_reason);
         }
-        if report.marks.contains(Marks::PARTIAL) {
-            o.field("partial", true);
+        if let Some(gap) = report.gap {
+            o.object("gap", |o| {
+                o.field("source", gap.source)
+                    .field("ts", gap.ts)
+                    .field("seq", gap.seq)
+                    .field("count", gap.count);
+            });
         }
+        ioam(o, report.ioam);
+        marks(o, report.marks);
     });
     out.push('\n');
 }
@@ -42,6 +50,8 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
         o.present("int_version", contents.int.map(|int| int.version.name()));
         let found = super::hops_of(contents);
         hops(o, || found.iter().copied());
+        ioam(o, contents.ioam);
+        marks(o, Marks::default().with(Marks::DESTINATION, contents.destination));
     });
     out.push('\n');
 }
@@ -62,6 +72,29 @@ pub(super) fn refused(out: &mut String, refused: &Refused) {
 
 fn flags(flags: Flags) -> Vec<&'static str> {
     Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()
+}
+
+/// What is odd; left out when nothing is.
+fn marks(object: &mut Object<'_>, marks: Marks) {
+    let set = Marks::NAMES.iter().filter(|(mark, _)| marks.contains(*mark));
+    let names: Vec<&str> = set.map(|(_, name)| *name).collect();
+    if !names.is_empty() {
+        object.field("marks", names);
+    }
+}
+
+fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {
+    let Some(ioam) = ioam else { return };
+    object.object("ioam", |o| match ioam {
+        Ioam::Trace(trace) => {
+            o.field("namespace", trace.namespace).field("trace_type", trace.trace_type);
+            o.field("nodes", trace.nodes().count());
+        }
+        Ioam::Export(export) => {
+            o.field("namespace", export.namespace).field("trace_type", export.trace_type);
+            o.present("flow_id", export.flow_id).present("seq", export.seq);
+        }
+    });
 }
 
 fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {

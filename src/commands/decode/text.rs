@@ -31,11 +31,27 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
     if let Some(reason) = report.drop_reason {
         out.push_str(&format!("  dropped, reason {reason}\n"));
     }
-    if report.marks.contains(Marks::PARTIAL) {
-        out.push_str("  partial: what followed could not be read\n");
+    if let Some(gap) = report.gap {
+        out.push_str(&format!(
+            "  {} packets from node {} are missing, from number {} on\n",
+            gap.count, gap.source, gap.seq
+        ));
+    }
+    for (mark, text) in MARKS {
+        if report.marks.contains(mark) {
+            out.push_str(&format!("  {text}\n"));
+        }
     }
     write_hops(out, report.int.map(|int| int.version.name()), &report.hops().collect::<Vec<_>>());
 }
+
+/// What is odd about a report, in words.
+const MARKS: [(Marks, &str); 4] = [
+    (Marks::PARTIAL, "partial: a part of it runs over its end and was left out"),
+    (Marks::ODD_DROP_REASON, "odd: a drop reason without the drop flag"),
+    (Marks::MERGED, "the reporter's own data and the last record of the stack are one hop"),
+    (Marks::DESTINATION, "INT for the destination was stepped over"),
+];
 
 /// The INT of one data packet.
 pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {

@@ -1,0 +1,306 @@
+//! The simulated network in real time: what it would have sent by now is sent.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dataplane::demo::{self, Line};
+use dataplane::fabric::{Action, Fabric, FabricSink, Fate, Reporter, Truth};
+use nic::udp::Sender;
+
+use super::is_switch;
+use crate::error::CliError;
+use crate::output::terminal::Tone;
+use crate::output::{Terminal, units};
+
+/// How far the simulation goes at once. Shorter is smoother, longer costs less.
+const STEP: Duration = Duration::from_millis(5);
+/// A network that lags so far behind is not worth believing, and its user is told.
+const LAG: Duration = Duration::from_secs(2);
+
+/// The network, and what will happen in it.
+#[derive(Debug)]
+pub(super) struct Network {
+    fabric: Fabric,
+    script: Vec<Line>,
+    start: u64,
+}
+
+/// What was sent, and what of it the simulated way to the collector changed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Sent {
+    /// Datagrams that the switches sent.
+    pub(super) sent: u64,
+    /// Of these, never given to the socket.
+    pub(super) lost: u64,
+    /// Of the lost ones, the first or last of a switch: no gap between two numbers shows them.
+    pub(super) unseen: u64,
+    /// Given to the socket once more.
+    pub(super) duplicated: u64,
+    /// How long it ran.
+    pub(super) span: Duration,
+}
+
+impl Network {
+    /// The network at its beginning, now; and the names of its switches.
+    pub(super) fn new(seed: u64) -> Result<(Self, Vec<(u32, String)>), CliError> {
+        let start = nic::time::now();
+        let (fabric, script) = demo::scenario_at(seed, start)
+            .map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
+        let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
+        let names = switches.map(|node| (node.id, node.name.clone())).collect();
+        Ok((Self { fabric, script, start }, names))
+    }
+
+    /// What will happen, by the time since the start.
+    pub(super) fn script(&self) -> &[Line] {
+        &self.script
+    }
+
+    /// `6 switches, 8 hosts, 60 flows`.
+    pub(super) fn describe(&self) -> String {
+        let nodes = self.fabric.topology().nodes();
+        let switches = nodes.iter().filter(|node| is_switch(&node.kind)).count();
+        format!(
+            "{}, {}, {}",
+            format_args!("{switches} switches"),
+            units::counted((nodes.len() - switches) as u64, "host"),
+            units::counted(self.fabric.flow_ids().count() as u64, "flow")
+        )
+    }
+
+    /// Runs in real time until `stop`, or for `span`; says what happens as it happens.
+    pub(super) fn run(
+        mut self,
+        to: SocketAddr,
+        span: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> Result<Sent, CliError> {
+        let begin = Instant::now();
+        let mut wire = Outbox::new(to);
+        let mut script = std::mem::take(&mut self.script).into_iter().peekable();
+        let mut warned = false;
+        // Relaxed: the flag travels alone.
+        while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
+            let elapsed = begin.elapsed();
+            self.fabric.run_until(self.start + elapsed.as_nanos() as u64, &mut wire);
+            wire.send()?;
+            while let Some(line) = script.next_if(|line| u128::from(line.at) <= elapsed.as_nanos()) {
+                announce(&line)?;
+            }
+            let late = begin.elapsed() - elapsed;
+            if late > LAG && !warned {
+                warned = true;
+                eprintln!(
+                    "hopwise: this machine is too busy to simulate in real time; the network pauses now and then"
+                );
+            }
+            thread::sleep(STEP.saturating_sub(late));
+        }
+        self.drain(&mut wire)?;
+        Ok(wire.account(begin.elapsed()))
+    }
+
+    /// Stops all traffic and lets what is on its way arrive.
+    fn drain(&mut self, wire: &mut Outbox) -> Result<(), CliError> {
+        let now = self.fabric.now();
+        for flow in self.fabric.flow_ids() {
+            let stopped = self.fabric.schedule(now, Action::StopFlow(flow));
+            stopped.map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
+        }
+        self.fabric.run_until(now + DRAIN.as_nanos() as u64, wire);
+        wire.send()
+    }
+}
+
+/// Simulated time after which everything has arrived that will.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What to look at when a line of the script happens.
+pub(super) fn look_at(text: &str) -> &'static str {
+    if text.contains("microburst") {
+        "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops"
+    } else if text.contains("fails") {
+        "look at: Events: drops, then path_change; Flow: the path of a flow over that link moves"
+    } else {
+        "look at: Events: path_change; Flow: the paths come back"
+    }
+}
+
+/// Says on standard output that a line of the script happens now.
+fn announce(line: &Line) -> Result<(), CliError> {
+    let terminal = Terminal::stdout();
+    let at = terminal.paint(Tone::Dim, &units::clock(Duration::from_nanos(line.at)));
+    let text = format!("{at}  {}\n", line.text);
+    match io::stdout().write_all(text.as_bytes()) {
+        // Nobody reads along any more; the pages still work.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(CliError::output),
+    }
+}
+
+/// Reports on their way to the socket: each switch has a socket of its own, with a loopback address of its own.
+struct Outbox {
+    to: SocketAddr,
+    senders: BTreeMap<u32, Sender>,
+    /// Who sends, and where the payload ends in `bytes`.
+    waiting: Vec<(u32, usize)>,
+    bytes: Vec<u8>,
+    /// What the simulated way did to each numbered stream.
+    streams: BTreeMap<(u32, u8), Stream>,
+}
+
+/// What became of the datagrams of one switch's subsystem.
+#[derive(Default, Debug)]
+struct Stream {
+    sent: u64,
+    duplicated: u64,
+    /// Lost between two that arrived.
+    lost: u64,
+    /// Lost before the first that arrived.
+    before: u64,
+    /// Lost since the last that arrived.
+    since: u64,
+    begun: bool,
+}
+
+impl Stream {
+    fn takes(&mut self, fate: Fate) {
+        self.sent += 1;
+        if fate == Fate::Lost {
+            self.since += 1;
+            return;
+        }
+        self.duplicated += u64::from(fate == Fate::Duplicated);
+        let lost = std::mem::take(&mut self.since);
+        if self.begun {
+            self.lost += lost
+        } else {
+            self.before += lost
+        }
+        self.begun = true;
+    }
+}
+
+impl FabricSink for Outbox {
+    fn report(&mut self, _: u64, from: &Reporter, payload: &[u8]) {
+        self.bytes.extend_from_slice(payload);
+        self.waiting.push((from.node, self.bytes.len()));
+    }
+
+    fn truth(&mut self, truth: &Truth<'_>) {
+        if let Truth::Datagram(datagram) = truth {
+            self.streams.entry((datagram.node, datagram.hw_id)).or_default().takes(datagram.fate);
+        }
+    }
+}
+
+impl Outbox {
+    fn new(to: SocketAddr) -> Self {
+        let (waiting, bytes) = (Vec::new(), Vec::new());
+        Self { to, senders: BTreeMap::new(), waiting, bytes, streams: BTreeMap::new() }
+    }
+
+    /// What happened to all datagrams.
+    fn account(&self, span: Duration) -> Sent {
+        let mut sent = Sent { span, ..Sent::default() };
+        for stream in self.streams.values() {
+            let unseen = stream.before + stream.since;
+            sent.sent += stream.sent;
+            sent.lost += stream.lost + unseen;
+            sent.unseen += unseen;
+            sent.duplicated += stream.duplicated;
+        }
+        sent
+    }
+
+    /// Sends everything that waits, in order. Reports of one switch that follow each other share a system call.
+    fn send(&mut self) -> Result<(), CliError> {
+        let Self { to, senders, waiting, bytes, .. } = self;
+        let mut start = 0;
+        for run in waiting.chunk_by(|a, b| a.0 == b.0) {
+            let payloads: Vec<&[u8]> = run
+                .iter()
+                .map(|(_, end)| {
+                    let payload = &bytes[start..*end];
+                    start = *end;
+                    payload
+                })
+                .collect();
+            let node = run[0].0;
+            sender(senders, node, *to)?.send_burst(&payloads).map_err(failed)?;
+        }
+        waiting.clear();
+        bytes.clear();
+        Ok(())
+    }
+}
+
+fn sender(senders: &mut BTreeMap<u32, Sender>, node: u32, to: SocketAddr) -> Result<&mut Sender, CliError> {
+    use std::collections::btree_map::Entry;
+    match senders.entry(node) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(new) => {
+            // 127.0.0.101 for node 101; systems with a smaller loopback network send all from 127.0.0.1.
+            let own = Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8);
+            let sender = Sender::connect(SocketAddr::from((own, 0)), to)
+                .or_else(|_| Sender::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), to));
+            Ok(new.insert(sender.map_err(failed)?))
+        }
+    }
+}
+
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(format!("cannot send the demo's reports: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_arrives_in_order_from_an_address_per_switch() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let to = socket.local_addr().unwrap();
+        let mut wire = Outbox::new(to);
+        for (node, payload) in [(101, "a"), (101, "bc"), (102, "d"), (101, "e")] {
+            let from = Reporter { node, address: Ipv4Addr::LOCALHOST.into(), port: 1 };
+            wire.report(0, &from, payload.as_bytes());
+        }
+        wire.send().unwrap();
+        let mut buffer = [0; 16];
+        let received: Vec<(String, String)> = (0..4)
+            .map(|_| {
+                let (length, from) = socket.recv_from(&mut buffer).unwrap();
+                (String::from_utf8_lossy(&buffer[..length]).into_owned(), from.ip().to_string())
+            })
+            .collect();
+        let one = |text: &str, node: u8| (text.to_string(), format!("127.0.0.{node}"));
+        assert_eq!(received, [one("a", 101), one("bc", 101), one("d", 102), one("e", 101)]);
+    }
+
+    #[test]
+    fn what_no_gap_can_show_is_told_apart() {
+        let mut wire = Outbox::new("127.0.0.1:1".parse().unwrap());
+        let stream = wire.streams.entry((101, 0)).or_default();
+        for fate in
+            [Fate::Lost, Fate::Delivered, Fate::Lost, Fate::Lost, Fate::Duplicated, Fate::Delayed, Fate::Lost]
+        {
+            stream.takes(fate);
+        }
+        let span = Duration::from_secs(1);
+        assert_eq!(wire.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
+    }
+
+    #[test]
+    fn the_script_is_explained() {
+        let (network, names) = Network::new(1).unwrap();
+        assert_eq!(network.describe(), "6 switches, 8 hosts, 60 flows");
+        assert_eq!(names.len(), 6);
+        assert!(network.script().iter().take(5).any(|line| look_at(&line.text).contains("path_change")));
+    }
+}

@@ -1,0 +1,75 @@
+//! `hopwise bench`: every case once, so that none rots.
+
+mod support;
+
+use serde_json::Value;
+use support::hopwise;
+
+#[test]
+fn every_case_runs_and_says_what_it_measured() {
+    let list = hopwise(["bench", "--list"]);
+    let names: Vec<&str> = list.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    for published in [
+        "fastpath-6x8-1k",
+        "fastpath-6x8-100k",
+        "fastpath-1x1-1k",
+        "fastpath-6x8-change",
+        "fastpath-6x8-1m",
+        "fastpath-6x8-1k-jitter",
+        "decode-only",
+        "udp-one-sender",
+        "store-insert",
+        "store-query",
+        "replay",
+    ] {
+        assert!(names.contains(&published), "{published}");
+    }
+    let run = hopwise(["bench", "--all", "--json", "--runs", "1", "--seconds", "0.02"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let outcomes = run.json();
+    let skipped: Vec<&str> =
+        run.stderr.lines().filter(|line| line.contains("skipped udp-one-sender: ")).collect();
+    for line in &skipped {
+        eprintln!("SKIPPED: {line}");
+    }
+    assert_eq!(outcomes.len() + skipped.len(), names.len());
+    for outcome in &outcomes {
+        complete(outcome);
+        let name = outcome["name"].as_str().unwrap();
+        if name.starts_with("udp-") {
+            assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
+        }
+        if name == "fastpath-6x8-change" {
+            assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");
+        }
+    }
+}
+
+/// All fields are there and make sense.
+fn complete(outcome: &Value) {
+    let number = |name: &str| outcome[name].as_f64().filter(|number| *number > 0.0);
+    let [Some(ns), Some(_), Some(runs), Some(min), Some(median), Some(max)] =
+        ["ns_per_op", "ops_per_s", "runs", "min", "median", "max"].map(number)
+    else {
+        panic!("{outcome}")
+    };
+    assert!(min <= median && median <= max && (ns - median).abs() < 1e-9 && runs >= 1.0, "{outcome}");
+    for fact in ["operation", "included", "cpu", "kernel"] {
+        assert!(outcome["conditions"][fact].is_string(), "{outcome}");
+    }
+}
+
+#[test]
+fn an_unknown_case_is_an_error() {
+    let run = hopwise(["bench", "fastpath-9x9"]);
+    assert_eq!(run.code, Some(2));
+    assert_eq!(run.stderr, "hopwise: there is no case `fastpath-9x9`; `hopwise bench --list` names them\n");
+    assert_eq!(hopwise(["bench"]).code, Some(2));
+}
+
+#[test]
+fn for_people_a_case_is_a_line_with_its_conditions() {
+    let run = hopwise(["bench", "decode-only", "--runs", "1", "--seconds", "0.01"]);
+    assert!(run.stdout.starts_with("decode-only "), "{}", run.stdout);
+    assert!(run.stdout.contains(" ns/op ") && run.stdout.contains("payload_bytes: 262"), "{}", run.stdout);
+}

@@ -1,0 +1,142 @@
+//! `hopwise demo` and the commands that ask a running hopwise: `top`, `path`, `events`.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+use support::{command, hopwise};
+
+/// A demo that runs until its time is over; its output up to where it says everything.
+struct Demo {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    introduction: String,
+    api: String,
+}
+
+impl Demo {
+    fn start(args: &[&str]) -> Self {
+        let all = ["demo", "--listen", "127.0.0.1:0"].iter().chain(args);
+        let mut child = command(all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut introduction = String::new();
+        while !introduction.contains("Ctrl-C ends it.\n") {
+            assert!(output.read_line(&mut introduction).unwrap() > 0, "{introduction}");
+        }
+        let address = introduction.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let api = format!("http://{}", address.unwrap());
+        Self { child, output, introduction, api }
+    }
+
+    /// Waits for the end and gives what was printed after the introduction, with the exit code.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+
+    fn top(&self) -> Value {
+        hopwise(["top", "--once", "--json", "--api", &self.api]).json().remove(0)
+    }
+}
+
+#[test]
+fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
+    let demo = Demo::start(&["--for", "8"]);
+    for promised in [
+        "6 switches, 8 hosts, 60 flows",
+        "0:05  microburst",
+        "0:30  link leaf1-spine1",
+        "What is found is kept in",
+    ] {
+        assert!(demo.introduction.contains(promised), "{}", demo.introduction);
+    }
+    let store = demo.introduction.split("What is found is kept in ").nth(1).unwrap().lines().next().unwrap();
+    let store = std::path::PathBuf::from(store.trim_end_matches('.'));
+
+    // The stream lasts as long as the demo: ask for it first, read it at the end.
+    let follow = command(["events", "--follow", "--json", "--kind", "drop", "--api", &demo.api])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    // Traffic begins at once; the last of 60 flows after two seconds.
+    let flow = (0..1000).find_map(|_| {
+        let snapshot = demo.top();
+        let flows = snapshot["flows"]["flows"].as_array().unwrap().clone();
+        let known = |what: &str| snapshot[what][what].as_array().unwrap().len();
+        (known("nodes") == 6 && known("links") > 5).then(|| flows[0].clone())
+    });
+    let flow = flow.unwrap();
+    assert_eq!(demo.top()["status"]["version"], json!(env!("CARGO_PKG_VERSION")));
+    let text = flow["text"].as_str().unwrap();
+    let path = hopwise(["path", "--json", "--api", &demo.api, text]).json();
+    assert_eq!((path.len(), &path[0]["text"]), (1, &flow["text"]));
+    let nodes: Vec<&Value> = path[0]["hops"].as_array().unwrap().iter().map(|hop| &hop["node"]).collect();
+    assert_eq!(json!(nodes), path[0]["path"]);
+    let drawn = hopwise(["path", "--api", &demo.api, text]).stdout;
+    assert!(drawn.lines().nth(2).unwrap().contains(" ─ 10"), "{drawn}");
+    for view in ["flows", "nodes", "links"] {
+        let shown = hopwise(["top", "--once", "--view", view, "--api", &demo.api]);
+        assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
+    }
+    assert!(store.is_dir());
+    let (code, rest) = demo.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains("0:05  microburst"), "{rest}");
+    assert!(rest.trim_end().ends_with("every one is accounted for."), "{rest}");
+    assert!(!store.exists());
+
+    let followed = follow.wait_with_output().unwrap();
+    let drops = String::from_utf8(followed.stdout).unwrap();
+    let first: Value = serde_json::from_str(drops.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["kind"], &first["node"]), (&json!("drop"), &json!(201)));
+    assert!(String::from_utf8(followed.stderr).unwrap().contains("the stream ended"));
+}
+
+#[test]
+fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
+    let dir = support::TempDir::new();
+    let store = dir.join("kept");
+    let demo = Demo::start(&["--store", support::text(&store), "--seed", "3"]);
+    while demo.top()["flows"]["total"].as_u64() < Some(10) {}
+    let pid = demo.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let (code, rest) = demo.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.trim_end().ends_with("every one is accounted for."), "{rest}");
+    let asked = hopwise([
+        "events",
+        "--dir",
+        support::text(&store),
+        "--kind",
+        "new",
+        "--metric",
+        "flow_path",
+        "--json",
+    ]);
+    assert!(asked.json().len() >= 10);
+}
+
+#[test]
+fn without_a_running_hopwise_the_way_to_one_is_told() {
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for args in [vec!["top", "--once"], vec!["path", "x"], vec!["events"], vec!["events", "--follow"]] {
+        let run = hopwise(args.iter().copied().chain(["--api", &format!("http://{free}")]));
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}");
+        assert!(
+            run.stderr.starts_with(&format!("hopwise: no hopwise answers at http://{free} ")),
+            "{}",
+            run.stderr
+        );
+        assert!(run.stderr.contains("`hopwise demo`"), "{}", run.stderr);
+    }
+    assert_eq!(hopwise(["top", "--api", "https://x"]).code, Some(2));
+    assert_eq!(hopwise(["events", "--kind", "drops"]).code, Some(2));
+    assert_eq!(hopwise(["demo", "--listen", "0.0.0.0:0", "--no-store"]).code, Some(2));
+}

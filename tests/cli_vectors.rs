@@ -1,0 +1,157 @@
+//! Every vector that is a whole packet, through `hopwise decode --json`: what it prints is what the vector says.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::{TempDir, hex, hopwise, report_frame, text};
+
+/// One block of a vector file.
+#[derive(Default, Debug)]
+struct Vector {
+    name: String,
+    kind: String,
+    profile: String,
+    settings: Vec<String>,
+    bytes: Vec<u8>,
+    expected: Vec<Value>,
+}
+
+fn vectors() -> Vec<Vector> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    texts.iter().flat_map(|text| text.split("\n\n")).filter_map(block).collect()
+}
+
+fn block(text: &str) -> Option<Vector> {
+    let mut vector = Vector::default();
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (key, value) = line.split_once(':').unwrap();
+        let value = value.trim();
+        match key {
+            "name" => vector.name = value.into(),
+            "kind" => vector.kind = value.into(),
+            "profile" => vector.profile = value.into(),
+            "set" => vector.settings.push(value.into()),
+            "hex" => vector.bytes.extend(hex(value)),
+            "expect" => vector.expected.push(serde_json::from_str(value).unwrap()),
+            "error" => vector.expected.push(json!({"error": value})),
+            _ => {}
+        }
+    }
+    (!vector.name.is_empty()).then_some(vector)
+}
+
+/// A configuration with the vector's settings as profile `vector`; `None` when one of them cannot be configured.
+fn configuration(vector: &Vector) -> Option<String> {
+    let mut out = format!("[profiles.vector]\ndialect = \"{}\"\n", vector.profile);
+    for setting in &vector.settings {
+        let words: Vec<&str> = setting.split(' ').collect();
+        out.push_str(&match words[..] {
+            ["dscp", value, mask] => format!("dscp = 0x{value}\ndscp_mask = 0x{mask}\n"),
+            ["probe_marker", value] => format!("probe_marker = \"{value}\"\n"),
+            ["tcp_shim", "after_options"] => "tcp_shim = \"after-options\"\n".into(),
+            _ => return None,
+        });
+    }
+    Some(out)
+}
+
+/// What is printed of a vector, without what depends on the capture; `None` when it cannot be asked for.
+fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
+    let frame = if vector.kind == "payload" { report_frame(&vector.bytes) } else { vector.bytes.clone() };
+    let capture = dir.capture("vector.pcap", &[frame]);
+    let config = dir.join("vector.toml");
+    fs::write(&config, configuration(vector)?).unwrap();
+    let mut args = vec!["decode", "--json", "-c", text(&config), "--profile", "vector", text(&capture)];
+    if vector.kind == "packet" {
+        args.push("--packets");
+    }
+    let run = hopwise(args);
+    assert_eq!(run.code, Some(0), "{}: {}", vector.name, run.stderr);
+    let mut objects = run.json();
+    for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+        object.remove("ts");
+        object.remove("source");
+        if object.contains_key("error") {
+            // What was known all the same is not part of a vector.
+            object.retain(|name, _| name == "error");
+        }
+    }
+    Some(objects)
+}
+
+/// What a packet's object has beside what the command prints of it.
+const OF_PACKETS_ONLY: [&str; 9] = [
+    "mode",
+    "int_flags",
+    "hop_ml",
+    "remaining",
+    "bitmap",
+    "encapsulation",
+    "recognised",
+    "offsets",
+    "original",
+];
+
+/// What the command prints, of all that the vector says.
+fn expected(vector: &Vector) -> Vec<Value> {
+    let mut objects = vector.expected.clone();
+    if vector.kind == "packet" {
+        for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+            object.retain(|name, _| !OF_PACKETS_ONLY.contains(&name.as_str()) && name != "source_only");
+        }
+        // Packets without telemetry are counted, not printed.
+        objects
+            .retain(|object| ["int_version", "ioam", "error"].iter().any(|name| object.get(name).is_some()));
+    }
+    objects
+}
+
+/// Frames that are no telemetry, or broken ones to another port, are counted and not printed.
+fn is_no_telemetry(printed: &[Value], vector: &Vector) -> bool {
+    let [only] = &vector.expected[..] else { return false };
+    // The UDP destination port behind Ethernet and IPv4 without options.
+    let elsewhere = vector.bytes.get(36..38).is_some_and(|port| port != 32_766_u16.to_be_bytes());
+    let other = ["not_ip", "not_udp", "fragment"].iter().any(|name| only["error"] == *name);
+    printed.is_empty() && vector.kind == "frame" && (other || (elsewhere && only.get("error").is_some()))
+}
+
+#[test]
+fn decode_prints_what_the_vectors_say() {
+    let dir = TempDir::new();
+    let (mut compared, mut skipped, mut wrong) = (0, Vec::new(), Vec::new());
+    for vector in vectors() {
+        if vector.kind == "shim" {
+            continue;
+        }
+        match printed(&vector, &dir) {
+            None => skipped.push(vector.name),
+            Some(printed) if printed == expected(&vector) || is_no_telemetry(&printed, &vector) => {
+                compared += 1
+            }
+            Some(printed) => {
+                let lines = |objects: &[Value]| {
+                    objects.iter().map(|object| format!("  {object}\n")).collect::<String>()
+                };
+                wrong.push(format!(
+                    "{}\n{}is not\n{}",
+                    vector.name,
+                    lines(&printed),
+                    lines(&expected(&vector))
+                ));
+            }
+        }
+    }
+    for name in &skipped {
+        eprintln!("SKIPPED: {name}: its settings cannot be configured");
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 150 && skipped.len() <= 1, "{compared} compared, {skipped:?} skipped");
+}
