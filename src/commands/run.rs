@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     server.stop();
     if let Some(stored) = server.stored() {
         let lost = stored.shed + stored.failed;
-        tracing::info!(records = stored.committed, lost, "stopped; everything is on disk");
+        tracing::info!(stored = stored.committed, lost, "stopped");
     }
     ended.map(|()| ExitCode::SUCCESS)
 }
