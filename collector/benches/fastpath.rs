@@ -6,7 +6,7 @@ use std::time::Instant;
 use collector::workload::{CASES, Case, Feed, Input};
 use collector::{Batch, Collector};
 
-const RUNS: usize = 9;
+const RUNS: usize = 31;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -36,7 +36,7 @@ fn measure(case: &Case, input: Input, runs: usize) {
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let told = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
     let before = (told(&collector), collector.stats().reports);
-    let reports = if runs == 1 { 200_000 } else { (feed.frames() * 2).max(400_000) };
+    let reports = feed.frames().max(50_000);
     let mut times: Vec<f64> =
         (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
     times.sort_by(f64::total_cmp);

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use detect::{Detection, Metric};
 use wire::report::Brief;
-use wire::{Decoder, Report, Stack};
+use wire::{Decoder, Stack};
 
 use crate::config::{Config, Profile, Units};
-use crate::event::{Drop, Event, Kind, Loss, Nanos, Sink};
+use crate::event::{Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
-use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
-use crate::reading::{Ends, NO_VALUE, Plan, Plans, ReadHops, Reading, WIDEST_RECORD};
-use crate::sequence::{self, Sequencer, StreamId, StreamView};
+use crate::reading::{Plans, Reading, WIDEST_RECORD};
+use crate::reports::Number;
+use crate::sequence::{self, Sequencer, StreamView};
 use crate::series::Series;
 use crate::sketch::Sketches;
 use crate::sources::{Source, SourceView, Sources};
-use crate::state::{Head, Levels, MOST_HOPS, State};
+use crate::state::{Head, Levels, MOST_HOPS, State, Waiting};
 use crate::stats::{Stats, Tables};
 use crate::sweep::Sweep;
-use crate::tell::{self, About, Origin, Teller};
+use crate::tell;
 
 /// A UDP payload as it was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,22 +49,22 @@ pub struct Collector {
 pub(crate) struct Core {
     pub(crate) state: State,
     pub(crate) sweep: Sweep,
-    sources: Sources,
-    sequencer: Option<Sequencer>,
-    seed: u64,
-    stats: Stats,
-    readings: Vec<Reading>,
+    pub(crate) sources: Sources,
+    pub(crate) sequencer: Option<Sequencer>,
+    pub(crate) seed: u64,
+    pub(crate) stats: Stats,
+    pub(crate) readings: Vec<Reading>,
     plans: Plans,
 }
 
 /// What all reports of one datagram share.
 #[derive(Clone, Copy, Debug)]
-struct Envelope<'e> {
-    source: &'e [u8; 16],
-    sender: Source,
-    listener: u16,
-    received: Nanos,
-    units: &'e Units,
+pub(crate) struct Envelope<'e> {
+    pub(crate) source: &'e [u8; 16],
+    pub(crate) sender: Source,
+    pub(crate) listener: u16,
+    pub(crate) received: Nanos,
+    pub(crate) units: &'e Units,
 }
 
 /// Reports decoded ahead of those that are taken.
@@ -77,31 +77,15 @@ const STEP: usize = 8;
 /// Datagrams ahead of the one being decoded whose bytes are asked for.
 const NEAR: usize = 4;
 
-/// A report that is decoded and waits to be taken.
-#[derive(Clone, Copy)]
-struct Waiting<'a> {
-    head: Head,
-    records: &'a [u8],
-    plan: u8,
-    /// Where its flow probably is.
-    slot: u32,
-}
-
 impl<'a> Waiting<'a> {
     #[inline(always)]
     fn write(&mut self, brief: &Brief<'a>, received: Nanos, seed: u64) {
         let about = &mut self.head.about;
-        (about.key, about.has_flow, about.ts) = (brief.flow, true, received);
-        about.origin = Origin {
-            reporter: u64::from(brief.node_id),
-            number: brief.seq,
-            stamp: brief.ts,
-            index: 0,
-            hw_id: brief.hw_id,
-            version: version(wire::Version::V10),
-        };
+        (about.key, about.ts) = (brief.flow, received);
+        about.origin.reporter = u64::from(brief.node_id);
+        (about.origin.number, about.origin.stamp) = (brief.seq, brief.ts);
+        about.origin.hw_id = brief.hw_id;
         self.head.hash = brief.flow.hash(seed);
-        self.head.whole_path = true;
         self.head.flags = signals(brief.int_flags);
         self.records = brief.records;
     }
@@ -115,8 +99,12 @@ struct Pending<'a> {
 
 impl Pending<'_> {
     fn none() -> Self {
-        let nothing = Waiting { head: Head::none(), records: &[], plan: 0, slot: NO_SLOT };
-        Self { reports: [nothing; AHEAD], count: 0 }
+        // What all common reports have in common.
+        let mut head = Head::none();
+        (head.whole_path, head.about.has_flow) = (true, true);
+        head.about.origin.version = version(wire::Version::V10);
+        let report = Waiting { head, records: &[], plan: 0, slot: NO_SLOT };
+        Self { reports: [report; AHEAD], count: 0 }
     }
 
     /// Asks for the memory of the reports that were decoded one step and two steps before number `at`.
@@ -294,54 +282,6 @@ impl Core {
         (envelope, decoder)
     }
 
-    /// Any datagram.
-    #[inline(never)]
-    fn datagram(
-        &mut self,
-        envelope: &Envelope<'_>,
-        payload: &[u8],
-        reader: &mut Decoder,
-        sink: &mut dyn Sink,
-    ) {
-        let mut report = Report::EMPTY;
-        let (mut good, mut first) = (0_u64, None);
-        let mut reports = reader.reports(payload);
-        while let Some(read) = reports.read(&mut report) {
-            match read {
-                Ok(()) => {
-                    if good == 0 {
-                        self.count_sequence(envelope, &Number::from(&report), sink);
-                    }
-                    good += 1;
-                    self.report(envelope, &report, sink);
-                }
-                Err(refusal) => {
-                    self.stats.refused[refusal.index()] += 1;
-                    self.sources.refuse(envelope.sender, refusal);
-                    first = first.or(Some(refusal));
-                }
-            }
-        }
-        self.stats.reports += good;
-        match first {
-            Some(refusal) if good == 0 => {
-                self.stats.refused_datagrams[refusal.index()] += 1;
-                // It has been received all the same.
-                if let Ok(peek) = wire::peek(payload, reader.profile()) {
-                    self.count_sequence(envelope, &Number::from(&peek), sink);
-                }
-            }
-            _ => self.stats.accepted += 1,
-        }
-    }
-
-    #[inline(always)]
-    fn count_sequence(&mut self, envelope: &Envelope<'_>, number: &Number, sink: &mut dyn Sink) {
-        if let Some(sequencer) = &mut self.sequencer {
-            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
-        }
-    }
-
     /// The common report: written down, to be taken with others. `false`, and nothing done, if its records cannot be read
     /// where they lie.
     #[inline(always)]
@@ -393,126 +333,12 @@ impl Core {
         for at in count..count + 2 * STEP {
             pending.look_ahead(at, &self.state.flows);
         }
-        for report in &pending.reports[..count] {
-            if let Some(plan) = self.plans.get(report.plan) {
-                self.state.take_stack(&report.head, (report.records, plan), report.slot, sink);
+        for run in pending.reports[..count].chunk_by(|one, next| one.plan == next.plan) {
+            if let Some(plan) = run.first().and_then(|report| self.plans.get(report.plan)) {
+                self.state.take_stacks(run, plan, sink);
             }
         }
         pending.count = 0;
-    }
-
-    fn head(&self, envelope: &Envelope<'_>, report: &Report<'_>) -> Head {
-        let key = report.flow.unwrap_or_default();
-        let origin = Origin {
-            reporter: match report.node_id {
-                Some(node) => u64::from(node),
-                None => fold_octets(envelope.source, 0),
-            },
-            number: report.seq,
-            stamp: report.ts.unwrap_or(0),
-            index: report.index,
-            hw_id: report.hw_id,
-            version: version(report.version),
-        };
-        Head {
-            about: About { ts: envelope.received, origin, key, has_flow: report.flow.is_some() },
-            hash: key.hash(self.seed),
-            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
-            flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
-        }
-    }
-
-    /// Any report.
-    fn report(&mut self, envelope: &Envelope<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
-        let head = self.head(envelope, report);
-        if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
-            self.tell_drop(&head, report, sink);
-        }
-        if let Some(int) = &report.int
-            && report.own.is_none()
-            && report.flow.is_some()
-            && head.whole_path
-            && is_stacked(&int.stack)
-        {
-            let plan = Plan::new(&int.stack.layout, *envelope.units);
-            self.state.counts.flow_reports += 1;
-            self.state.take_stack(&head, (int.stack.bytes, &plan), NO_SLOT, sink);
-            return;
-        }
-        let (mut readings, ends) = self.read(report, *envelope.units);
-        let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
-        let postcard =
-            report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
-        if report.flow.is_none() {
-            self.state.counts.node_reports += 1;
-            self.state.take_nodes(&head, hops, sink);
-        } else if !head.whole_path || readings.is_empty() {
-            self.state.take_part(&head, hops, sink);
-        } else if postcard {
-            self.state.take_postcard(&head, &hops, sink);
-        } else {
-            self.state.counts.flow_reports += 1;
-            self.state.take(&head, NO_SLOT, hops, sink);
-        }
-        readings.clear();
-        self.readings = readings;
-    }
-
-    /// The hops of a report, in memory that is given back after use.
-    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, Ends) {
-        let mut readings = std::mem::take(&mut self.readings);
-        let mut ends = Ends { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
-        let mut widths = (false, false);
-        for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
-            if report.version == wire::Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
-                // Derived from stamps, and so in their unit; it is derived again, and checked.
-                hop.hop_latency = None;
-            }
-            if at == 0 {
-                (ends.ingress, widths.0) = (hop.ingress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
-            }
-            (ends.egress, widths.1) = (hop.egress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
-            readings.push(Reading::of(&hop, units));
-        }
-        if widths.0 != widths.1 {
-            // A stamp of 32 bits and one of 64: both modulo 2^32.
-            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
-            (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
-        }
-        ends.wide = widths.0 && widths.1;
-        (readings, ends)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
-        self.stats.drop_reports += 1;
-        let last = report.hop(report.hop_count().saturating_sub(1));
-        let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
-        let mut teller = Teller {
-            sink,
-            counts: &mut self.state.counts.events,
-            about: &head.about,
-            thresholds: &self.state.detection.thresholds,
-            set: 0,
-        };
-        let mut event = Event::blank(head.about.ts, Kind::Drop);
-        event.flow = report.flow;
-        event.node = report.node_id.or(last.node_id);
-        event.interface = port(last.egress_if, last.l2_egress_if);
-        event.queue = last.queue_id;
-        event.reason = report.drop_reason;
-        let id = teller.tell(event, &[]);
-        sink.drop_report(&Drop {
-            ts: head.about.ts,
-            id,
-            flow: event.flow,
-            node: event.node,
-            ingress_if: port(last.ingress_if, last.l2_ingress_if),
-            egress_if: event.interface,
-            queue: event.queue,
-            reason: event.reason,
-        });
     }
 
     /// Tells a loss as news, beside the loss itself.
@@ -547,69 +373,26 @@ impl Loss {
     }
 }
 
-/// What counts a datagram.
-struct Number {
-    version: wire::Version,
-    node: Option<u32>,
-    hw_id: u8,
-    seq: u32,
-}
-
-impl Number {
-    #[inline]
-    fn stream(&self, envelope: &Envelope) -> StreamId {
-        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
-        let node = if self.version == wire::Version::V05 { None } else { self.node };
-        StreamId {
-            version: version(self.version),
-            hw_id: self.hw_id,
-            listener: envelope.listener,
-            node,
-            source: *envelope.source,
-        }
-    }
-}
-
-impl From<&Report<'_>> for Number {
-    #[inline]
-    fn from(report: &Report<'_>) -> Self {
-        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
-    }
-}
-
-impl From<&Brief<'_>> for Number {
-    #[inline(always)]
-    fn from(brief: &Brief<'_>) -> Self {
-        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
-    }
-}
-
-impl From<&wire::Peek> for Number {
-    fn from(peek: &wire::Peek) -> Self {
-        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
-    }
-}
-
 /// Are the hops of such a report those of a packet that went the whole way?
 #[inline(always)]
-fn is_whole_path(flags: wire::Flags) -> bool {
+pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
     flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
 }
 
 /// Can the hops be read where they lie?
 #[inline(always)]
-fn is_stacked(stack: &Stack<'_>) -> bool {
+pub(crate) fn is_stacked(stack: &Stack<'_>) -> bool {
     (1..=WIDEST_RECORD).contains(&stack.layout.words()) && !stack.is_empty()
 }
 
 #[inline(always)]
-fn signals(flags: wire::int::Flags) -> Flags {
+pub(crate) fn signals(flags: wire::int::Flags) -> Flags {
     let has = |flag| flags.contains(flag);
     Flags::signals(has(wire::int::Flags::HOPS_EXCEEDED), has(wire::int::Flags::MTU_EXCEEDED))
 }
 
 #[inline]
-fn version(version: wire::Version) -> u8 {
+pub(crate) fn version(version: wire::Version) -> u8 {
     match version {
         wire::Version::V05 => 5,
         wire::Version::V10 => 10,

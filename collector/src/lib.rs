@@ -12,6 +12,7 @@ mod flows;
 mod hash;
 mod index;
 mod reading;
+mod reports;
 pub mod sequence;
 pub mod series;
 mod sketch;

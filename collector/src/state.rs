@@ -29,6 +29,17 @@ pub(crate) struct Head {
     pub(crate) flags: Flags,
 }
 
+/// A report that is decoded and waits to be taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) head: Head,
+    /// The records of its stack, and the plan for them.
+    pub(crate) records: &'a [u8],
+    pub(crate) plan: u8,
+    /// Where its flow probably is.
+    pub(crate) slot: u32,
+}
+
 /// Where node-level values are kept.
 #[derive(Debug)]
 pub(crate) struct Levels {
@@ -119,39 +130,23 @@ impl State {
         self.context += 1;
     }
 
-    /// A report about a flow, with its path as an INT stack. Each length of record has code of its own, so that no
-    /// access to an item needs more than one comparison. `hint` is where the flow probably is.
-    #[inline(always)]
-    pub(crate) fn take_stack(
-        &mut self,
-        head: &Head,
-        (bytes, plan): (&[u8], &Plan),
-        hint: u32,
-        sink: &mut dyn Sink,
-    ) {
+    /// Reports about flows, with their paths as INT stacks of one layout. Each length of record has code of its own, so
+    /// that no access to an item needs more than one comparison. The caller has counted them among those that update a
+    /// flow.
+    pub(crate) fn take_stacks(&mut self, reports: &[Waiting<'_>], plan: &Plan, sink: &mut dyn Sink) {
         macro_rules! by_words {
             ($($words:literal)*) => {
                 match plan.words {
-                    $($words => {
-                        self.take_records::<_, $words>(head, Stacked::new(bytes, plan, plan), hint, sink)
-                    })*
+                    $($words => self.take_records::<_, $words>(reports, (plan, plan), sink),)*
                     _ => {}
                 }
             };
         }
         match (plan.kind, plan.words) {
-            (RecordKind::All, 7) => {
-                self.take_records::<_, 7>(head, Stacked::new(bytes, plan, All::<7>), hint, sink)
-            }
-            (RecordKind::All, 8) => {
-                self.take_records::<_, 8>(head, Stacked::new(bytes, plan, All::<8>), hint, sink)
-            }
-            (RecordKind::All, _) => {
-                self.take_records::<_, 9>(head, Stacked::new(bytes, plan, All::<9>), hint, sink)
-            }
-            (RecordKind::NodeAlone, _) => {
-                self.take_records::<_, 1>(head, Stacked::new(bytes, plan, NodeAlone), hint, sink)
-            }
+            (RecordKind::All, 7) => self.take_records::<_, 7>(reports, (plan, All::<7>), sink),
+            (RecordKind::All, 8) => self.take_records::<_, 8>(reports, (plan, All::<8>), sink),
+            (RecordKind::All, _) => self.take_records::<_, 9>(reports, (plan, All::<9>), sink),
+            (RecordKind::NodeAlone, _) => self.take_records::<_, 1>(reports, (plan, NodeAlone), sink),
             (RecordKind::Other, _) => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
         }
     }
@@ -159,12 +154,14 @@ impl State {
     #[inline(never)]
     fn take_records<P: Places, const W: usize>(
         &mut self,
-        head: &Head,
-        hops: Stacked<'_, P, W>,
-        hint: u32,
+        reports: &[Waiting<'_>],
+        (plan, places): (&Plan, P),
         sink: &mut dyn Sink,
     ) {
-        self.take(head, hint, hops, sink);
+        for report in reports {
+            let hops = Stacked::<_, W>::new(report.records, plan, places);
+            self.take(&report.head, report.slot, hops, sink);
+        }
     }
 
     /// A report about a flow, with its path. The caller has counted it among those that update a flow.

@@ -64,13 +64,15 @@ impl Look {
 
     #[inline(always)]
     fn of(fixed: &Fixed) -> Self {
-        // Two bytes each: EtherType; version and DSCP; lengths and the like that differ; fragment; protocol.
-        const IP: u128 = 0xffff_ffff_0000_0000_1fff_00ff_0000_0000;
-        const INT: u64 = 0xff00_ff00_f000_1f00;
+        // Two bytes each: EtherType; version and DSCP; lengths and the like that differ; fragment; protocol. Looks are
+        // only compared, and so taken in the order that costs nothing on most machines.
+        const IP: u128 =
+            u128::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x1f, 0xff, 0, 0xff, 0, 0, 0, 0]);
+        const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
         Self {
             word: u32_at(fixed, field::WORD) >> 15,
-            ip: u128::from_be_bytes(array_at(fixed, field::ETHERTYPE)) & IP,
-            int: u64::from_be_bytes(array_at(fixed, field::SHIM)) & INT,
+            ip: u128::from_le_bytes(array_at(fixed, field::ETHERTYPE)) & IP,
+            int: u64::from_le_bytes(array_at(fixed, field::SHIM)) & INT,
             bitmap: u16_at(fixed, field::BITMAP),
             dport: u16_at(fixed, field::DPORT),
             shape: 0,

@@ -1,0 +1,223 @@
+//! From any datagram to the state: whatever is not the common report. Decoded whole, one by one.
+
+use wire::report::Brief;
+use wire::{Decoder, Report};
+
+use crate::collector::{Core, Envelope, is_stacked, is_whole_path, signals, version};
+use crate::config::Units;
+use crate::event::{Drop, Event, Kind, Sink};
+use crate::flows::Flags;
+use crate::hash::fold_octets;
+use crate::index::NO_SLOT;
+use crate::reading::{Ends, NO_VALUE, Plan, ReadHops, Reading};
+use crate::sequence::StreamId;
+use crate::state::{Head, MOST_HOPS, Waiting};
+use crate::tell::{About, Origin, Teller};
+
+impl Core {
+    /// Any datagram.
+    #[inline(never)]
+    pub(crate) fn datagram(
+        &mut self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        reader: &mut Decoder,
+        sink: &mut dyn Sink,
+    ) {
+        let mut report = Report::EMPTY;
+        let (mut good, mut first) = (0_u64, None);
+        let mut reports = reader.reports(payload);
+        while let Some(read) = reports.read(&mut report) {
+            match read {
+                Ok(()) => {
+                    if good == 0 {
+                        self.count_sequence(envelope, &Number::from(&report), sink);
+                    }
+                    good += 1;
+                    self.report(envelope, &report, sink);
+                }
+                Err(refusal) => {
+                    self.stats.refused[refusal.index()] += 1;
+                    self.sources.refuse(envelope.sender, refusal);
+                    first = first.or(Some(refusal));
+                }
+            }
+        }
+        self.stats.reports += good;
+        match first {
+            Some(refusal) if good == 0 => {
+                self.stats.refused_datagrams[refusal.index()] += 1;
+                // It has been received all the same.
+                if let Ok(peek) = wire::peek(payload, reader.profile()) {
+                    self.count_sequence(envelope, &Number::from(&peek), sink);
+                }
+            }
+            _ => self.stats.accepted += 1,
+        }
+    }
+
+    #[inline(always)]
+    fn count_sequence(&mut self, envelope: &Envelope<'_>, number: &Number, sink: &mut dyn Sink) {
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
+        }
+    }
+
+    fn head(&self, envelope: &Envelope<'_>, report: &Report<'_>) -> Head {
+        let key = report.flow.unwrap_or_default();
+        let origin = Origin {
+            reporter: match report.node_id {
+                Some(node) => u64::from(node),
+                None => fold_octets(envelope.source, 0),
+            },
+            number: report.seq,
+            stamp: report.ts.unwrap_or(0),
+            index: report.index,
+            hw_id: report.hw_id,
+            version: version(report.version),
+        };
+        Head {
+            about: About { ts: envelope.received, origin, key, has_flow: report.flow.is_some() },
+            hash: key.hash(self.seed),
+            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
+            flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
+        }
+    }
+
+    /// Any report.
+    fn report(&mut self, envelope: &Envelope<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
+        let head = self.head(envelope, report);
+        if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
+            self.tell_drop(&head, report, sink);
+        }
+        if let Some(int) = &report.int
+            && report.own.is_none()
+            && report.flow.is_some()
+            && head.whole_path
+            && is_stacked(&int.stack)
+        {
+            let plan = Plan::new(&int.stack.layout, *envelope.units);
+            self.state.counts.flow_reports += 1;
+            let report = Waiting { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
+            self.state.take_stacks(&[report], &plan, sink);
+            return;
+        }
+        let (mut readings, ends) = self.read(report, *envelope.units);
+        let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
+        let postcard =
+            report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
+        if report.flow.is_none() {
+            self.state.counts.node_reports += 1;
+            self.state.take_nodes(&head, hops, sink);
+        } else if !head.whole_path || readings.is_empty() {
+            self.state.take_part(&head, hops, sink);
+        } else if postcard {
+            self.state.take_postcard(&head, &hops, sink);
+        } else {
+            self.state.counts.flow_reports += 1;
+            self.state.take(&head, NO_SLOT, hops, sink);
+        }
+        readings.clear();
+        self.readings = readings;
+    }
+
+    /// The hops of a report, in memory that is given back after use.
+    fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, Ends) {
+        let mut readings = std::mem::take(&mut self.readings);
+        let mut ends = Ends { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+        let mut widths = (false, false);
+        for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
+            if report.version == wire::Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
+                // Derived from stamps, and so in their unit; it is derived again, and checked.
+                hop.hop_latency = None;
+            }
+            if at == 0 {
+                (ends.ingress, widths.0) = (hop.ingress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+            }
+            (ends.egress, widths.1) = (hop.egress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+            readings.push(Reading::of(&hop, units));
+        }
+        if widths.0 != widths.1 {
+            // A stamp of 32 bits and one of 64: both modulo 2^32.
+            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+            (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
+        }
+        ends.wide = widths.0 && widths.1;
+        (readings, ends)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
+        self.stats.drop_reports += 1;
+        let last = report.hop(report.hop_count().saturating_sub(1));
+        let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.state.counts.events,
+            about: &head.about,
+            thresholds: &self.state.detection.thresholds,
+            set: 0,
+        };
+        let mut event = Event::blank(head.about.ts, Kind::Drop);
+        event.flow = report.flow;
+        event.node = report.node_id.or(last.node_id);
+        event.interface = port(last.egress_if, last.l2_egress_if);
+        event.queue = last.queue_id;
+        event.reason = report.drop_reason;
+        let id = teller.tell(event, &[]);
+        sink.drop_report(&Drop {
+            ts: head.about.ts,
+            id,
+            flow: event.flow,
+            node: event.node,
+            ingress_if: port(last.ingress_if, last.l2_ingress_if),
+            egress_if: event.interface,
+            queue: event.queue,
+            reason: event.reason,
+        });
+    }
+}
+
+/// What counts a datagram.
+pub(crate) struct Number {
+    version: wire::Version,
+    node: Option<u32>,
+    hw_id: u8,
+    seq: u32,
+}
+
+impl Number {
+    #[inline]
+    pub(crate) fn stream(&self, envelope: &Envelope<'_>) -> StreamId {
+        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
+        let node = if self.version == wire::Version::V05 { None } else { self.node };
+        StreamId {
+            version: version(self.version),
+            hw_id: self.hw_id,
+            listener: envelope.listener,
+            node,
+            source: *envelope.source,
+        }
+    }
+}
+
+impl From<&Report<'_>> for Number {
+    #[inline]
+    fn from(report: &Report<'_>) -> Self {
+        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
+    }
+}
+
+impl From<&Brief<'_>> for Number {
+    #[inline(always)]
+    fn from(brief: &Brief<'_>) -> Self {
+        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+    }
+}
+
+impl From<&wire::Peek> for Number {
+    fn from(peek: &wire::Peek) -> Self {
+        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
+    }
+}
