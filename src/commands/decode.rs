@@ -16,7 +16,7 @@ use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Profile, Refusal};
 
 use super::capture::{self, Account, Found};
-use crate::config::Settings;
+use crate::config::{Settings, build};
 use crate::error::CliError;
 use crate::output::progress::Progress;
 use crate::output::{Terminal, units};
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profile = super::profile::named(&args.profile, &settings)?.wire;
-    super::profile::receive_on(&mut profile, &args.ports);
+    build::receive_on(&mut profile, &args.ports);
     let mut printer = Printer {
         decoder: Decoder::new(profile),
         profile,

@@ -2,7 +2,6 @@
 
 use collector::Profile;
 use wire::Dialect;
-use wire::profile::TelemetryPorts;
 
 use crate::config::{Settings, build};
 use crate::error::CliError;
@@ -15,15 +14,4 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError
     }
     let known: Vec<&str> = built_in().chain(settings.profiles.keys().map(String::as_str)).collect();
     Err(CliError::new(format!("there is no profile `{name}`; there are {}", known.join(", "))))
-}
-
-/// Adds the ports given on the command line to those by which reports about reports are told, as far as there is room.
-pub(super) fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
-    for port in ports {
-        let known = profile.telemetry_ports;
-        if !known.contains(*port) {
-            let more = [known.as_slice(), &[*port]].concat();
-            profile.telemetry_ports = TelemetryPorts::new(&more).unwrap_or(known);
-        }
-    }
 }

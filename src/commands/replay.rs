@@ -140,9 +140,9 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
         config.default_profile = super::profile::named(name, settings)?;
         config.profiles.clear();
     }
-    super::profile::receive_on(&mut config.default_profile.wire, &args.ports);
+    build::receive_on(&mut config.default_profile.wire, &args.ports);
     for (_, profile) in &mut config.profiles {
-        super::profile::receive_on(&mut profile.wire, &args.ports);
+        build::receive_on(&mut profile.wire, &args.ports);
     }
     // The same capture gives the same answer, always.
     config.seed = collector::Config::default().seed;

@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use collector::Profile;
 use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
+use wire::profile::TelemetryPorts;
 
 use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, Settings, TcpShim};
+use super::values::Listen;
 use crate::fanout::Profiles;
 
 /// The thresholds.
@@ -119,9 +121,26 @@ pub(crate) fn collector(
 
 /// The profile for sources that no prefix names, and those for the others.
 pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>) {
+    let ports: Vec<u16> = settings.collector.listen.iter().map(Listen::port).collect();
+    let listening = |name: &str| {
+        let mut profile = profile(settings, name);
+        receive_on(&mut profile.wire, &ports);
+        profile
+    };
     let listed = settings.sources.iter();
-    let by_source = listed.filter_map(|source| Some((source.prefix?, profile(settings, &source.profile))));
-    (profile(settings, "default"), by_source.collect())
+    let by_source = listed.filter_map(|source| Some((source.prefix?, listening(&source.profile))));
+    (listening("default"), by_source.collect())
+}
+
+/// Adds ports on which reports are received to those by which reports about reports are told, as far as there is room.
+pub(crate) fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
+    for port in ports {
+        let known = profile.telemetry_ports;
+        if !known.contains(*port) {
+            let more = [known.as_slice(), &[*port]].concat();
+            profile.telemetry_ports = TelemetryPorts::new(&more).unwrap_or(known);
+        }
+    }
 }
 
 /// The profile of that name: written in the file, or built in.

@@ -81,3 +81,14 @@ fn the_example_is_a_good_file_and_names_only_what_exists() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hopwise.toml");
     Settings::load(Some(&file)).unwrap_or_else(|error| panic!("{error}"));
 }
+
+#[test]
+fn a_port_that_is_listened_on_is_a_port_of_reports() {
+    let text = "[collector]\nlisten = [\"udp://*:5000\", \"udp://127.0.0.1:5001\"]\n[profiles.x]\ntelemetry_ports = [5001, 7]\n\
+                [[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n";
+    let settings = Settings::parse(text, "h.toml").unwrap();
+    let (default, by_source) = build::profiles(&settings);
+    let ports = |profile: &collector::Profile| profile.wire.telemetry_ports.as_slice().to_vec();
+    assert_eq!(ports(&default), [32766, 5000, 5001]);
+    assert_eq!(by_source.iter().map(|(_, profile)| ports(profile)).collect::<Vec<_>>(), [[5001, 7, 5000]]);
+}

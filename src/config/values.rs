@@ -186,6 +186,16 @@ pub(crate) enum Listen {
     Udp(SocketAddr),
 }
 
+impl Listen {
+    /// The UDP port.
+    pub(crate) fn port(&self) -> u16 {
+        match self {
+            Self::UdpAny(port) => *port,
+            Self::Udp(address) => address.port(),
+        }
+    }
+}
+
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
