@@ -1,5 +1,6 @@
 //! A fabric knows what really happened; a collector hears its reports. What the collector concludes must be exactly that:
 //! paths, latencies per hop, drops, path changes, lost reports.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,6 +13,9 @@ use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology,
 use detect::{Detection, Match, RuleSet, Thresholds};
 use wire::FlowKey;
 
+/// Drops by node, reason and flow.
+type Drops = BTreeMap<(Option<u32>, Option<u8>, Option<String>), u64>;
+
 const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 
@@ -19,7 +23,7 @@ const START: u64 = 1_790_000_000_000_000_000;
 #[derive(Default)]
 struct Told {
     path_changes: BTreeMap<String, Vec<Vec<u32>>>,
-    drops: BTreeMap<(Option<u32>, Option<u8>, Option<String>), u64>,
+    drops: Drops,
     loss_events: u64,
 }
 
@@ -46,7 +50,7 @@ struct Witness {
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
     arrivals: BTreeMap<(u32, u8), Vec<Arrival>>,
     true_changes: BTreeMap<String, Vec<Vec<u32>>>,
-    true_drops: BTreeMap<(Option<u32>, Option<u8>, Option<String>), u64>,
+    true_drops: Drops,
     compared: u64,
 }
 
