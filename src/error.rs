@@ -21,7 +21,6 @@ impl CliError {
         Self { message: format!("{what}: {}; {remedy}", reason(&error)), source: Some(error) }
     }
 
-    #[allow(dead_code)] // used by each command that prints
     /// Writing to standard output failed. When the reader went away (`| head`), the program ends quietly.
     pub(crate) fn output(error: io::Error) -> Self {
         Self::io("cannot write the output", error, "check where it is sent")
