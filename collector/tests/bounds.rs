@@ -152,6 +152,24 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
 }
 
 #[test]
+fn two_reports_make_a_flow_busy_at_once() {
+    let mut bench = Bench::new(Config { max_flows: 512, ..config() });
+    let template = Sent::default().v10();
+    for n in 0..200 {
+        let report = Sent { flow: n % 100, ..Sent::default() }.v10();
+        bench.give(&report);
+    }
+    let mut random = Random(9);
+    for _ in 0..50_000 {
+        bench.give(&patched(&template, random.next() as u32, random.next() as u32));
+    }
+    assert!(bench.now < support::START + SECOND);
+    let kept =
+        (0..100).filter(|n| bench.collector.flow(&flow(*n, false)).is_some_and(|view| view.row.reports == 2));
+    assert_eq!(kept.count(), 100);
+}
+
+#[test]
 fn a_flood_of_node_ids_keeps_to_its_tables() {
     let mut bench = Bench::new(config());
     let mut random = Random(5);

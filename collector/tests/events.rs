@@ -210,6 +210,20 @@ fn rules_are_told_on_transitions_only() {
 }
 
 #[test]
+fn rules_that_were_swapped_are_told_anew() {
+    let rules = |name: &'static str, text| detection([u64::MAX; 6], &[(name, text)]);
+    let mut bench = Bench::new(Config { detection: rules("a", "hops > 1"), ..config() });
+    bench.send(&Sent::default()).heard();
+    for (text, told) in
+        [("hops > 2", "rule_on flow=1 rule=0\n"), ("hops > 3", ""), ("hops > 0", "rule_on flow=1 rule=0\n")]
+    {
+        bench.collector.set_detection(rules("b", text));
+        bench.send(&Sent::default()).send(&Sent::default());
+        assert_eq!(bench.heard(), told, "{text}");
+    }
+}
+
+#[test]
 fn a_rule_that_is_true_ends_with_its_flow() {
     let mut bench =
         Bench::new(Config { detection: detection([u64::MAX; 6], &[("any", "hops > 0")]), ..config() });
