@@ -67,6 +67,10 @@ impl Topology {
             known.reports += row.reports;
             known.last_seen = known.last_seen.max(row.last_seen);
         }
+        if flow.path_length == 0 {
+            // Of postcards: nodes, in no order.
+            return;
+        }
         for pair in hops.windows(2) {
             let (Some(from), Some(to)) = (pair[0].node, pair[1].node) else { continue };
             if self.links.len() >= MOST_LINKS && !self.links.contains_key(&(from, to)) {

@@ -373,10 +373,13 @@ impl Loss {
     }
 }
 
-/// Are the hops of such a report those of a packet that went the whole way?
+/// Are the hops of such a report those of a packet that went the whole way? A node on the way may report its queue (Q
+/// without F) with the packet's stack so far.
 #[inline(always)]
 pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
+    const QUEUE: u8 = wire::Flags::QUEUE.0;
     flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
+        && flags.0 & (QUEUE | wire::Flags::FLOW.0) != QUEUE
 }
 
 /// Can the hops be read where they lie?

@@ -122,8 +122,6 @@ impl Flags {
     pub(crate) const MTU: Self = Self(2);
     /// The path visits a node twice.
     pub(crate) const LOOP: Self = Self(4);
-    /// The path is put together from reports of single nodes.
-    pub(crate) const GATHERED: Self = Self(8);
 
     /// E and M.
     #[inline(always)]

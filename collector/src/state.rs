@@ -295,7 +295,6 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        flow.flags.set(Flags::GATHERED, false);
         self.tell_path(head, previous, looped, sink);
     }
 
@@ -335,8 +334,9 @@ impl State {
         }
     }
 
-    /// A report of one node, without a path: a postcard. The path is put together in the order in which nodes are first
-    /// heard.
+    /// A report of one node, without a path: a postcard. Its node's hop is kept with the flow, but neither is a path made
+    /// of such hops, nor a flow latency: the order in which nodes are heard is not the order in which a packet passed
+    /// them, and after another route the old nodes would still be there.
     pub(crate) fn take_postcard(&mut self, head: &Head, hops: &ReadHops<'_>, sink: &mut dyn Sink) {
         let (Some(slot), Some(reading)) = (self.enter(head, NO_SLOT, sink), hops.readings.first()) else {
             self.take_nodes(head, *hops, sink);
@@ -345,24 +345,19 @@ impl State {
         self.counts.flow_reports += 1;
         let (flow, _, states) = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == reading.node);
-        let gathers = flow.path_length == 0 || flow.flags.has(Flags::GATHERED);
-        if !known && gathers && states.len() < MOST_HOPS {
-            self.gather(slot, head, reading.node, sink);
+        if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
+            self.gather(slot, reading.node);
         }
         self.update_one(slot, head, reading, sink);
     }
 
-    fn gather(&mut self, slot: u32, head: &Head, node: u32, sink: &mut dyn Sink) {
+    /// Makes room for what a node says about a flow without a path.
+    fn gather(&mut self, slot: u32, node: u32) {
         let path = &mut self.scratch.path;
         path.clear();
         path.extend(self.flows.parts(slot).2.iter().map(|state| state.node));
         path.push(node);
         self.keep_states(slot);
-        let length = self.scratch.path.len() as u16;
-        let (flow, ..) = self.flows.parts(slot);
-        let previous = std::mem::replace(&mut flow.path_length, length);
-        flow.flags.set(Flags::GATHERED, true);
-        self.tell_path(head, previous, None, sink);
     }
 }
 

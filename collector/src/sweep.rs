@@ -290,7 +290,9 @@ impl State {
         let (flow, cold, states) = self.flows.parts(slot);
         let path = &mut self.scratch.path;
         path.clear();
-        path.extend(states.iter().map(|state| state.node));
+        // Without a path its states are those of nodes that spoke for themselves.
+        let on_path = if flow.path_length == 0 { &[] } else { &*states };
+        path.extend(on_path.iter().map(|state| state.node));
         then(flow, cold, path, (&mut self.counts.events, &self.detection.thresholds));
     }
 }

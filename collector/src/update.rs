@@ -161,9 +161,9 @@ impl State {
         }
     }
 
-    /// Takes what one node of a flow says by itself. The flow's latency is the sum of what its hops last said.
+    /// Takes what one node of a flow says by itself.
     pub(crate) fn update_one(&mut self, slot: u32, head: &Head, reading: &Reading, sink: &mut dyn Sink) {
-        let (flow, cold, states) = self.flows.parts(slot);
+        let (flow, _, states) = self.flows.parts(slot);
         let mut teller = Teller {
             sink,
             counts: &mut self.counts.events,
@@ -175,11 +175,6 @@ impl State {
         let at = states.iter().position(|state| state.node == reading.node);
         let state = at.map_or(&mut passing, |at| &mut states[at]);
         self.levels.take(state, reading, flow.band, &mut teller);
-        if flow.flags.has(Flags::GATHERED) && states.iter().all(|state| state.latest != ABSENT) {
-            flow.basis = if states.len() == 1 { Basis::Measured } else { Basis::HopSum };
-            let sum = states.iter().map(|state| u64::from(state.latest)).sum();
-            flow.take_latency(cold, sum, &mut teller);
-        }
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
         if flow.reports == 2 {

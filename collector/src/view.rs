@@ -47,12 +47,14 @@ pub struct FlowView<'a> {
 }
 
 impl<'a> FlowView<'a> {
-    /// Its nodes in forwarding order, `u32::MAX` where one does not tell its id.
+    /// Its nodes in forwarding order, `u32::MAX` where one does not tell its id. None when only postcards told of it:
+    /// those name nodes, not their order.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
-        self.states.iter().map(|state| state.node)
+        let on_path = if self.path_length == 0 { &[] } else { self.states };
+        on_path.iter().map(|state| state.node)
     }
 
-    /// Its hops in forwarding order.
+    /// Its hops in forwarding order; without a path, in the order in which they were first heard of.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
         let state = self.state;
         self.states.iter().map(move |hop| state.hop_view(hop))

@@ -323,15 +323,18 @@ fn paths_of_any_length_are_kept() {
     }
 }
 
-#[test]
-fn postcards_gather_a_path() {
-    let mut bench = Bench::new(config());
-    let card = |id, latency| Sent {
+fn card(id: u32, latency: u32) -> Sent {
+    Sent {
         hops: vec![support::Node { latency: Some(latency), ..node(id) }],
         bitmap: 0x3000,
         ..Sent::default()
-    };
-    for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290)] {
+    }
+}
+
+#[test]
+fn postcards_tell_of_hops_and_make_no_path() {
+    let mut bench = Bench::new(config());
+    for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290), (1, 100), (4, 400), (3, 300)] {
         bench.give(&card(id, latency).postcard());
     }
     let heard: Vec<String> =
@@ -339,17 +342,57 @@ fn postcards_gather_a_path() {
     assert_eq!(
         heard,
         [
-            "new flow_path flow=1 1 path=1",
             "new hop_latency flow=1 node=1 100",
-            "new flow_latency flow=1 100",
-            "path_change flow_path flow=1 1->2 path=1>2",
             "new hop_latency flow=1 node=2 200",
-            "change flow_latency flow=1 100->300 HopSum",
-            "path_change flow_path flow=1 2->3 path=1>2>3",
             "new hop_latency flow=1 node=3 300",
-            "change flow_latency flow=1 300->600 HopSum",
+            "new hop_latency flow=1 node=4 400",
         ]
     );
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    let hops: Vec<_> = view.hops().map(|hop| (hop.node, hop.hop_latency)).collect();
+    assert_eq!(
+        hops,
+        [(Some(1), Some(100)), (Some(2), Some(290)), (Some(3), Some(300)), (Some(4), Some(400))]
+    );
+    assert_eq!((view.path().count(), view.path_length, view.row.flow_latency), (0, 0, None));
+    assert_eq!((view.row.reports, bench.collector.stats().flow_reports), (7, 7));
+}
+
+#[test]
+fn a_stack_gives_its_path_to_a_flow_of_postcards() {
+    let mut bench = Bench::new(config());
+    bench.give(&card(2, 1000).postcard()).give(&card(1, 1000).postcard());
+    bench.heard();
+    bench.send(&Sent::default()).give(&card(7, 1000).postcard());
+    let heard = bench.heard();
+    let paths: Vec<&str> = heard.lines().filter(|line| line.contains("flow_path")).collect();
+    assert_eq!(paths, ["new flow_path flow=1 3 path=1>2>3"]);
+}
+
+#[test]
+fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
+    let on_the_way = |flags| Sent {
+        hops: vec![node(1), support::Node { queue: Some((0, 900)), ..node(2) }],
+        reporter: 2,
+        flags,
+        ..Sent::default()
+    };
+    let both = Flags(Flags::QUEUE.0 | Flags::FLOW.0);
+    let (queue, told) =
+        ("change queue_occupancy node=2 queue=0 10->900", "path_change flow_path flow=1 3->2 path=1>2");
+    for (flags, path) in [(Flags::QUEUE, false), (both, true)] {
+        let mut bench = warm();
+        bench.send(&on_the_way(flags)).give(&Sent::v20(&[on_the_way(flags)]));
+        let heard = bench.heard();
+        assert_eq!(heard.lines().filter(|line| *line == queue).count(), 1, "{heard}");
+        assert_eq!(heard.lines().filter(|line| *line == told).count(), usize::from(path), "{heard}");
+        let view = bench.collector.flow(&flow(1, false)).unwrap();
+        assert_eq!(view.path().count(), if path { 2 } else { 3 });
+    }
+    let mut bench = Bench::new(config());
+    bench.send(&on_the_way(Flags::QUEUE));
+    assert_eq!(bench.collector.flows().count(), 0);
+    assert_eq!(bench.collector.stats().node_reports, 1);
 }
 
 #[test]
