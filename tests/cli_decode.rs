@@ -235,6 +235,25 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn a_configuration_says_which_source_has_which_profile() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    let flags = |source: &str| {
+        let file = capture("onos-int10-path-only.pcap");
+        std::fs::write(&config, format!("[[sources]]\nprefix = \"{source}\"\nprofile = \"onos\"\n")).unwrap();
+        let run = hopwise([
+            "decode".as_ref(),
+            "--json".as_ref(),
+            "-c".as_ref(),
+            config.as_os_str(),
+            file.as_os_str(),
+        ]);
+        run.json()[0]["flags"].clone()
+    };
+    assert_eq!([flags("10.0.3.0/24"), flags("10.0.4.0/24")], [json!(["flow"]), json!([])]);
+}
+
+#[test]
 fn an_unknown_profile_is_told_the_known_ones() {
     let run = hopwise(["decode", "--profile", "onus", "x.pcap"]);
     assert_eq!(run.code, Some(2));

@@ -161,9 +161,15 @@ fn questions_that_cannot_be_answered_say_why() {
         few.stderr,
         "hopwise: only 1 row shown, there is more; narrow the question or raise --limit\n"
     );
-    let nowhere = hopwise(["query", "--dir", text(&dir.join("none")), "SELECT 1"]);
-    assert_eq!(nowhere.code, Some(2));
-    assert!(nowhere.stderr.contains("none"), "{}", nowhere.stderr);
+    let none = dir.join("none");
+    for args in [vec!["query", "SELECT 1"], vec!["events"], vec!["path", "x"]] {
+        let nowhere = hopwise(args.into_iter().chain(["--dir", text(&none)]));
+        let told = format!(
+            "hopwise: there is no store in {}; name the directory of one with --dir\n",
+            none.display()
+        );
+        assert_eq!((nowhere.code, nowhere.stderr), (Some(2), told));
+    }
 }
 
 #[test]

@@ -13,11 +13,13 @@ use nic::capture::Layer;
 use wire::frame::Datagram;
 use wire::int::Contents;
 use wire::report::{Decoder, Peek, peek};
-use wire::{Hop, Profile, Refusal};
+use wire::{Hop, Refusal};
 
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
 use crate::error::CliError;
+use crate::fanout::Profiles;
+use crate::input::octets;
 use crate::output::progress::Progress;
 use crate::output::{Terminal, units};
 
@@ -40,9 +42,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration
-    #[arg(long, default_value = "strict")]
-    pub(crate) profile: String,
+    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration; without
+    /// it as the configuration says for each source, else strict
+    #[arg(long)]
+    pub(crate) profile: Option<String>,
 
     /// UDP port of reports; may be given several times
     #[arg(long = "port", value_name = "PORT", default_value = "32766", conflicts_with = "packets")]
@@ -52,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) packets: bool,
 
-    /// Configuration file with profiles
+    /// Configuration file: profiles, and which source has which
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -60,11 +63,17 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    let mut profile = super::profile::named(&args.profile, &settings)?.wire;
-    build::receive_on(&mut profile, &args.ports);
+    let mut profiles = build::wire_profiles(&settings);
+    if let Some(name) = &args.profile {
+        profiles = Profiles { default: super::profile::named(name, &settings)?.wire, by_source: Vec::new() };
+    }
+    build::receive_on(&mut profiles.default, &args.ports);
+    for (_, profile) in &mut profiles.by_source {
+        build::receive_on(profile, &args.ports);
+    }
     let mut printer = Printer {
-        decoder: Decoder::new(profile),
-        profile,
+        decoder: Decoder::new(profiles.default),
+        profiles,
         json: args.json,
         out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
         line: String::new(),
@@ -108,7 +117,7 @@ struct Tally {
 /// Prints reports as they are decoded and counts them.
 struct Printer<'a> {
     decoder: Decoder,
-    profile: Profile,
+    profiles: Profiles,
     json: bool,
     out: BufWriter<StdoutLock<'a>>,
     line: String,
@@ -132,7 +141,7 @@ impl Printer<'_> {
                 *account.skipped.entry("not_ethernet").or_default() += 1;
                 return Ok(());
             };
-            let contents = match wire::int::packet(bytes, &self.profile) {
+            let contents = match wire::int::packet(bytes, &self.profiles.default) {
                 Ok(contents) if contents.int.is_some() || contents.ioam.is_some() => contents,
                 Ok(_) => {
                     *account.skipped.entry("no_int").or_default() += 1;
@@ -161,7 +170,11 @@ impl Printer<'_> {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profile } = self;
+        let Self { decoder, json, out, line, summary, profiles } = self;
+        let profile = profiles.of(&octets(datagram.src));
+        if decoder.profile() != profile {
+            *decoder = Decoder::new(*profile);
+        }
         for (index, report) in decoder.reports(datagram.payload).enumerate() {
             line.clear();
             match &report {

@@ -16,6 +16,7 @@ use self::findings::{Findings, Keeper, Outlet};
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
 use crate::error::CliError;
+use crate::input::octets;
 use crate::output::progress::Progress;
 
 /// Push a capture through the whole collector
@@ -232,10 +233,7 @@ impl Replay {
             self.flush();
             self.pace.wait(ts);
         }
-        let source = match datagram.src {
-            std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            std::net::IpAddr::V6(address) => address.octets(),
-        };
+        let source = octets(datagram.src);
         self.burst.bytes.extend_from_slice(datagram.payload);
         let end = self.burst.bytes.len();
         self.burst.heads.push(Waiting { end, source, sport: datagram.sport, received: ts });

@@ -1,5 +1,6 @@
 //! Answers out of the store's files, in the same types as the API's.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,13 @@ use crate::error::CliError;
 
 /// The store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
-    Reader::open(dir).map_err(|error| CliError::new(error.to_string()))
+    Reader::open(dir).map_err(|error| match error {
+        store::Error::Io(_, error) if error.kind() == ErrorKind::NotFound => CliError::new(format!(
+            "there is no store in {}; name the directory of one with --dir",
+            dir.display()
+        )),
+        error => CliError::new(error.to_string()),
+    })
 }
 
 /// The latest events that pass the filter, oldest first.

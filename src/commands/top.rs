@@ -131,12 +131,27 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
 fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
     for line in picture.lines().take(terminal.height.saturating_sub(1)) {
-        out.push_str(line);
-        out.push_str("\x1b[K\r\n");
+        out.push_str(cut(line, terminal.width));
+        out.push_str("\x1b[0m\x1b[K\r\n");
     }
     out.push_str("\x1b[J");
     let mut stdout = io::stdout();
     stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).map_err(CliError::output)
+}
+
+/// As much of a line as fits, colours not counted: a line that wraps would push the others down.
+fn cut(line: &str, width: usize) -> &str {
+    let (mut columns, mut in_escape) = (0, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '\x1b' => in_escape = true,
+            'm' if in_escape => in_escape = false,
+            _ if in_escape => {}
+            _ if columns == width => return &line[..at],
+            _ => columns += 1,
+        }
+    }
+    line
 }
 
 impl Order {
@@ -407,6 +422,12 @@ LATENCY                REPORTS  FLOW                     PATH
         let busy = "   1            5 ns       -       -        -      -    -    -               0        9";
         assert_eq!(rows(Order::Latency), [slow, busy]);
         assert_eq!(rows(Order::Rate), [busy, slow]);
+    }
+
+    #[test]
+    fn a_line_is_cut_where_the_screen_ends() {
+        assert_eq!(cut("\x1b[1mab\x1b[0mcd", 3), "\x1b[1mab\x1b[0mc");
+        assert_eq!([cut("äbc", 1), cut("abc", 3), cut("", 3)], ["ä", "abc", ""]);
     }
 
     #[test]

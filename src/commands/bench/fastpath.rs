@@ -61,7 +61,7 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .ratio("events_per_report", events)
         .number("flows_not_admitted", stats.unadmitted)
         .number("table_bytes", collector.bytes())
-        .share(&measured);
+        .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
@@ -90,7 +90,7 @@ pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("flows", case.flows)
         .number("frames", frames)
         .number("frame_bytes", feed.frame_len())
-        .share(&measured);
+        .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
@@ -128,6 +128,6 @@ pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
             .number("hops", case.hops)
             .number("items_per_hop", case.bitmap.count_ones())
             .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len))
-            .share(&measured);
+            .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }

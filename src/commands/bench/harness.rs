@@ -34,8 +34,8 @@ pub(super) struct Outcome {
 pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
     pub(super) ns_per_op: Vec<f64>,
-    /// The part of the time that this thread was on a core: below 1 others were, and the figures are worse than they need
-    /// be. `None` where the system does not tell.
+    /// Nanoseconds per operation that this thread was on a core: where they are fewer, others were on it for the rest, and
+    /// the figures are worse than they need be. `None` where the system does not tell.
     pub(super) on_core: Option<f64>,
 }
 
@@ -100,10 +100,10 @@ impl Conditions {
         }
     }
 
-    /// How much of the time the measuring thread was on a core.
-    pub(super) fn share(self, measured: &Measured) -> Self {
+    /// What of the time the measuring thread was on a core.
+    pub(super) fn on_core(self, measured: &Measured) -> Self {
         match measured.on_core {
-            Some(share) => self.ratio("on_core", share),
+            Some(ns) => self.ratio("ns_on_core", rounded(ns)),
             None => self,
         }
     }
@@ -207,10 +207,15 @@ pub(super) fn measure(
     mut body: impl FnMut() -> Result<u64, Failure>,
 ) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
-    let (started, before) = (Instant::now(), core_time());
-    let ns_per_op = (0..plan.runs).map(|_| run_for(plan.each, &mut body)).collect::<Result<_, _>>()?;
-    let elapsed = started.elapsed().as_nanos() as f64;
-    let on_core = before.zip(core_time()).map(|(before, after)| ((after - before) as f64 / elapsed).min(1.0));
+    let before = core_time();
+    let (mut ns_per_op, mut operations) = (Vec::new(), 0);
+    for _ in 0..plan.runs {
+        let (elapsed, done) = run_for(plan.each, &mut body)?;
+        ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
+        operations += done;
+    }
+    let on_core =
+        before.zip(core_time()).map(|(before, after)| (after - before) as f64 / operations.max(1) as f64);
     Ok(Measured { ns_per_op, on_core })
 }
 
@@ -219,14 +224,18 @@ fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-fn run_for(span: Duration, body: &mut impl FnMut() -> Result<u64, Failure>) -> Result<f64, Failure> {
+/// At least `span` of operations: how long they took, and how many they were.
+fn run_for(
+    span: Duration,
+    body: &mut impl FnMut() -> Result<u64, Failure>,
+) -> Result<(Duration, u64), Failure> {
     let started = Instant::now();
     let mut operations = 0;
     loop {
         operations += black_box(body()?);
         let elapsed = started.elapsed();
         if elapsed >= span && operations > 0 {
-            return Ok(elapsed.as_nanos() as f64 / operations as f64);
+            return Ok((elapsed, operations));
         }
     }
 }

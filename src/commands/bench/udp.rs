@@ -13,6 +13,7 @@ use nic::udp::{Burst, Options, Receiver, Sender};
 
 use super::harness::{Conditions, Failure, Outcome, Plan};
 use crate::error::CliError;
+use crate::input::octets;
 
 /// Bytes of each report's payload.
 const PAYLOAD: usize = 220;
@@ -251,12 +252,5 @@ fn collect(
         if batch.len() > 4096 {
             batch.clear();
         }
-    }
-}
-
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }
