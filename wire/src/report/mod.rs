@@ -325,7 +325,19 @@ impl<'a> Report<'a> {
             let stack = &int.stack;
             let top = !stack.is_empty() && stack.layout.node_id(stack.record(0)) == node;
             self.marks = self.marks.with(Marks::MERGED, top);
+        } else if self.ioam.is_some() {
+            self.finish_ioam();
         }
+    }
+
+    /// The newest node of a trace is what the top record is to a stack.
+    #[cold]
+    fn finish_ioam(&mut self) {
+        let newest = self.ioam.and_then(|trace| Some(trace.hop(trace.hop_count().checked_sub(1)?)));
+        let top = self.own.is_some()
+            && self.node_id.is_some()
+            && newest.and_then(|hop| hop.node_id) == self.node_id;
+        self.marks = self.marks.with(Marks::MERGED, self.int.is_none() && top);
     }
 }
 
