@@ -68,11 +68,11 @@ pub(crate) struct Envelope<'e> {
 }
 
 /// Reports decoded ahead of those that are taken.
-const AHEAD: usize = 32;
+const AHEAD: usize = 16;
 
 /// Reports decoded between asking for one's bucket and asking for its entry, and from there to asking for its hops: time
 /// enough for the memory to answer.
-const STEP: usize = 8;
+const STEP: usize = 5;
 
 /// Datagrams ahead of the one being decoded whose bytes are asked for.
 const NEAR: usize = 4;

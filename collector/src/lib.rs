@@ -6,7 +6,7 @@
 //! # The walk of a report
 //!
 //! 1. [`Collector::handle`] takes a burst. The common report is read by constant offsets (`wire`'s `Brief`), its number is
-//!    accounted for ([`sequence`]), and the memory that its flow lies in is asked for; up to 32 reports are under way.
+//!    accounted for ([`sequence`]), and the memory that its flow lies in is asked for; up to 16 reports are under way.
 //!    Everything else is decoded whole (`reports`).
 //! 2. The flow is found or admitted (`flows`, over `index`: bounded, and a flood pushes out nothing that is busy).
 //! 3. Each hop is compared with what the flow's path remembers; its values go to the node, queue and link they belong to

@@ -302,7 +302,8 @@ impl Feed {
 
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        // As one number, so that it is written, and read back, at once.
+        IpAddr::V4(v4) => (0xffff_0000_0000 | u128::from(u32::from(v4))).to_be_bytes(),
         IpAddr::V6(v6) => v6.octets(),
     }
 }
