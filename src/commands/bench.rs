@@ -87,7 +87,12 @@ const CASES: &[Case] = &[
         about: "one 5-tuple over veth, beside a loop that throws away (root)",
         run: udp::veth,
     },
-    Case { name: "udp-loopback", about: "the same over loopback, without root", run: udp::loopback },
+    Case {
+        name: "udp-one-sender-flood",
+        about: "the same with a sender whom nobody can follow (root)",
+        run: udp::flood,
+    },
+    Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
         name: "store-query",

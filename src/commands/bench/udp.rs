@@ -22,10 +22,13 @@ const FLOWS: u32 = 10_000;
 /// Time between two ticks of the collector.
 const TICK: u64 = 20_000_000;
 
-/// Where sender and receiver are.
+/// Where sender and receiver are, and how the sender sends.
 struct Place {
     /// Both ends of a link between two namespaces; `None` on loopback.
     pair: Option<Pair>,
+    /// Many datagrams at once through the kernel: more than any receiver takes. Else each by itself, as reports arrive from
+    /// a network.
+    segmented: bool,
 }
 
 impl Place {
@@ -63,17 +66,25 @@ fn failed(error: nic::Error) -> CliError {
 
 /// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let pair = Pair::create().map_err(|error| {
-        Failure::Skipped(format!(
-            "it needs network namespaces, so run it as root ({error}); udp-loopback needs nothing"
-        ))
-    })?;
-    compare(name, plan, &Place { pair: Some(pair) }, "veth between two network namespaces")
+    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: false })
+}
+
+/// `udp-one-sender-flood`: the same, with a sender whom nobody can follow.
+pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: true })
 }
 
 /// `udp-loopback`: over the loopback interface.
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Place { pair: None }, "loopback")
+    compare(name, plan, &Place { pair: None, segmented: false })
+}
+
+fn namespaces() -> Result<Pair, Failure> {
+    Pair::create().map_err(|error| {
+        Failure::Skipped(format!(
+            "it needs network namespaces, so run it as root ({error}); udp-loopback needs nothing"
+        ))
+    })
 }
 
 /// What one run of either receiver found.
@@ -86,7 +97,7 @@ struct Found {
     per_second: f64,
 }
 
-fn compare(name: &'static str, plan: &Plan, place: &Place, link: &str) -> Result<Outcome, Failure> {
+fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Failure> {
     let case = Case { name: "udp", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
@@ -115,10 +126,14 @@ fn compare(name: &'static str, plan: &Plan, place: &Place, link: &str) -> Result
         total.link_drops += found.link_drops;
     }
     let stats = collector.stats();
+    let link = if place.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
+    let sender =
+        if place.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
     let included =
         "recvmmsg with kernel time stamps and drop counters, decoding, state, thresholds, loss accounting";
     let conditions = Conditions::of("one report received and handled", included)
         .text("link", link)
+        .text("sender", sender)
         .text("baseline", "recvmmsg loop that throws the data away, in the same run; the faster of blocking and 50 us waits")
         .ratio("baseline_per_s", middle(yardsticks).round())
         .ratio("of_baseline", middle(ratios))
@@ -157,7 +172,7 @@ fn against<T: Send>(
     let from = SocketAddr::new(if place.pair.is_some() { Pair::NEAR[0] } else { to.ip() }, 0);
     let mut sender = place.here(|| Sender::connect(from, to))?;
     let (enough, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let load = Load { segmented: true, ..Load::default() };
+    let load = Load { segmented: place.segmented, ..Load::default() };
     let (sent, received) = thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&done));
         let sending = scope.spawn(|| load.send(&mut sender, payloads, &enough));
