@@ -22,15 +22,17 @@ test:            ## everything that the gate checks, with a count at the end
 	@scripts/setup test
 	@scripts/test
 
+CASES ?= fastpath-6x8-1k fastpath-6x8-100k fastpath-1x1-1k fastpath-6x8-change fastpath-6x8-1m udp-one-sender store-insert store-query
+
 bench: build     ## the figures of docs/reference/performance.md, on this machine
-	./target/release/hopwise bench --all
+	./target/release/hopwise bench $(CASES)
 
 fmt:             ## format everything
 	cargo fmt
 	cd ui && npm run format
 
-docs: build      ## generated reference pages
-	scripts/generate-docs
+docs:            ## make the generated reference pages anew
+	UPDATE_REFERENCE=1 cargo test --release -p hopwise reference
 
 clean:           ## remove what was built
 	rm -rf target ui/dist ui/node_modules

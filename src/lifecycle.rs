@@ -168,7 +168,7 @@ impl Server {
     fn start_collecting(&mut self, settings: &Settings, sockets: Vec<Socket>) -> Result<Gauges, CliError> {
         let mut gauges = Gauges { workers: Vec::new(), inputs: Vec::new(), fanouts: Vec::new() };
         gauges.inputs = sockets.iter().map(Socket::gauge).collect();
-        let workers = settings.workers();
+        let workers = settings.collector.workers;
         let mut collecting = Collecting {
             stop: Arc::new(AtomicBool::new(false)),
             receivers: Vec::new(),

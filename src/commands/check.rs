@@ -26,7 +26,7 @@ pub(crate) struct Args {
 /// Builds everything that the configuration describes and starts nothing.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    build::collector(&settings, settings.workers(), 0).map_err(CliError::new)?;
+    build::collector(&settings, settings.collector.workers, 0).map_err(CliError::new)?;
     let store = settings.store_directory();
     if settings.store.enabled
         && let Some(blocked) = store.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir())
@@ -48,7 +48,7 @@ fn summary(settings: &Settings) -> String {
         true => format!("store in {}", settings.store_directory().display()),
         false => "nothing is stored".to_owned(),
     };
-    let (rules, workers) = (settings.rules.len(), settings.workers());
+    let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
         "good: reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
         listen.join(" "),

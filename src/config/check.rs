@@ -78,7 +78,7 @@ impl Checker<'_, '_> {
         }
         let most = u64::from(u32::MAX) / 2;
         for (name, value, least, most) in [
-            ("workers", collector.workers, 0, 64),
+            ("workers", collector.workers, 1, 64),
             ("burst", collector.burst, 1, 1024),
             ("worker_queue", collector.worker_queue, 1, 65_536),
             ("batch", collector.batch, 1024, 1 << 20),

@@ -91,17 +91,6 @@ impl Settings {
             .or_else(|| std::env::var_os("STATE_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from))
             .unwrap_or_else(|| PathBuf::from("hopwise-data"))
     }
-
-    /// Threads that decode, with 0 resolved for this machine.
-    pub(crate) fn workers(&self) -> usize {
-        match self.collector.workers {
-            0 => match std::thread::available_parallelism().map_or(1, usize::from) {
-                0..=2 => 1,
-                cores => (cores / 2).min(8),
-            },
-            fixed => fixed,
-        }
-    }
 }
 
 /// What the command line says instead of the file; it holds after a reload, too.

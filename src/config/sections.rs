@@ -41,11 +41,11 @@ section! {
         /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6. Each entry has its own socket and
         /// thread.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
-        /// Threads that decode and keep state; 0 takes one on machines with up to two cores, else half the cores, at most 8.
-        /// With one worker the receiving threads do the work themselves, on one state. With more, reports are spread by their
-        /// inner flow, so that one busy reporter can use them all; a datagram that groups several reports goes where its first
-        /// flow belongs, and each worker watches nodes, queues and links by itself.
-        pub(crate) workers: usize = 0,
+        /// Threads that decode and keep state. One is enough for any UDP socket: the receiving threads then do the work
+        /// themselves, on one state. With more, reports are spread by their inner flow, so that one busy reporter can use them
+        /// all; but a datagram that groups several reports goes where its first flow belongs, and each worker watches nodes,
+        /// queues and links by itself, so that a change of one of these can be told twice.
+        pub(crate) workers: usize = 1,
         /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has
         /// CAP_NET_ADMIN; what was granted is logged at start.
         pub(crate) receive_buffer: Size = Size(32 << 20),

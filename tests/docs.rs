@@ -1,0 +1,87 @@
+//! Documentation that can be checked: links lead somewhere, and every page is reached from the first one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Targets of the Markdown links of a page that point into this repository, without their anchors.
+fn links(page: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local =
+        targets.filter(|target| !target.contains("://") && !target.starts_with('#') && !target.contains(' '));
+    local
+        .map(|target| {
+            let target = target.split('#').next().unwrap_or_default();
+            normal(&page.parent().unwrap_or(Path::new("")).join(target))
+        })
+        .collect()
+}
+
+/// Without `..` and `.`.
+fn normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut so_far, part| {
+        match part {
+            Component::ParentDir => {
+                so_far.pop();
+            }
+            Component::CurDir => {}
+            other => so_far.push(other),
+        }
+        so_far
+    })
+}
+
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = normal(&folder.join(entry.file_name()));
+        let skipped = ["target", "node_modules", "dist"].iter().any(|name| path.ends_with(name));
+        if skipped || entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_pages() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    pages(Path::new("."), &mut found);
+    found
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let pages = all_pages();
+    assert!(pages.len() > 15, "{pages:?}");
+    let dead: Vec<_> = pages
+        .iter()
+        .flat_map(|page| links(page).into_iter().map(move |target| (page, target)))
+        .filter(|(_, target)| !root().join(target).exists())
+        .collect();
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
+}
+
+#[test]
+fn every_page_of_the_documentation_is_three_steps_from_the_readme() {
+    let mut reached = BTreeSet::from([PathBuf::from("README.md")]);
+    for _ in 0..3 {
+        let pages: Vec<_> =
+            reached.iter().filter(|page| page.extension().is_some_and(|e| e == "md")).cloned().collect();
+        reached.extend(pages.iter().flat_map(|page| links(page)));
+    }
+    let in_linked_folder = |page: &Path| page.parent().is_some_and(|folder| reached.contains(folder));
+    let lost: Vec<_> = all_pages()
+        .into_iter()
+        .filter(|page| page.starts_with("docs") && !reached.contains(page) && !in_linked_folder(page))
+        .collect();
+    assert!(lost.is_empty(), "unreachable: {lost:#?}");
+}
