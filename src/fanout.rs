@@ -83,8 +83,8 @@ pub(crate) struct FanoutStats {
 pub(crate) struct FanoutGauge {
     /// What was spread.
     pub(crate) stats: Mutex<FanoutStats>,
-    /// The streams and their losses, as of the last second.
-    pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table)>,
+    /// The streams and their losses, and what was lost in those given up, as of the last second.
+    pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, u64)>,
 }
 
 /// Spreads the bursts of one socket.
@@ -217,7 +217,9 @@ impl Spreader {
     fn tell(&mut self) {
         // Losses carry no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
-        *lock(&self.gauge.streams) = (self.sequencer.streams().collect(), self.sequencer.table());
+        let sequencer = &self.sequencer;
+        *lock(&self.gauge.streams) =
+            (sequencer.streams().collect(), sequencer.table(), sequencer.lost_before());
     }
 }
 

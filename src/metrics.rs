@@ -48,7 +48,7 @@ pub(crate) async fn text(monitor: &Monitor) -> String {
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
-    stages(&mut text, monitor, &detail.streams);
+    stages(&mut text, monitor, detail.lost);
     inputs(&mut text, monitor);
     collecting(&mut text, monitor);
     losses(&mut text, &detail.streams);
@@ -91,8 +91,8 @@ pub(crate) async fn text(monitor: &Monitor) -> String {
     text.out
 }
 
-fn stages(text: &mut Text, monitor: &Monitor, streams: &[collector::StreamView]) {
-    let stages = monitor.stages(streams);
+fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
+    let stages = monitor.stages(missing);
     text.metric("stage_in_total", "counter", "What came into a stage of the loss budget.");
     stages.iter().for_each(|stage| {
         text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)

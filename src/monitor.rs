@@ -49,6 +49,8 @@ struct Sample {
 pub(crate) struct Detail {
     /// Numbered streams of reports.
     pub(crate) streams: Vec<StreamView>,
+    /// Datagrams that these and streams given up since have lost.
+    pub(crate) lost: u64,
     /// Source addresses.
     pub(crate) sources: Vec<SourceView>,
     /// Tables by name, all workers together.
@@ -162,24 +164,27 @@ impl Monitor {
             .ask(|collector| {
                 let streams: Vec<_> = collector.streams().take(MOST_SOURCES).collect();
                 let sources: Vec<_> = collector.sources().take(MOST_SOURCES).collect();
-                (streams, sources, collector.tables())
+                let lost = collector.lost_before() + lost(collector.streams());
+                (streams, lost, sources, collector.tables())
             })
             .await;
-        for (streams, sources, tables) in answers {
+        for (streams, lost, sources, tables) in answers {
             detail.streams.extend(streams);
+            detail.lost += lost;
             detail.add_sources(sources);
             detail.add_tables(&tables);
         }
         for fanout in &self.fanouts {
-            let (streams, table) = &*lock(&fanout.streams);
+            let (streams, table, before) = &*lock(&fanout.streams);
             detail.streams.extend(streams);
+            detail.lost += before + lost(streams.iter().copied());
             detail.add_table("streams", *table);
         }
         detail
     }
 
-    /// The stages of the loss budget, in order.
-    pub(crate) fn stages(&self, streams: &[StreamView]) -> Vec<Stage> {
+    /// The stages of the loss budget, in order. `missing`: what [`Detail::lost`] says.
+    pub(crate) fn stages(&self, missing: u64) -> Vec<Stage> {
         // What comes later is read first: then a stage never seems to give more than it took.
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
@@ -210,7 +215,6 @@ impl Monitor {
         let kernel =
             Stage { stage: "kernel", unit: "datagrams", into: arrived, out: received, held: 0, drops };
         // A datagram that the kernel dropped is missing in its sequence as well; it must not be counted twice.
-        let missing: u64 = streams.iter().filter(|stream| stream.countable).map(|stream| stream.lost).sum();
         let lost = missing.saturating_sub(dropped);
         let network = Stage {
             stage: "network",
@@ -234,7 +238,7 @@ impl Monitor {
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
             rates: self.rates(),
-            loss_budget: self.stages(&detail.streams),
+            loss_budget: self.stages(detail.lost),
             refused: self.refused(),
             inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
             sources: source_views(&detail, settings),
@@ -379,6 +383,11 @@ fn store_view(stats: store::Stats) -> StoreView {
 fn worker_view(index: usize, worker: &Worker) -> WorkerView {
     let stats = worker.stats();
     WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
+}
+
+/// What countable streams have lost.
+fn lost(streams: impl Iterator<Item = StreamView>) -> u64 {
+    streams.filter(|stream| stream.countable).map(|stream| stream.lost).sum()
 }
 
 /// The busiest streams first; the first of an address bears what that address had refused. Then addresses of which nothing

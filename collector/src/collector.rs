@@ -247,6 +247,11 @@ impl Collector {
         self.core.sequencer.iter().flat_map(Sequencer::streams)
     }
 
+    /// Datagrams lost in numbered streams that were given up since.
+    pub fn lost_before(&self) -> u64 {
+        self.core.sequencer.as_ref().map_or(0, Sequencer::lost_before)
+    }
+
     /// What came from each address, and what of it was refused.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
         self.core.sources.views()

@@ -16,14 +16,14 @@
 //! | > 1 | a gap opens: `d - 1` are missing, none is lost yet | a missing number that falls out of the window: **lost** |
 //! | 0 or in the window, here already | | **duplicated** |
 //! | in the window, missing | late | **reordered** |
-//! | further back than the window | a stray, or a restart: the next number decides | see below |
+//! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
 //!
-//! **Restart.** One number far back may be a very late packet. If the next one follows it (by at most a window), the
-//! reporter has restarted: what was missing is lost, counting starts again there. If not, the first was a stray and
-//! counts as reordered (it was counted lost when the window passed it; it is not taken back). A jump *forward* of more
-//! than [`FAR`] that lands among the first [`WINDOW`] numbers of the circle is a restart too: modulo 2^22 a reporter
-//! that begins again at 0 lies "ahead" of every number in the upper half, and losing exactly up to the wrap is far less
-//! likely.
+//! **Far away.** One number far back may be a very late packet, one far ahead a spoilt or a forged one: by itself it is
+//! not believed. If the next one follows it (by at most a window), then far back the reporter has restarted: what was
+//! missing is lost, counting starts again there; far ahead everything between is lost. If not, the first was a stray and
+//! counts as reordered (if it was counted lost when the window passed it, it is not taken back). A jump *forward* that
+//! lands among the first [`WINDOW`] numbers of the circle is a restart too: modulo 2^22 a reporter that begins again at 0
+//! lies "ahead" of every number in the upper half, and losing exactly up to the wrap is far less likely.
 //!
 //! **Start.** Nothing before the first number is expected. A number from before it counts as reordered.
 //!
@@ -43,7 +43,7 @@ use crate::index::{BUSY, Index, NO_SLOT, Room};
 
 /// How many numbers back a late one is told from a restart.
 pub const WINDOW: u32 = u128::BITS;
-/// A forward jump of more than this to the beginning of the circle is a restart.
+/// A forward jump of more than this is believed when the next number follows it.
 pub const FAR: u32 = 1 << 16;
 /// One number this many times in a row: the stream does not count.
 pub const STILL: u32 = 64;
@@ -244,15 +244,14 @@ impl Stream {
         if !self.begin_to_move(number) {
             return;
         }
-        if ahead > 0 {
+        let distance = ahead.unsigned_abs();
+        if distance > FAR || (ahead < 0 && distance >= WINDOW) {
+            self.look_far(number, now, sink);
+        } else if ahead > 0 {
             self.settle_suspect(now, sink);
-            if ahead.unsigned_abs() > FAR && number < WINDOW {
-                self.restart(number, now, sink);
-            } else {
-                self.advance(number, ahead.unsigned_abs(), now, sink);
-            }
+            self.advance(number, distance, now, sink);
         } else {
-            self.look_back(number, ahead.unsigned_abs(), now, sink);
+            self.look_back(number, distance, now, sink);
         }
     }
 
@@ -325,9 +324,7 @@ impl Stream {
     }
 
     fn look_back(&mut self, number: u32, back: u32, now: Nanos, sink: &mut dyn Sink) {
-        if back >= WINDOW {
-            self.look_far_back(number, now, sink);
-        } else if back >= self.known {
+        if back >= self.known {
             self.reordered += 1;
             self.note(now, What::Late(number), sink);
         } else if self.window >> back & 1 == 1 {
@@ -340,12 +337,18 @@ impl Stream {
         }
     }
 
-    fn look_far_back(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
+    fn look_far(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
         if let Some(suspect) = self.suspect
             && let ahead = self.distance(number, suspect)
             && (1..=WINDOW.cast_signed()).contains(&ahead)
         {
-            self.restart(suspect, now, sink);
+            match self.distance(suspect, self.highest) {
+                gap if gap > 0 && suspect >= WINDOW => {
+                    self.suspect = None;
+                    self.advance(suspect, gap.unsigned_abs(), now, sink);
+                }
+                _ => self.restart(suspect, now, sink),
+            }
             self.advance(number, ahead.unsigned_abs(), now, sink);
             return;
         }
@@ -434,6 +437,8 @@ pub struct Sequencer {
     latest: u32,
     evicted: u64,
     refused: u64,
+    /// Lost in streams that were given up.
+    gone: u64,
 }
 
 impl Sequencer {
@@ -447,6 +452,7 @@ impl Sequencer {
             latest: u32::MAX,
             evicted: 0,
             refused: 0,
+            gone: 0,
         }
     }
 
@@ -522,6 +528,7 @@ impl Sequencer {
         let stream = &mut self.streams[slot as usize];
         stream.settle(now, sink);
         stream.tell(now, sink);
+        self.gone += if stream.moved { stream.lost } else { 0 };
         self.evicted += 1;
     }
 
@@ -567,6 +574,11 @@ impl Sequencer {
     /// Totals per stream, in the order they were first heard.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = StreamView> {
         self.streams.iter().map(Stream::view)
+    }
+
+    /// Datagrams lost in streams that were given up since: what [`Sequencer::streams`] no longer shows.
+    pub fn lost_before(&self) -> u64 {
+        self.gone
     }
 
     /// Streams held, room for, given up, refused.
@@ -656,6 +668,41 @@ mod tests {
                 (0, 0, 0, 0, 0, true),
             ),
             ("counts, then stands still", V10, (1..10).chain([9; 100]).collect(), (0, 0, 64, 0, 0, false)),
+        ];
+        for (name, id, numbers, expected) in cases {
+            assert_eq!(run(id, numbers).0, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
+        const FORGED: u32 = 2_000_000_000;
+        const OUTAGE: u32 = 100_000;
+        let cases: [(&str, StreamId, Vec<u32>, Counted); 4] = [
+            (
+                "one number far ahead is not believed",
+                V10,
+                vec![10, 11, FORGED, 12, 13],
+                (0, 1, 0, 0, 0, true),
+            ),
+            (
+                "nor many without order",
+                V10,
+                vec![10, 11, FORGED, 12, 3 * OUTAGE, 13, FORGED],
+                (0, 2, 0, 0, 0, true),
+            ),
+            (
+                "a long outage is, when the next one follows",
+                V10,
+                [10, 11].into_iter().chain(OUTAGE..OUTAGE + 200).collect(),
+                (u64::from(OUTAGE) - 12, 0, 0, 0, 0, true),
+            ),
+            (
+                "over the wrap too",
+                V10,
+                vec![u32::MAX - 5, u32::MAX - 4, OUTAGE, OUTAGE + 1],
+                (u64::from(OUTAGE) + 4 - 126, 0, 0, 0, 126, true),
+            ),
         ];
         for (name, id, numbers, expected) in cases {
             assert_eq!(run(id, numbers).0, expected, "{name}");
@@ -765,6 +812,22 @@ mod tests {
         sequencer.observe(&StreamId { source: [9; 16], ..V10 }, 6001, 0, &mut Notes::default());
         let seen: Vec<_> = sequencer.streams().map(|v| (v.id, v.datagrams)).collect();
         assert_eq!(seen, [(V10, 3), (V20, 1), (ids[2], 1), (ids[3], 1), (v05(1), 2), (v05(2), 1)]);
+    }
+
+    #[test]
+    fn what_given_up_streams_lost_is_still_known() {
+        let mut sequencer = Sequencer::new(4, 9);
+        for node in 0..1000 {
+            for n in [1, 2, 5] {
+                let id = StreamId { node: Some(node), ..V10 };
+                sequencer.observe(&id, n, u64::from(node) * 100 * SETTLE, &mut Notes::default());
+            }
+        }
+        sequencer.finish(1, &mut Notes::default());
+        let table = sequencer.table();
+        let seen: u64 = sequencer.streams().map(|view| view.lost).sum();
+        assert!(table.evicted > 0);
+        assert_eq!(seen + sequencer.lost_before(), 2 * (table.used + table.evicted));
     }
 
     #[test]

@@ -149,7 +149,7 @@ struct Drops {
 impl Drops {
     /// One line per stage and reason that grew since the last time: losing must not be silent, nor loud.
     fn tell(&mut self, monitor: &Monitor) {
-        for stage in monitor.stages(&[]) {
+        for stage in monitor.stages(0) {
             for (reason, count) in stage.drops {
                 let told = self.told.entry((stage.stage, reason)).or_default();
                 if count > *told {
