@@ -1,7 +1,6 @@
 //! One open file: batches in, rows out, in transactions.
 
 use std::fs;
-use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -131,18 +130,16 @@ impl Segment {
     }
 
     /// How far the write-ahead log reaches, and how much of it is not yet in the file; bytes. (Its size says neither: once
-    /// it is in the file, it is written again from its beginning.) SQLite documents where both numbers are kept, in the
-    /// header of the log's index: <https://sqlite.org/walformat.html#the_wal_index_file_format>.
+    /// it is in the file, it is written again from its beginning.)
+    ///
+    /// SQLite is asked, by a checkpoint that does nothing. Reading the log's index ourselves would be shorter, and wrong:
+    /// closing a file gives up every lock that the process holds on it, SQLite's too, and the next process that opens the
+    /// store takes the index for abandoned and truncates it under our feet.
     pub(crate) fn log(&self) -> Log {
-        let index = files::beside(&self.path, "-shm");
-        let mut header = [0; 100];
-        let read = fs::File::open(index).and_then(|mut index| index.read_exact(&mut header));
-        let number = |at: usize| {
-            u64::from(u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
-        };
-        let (reach, done) = match read {
-            Ok(()) => (number(16), number(96)),
-            // Not there: as if all of the log were waiting.
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let (reach, done) = match self.conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages) {
+            Ok((reach, done)) => (reach.max(0).cast_unsigned(), done.max(0).cast_unsigned()),
+            // Not known: as if all of the log were waiting.
             Err(_) => (self.log_bytes() / schema::PAGE_SIZE, 0),
         };
         Log { reach: reach * schema::PAGE_SIZE, waiting: reach.saturating_sub(done) * schema::PAGE_SIZE }
@@ -502,3 +499,42 @@ INSERT INTO flow_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT (flow) DO UPDATE SET
   path = ifnull(excluded.path, path), flow_latency = excluded.flow_latency, basis = excluded.basis,
   first_seen = min(first_seen, excluded.first_seen), last_seen = excluded.last_seen, reports = excluded.reports";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Period;
+    use crate::testing::{Dir, START, changes};
+
+    /// Locks that this process holds on `path`, as the kernel lists them.
+    #[cfg(target_os = "linux")]
+    fn locks(path: &Path) -> usize {
+        use std::os::unix::fs::MetadataExt as _;
+        let (owner, inode) =
+            (std::process::id().to_string(), format!(":{}", fs::metadata(path).unwrap().ino()));
+        let listed = fs::read_to_string("/proc/locks").unwrap();
+        let ours = |line: &&str| {
+            let mut words =
+                line.split_whitespace().skip_while(|word| !["READ", "WRITE"].contains(word)).skip(1);
+            words.next() == Some(owner.as_str()) && words.next().is_some_and(|file| file.ends_with(&inode))
+        };
+        listed.lines().filter(ours).count()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn looking_at_the_log_leaves_sqlites_locks_alone() {
+        let dir = Dir::new("locks");
+        let mut segment = Segment::open(dir.path(), FileId::of(START, Period::Day)).unwrap();
+        segment.write(&changes(START, 100, 10), &[]).unwrap();
+        segment.commit().unwrap();
+        let index = files::beside(segment.path(), "-shm");
+        let held = locks(&index);
+        assert!(held > 0, "an open file has a lock on its log's index");
+        let log = segment.log();
+        assert!(log.reach > 0 && log.waiting == log.reach, "{log:?}");
+        assert_eq!(locks(&index), held);
+        segment.checkpoint(false).unwrap();
+        assert_eq!(segment.log(), Log { reach: log.reach, waiting: 0 });
+    }
+}
