@@ -13,6 +13,7 @@ use crate::{
 
 /// Say what is wrong with a configuration; start nothing
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Configuration file; without it the defaults are checked
     #[arg(short, long, value_name = "FILE")]
@@ -22,6 +23,12 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) dump: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hopwise check -c hopwise.toml                  what is wrong, with line and column; exit code 2
+  hopwise check -c hopwise.toml --dump           what holds, defaults included
+  hopwise check --dump > hopwise.toml            a file to start from";
 
 /// Builds everything that the configuration describes and starts nothing.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {

@@ -52,7 +52,7 @@ pub(crate) struct Filter {
     pub(crate) kind: Option<String>,
 
     /// Only this node
-    #[arg(long)]
+    #[arg(long, value_name = "ID", value_parser = node_id)]
     pub(crate) node: Option<u32>,
 
     /// Only this metric: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
@@ -109,6 +109,10 @@ fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliErro
         }
         _ => Ok(()),
     }
+}
+
+fn node_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a node id, a whole number such as 102".to_owned())
 }
 
 /// Runs the command.

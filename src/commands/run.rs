@@ -12,6 +12,7 @@ use crate::{
 
 /// Receive reports, keep what matters, serve the API and the pages
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Configuration file; without it the defaults hold
     #[arg(short, long, value_name = "FILE")]
@@ -22,12 +23,24 @@ pub(crate) struct Args {
     pub(crate) listen: Vec<Listen>,
 
     /// Serve the API here instead
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = api_address)]
     pub(crate) api: Option<SocketAddr>,
 
     /// Keep the store here instead
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hopwise run                                    udp port 32766, page on http://127.0.0.1:8080, store in ./hopwise-data
+  hopwise run -c hopwise.toml                    profiles, thresholds, rules, sizes: docs/reference/config.md
+  hopwise run -l udp://*:32766 -l udp://*:54321  two ports
+  hopwise run --api 127.0.0.1:9000 --store /tmp/try
+SIGHUP reads the configuration again, SIGTERM stops when everything is on disk.";
+
+fn api_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
 /// Runs until SIGTERM or SIGINT.

@@ -147,6 +147,9 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Characters of a line that are shown before what is wrong, and at most of that.
+const SHOWN: (usize, usize) = (60, 100);
+
 /// Turns bytes of the file into line, column and the piece of that line to underline.
 fn locate(text: &str, span: &Range<usize>, message: &str) -> Problem {
     let start = span.start.min(text.len());
@@ -171,8 +174,16 @@ impl fmt::Display for ConfigError {
             let margin = line.to_string().len();
             writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
             writeln!(f, "{:margin$} |", "")?;
-            writeln!(f, "{line} | {source}")?;
-            write!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(*width), indent = column - 1)?;
+            // Of a very long line, the part around it.
+            let skipped = if source.chars().count() > SHOWN.0 + SHOWN.1 {
+                (column - 1).saturating_sub(SHOWN.0)
+            } else {
+                0
+            };
+            let part: String = source.chars().skip(skipped).take(SHOWN.0 + SHOWN.1).collect();
+            let (indent, width) = (column - 1 - skipped, (*width).min(SHOWN.1));
+            writeln!(f, "{line} | {part}")?;
+            write!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(width))?;
         }
         Ok(())
     }
@@ -188,6 +199,25 @@ mod tests {
         assert_eq!(nearest("listne", &names), Some("listen"));
         assert_eq!(nearest("max_flow", &names), Some("max_flows"));
         assert_eq!(nearest("colour", &names), None);
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_fault_is_shown() {
+        let text = format!("when = \"{}?{}\"", "a".repeat(100_000), "b".repeat(100_000));
+        let told = |span| {
+            let problems = vec![locate(&text, &span, "no")];
+            ConfigError { file: "h.toml".to_owned(), problems }.to_string()
+        };
+        let (before, after) = ("a".repeat(60), "b".repeat(99));
+        assert_eq!(
+            told(100_008..100_009),
+            format!("h.toml:1:100009: no\n  |\n1 | {before}?{after}\n  | {:60}^", "")
+        );
+        let start = format!("when = \"{}", "a".repeat(152));
+        assert_eq!(
+            told(7..text.len()),
+            format!("h.toml:1:8: no\n  |\n1 | {start}\n  | {:7}{}", "", "^".repeat(100))
+        );
     }
 
     #[test]
