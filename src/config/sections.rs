@@ -48,7 +48,7 @@ section! {
         pub(crate) workers: usize = 1,
         /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has
         /// CAP_NET_ADMIN; what was granted is logged at start.
-        pub(crate) receive_buffer: Size = Size(32 << 20),
+        pub(crate) receive_buffer: Size = Size(16 << 20),
         /// Datagrams taken from a socket at once.
         pub(crate) burst: usize = 64,
         /// Longest datagram; a longer one is cut and refused.
