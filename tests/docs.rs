@@ -10,7 +10,7 @@ fn root() -> &'static Path {
 
 /// Targets of the Markdown links of a page that point into this repository, without their anchors.
 fn links(page: &Path) -> Vec<PathBuf> {
-    let text = fs::read_to_string(root().join(page)).unwrap();
+    let text = fs::read_to_string(root().join(page)).expect("a page that exists");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local =
         targets.filter(|target| !target.contains("://") && !target.starts_with('#') && !target.contains(' '));
@@ -37,14 +37,14 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(root().join(folder)).unwrap() {
-        let entry = entry.unwrap();
+    for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+        let entry = entry.expect("an entry");
         let path = normal(&folder.join(entry.file_name()));
         let skipped = ["target", "node_modules", "dist"].iter().any(|name| path.ends_with(name));
         if skipped || entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
-        if entry.file_type().unwrap().is_dir() {
+        if entry.file_type().expect("its type").is_dir() {
             pages(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "md") {
             found.push(path);

@@ -122,6 +122,8 @@ impl Flags {
     pub(crate) const MTU: Self = Self(2);
     /// The path visits a node twice.
     pub(crate) const LOOP: Self = Self(4);
+    /// One node alone has spoken of the flow, and is taken for its whole path.
+    pub(crate) const LONE: Self = Self(8);
 
     /// E and M.
     #[inline(always)]

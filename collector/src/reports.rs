@@ -111,11 +111,14 @@ impl Core {
             self.state.take_nodes(&head, hops, sink);
         } else if !head.whole_path || readings.is_empty() {
             self.state.take_part(&head, hops, sink);
-        } else if postcard {
+        } else if postcard && (is_declared_postcard(report) || !self.state.is_alone(&head, &readings)) {
             self.state.take_postcard(&head, &hops, sink);
         } else {
             self.state.counts.flow_reports += 1;
             self.state.take(&head, NO_SLOT, hops, sink);
+            if postcard {
+                self.state.set_lone(&head);
+            }
         }
         readings.clear();
         self.readings = readings;
@@ -220,4 +223,10 @@ impl From<&wire::Peek> for Number {
     fn from(peek: &wire::Peek) -> Self {
         Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
     }
+}
+
+/// Reports of these kinds say by themselves that they are one node's part of something longer. Others, of one node without
+/// a stack, may be that, or a sink's that was the source too.
+fn is_declared_postcard(report: &Report<'_>) -> bool {
+    report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN
 }

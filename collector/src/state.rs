@@ -8,7 +8,7 @@ use wire::FlowKey;
 use crate::event::{Kind, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
-use crate::reading::{All, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, RecordKind, Stacked};
+use crate::reading::{All, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, Stacked};
 use crate::series::Series;
 use crate::sketch::Sketches;
 use crate::tell::{About, Origin, Teller};
@@ -295,6 +295,7 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
+        flow.flags.set(Flags::LONE, false);
         self.tell_path(head, previous, looped, sink);
     }
 
@@ -334,9 +335,31 @@ impl State {
         }
     }
 
-    /// A report of one node, without a path: a postcard. Its node's hop is kept with the flow, but neither is a path made
-    /// of such hops, nor a flow latency: the order in which nodes are heard is not the order in which a packet passed
-    /// them, and after another route the old nodes would still be there.
+    /// Is the node of `readings` the only one heard of a flow, if that is known at all? Then it may be the whole path: source
+    /// and sink in one.
+    pub(crate) fn is_alone(&mut self, head: &Head, readings: &[Reading]) -> bool {
+        let slot = self.flows.find(&head.about.key, head.hash, NO_SLOT);
+        if slot == NO_SLOT {
+            return true;
+        }
+        let (flow, _, states) = self.flows.parts(slot);
+        match (states, readings) {
+            ([state], [reading]) => flow.path_length == 1 && state.node == reading.node,
+            _ => false,
+        }
+    }
+
+    /// Remembers that a path of one node was concluded from that node's word alone.
+    pub(crate) fn set_lone(&mut self, head: &Head) {
+        let slot = self.flows.find(&head.about.key, head.hash, NO_SLOT);
+        if slot != NO_SLOT {
+            self.flows.parts(slot).0.flags.set(Flags::LONE, true);
+        }
+    }
+
+    /// A report of one node among several, without a path: a postcard. Its node's hop is kept with the flow, but neither is a
+    /// path made of such hops, nor a flow latency: the order in which nodes are heard is not the order in which a packet
+    /// passed them, and after another route the old nodes would still be there.
     pub(crate) fn take_postcard(&mut self, head: &Head, hops: &ReadHops<'_>, sink: &mut dyn Sink) {
         let (Some(slot), Some(reading)) = (self.enter(head, NO_SLOT, sink), hops.readings.first()) else {
             self.take_nodes(head, *hops, sink);
@@ -345,10 +368,24 @@ impl State {
         self.counts.flow_reports += 1;
         let (flow, _, states) = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == reading.node);
+        if !known && flow.flags.has(Flags::LONE) {
+            self.withdraw_path(slot, head, sink);
+        }
+        let (flow, _, states) = self.flows.parts(slot);
         if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
             self.gather(slot, reading.node);
         }
         self.update_one(slot, head, reading, sink);
+    }
+
+    /// A second node speaks of a flow: the path of one was none.
+    fn withdraw_path(&mut self, slot: u32, head: &Head, sink: &mut dyn Sink) {
+        let (flow, ..) = self.flows.parts(slot);
+        flow.flags.set(Flags::LONE, false);
+        flow.latency = NO_VALUE;
+        let previous = std::mem::replace(&mut flow.path_length, 0);
+        self.scratch.path.clear();
+        self.tell_path(head, previous, None, sink);
     }
 
     /// Makes room for what a node says about a flow without a path.

@@ -342,7 +342,10 @@ fn postcards_tell_of_hops_and_make_no_path() {
     assert_eq!(
         heard,
         [
+            "new flow_path flow=1 1 path=1",
             "new hop_latency flow=1 node=1 100",
+            "new flow_latency flow=1 100",
+            "path_change flow_path flow=1 1->0",
             "new hop_latency flow=1 node=2 200",
             "new hop_latency flow=1 node=3 300",
             "new hop_latency flow=1 node=4 400",
@@ -356,6 +359,17 @@ fn postcards_tell_of_hops_and_make_no_path() {
     );
     assert_eq!((view.path().count(), view.path_length, view.row.flow_latency), (0, 0, None));
     assert_eq!((view.row.reports, bench.collector.stats().flow_reports), (7, 7));
+}
+
+#[test]
+fn a_node_that_is_alone_is_the_whole_path() {
+    let mut bench = Bench::new(config());
+    for latency in [100, 5_000, 5_100] {
+        bench.give(&card(7, latency).postcard());
+    }
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!(view.path().collect::<Vec<_>>(), [7]);
+    assert_eq!((view.row.flow_latency, view.row.reports), (Some(5_100), 3));
 }
 
 #[test]

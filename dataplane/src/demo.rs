@@ -32,7 +32,7 @@ pub const THRESHOLDS: detect::threshold::Set = {
     set[detect::Metric::HopLatency as usize] = MS;
     set[detect::Metric::QueueOccupancy as usize] = 10_000;
     set[detect::Metric::QueueCongestion as usize] = 10_000;
-    set[detect::Metric::LinkUtilization as usize] = 150_000;
+    set[detect::Metric::LinkUtilization as usize] = 400_000;
     set
 };
 
@@ -107,7 +107,7 @@ fn config(start: u64) -> Config {
         convergence: 200 * MS,
         switch,
         watchlist: Watchlist::from(Watch::new(Match::default())),
-        channel: Channel { loss: 200, duplication: 50, reordering: 100, ..Channel::default() },
+        channel: Channel { loss: 20, duplication: 5, reordering: 20, ..Channel::default() },
         ..Config::default()
     }
 }

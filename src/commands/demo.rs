@@ -179,6 +179,7 @@ fn introduce(
         let at = units::clock(Duration::from_nanos(line.at));
         out.push_str(&format!("  {at}  {}\n        {}\n", line.text, network::look_at(&line.text)));
     }
+    out.push_str("All the time a few reports are lost on their way, on purpose: the loss budget (Overview) says how many.\n");
     out.push_str("\nCtrl-C ends it.\n\n");
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
