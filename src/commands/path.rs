@@ -116,6 +116,9 @@ fn picture(flow: &FlowState, terminal: Terminal) -> String {
 
 /// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`.
 fn drawing(flow: &FlowState) -> String {
+    if flow.path.is_empty() {
+        return format!("{} ─ … ─ {}  (no report told the path)", flow.flow.src, flow.flow.dst);
+    }
     let mut stations = vec![flow.flow.src.to_string()];
     stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| node.to_string())));
     stations.push(flow.flow.dst.to_string());
@@ -185,6 +188,13 @@ mod tests {
      ?   -    -        -                            -          -       -
 "
         );
+    }
+
+    #[test]
+    fn a_flow_of_postcards_has_hops_and_no_path() {
+        let told = FlowState { path: Vec::new(), ..flow() };
+        assert_eq!(drawing(&told), "10.0.1.1 ─ … ─ 10.0.2.2  (no report told the path)");
+        assert!(picture(&told, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 
     #[test]

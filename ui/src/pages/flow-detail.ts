@@ -34,7 +34,8 @@ export function flowView() {
     element,
     update(flow: FlowDetail): void {
       head.update(flow);
-      path.update(flow.hops);
+      // Postcards tell of hops, not of their order: no path is drawn of them.
+      path.update(flow.path.length > 0 ? flow.hops : []);
       hops.update(flow.hops);
       drawing.add(flow);
     },
