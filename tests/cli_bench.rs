@@ -30,7 +30,7 @@ fn every_case_runs_and_says_what_it_measured() {
     let skipped: Vec<&str> =
         run.stderr.lines().filter(|line| line.contains("skipped udp-one-sender")).collect();
     for line in &skipped {
-        eprintln!("SKIPPED: {line}");
+        support::skipped(line);
     }
     assert_eq!(outcomes.len() + skipped.len(), names.len());
     for outcome in &outcomes {

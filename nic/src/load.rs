@@ -230,7 +230,7 @@ mod tests {
     fn nothing_is_lost_unseen_between_namespaces() {
         let pair = match Pair::create() {
             Ok(pair) => pair,
-            Err(error) => return eprintln!("SKIPPED: network namespaces: {error}"),
+            Err(error) => return crate::netns::tests::skipped(&error),
         };
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
             let options = Options { recv_buffer: 200_000, ..Options::default() };

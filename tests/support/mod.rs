@@ -3,9 +3,15 @@
 #![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Says aloud that something was not tested; past the test runner, which keeps the prints of passing tests.
+pub(crate) fn skipped(what: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
+}
 
 /// What a run of the program left behind.
 #[derive(Debug)]
