@@ -16,6 +16,8 @@ pub const JUMBO_SLOT_SIZE: usize = 9216;
 
 /// Most slots of a burst: what one `recvmmsg` takes.
 const MAX_SLOTS: usize = 1024;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Room for a burst of datagrams with their senders and receive times. It owns its memory, can travel between threads, and
 /// is filled again and again by [`super::Receiver::recv`].
@@ -23,6 +25,8 @@ pub struct Burst {
     /// The datagrams, one slot after the other.
     data: Block<u8>,
     slot_size: usize,
+    /// From the beginning of one slot to that of the next.
+    stride: usize,
     names: Block<Name>,
     controls: Block<Control>,
     /// One per slot; points into `data`. Written once, here, and read by the kernel.
@@ -40,12 +44,14 @@ impl Burst {
     /// the nearest bound.
     pub fn new(slots: usize, slot_size: usize) -> Self {
         let (slots, slot_size) = (slots.clamp(1, MAX_SLOTS), slot_size.clamp(64, 65535));
-        let data = Block::new(slots * slot_size, || 0);
+        // An odd number of cache lines: slots a power of two apart would all want the same few sets of the cache.
+        let stride = (slot_size.div_ceil(LINE) | 1) * LINE;
+        let data = Block::new(slots * stride, || 0);
         let names = Block::new(slots, Name::default);
         let controls = Block::new(slots, Control::default);
         let mut slot = 0;
         let vectors = Block::new(slots, || {
-            let iov_base = data.at(slot * slot_size).cast();
+            let iov_base = data.at(slot * stride).cast();
             slot += 1;
             libc::iovec { iov_base, iov_len: slot_size }
         });
@@ -60,8 +66,17 @@ impl Burst {
             slot += 1;
             header
         });
-        let mut burst =
-            Self { data, slot_size, names, controls, _vectors: vectors, headers, filled: slots, fetched: 0 };
+        let mut burst = Self {
+            data,
+            slot_size,
+            stride,
+            names,
+            controls,
+            _vectors: vectors,
+            headers,
+            filled: slots,
+            fetched: 0,
+        };
         burst.clear();
         burst
     }
@@ -113,7 +128,7 @@ impl Burst {
         let header = &self.headers.as_slice()[slot];
         let len = (header.msg_len as usize).min(self.slot_size);
         Packet {
-            data: &self.data.as_slice()[slot * self.slot_size..][..len],
+            data: &self.data.as_slice()[slot * self.stride..][..len],
             source: self.names.as_slice()[slot].address(),
             received: self.marks(slot).received.unwrap_or(self.fetched),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
