@@ -161,8 +161,9 @@ impl Collector {
     pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
         let mut pending = Pending::none();
         self.core.stats.datagrams += burst.len() as u64;
-        for (at, datagram) in burst.iter().enumerate() {
-            if let Some(later) = burst.get(at + NEAR) {
+        let mut later = burst.get(NEAR..).unwrap_or_default().iter();
+        for datagram in burst {
+            if let Some(later) = later.next() {
                 // Stepped over by hand: the lines of a datagram that is decoded.
                 for line in [0, 64, 128, 192] {
                     later.payload.get(line).map(memory::prefetch);
@@ -184,7 +185,8 @@ impl Collector {
             } else {
                 // In the order of arrival.
                 self.core.flush(&mut pending, sink);
-                self.core.datagram(&envelope, datagram.payload, reader, sink);
+                // A copy, so that the common way keeps it in registers.
+                self.core.datagram(&{ envelope }, datagram.payload, reader, sink);
             }
         }
         self.core.flush(&mut pending, sink);

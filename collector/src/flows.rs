@@ -17,7 +17,7 @@ pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// What one hop of a flow last said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub(crate) struct HopState {
     pub(crate) node: u32,
     /// The interfaces as they were told; `link_slot` belongs to the egress.
@@ -166,9 +166,11 @@ struct Arena {
 impl Arena {
     fn for_flows(flows: usize) -> Self {
         let uncut = CLASSES.map(|(_, share)| flows.div_ceil(share).max(16));
-        let total = uncut.iter().zip(CLASSES).map(|(runs, (length, _))| runs * length).sum();
-        let hops = Vec::with_capacity(total);
+        let total: usize = uncut.iter().zip(CLASSES).map(|(runs, (length, _))| runs * length).sum();
+        // One more, so that runs can begin with a cache line.
+        let mut hops: Vec<HopState> = Vec::with_capacity(total + 1);
         memory::advise_huge(&hops);
+        hops.resize(hops.as_ptr().align_offset(64).min(1), HopState::NOTHING);
         Self { hops, free: uncut.map(Vec::with_capacity), uncut }
     }
 
@@ -277,15 +279,20 @@ impl Flows {
         if let Some(entry) = self.entries.get(slot as usize) {
             let start = entry.run as usize;
             if let Some(hops) = self.arena.hops.get(start..start + usize::from(entry.hops)) {
-                for pair in hops.chunks(2) {
-                    prefetch(&pair[0]);
-                }
+                // Two share a line.
+                hops.iter().step_by(2).for_each(prefetch);
             }
         }
     }
 
-    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
+    /// Is this the flow in `slot`, and was it brought up to date under `context`?
     #[inline(always)]
+    pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
+        self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key == *key)
+    }
+
+    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
+    #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         let is_it = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
         if is_it(hint) { hint } else { self.index.find(hash, is_it) }
@@ -382,7 +389,6 @@ impl Flows {
     }
 
     /// When the flow was last brought up to date.
-    #[inline(always)]
     pub(crate) fn context(&self, slot: u32) -> u64 {
         self.entries[slot as usize].context
     }

@@ -22,8 +22,9 @@ pub(crate) struct Reading {
     pub(crate) queue: u32,
     /// Likewise: congestion status, or the shared buffer's occupancy.
     pub(crate) congestion: u32,
-    /// Millionths of the link.
-    pub(crate) utilization: u64,
+    /// As it was told, in units of so many millionths of the link.
+    pub(crate) utilization: u32,
+    pub(crate) utilization_unit: u32,
 }
 
 /// The first node's ingress and the last node's egress stamp, device units.
@@ -40,7 +41,7 @@ pub(crate) trait Hops: Copy {
     fn count(self) -> usize;
     fn units(self) -> Units;
     /// Where hop `from` lies, and the ones behind it.
-    fn records(self, from: usize) -> impl Iterator<Item = Self::Record>;
+    fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record>;
     fn node(self, record: Self::Record) -> u32;
     fn read(self, record: Self::Record) -> Reading;
     fn ends(self) -> Ends;
@@ -289,7 +290,8 @@ impl Plan {
 #[derive(Debug)]
 pub(crate) struct Plans {
     known: Vec<(u64, Plan)>,
-    latest: usize,
+    /// The shape found last, and where its plan is.
+    latest: (u64, u8),
     next: usize,
 }
 
@@ -297,22 +299,20 @@ impl Plans {
     const MOST: usize = 32;
 
     pub(crate) fn new() -> Self {
-        Self { known: Vec::with_capacity(Self::MOST), latest: 0, next: 0 }
+        Self { known: Vec::with_capacity(Self::MOST), latest: (u64::MAX, 0), next: 0 }
     }
 
     /// The plan for a shape of record, if it is known.
     #[inline(always)]
     pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
-        match self.known.get(self.latest) {
-            Some((known, _)) if *known == shape => Some(self.latest as u8),
-            _ => self.search(shape),
-        }
+        if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
     }
 
     #[inline(never)]
     fn search(&mut self, shape: u64) -> Option<u8> {
-        self.latest = self.known.iter().position(|(known, _)| *known == shape)?;
-        Some(self.latest as u8)
+        let at = self.known.iter().position(|(known, _)| *known == shape)? as u8;
+        self.latest = (shape, at);
+        Some(at)
     }
 
     /// Makes a plan, if such records can be read where they lie. It may take the place of one that [`Plans::find`] gave
@@ -329,7 +329,7 @@ impl Plans {
             Some(old) => *old = entry,
             None => self.known.push(entry),
         }
-        (self.latest, self.next) = (at, (at + 1) % Self::MOST);
+        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MOST);
         Some(at as u8)
     }
 
@@ -370,7 +370,7 @@ impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
     }
 
     #[inline(always)]
-    fn records(self, from: usize) -> impl Iterator<Item = Self::Record> {
+    fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record> {
         self.records[..self.records.len().saturating_sub(from)].iter().rev()
     }
 
@@ -393,7 +393,8 @@ impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
             latency,
             queue: word(record, places.queue()),
             congestion: word(record, places.congestion()),
-            utilization: scaled(word(record, places.utilization()), plan.units.utilization),
+            utilization: word(record, places.utilization()),
+            utilization_unit: plan.units.utilization,
         }
     }
 
@@ -427,7 +428,7 @@ impl<'a> Hops for ReadHops<'a> {
         self.units
     }
 
-    fn records(self, from: usize) -> impl Iterator<Item = Self::Record> {
+    fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record> {
         self.readings.iter().skip(from)
     }
 
@@ -470,8 +471,15 @@ impl Reading {
             latency,
             queue: pair(hop.queue_id, hop.queue_occupancy),
             congestion,
-            utilization: scaled(hop.tx_utilization.unwrap_or(ABSENT), units.utilization),
+            utilization: hop.tx_utilization.unwrap_or(ABSENT),
+            utilization_unit: units.utilization,
         }
+    }
+
+    /// Millionths of the link. Worked out where it is asked for, so that whether it is there is asked once.
+    #[inline(always)]
+    pub(crate) fn utilization(&self) -> u64 {
+        scaled(self.utilization, self.utilization_unit)
     }
 
     /// The egress interface, all-ones when not told.

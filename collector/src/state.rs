@@ -213,6 +213,14 @@ impl State {
     /// The slot of the report's flow, made if need be, and up to date. `hint` is where it probably is.
     #[inline(always)]
     fn enter(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+        if self.flows.is_ready(hint, &head.about.key, self.context) {
+            return Some(hint);
+        }
+        self.enter_otherwise(head, hint, sink)
+    }
+
+    #[inline(never)]
+    fn enter_otherwise(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
         let slot = match self.flows.find(&head.about.key, head.hash, hint) {
             NO_SLOT => self.admit(head, sink)?,
             slot => slot,

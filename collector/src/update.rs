@@ -36,11 +36,16 @@ impl State {
         };
         let count = hops.count();
         let band = flow.band;
-        let (mut taken, mut latency, mut complete) = (0_usize, 0_u64, true);
-        if usize::from(flow.path_length) == count && states.len() == count && !watched {
-            for (state, record) in states.iter_mut().zip(hops.records(0)) {
+        let (mut latency, mut complete) = (0_u64, true);
+        let mut records = hops.records(0);
+        let mut same =
+            usize::from(flow.path_length) == count && states.len() == count && count > 0 && !watched;
+        if same {
+            for state in states {
+                let Some(record) = records.next() else { break };
                 let reading = hops.read(record);
                 if reading.node != state.node {
+                    same = false;
                     break;
                 }
                 if reading.latency == NO_VALUE {
@@ -50,10 +55,12 @@ impl State {
                     self.levels.take_latency(state, &reading, band, &mut teller);
                 }
                 self.levels.take_others(state, &reading, &mut teller);
-                taken = taken.wrapping_add(1);
             }
         }
-        if taken != count || count == 0 {
+        if !same {
+            // Without the one that was looked at last, if any was.
+            let taken = (count - records.len()).saturating_sub(1);
+            drop(records);
             self.update_otherwise(slot, head, hops, Sum { hops: taken, latency, complete }, sink);
             return;
         }
@@ -242,15 +249,12 @@ impl Levels {
         if state.link != reading.link {
             state.reroute(reading);
         }
-        if reading.utilization != NO_VALUE && self.links.add(state.link_slot, reading.utilization) {
+        if let utilization = reading.utilization()
+            && utilization != NO_VALUE
+            && self.links.add(state.link_slot, utilization)
+        {
             let key = Key { node: reading.node, part: reading.egress() };
-            attend(
-                &mut self.links,
-                &mut self.sketches,
-                &mut state.link_slot,
-                (key, reading.utilization),
-                teller,
-            );
+            attend(&mut self.links, &mut self.sketches, &mut state.link_slot, (key, utilization), teller);
         }
         if reading.queue != ABSENT {
             let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
@@ -458,7 +462,7 @@ impl Reading {
             hop_latency: self.latency,
             queue_occupancy: level(self.queue),
             queue_congestion: level(self.congestion),
-            link_utilization: self.utilization,
+            link_utilization: self.utilization(),
             node: self.node,
         }
     }

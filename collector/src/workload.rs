@@ -275,13 +275,17 @@ impl Feed {
                     received: self.now,
                 },
                 Input::Frames => match wire::datagram(frame) {
-                    Ok(datagram) => Datagram {
-                        payload: datagram.payload,
-                        source: octets(datagram.src),
-                        sport: datagram.sport,
+                    Ok(wire::Datagram { src: IpAddr::V4(src), sport, payload, .. }) => Datagram {
+                        payload,
+                        // As one number, so that it is written, and read back, at once.
+                        source: (0xffff_0000_0000 | u128::from(src.to_bits())).to_be_bytes(),
+                        sport,
                         listener: 0,
                         received: self.now,
                     },
+                    Ok(wire::Datagram { src: IpAddr::V6(src), sport, payload, .. }) => {
+                        Datagram { payload, source: src.octets(), sport, listener: 0, received: self.now }
+                    }
                     Err(_) => continue,
                 },
             };
@@ -297,13 +301,5 @@ impl Feed {
             collector.tick(self.now, sink);
         }
         count
-    }
-}
-
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        // As one number, so that it is written, and read back, at once.
-        IpAddr::V4(v4) => (0xffff_0000_0000 | u128::from(u32::from(v4))).to_be_bytes(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }

@@ -46,43 +46,87 @@ type Fixed = [u8; field::STACK];
 /// has records of the same layout, and need not be looked at field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
-    /// Version, length, next protocol and metadata bits.
+    /// The report's first word.
     word: u32,
-    /// EtherType, IP version and header length, DSCP, fragment offset, protocol.
-    ip: u128,
+    /// EtherType, IP version and header length, type of service.
+    ip: u32,
+    /// Fragment offset and protocol.
+    fragment: u32,
     /// Shim type and length, INT version, words per hop.
     int: u64,
-    bitmap: u16,
+    /// Sixteen bits, or more than any bitmap has.
+    bitmap: u32,
     /// A port at which nothing special is.
     dport: u16,
+    /// Bytes of all records, and those of the packet up to their end.
+    records: u16,
+    packet: u16,
+    /// Where the flags of the first word begin.
+    flags_at: u8,
     shape: u64,
 }
 
 impl Look {
     /// Of no report.
-    pub(crate) const NONE: Self = Self { word: u32::MAX, ip: 0, int: 0, bitmap: 0, dport: 0, shape: 0 };
+    pub(crate) const NONE: Self = Self {
+        word: 0,
+        ip: 0,
+        fragment: 0,
+        int: 0,
+        bitmap: u32::MAX,
+        dport: 0,
+        records: 0,
+        packet: 0,
+        flags_at: 0,
+        shape: 0,
+    };
 
+    /// Fields as they lie there. They are only compared, and so taken in the order that costs nothing on most machines.
     #[inline(always)]
-    fn of(fixed: &Fixed) -> Self {
-        // Two bytes each: EtherType; version and DSCP; lengths and the like that differ; fragment; protocol. Looks are
-        // only compared, and so taken in the order that costs nothing on most machines.
-        const IP: u128 =
-            u128::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x1f, 0xff, 0, 0xff, 0, 0, 0, 0]);
-        const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
-        Self {
-            word: u32_at(fixed, field::WORD) >> 15,
-            ip: u128::from_le_bytes(array_at(fixed, field::ETHERTYPE)) & IP,
-            int: u64::from_le_bytes(array_at(fixed, field::SHIM)) & INT,
-            bitmap: u16_at(fixed, field::BITMAP),
-            dport: u16_at(fixed, field::DPORT),
-            shape: 0,
-        }
+    fn fields(fixed: &Fixed) -> (u32, u32, u32, u64, u32) {
+        (
+            u32::from_le_bytes(array_at(fixed, field::WORD)),
+            u32::from_le_bytes(array_at(fixed, field::ETHERTYPE)),
+            u32::from_le_bytes(array_at(fixed, field::FRAGMENT)),
+            u64::from_le_bytes(array_at(fixed, field::SHIM)),
+            u32::from(u16_at(fixed, field::BITMAP)),
+        )
     }
 
     /// Does a report look like this one, except for the port?
     #[inline(always)]
-    fn is_like(&self, other: &Self) -> bool {
-        self.word == other.word && self.ip == other.ip && self.int == other.int && self.bitmap == other.bitmap
+    fn is_like(&self, fixed: &Fixed) -> bool {
+        // Version, length, next protocol and metadata bits.
+        const WORD: u32 = u32::from_le_bytes([0xff, 0xff, 0x80, 0]);
+        const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
+        const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
+        let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
+        // One question instead of five: a look that differs is rare.
+        let small = (word ^ self.word) & WORD
+            | (ip ^ self.ip)
+            | (fragment ^ self.fragment) & FRAGMENT
+            | (bitmap ^ self.bitmap);
+        (int ^ self.int) & INT | u64::from(small) == 0
+    }
+
+    /// Of a report, if it is a common one.
+    #[inline(never)]
+    fn of(fixed: &Fixed, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
+        let records = (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
+        let shape = examine(fixed, records, profile, layouts)?;
+        let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
+        Some(Self {
+            word,
+            ip,
+            fragment,
+            int,
+            bitmap,
+            dport: u16_at(fixed, field::DPORT),
+            records: records as u16,
+            packet: (field::STACK - field::IP + records) as u16,
+            flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
+            shape,
+        })
     }
 }
 
@@ -92,40 +136,43 @@ pub(crate) fn read<'a>(
     profile: &Profile,
     (layouts, latest): (&mut Layouts, &mut Look),
 ) -> Option<Brief<'a>> {
-    let fixed = payload.first_chunk::<{ field::STACK }>()?;
-    let mut look = Look::of(fixed);
+    let (fixed, rest) = payload.split_first_chunk::<{ field::STACK }>()?;
+    if !latest.is_like(fixed) {
+        *latest = Look::of(fixed, profile, layouts)?;
+    }
     // What lies behind the packet's own end is padding.
-    let packet_end = field::IP + usize::from(u16_at(fixed, field::TOTAL_LEN));
-    let end = field::SHIM + usize::from(fixed[field::SHIM_LEN]) * 4;
-    let records = payload.get(field::STACK..end).filter(|_| end <= packet_end)?;
+    let records = rest.get(..usize::from(latest.records))?;
     let node_id = u32_at(fixed, field::SWITCH_ID);
-    if node_id == u32::MAX || (look.dport != latest.dport && !is_ordinary(look.dport, profile)) {
+    let dport = u16_at(fixed, field::DPORT);
+    if u16_at(fixed, field::TOTAL_LEN) < latest.packet
+        || node_id == u32::MAX
+        || (dport != latest.dport && !is_ordinary(dport, profile))
+    {
         return None;
     }
-    if look.is_like(latest) {
-        look.shape = latest.shape;
-    } else {
-        look.shape = examine(fixed, records.len(), profile, layouts)?;
-        *latest = look;
-    }
     let word = u32_at(fixed, field::WORD);
-    let flags = word >> if profile.dialect == Dialect::Onos { 12 } else { 6 };
     Some(Brief {
         node_id,
         hw_id: (word & 0x3f) as u8,
         seq: u32_at(fixed, field::SEQ),
         ts: u32_at(fixed, field::INGRESS_TS),
-        flags: Flags((flags >> 2 & 1 | flags & 2 | (flags & 1) << 2) as u8),
+        flags: flags(word >> (latest.flags_at & 31)),
         flow: FlowKey::v4_words(
             u32_at(fixed, field::SRC),
             u32_at(fixed, field::DST),
-            Some((u16_at(fixed, field::SPORT), look.dport)),
+            Some((u16_at(fixed, field::SPORT), dport)),
             UDP,
         ),
         int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
         records,
-        shape: look.shape,
+        shape: latest.shape,
     })
+}
+
+/// D, Q and F, which lie the other way round in [`Flags`]: a table of eight numbers of three bits.
+#[inline(always)]
+fn flags(bits: u32) -> Flags {
+    Flags((0o73516240_u32 >> ((bits & 7) * 3) & 7) as u8)
 }
 
 /// Neither INT nor a tunnel nor telemetry is marked by this port.
