@@ -112,6 +112,19 @@ pub(crate) struct Cold {
 
 const _: () = assert!(size_of::<Cold>() == 64);
 
+/// A flow's [`Cold`] part, not looked up yet.
+#[derive(Debug)]
+pub(crate) struct ColdPart<'a> {
+    all: &'a mut [Cold],
+    slot: u32,
+}
+
+impl<'a> ColdPart<'a> {
+    pub(crate) fn get(self) -> &'a mut Cold {
+        &mut self.all[self.slot as usize]
+    }
+}
+
 /// Bits that were told and may end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Flags(u8);
@@ -288,7 +301,7 @@ impl Flows {
     /// Is this the flow in `slot`, and was it brought up to date under `context`?
     #[inline(always)]
     pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
-        self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key == *key)
+        self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key.is(key))
     }
 
     /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
@@ -400,6 +413,15 @@ impl Flows {
         let start = entry.run as usize;
         let hops = &mut self.arena.hops[start..start + usize::from(entry.hops)];
         (entry, &mut self.cold[slot as usize], hops)
+    }
+
+    /// The same, for those who rarely look at the cold part.
+    #[inline(always)]
+    pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, &mut [HopState]) {
+        let entry = &mut self.entries[slot as usize];
+        let start = entry.run as usize;
+        let hops = &mut self.arena.hops[start..start + usize::from(entry.hops)];
+        (entry, ColdPart { all: &mut self.cold, slot }, hops)
     }
 
     /// Makes the path `hops` long; what lay there is overwritten with nothing. When no run is long enough the flow keeps

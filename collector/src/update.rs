@@ -5,7 +5,7 @@ use detect::{HopValues, Metric, Observation, observation};
 use crate::clock::{Difference, difference};
 use crate::config::Units;
 use crate::event::{Basis, Event, Kind, Sink};
-use crate::flows::{ABSENT, Cold, Flags, Flow, HopState};
+use crate::flows::{ABSENT, ColdPart, Flags, Flow, HopState};
 use crate::index::NO_SLOT;
 use crate::reading::{Ends, Hops, NO_VALUE, Reading};
 use crate::series::{Key, News, Series};
@@ -26,7 +26,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
         let watched = !self.detection.rules.is_empty();
-        let (flow, cold, states) = self.flows.parts(slot);
+        let (flow, cold, states) = self.flows.hot_parts(slot);
         let mut teller = Teller {
             sink,
             counts: &mut self.counts.events,
@@ -91,7 +91,7 @@ impl State {
             self.take_beyond(slot, head, hops, &mut sum, sink);
         }
         let total = if sum.complete && sum.hops > 0 { sum.latency } else { NO_VALUE };
-        let (flow, cold, _) = self.flows.parts(slot);
+        let (flow, cold, _) = self.flows.hot_parts(slot);
         let mut teller = Teller {
             sink,
             counts: &mut self.counts.events,
@@ -379,7 +379,7 @@ impl Flow {
     #[inline(always)]
     fn take_rest<H: Hops>(
         &mut self,
-        cold: &mut Cold,
+        cold: ColdPart<'_>,
         (head, hops): (&Head, H),
         total: u64,
         teller: &mut Teller<'_>,
@@ -398,7 +398,7 @@ impl Flow {
     }
 
     #[inline(always)]
-    fn take_latency(&mut self, cold: &mut Cold, latency: u64, teller: &mut Teller<'_>) {
+    fn take_latency(&mut self, cold: ColdPart<'_>, latency: u64, teller: &mut Teller<'_>) {
         self.latency = latency;
         self.sum = self.sum.wrapping_add(latency);
         // A minute has room for 71 million reports per second of one flow.
@@ -410,7 +410,8 @@ impl Flow {
 
     #[cold]
     #[inline(never)]
-    fn attend_latency(&mut self, cold: &mut Cold, teller: &mut Teller<'_>) {
+    fn attend_latency(&mut self, cold: ColdPart<'_>, teller: &mut Teller<'_>) {
+        let cold = cold.get();
         let (latency, threshold) = (self.latency, teller.threshold(Metric::FlowLatency));
         cold.least = cold.least.min(latency);
         cold.greatest = cold.greatest.max(latency);

@@ -104,6 +104,23 @@ impl FlowKey {
         self.kind & Self::V6 != 0
     }
 
+    /// What `==` says, for where the answer is nearly always yes: all is compared at once, without a branch per field.
+    #[inline(always)]
+    pub fn is(&self, other: &Self) -> bool {
+        let wide = |octets: &[u8; 16]| u128::from_ne_bytes(*octets);
+        let addresses = (wide(&self.src) ^ wide(&other.src)) | (wide(&self.dst) ^ wide(&other.dst));
+        addresses == 0 && self.tail() == other.tail()
+    }
+
+    /// All but the addresses, in the order in which it lies in memory on most machines.
+    #[inline(always)]
+    fn tail(&self) -> u64 {
+        u64::from(self.sport)
+            | u64::from(self.dport) << 16
+            | u64::from(self.proto) << 32
+            | u64::from(self.kind) << 40
+    }
+
     /// 64-bit hash under `seed`. Not cryptographic; the seed keeps a sender from aiming at one bucket.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
