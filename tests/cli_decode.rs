@@ -207,6 +207,9 @@ fn a_file_that_is_none_is_one_clear_sentence_and_code_2() {
         "hopwise: FILE: not a capture (it begins with 6e 6f 74 68): give a pcap or pcapng file, gzipped or not"
     );
     assert_eq!(told(&empty), "hopwise: FILE: the file is too short for a capture");
+    let folder = dir.join("captures");
+    std::fs::create_dir(&folder).unwrap();
+    assert_eq!(told(&folder), "hopwise: FILE: is a directory: name the captures in it");
 }
 
 #[test]

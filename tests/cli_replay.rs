@@ -161,14 +161,17 @@ fn questions_that_cannot_be_answered_say_why() {
         few.stderr,
         "hopwise: only 1 row shown, there is more; narrow the question or raise --limit\n"
     );
-    let none = dir.join("none");
+    let (none, file) = (dir.join("none"), dir.join("file"));
+    std::fs::write(&file, "").unwrap();
     for args in [vec!["query", "SELECT 1"], vec!["events"], vec!["path", "x"]] {
-        let nowhere = hopwise(args.into_iter().chain(["--dir", text(&none)]));
-        let told = format!(
-            "hopwise: there is no store in {}; name the directory of one with --dir\n",
-            none.display()
-        );
-        assert_eq!((nowhere.code, nowhere.stderr), (Some(2), told));
+        for place in [&none, &file] {
+            let nowhere = hopwise(args.iter().copied().chain(["--dir", text(place)]));
+            let told = format!(
+                "hopwise: there is no store in {}; name the directory of one with --dir\n",
+                place.display()
+            );
+            assert_eq!((nowhere.code, nowhere.stderr), (Some(2), told));
+        }
     }
 }
 

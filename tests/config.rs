@@ -12,10 +12,16 @@ use support::{TempDir, hopwise};
 fn a_good_file_is_summed_up_in_a_line() {
     let directory = TempDir::new();
     let file = directory.join("h.toml");
-    fs::write(&file, "collector.workers = 2\nstore.dir = \"/nowhere/at/all\"\n[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n").unwrap();
+    let store = directory.join("not/there/yet");
+    let text = "[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n";
+    fs::write(&file, format!("collector.workers = 2\nstore.dir = {store:?}\n{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
-    let expected = "good: reports on udp://*:32766, 2 worker(s), 1 rule(s), store in /nowhere/at/all, API on http://127.0.0.1:8080\n";
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+    let expected = format!(
+        "good: reports on udp://*:32766, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
+        store.display()
+    );
+    assert_eq!((run.code, run.stdout, run.stderr.as_str()), (Some(0), expected, ""));
+    assert!(!directory.join("not").exists(), "nothing is left behind");
 }
 
 #[test]
@@ -44,6 +50,24 @@ fn a_file_where_the_store_should_be_is_found_before_the_start() {
         blocked.display()
     );
     assert_eq!((run.code, run.stderr.as_str()), (Some(2), expected.as_str()));
+}
+
+#[test]
+fn a_store_that_cannot_be_made_is_refused_as_at_the_start() {
+    let directory = TempDir::new();
+    let file = directory.join("h.toml");
+    // Nobody can make a directory there, root neither.
+    fs::write(&file, "store.dir = \"/proc/hopwise/store\"\napi.listen = \"127.0.0.1:0\"\n").unwrap();
+    let expected = "hopwise: /proc/hopwise/store: No such file or directory; check that it exists and that this user may \
+                    write there\n";
+    for command in ["check", "run"] {
+        let run = hopwise([command.as_ref(), "-c".as_ref(), file.as_os_str()]);
+        assert_eq!(
+            (run.code, run.stdout.as_str(), run.stderr.as_str()),
+            (Some(2), "", expected),
+            "{command}"
+        );
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::{
     io::{Write, stdout},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
+
+use store::Store;
 
 use crate::{
     config::{Settings, build},
@@ -34,18 +36,23 @@ Examples:
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     build::collector(&settings, settings.collector.workers, 0).map_err(CliError::new)?;
-    let store = settings.store_directory();
-    if settings.store.enabled
-        && let Some(blocked) = store.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir())
-    {
+    if settings.store.enabled {
+        usable(&settings.store_directory())?;
+    }
+    let told = if args.dump { settings.to_toml() } else { summary(&settings) };
+    stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Could a store be opened in `dir`? Leaves nothing behind.
+fn usable(dir: &Path) -> Result<(), CliError> {
+    if let Some(blocked) = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
         let blocked = blocked.display();
         return Err(CliError::new(format!(
             "{blocked} is no directory; set another [store] dir, or move the file away"
         )));
     }
-    let told = if args.dump { settings.to_toml() } else { summary(&settings) };
-    stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
-    Ok(ExitCode::SUCCESS)
+    Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
 }
 
 /// What would run.

@@ -14,10 +14,17 @@ use crate::error::CliError;
 /// The store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
     Reader::open(dir).map_err(|error| match error {
-        store::Error::Io(_, error) if error.kind() == ErrorKind::NotFound => CliError::new(format!(
-            "there is no store in {}; name the directory of one with --dir",
-            dir.display()
-        )),
+        store::Error::Io(_, error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => CliError::new(format!(
+                "there is no store in {}; name the directory of one with --dir",
+                dir.display()
+            )),
+            _ => CliError::io(
+                format_args!("cannot read the store in {}", dir.display()),
+                error,
+                "check the directory's owner and mode",
+            ),
+        },
         error => CliError::new(error.to_string()),
     })
 }

@@ -95,7 +95,13 @@ impl Setting for f64 {
             DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
             other => integer(other).map(|number| number as f64),
         };
-        read.filter(|number: &f64| number.is_finite()).or_else(|| refuse::<Self>(node, reader))
+        match read {
+            Some(number) if !f64::is_finite(number) => {
+                reader.refuse(node.span(), format!("found {number}; write a finite number, such as 0.01"));
+                None
+            }
+            read => read.or_else(|| refuse::<Self>(node, reader)),
+        }
     }
 
     fn show(&self) -> Shown {

@@ -127,7 +127,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(path, error) => {
-                write!(f, "{}: {error}; check that it exists and may be written", path.display())
+                let (path, reason) = (path.display(), error.to_string());
+                let reason = reason.split(" (os error").next().unwrap_or(&reason);
+                write!(f, "{path}: {reason}; check that it exists and that this user may write there")
             }
             Self::Locked(path) => write!(
                 f,

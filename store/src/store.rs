@@ -1,6 +1,8 @@
 //! The store as the program sees it: open, submit, close.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -36,7 +38,7 @@ impl Store {
     pub fn open(config: Config) -> Result<Self, Error> {
         let dir = &config.dir;
         fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
-        let path = dir.join("hopwise.lock");
+        let path = dir.join(LOCK);
         let lock = File::options().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(|error| Error::io(&path, error))?;
         lock.try_lock().map_err(|error| match error {
@@ -60,6 +62,23 @@ impl Store {
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
         let thread = thread.map_err(|error| Error::io(&path, error))?;
         Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, lock })
+    }
+
+    /// Could this process open a store in `dir`? Makes what is missing of the directory and a file in it, and takes both
+    /// away again. A store that is open there is no obstacle.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or it or what is in it cannot be written.
+    pub fn probe(dir: &Path) -> Result<(), Error> {
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = dir.ancestors().take_while(missing).collect();
+        let made = fs::create_dir_all(dir).map_err(|error| Error::io(dir, error));
+        let probed = made.and_then(|()| probe_files(dir));
+        for made in missing {
+            // What somebody has put something into meanwhile stays.
+            let _ = fs::remove_dir(made);
+        }
+        probed
     }
 
     /// Gives a batch to the writer. Returns an empty batch of the same capacity to fill next.
@@ -185,3 +204,20 @@ fn emptied(mut batch: Batch) -> Batch {
     batch.clear();
     batch
 }
+
+/// Says if the files that a store in `dir` writes first could not be written.
+fn probe_files(dir: &Path) -> Result<(), Error> {
+    let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
+    for path in newest.map(|newest| newest.path).into_iter().chain([dir.join(LOCK)]) {
+        match File::options().write(true).open(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&path, error)),
+            _ => {}
+        }
+    }
+    let trial = dir.join(format!("hopwise.trial-{}", std::process::id()));
+    let tried = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
+    tried.map_err(|error| Error::io(dir, error))
+}
+
+/// Who holds a lock on this file in the directory writes there.
+const LOCK: &str = "hopwise.lock";

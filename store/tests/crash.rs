@@ -218,5 +218,5 @@ fn files_where_nothing_may_be_written_can_be_read() {
     assert_eq!((table.rows, table.notes), (vec![vec![Value::Int(i64::from(BATCH))]], vec![]));
     // And a store says at once that it cannot work there.
     let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(error.to_string().contains("check that it exists and may be written"), "{error}");
+    assert!(error.to_string().contains("check that it exists and that this user may write there"), "{error}");
 }

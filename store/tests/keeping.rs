@@ -97,6 +97,27 @@ fn only_one_writer_at_a_time() {
 }
 
 #[test]
+fn a_probe_leaves_nothing_and_finds_what_is_in_the_way() {
+    let dir = Dir::new("probe");
+    Store::probe(&dir.path().join("a/b")).unwrap();
+    assert_eq!(dir.names(), [] as [&str; 0]);
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 1, 1));
+    let before = dir.names();
+    Store::probe(dir.path()).unwrap();
+    assert_eq!(dir.names(), before);
+    store.close();
+    // No file can be opened for writing where a directory has its name.
+    let lock = dir.path().join("hopwise.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let error = Store::probe(dir.path()).unwrap_err();
+    assert!(matches!(&error, Error::Io(path, _) if *path == lock), "{error}");
+    let error = Store::probe(&dir.path().join(FILE).join("store")).unwrap_err();
+    assert!(error.to_string().contains("Not a directory; check"), "{error}");
+}
+
+#[test]
 fn the_oldest_files_are_deleted_when_there_is_too_much() {
     let dir = Dir::new("size");
     let config = |max_bytes| Config {

@@ -67,6 +67,10 @@ impl fmt::Display for Error {
             Fault::Open(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 f.write_str("permission is missing: check the file's owner and mode")
             }
+            // Opening a directory succeeds on Linux; its first read does not.
+            Fault::Open(error) | Fault::Read(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                f.write_str("is a directory: name the captures in it")
+            }
             Fault::Open(error) => write!(f, "cannot be opened: {error}"),
             Fault::Read(error) => write!(f, "cannot be read at byte {offset}: {error}"),
             Fault::Write(error) => write!(f, "cannot be written at byte {offset}: {error}"),
