@@ -113,6 +113,7 @@ impl Writer {
             }
             if self.commit_at.is_some_and(|at| at <= now) {
                 self.commit();
+                self.roll_if_large();
             }
             let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
@@ -188,10 +189,11 @@ impl Writer {
             self.fail(&error, uncounted);
             return;
         }
-        let full = segment.uncommitted() >= MAX_TRANSACTION;
+        let uncommitted = segment.uncommitted();
         self.shared.stats().written += records;
-        if full {
+        if uncommitted >= self.most_in_transaction() {
             self.commit();
+            self.roll_if_large();
         } else if self.commit_at.is_none() {
             self.commit_at = Some(Instant::now() + self.config.commit_every);
         }
@@ -304,20 +306,37 @@ impl Writer {
         });
     }
 
+    /// How large a file may grow before it is continued in a new one, bytes.
+    fn share(&self) -> Option<u64> {
+        self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART))
+    }
+
+    /// A transaction must not fill a file far beyond its share.
+    fn most_in_transaction(&self) -> u64 {
+        self.share().map_or(MAX_TRANSACTION, |share| MAX_TRANSACTION.min(share / RECORD))
+    }
+
+    /// Begins a new part when the file has grown past its share. At every commit: under a flood a file would otherwise grow
+    /// to a large part of `max_bytes` before the next housekeeping, and go as a whole when it is the oldest.
+    fn roll_if_large(&mut self) {
+        let (Some(share), Some(segment)) = (self.share(), &self.segment) else { return };
+        if segment.bytes() <= share {
+            return;
+        }
+        let next = segment.id().next_part();
+        self.commit();
+        self.segment = None;
+        if let Err(error) = self.open(next) {
+            self.fail(&error, 0);
+        }
+        // Together the files may be too large now.
+        self.housekeeping_at = Instant::now();
+    }
+
     /// Deletes what is too old or too much, begins a new part when the file has grown large, looks at sizes.
     pub(crate) fn housekeeping(&mut self, now: Instant) {
+        self.roll_if_large();
         self.housekeeping_at = now + HOUSEKEEPING;
-        let share = self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART));
-        if let (Some(share), Some(segment)) = (share, &self.segment)
-            && segment.bytes() > share
-        {
-            let next = segment.id().next_part();
-            self.commit();
-            self.segment = None;
-            if let Err(error) = self.open(next) {
-                self.fail(&error, 0);
-            }
-        }
         let Ok(mut found) = files::list(&self.config.dir) else { return };
         let current = self.segment.as_ref().map(Segment::id).or_else(|| found.last().map(|file| file.id));
         let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
@@ -341,6 +360,8 @@ fn nanos(time: SystemTime) -> Nanos {
 /// Records after which a transaction is committed without waiting for its time: bounds its dirty pages (some 14 MB per
 /// 100,000 events).
 const MAX_TRANSACTION: u64 = 200_000;
+/// Bytes of a record in a file, about, with its log.
+const RECORD: u64 = 150;
 /// With more than this in it the log is copied into the file when the queue is empty.
 const CALM_LOG: u64 = 8 << 20;
 /// With more than this at once: some 250,000 events, written in a few tenths of a second, which the queue must bridge.
@@ -419,6 +440,28 @@ mod tests {
         assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
         let anew = seen.windows(2).filter(|pair| pair[1].reach < pair[0].reach).count();
         assert!(anew >= copied - 1, "{anew} of {copied}");
+    }
+
+    #[test]
+    fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
+        let dir = Dir::new("flood");
+        let (mut writer, shared) = writer(&dir);
+        // Four parts of the least size. Neither the clock nor housekeeping has its turn.
+        let max_bytes = 4 * LEAST_PART;
+        writer.config.max_bytes = Some(max_bytes);
+        for i in 0..40 {
+            give(&mut writer, &shared, changes(START + i * SECOND, 5000, 100));
+        }
+        writer.commit();
+        writer.segment = None;
+        let found = files::list(dir.path()).unwrap();
+        let sizes: Vec<u64> = found.iter().map(|file| file.bytes).collect();
+        assert!(sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * LEAST_PART), "{sizes:?}");
+        assert_eq!(shared.stats().committed, 40 * 5000);
+        // So the oldest part goes, and most is kept.
+        writer.housekeeping(Instant::now());
+        let stats = shared.stats().clone();
+        assert!(stats.deleted >= 1 && (max_bytes / 2..=max_bytes).contains(&stats.bytes), "{stats:?}");
     }
 
     #[test]
