@@ -563,4 +563,18 @@ mod tests {
         assert!(table.used > 99_900, "{table:?}");
         assert!(flows.bytes() / 100_000 <= 500, "{}", flows.bytes() / 100_000);
     }
+
+    #[test]
+    fn runs_begin_with_a_cache_line_and_are_as_many_as_promised() {
+        let mut arena = Arena::for_flows(100);
+        let before = arena.hops.capacity();
+        for (class, (_, share)) in CLASSES.iter().enumerate() {
+            for _ in 0..100_usize.div_ceil(*share).max(16) {
+                let run = arena.take(class).unwrap() as usize;
+                assert_eq!(arena.hops[run..].as_ptr().addr() % 64, 0, "class {class}");
+            }
+            assert_eq!(arena.take(class), None, "class {class}");
+        }
+        assert_eq!(arena.hops.capacity(), before, "it never grows");
+    }
 }

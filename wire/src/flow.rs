@@ -252,4 +252,29 @@ mod tests {
             assert_eq!(text.parse::<FlowKey>(), Err(NotAFlow), "{text}");
         }
     }
+
+    #[test]
+    fn is_says_what_equality_says() {
+        let of = |src: u32, dst: u32, ports, proto| {
+            FlowKey::v4(src.to_be_bytes(), dst.to_be_bytes(), ports, proto)
+        };
+        let v6 = |last| FlowKey::v6([last; 16], [2; 16], Some((3, 4)), 17);
+        // Each differs from the first in one thing.
+        let keys = [
+            of(1, 2, Some((3, 4)), 17),
+            of(9, 2, Some((3, 4)), 17),
+            of(1, 9, Some((3, 4)), 17),
+            of(1, 2, Some((9, 4)), 17),
+            of(1, 2, Some((3, 9)), 17),
+            of(1, 2, Some((3, 4)), 6),
+            of(1, 2, None, 17),
+            of(1, 2, Some((0, 0)), 17),
+            v6(1),
+            v6(9),
+        ];
+        for (at, one) in keys.iter().enumerate() {
+            let found = (0..keys.len()).filter(|other| keys[*other].is(one));
+            assert!(found.eq([at]), "{one}");
+        }
+    }
 }
