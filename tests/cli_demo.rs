@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
@@ -58,11 +58,12 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let store = std::path::PathBuf::from(store.trim_end_matches('.'));
 
     // The stream lasts as long as the demo: ask for it first, read it at the end.
-    let follow = command(["events", "--follow", "--json", "--kind", "drop", "--api", &demo.api])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let follow =
+        command(["events", "--follow", "--json", "--kind", "drop", "--api", &demo.api, "--reconnect", "0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
 
     // Traffic begins at once; the last of 60 flows after two seconds.
     let flow = (0..1000).find_map(|_| {
@@ -85,6 +86,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
         assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
     }
     assert!(store.is_dir());
+    let demo_api = demo.api.clone();
     let (code, rest) = demo.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("0:05  microburst"), "{rest}");
@@ -95,7 +97,8 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let drops = String::from_utf8(followed.stdout).unwrap();
     let first: Value = serde_json::from_str(drops.lines().next().unwrap()).unwrap();
     assert_eq!((&first["kind"], &first["node"]), (&json!("drop"), &json!(201)));
-    assert!(String::from_utf8(followed.stderr).unwrap().contains("the stream ended"));
+    let told = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
+    assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), told));
 }
 
 #[test]
@@ -120,6 +123,33 @@ fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
         "--json",
     ]);
     assert!(asked.json().len() >= 10);
+}
+
+#[test]
+fn who_follows_waits_for_a_hopwise_that_went_away() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        // A server that stops, is started again, and stops for good.
+        for ts in 1..=2 {
+            let (connection, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(&connection).lines();
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            let event = json!({"ts": ts, "kind": "drop"});
+            let head = "HTTP/1.1 200 OK\r\n\r\n";
+            (&connection).write_all(format!("{head}data: {event}\n\n").as_bytes()).unwrap();
+        }
+    });
+    let run = hopwise(["events", "--follow", "--json", "--reconnect", "1", "--api", &url]);
+    server.join().unwrap();
+    let times: Vec<Value> = run.json().iter().map(|event| event["ts"].clone()).collect();
+    assert_eq!((run.code, times), (Some(2), vec![json!(1), json!(2)]));
+    let lost = format!("hopwise: the live stream ended; waiting 1 s for hopwise at {url}");
+    let told = format!(
+        "{lost}\nhopwise: back at {url}; what happened in between is in `hopwise events`\n{lost}\nhopwise: the live \
+         stream ended, and hopwise at {url} was not back after 1 s; start it again\n"
+    );
+    assert_eq!(run.stderr, told);
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Client {
 
     /// The stream of server-sent events at `/api/v1{path}`.
     pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
-        Ok(Stream { body: self.request(path, "text/event-stream", None)? })
+        Ok(Stream { body: self.request(path, "text/event-stream", Some(SILENCE))? })
     }
 
     fn request(&self, path: &str, accept: &str, timeout: Option<Duration>) -> Result<Body, Error> {
@@ -146,6 +146,8 @@ impl Client {
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// A stream that is silent for so long is broken: a server says something every 15 s.
+const SILENCE: Duration = Duration::from_secs(60);
 /// More than any head of ours; a server that sends more is not one of ours.
 const HEAD_LIMIT: u64 = 64 * 1024;
 

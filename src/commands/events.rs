@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::client::{Client, escape};
+use super::client::{self, Client, Stream, escape};
 use super::remote::{Api, Event, Events, fetch, path_text};
 use crate::error::CliError;
 use crate::output::terminal::Tone;
@@ -35,6 +37,10 @@ pub(crate) struct Args {
     /// At most so many, the latest ones
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
+
+    /// With --follow: seconds for which a hopwise that went away is waited for; 0 ends with it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "follow", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub(crate) reconnect: u64,
 
     #[command(flatten)]
     pub(crate) filter: Filter,
@@ -127,7 +133,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let client = args.api.client()?;
     if args.follow {
-        return follow(&client, &args.filter, &mut printer);
+        return follow(&client, &args, &mut printer);
     }
     for event in latest(&client, &args.filter, args.limit as usize)?.iter().rev() {
         printer.print(event)?;
@@ -158,28 +164,95 @@ const PAGE: usize = 1000;
 /// Questions asked at most.
 const MAX_PAGES: usize = 1000;
 
-/// Prints the live stream until it ends.
-fn follow(client: &Client, filter: &Filter, printer: &mut Printer) -> Result<ExitCode, CliError> {
+/// Prints the live stream, and goes on with the next one when it ends, until nobody answers any more.
+fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
     // The stream knows no metrics; they are sorted out here.
-    let streamed = Filter { metric: None, ..filter.clone() };
-    for message in client.stream(&format!("/events/stream{}", streamed.query('?')))? {
-        let message = message
-            .map_err(|error| CliError::io("the live stream broke", error, "is hopwise still running?"))?;
+    let streamed = Filter { metric: None, ..args.filter.clone() };
+    let path = format!("/events/stream{}", streamed.query('?'));
+    let mut patience = Patience::new(Duration::from_secs(args.reconnect));
+    let mut stream = client.stream(&path)?;
+    loop {
+        let connected = Instant::now();
+        let cause = drain(stream, &args.filter, printer)?;
+        if connected.elapsed() >= STEADY {
+            patience = Patience::new(patience.limit);
+        }
+        if args.reconnect > 0 {
+            eprintln!("hopwise: {cause}; waiting {} s for hopwise at {}", args.reconnect, client.url());
+        }
+        stream = again(client, &path, &mut patience, &cause)?;
+        eprintln!("hopwise: back at {}; what happened in between is in `hopwise events`", client.url());
+    }
+}
+
+/// Prints what comes, and says why it ended.
+fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<String, CliError> {
+    for message in stream {
+        let message = match message {
+            Ok(message) => message,
+            Err(_) => return Ok("the live stream broke".to_owned()),
+        };
         if message.event == "shed" {
             // A person who reads slower than the network talks must know that lines are missing.
             eprintln!("hopwise: {} events were left out: this reader is too slow", message.data.trim());
             continue;
         }
         let event: Event = serde_json::from_str(&message.data).map_err(|error| {
-            CliError::new(format!("{} sent an event this version cannot read: {error}", client.url()))
+            CliError::new(format!("the stream has an event that this version cannot read: {error}"))
         })?;
         if filter.passes(&event) {
             printer.print(&event)?;
         }
     }
-    eprintln!("hopwise: the stream ended; hopwise at {} has stopped", client.url());
-    Ok(ExitCode::SUCCESS)
+    Ok("the live stream ended".to_owned())
 }
+
+/// The stream anew, as soon as somebody answers.
+fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> Result<Stream, CliError> {
+    while let Some(pause) = patience.next(Instant::now()) {
+        thread::sleep(pause);
+        match client.stream(path) {
+            Ok(stream) => return Ok(stream),
+            // Somebody answers, and will not answer otherwise later.
+            Err(error @ client::Error::Refused { status: 400..500, .. }) => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+    let (url, waited) = (client.url(), patience.limit.as_secs());
+    Err(CliError::new(match waited {
+        0 => format!("{cause}; hopwise at {url} has stopped"),
+        _ => format!("{cause}, and hopwise at {url} was not back after {waited} s; start it again"),
+    }))
+}
+
+/// How long to go on trying, and how long to wait before each time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Patience {
+    limit: Duration,
+    pause: Duration,
+    /// When the first stream was lost since one lasted.
+    lost: Option<Instant>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self { limit, pause: FIRST_PAUSE, lost: None }
+    }
+
+    /// How long to wait before trying again; `None` when it is time to give up.
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
+        let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Some(pause)
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// A stream that lasts so long is a success: the next loss is a new one.
+const STEADY: Duration = Duration::from_secs(5);
 
 struct Printer {
     json: bool,
@@ -301,6 +374,18 @@ mod tests {
             shown(json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26})),
             "1970-01-01 00:00:00.000  drop                           node 7 if 3  reason 26"
         );
+    }
+
+    #[test]
+    fn patience_doubles_its_pauses_and_ends_in_time() {
+        let start = Instant::now();
+        let (mut patience, mut now, mut pauses) = (Patience::new(Duration::from_secs(10)), start, Vec::new());
+        while let Some(pause) = patience.next(now) {
+            pauses.push(pause.as_millis());
+            now += pause;
+        }
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 2250]);
+        assert_eq!(Patience::new(Duration::ZERO).next(start), None);
     }
 
     #[test]
