@@ -40,6 +40,19 @@ fn a_congested_switch_is_found() {
 }
 
 #[test]
+fn a_queue_has_the_unit_of_who_reports_it() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    let other =
+        "[profiles.x]\nqueue_unit = \"cells\"\n[[sources]]\nprefix = \"10.9.0.0/16\"\nprofile = \"x\"\n";
+    std::fs::write(&config, format!("{other}[[sources]]\nprefix = \"10.0.3.3\"\nprofile = \"onos\"\n"))
+        .unwrap();
+    let run = replay(&["-c", text(&config), "--json", text(&capture("onos-int10-congested.pcap"))]);
+    let nodes = &run.json()[0]["nodes"];
+    assert!((0..3).all(|node| nodes[node]["queues"][0]["unit"] == "packets"), "{nodes}");
+}
+
+#[test]
 fn paths_without_latencies_give_paths_and_no_latency() {
     let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-path-only.pcap"))]);
     let found = &run.json()[0];

@@ -312,6 +312,18 @@ fn a_stop_keeps_what_was_received() {
 }
 
 #[test]
+fn a_queue_has_the_unit_of_who_reports_it() {
+    let server = Server::start(
+        "[profiles.x]\nqueue_unit = \"cells\"\n[[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"strict\"\n\
+         [[sources]]\nprefix = \"127.0.0.1\"\nprofile = \"x\"\n",
+    );
+    server.send([report(0, 1, [1_000, 1_000, 1_000])]);
+    server.settled(1);
+    let nodes = server.json("/api/v1/nodes");
+    assert_eq!(nodes["nodes"][0]["queues"][0]["unit"], "cells", "{nodes}");
+}
+
+#[test]
 fn a_reload_changes_what_can_change_and_names_the_rest() {
     let server = Server::start("[thresholds]\nhop_latency = 1000000\n");
     server.send([report(0, 1, [1_000, 1_000, 1_000])]);

@@ -324,6 +324,7 @@ impl Core {
         }
         let report = &mut pending.reports[at];
         report.plan = plan;
+        report.head.about.profile = envelope.sender.profile;
         self.state.flows.prefetch_bucket(report.head.hash);
         pending.look_ahead(pending.count, &self.state.flows);
         pending.count += 1;

@@ -77,7 +77,13 @@ impl Core {
             version: version(report.version),
         };
         Head {
-            about: About { ts: envelope.received, origin, key, has_flow: report.flow.is_some() },
+            about: About {
+                ts: envelope.received,
+                origin,
+                key,
+                has_flow: report.flow.is_some(),
+                profile: envelope.sender.profile,
+            },
             hash: key.hash(self.seed),
             whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
             flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),

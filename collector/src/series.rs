@@ -137,6 +137,8 @@ struct Cold {
     idle: u32,
     values: u64,
     last: Summary,
+    /// Which profile read the report that asked for the slot last.
+    profile: u8,
 }
 
 /// What is outside the ordinary about a value.
@@ -185,6 +187,9 @@ pub struct SeriesView {
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
+    /// The profile that read the first report of the flow that came last, which tells the unit of an occupancy: 0 is
+    /// [`default_profile`](crate::Config::default_profile), n is number n - 1 of [`profiles`](crate::Config::profiles).
+    pub profile: u8,
 }
 
 /// A table of series of one metric.
@@ -283,14 +288,18 @@ impl Series {
         news
     }
 
-    /// The slot of a key, made if need be; [`NO_SLOT`] when the table is full.
-    pub(crate) fn slot(&mut self, key: Key) -> u32 {
+    /// The slot of a key, made if need be, for a report read by `profile`; [`NO_SLOT`] when the table is full.
+    pub(crate) fn slot(&mut self, key: Key, profile: u8) -> u32 {
         let hash = self.hash(key);
         let hot = &self.hot;
-        match self.index.find(hash, |slot| hot[slot as usize].key == key) {
+        let slot = match self.index.find(hash, |slot| hot[slot as usize].key == key) {
             NO_SLOT => self.insert(key, hash),
             slot => slot,
+        };
+        if let Some(cold) = self.cold.get_mut(slot as usize) {
+            cold.profile = profile;
         }
+        slot
     }
 
     #[cold]
@@ -314,6 +323,7 @@ impl Series {
             idle: 0,
             values: 0,
             last: Summary::default(),
+            profile: 0,
         };
         let slot = if let Some(slot) = self.free.pop() {
             (self.hot[slot as usize], self.cold[slot as usize]) = (hot, cold);
@@ -471,6 +481,7 @@ impl Series {
             values: cold.values + cold.second.count + u64::from(hot.armed - hot.countdown),
             last: cold.last,
             idle: cold.idle,
+            profile: cold.profile,
         })
     }
 
@@ -571,7 +582,7 @@ mod tests {
         }
 
         fn value(&mut self, value: u64, threshold: u64) -> News {
-            let slot = self.series.slot(KEY);
+            let slot = self.series.slot(KEY, 0);
             if self.series.add(slot, value) {
                 self.series.attend(slot, value, threshold, &mut self.sketches)
             } else {
@@ -704,7 +715,7 @@ mod tests {
         let mut table = Table::new(100);
         table.value(1, 0);
         for node in 0..10_000 {
-            table.series.slot(Key { node, part: 9 });
+            table.series.slot(Key { node, part: 9 }, 0);
         }
         let full = table.series.table();
         assert!(full.used <= 100 && full.used + full.refused >= 10_001, "{full:?}");

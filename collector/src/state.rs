@@ -410,7 +410,13 @@ impl Head {
     /// Of no report.
     pub(crate) fn none() -> Self {
         Self {
-            about: About { ts: 0, origin: Origin::NONE, key: FlowKey::default(), has_flow: false },
+            about: About {
+                ts: 0,
+                origin: Origin::NONE,
+                key: FlowKey::default(),
+                has_flow: false,
+                profile: 0,
+            },
             hash: 0,
             whole_path: false,
             flags: Flags::default(),

@@ -301,7 +301,7 @@ impl Flow {
     /// What is told by the clock, not by a report: identified by the flow and how far it has come.
     fn about(&self, ts: Nanos) -> About {
         let origin = Origin { number: self.reports as u32, ..Origin::NONE };
-        About { ts, origin, key: self.key, has_flow: true }
+        About { ts, origin, key: self.key, has_flow: true, profile: 0 }
     }
 
     /// The latest state as a row.

@@ -69,6 +69,8 @@ pub(crate) struct About {
     /// Means something only if `has_flow`: most is about a flow, and this way it is copied once.
     pub(crate) key: FlowKey,
     pub(crate) has_flow: bool,
+    /// Index of the profile that read the report.
+    pub(crate) profile: u8,
 }
 
 impl About {

@@ -302,7 +302,7 @@ fn attend(
     teller: &mut Teller<'_>,
 ) {
     if *slot == NO_SLOT {
-        *slot = series.slot(key);
+        *slot = series.slot(key, teller.about.profile);
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }

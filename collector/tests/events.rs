@@ -487,6 +487,12 @@ fn units_are_those_of_the_senders_profile() {
     ] {
         assert!(heard.contains(line), "{line} in {heard}");
     }
+    let mut read_by: Vec<_> = bench.collector.queues().map(|queue| (queue.node, queue.profile)).collect();
+    read_by.sort_unstable();
+    assert_eq!(read_by, [(1, 1), (2, 1), (3, 1), (8, 0)]);
+    // Another collector of the site sends for the node from now on.
+    bench.give_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
+    assert!(bench.collector.queues().all(|queue| queue.profile == 1));
 }
 
 #[test]

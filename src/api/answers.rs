@@ -51,7 +51,7 @@ pub(crate) async fn nodes(
         (collector.nodes().take(MOST_KEYS).collect(), collector.queues().take(MOST_KEYS).collect())
     });
     let drops = context.monitor.pipeline().drops_by_node();
-    let (unit, now) = (build::queue_unit(&settings), nic::time::now());
+    let (units, now) = (build::queue_units(&settings), nic::time::now());
     // A series knows whole seconds only; so this is at most a second too early, and never too late.
     let seen = |series: &SeriesView| now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000);
     let mut nodes: BTreeMap<u32, NodeView> = BTreeMap::new();
@@ -70,7 +70,8 @@ pub(crate) async fn nodes(
         for queue in queues {
             let node = nodes.entry(queue.node).or_insert_with(|| new_node(queue.node, &settings, &drops));
             node.last_seen = node.last_seen.max(seen(&queue));
-            merge_queue(&mut node.queues, &queue, &unit);
+            let unit = units.get(usize::from(queue.profile)).map_or("", String::as_str);
+            merge_queue(&mut node.queues, &queue, unit);
         }
     }
     for node in nodes.values_mut() {

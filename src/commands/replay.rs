@@ -93,6 +93,7 @@ fn speed(text: &str) -> Result<Speed, String> {
 const BURST: usize = 64;
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
+const SECOND: u64 = 1_000_000_000;
 /// Records in a batch for the store. It is handed over long before it is full, because a path may have 256 nodes.
 const BATCH: usize = 65_536;
 
@@ -101,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let config = configure(&args, &settings)?;
     let keeper = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
-    let findings = Findings::new(&config, args.explain_loss, build::queue_unit(&settings));
+    let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
@@ -166,7 +167,7 @@ fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
 
 /// Replays one file at full speed and says how many reports it held: what the benchmark measures.
 pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
-    let findings = Findings::new(&config, false, String::new());
+    let findings = Findings::new(&config, false);
     let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);
     let mut progress = Progress::new("", "frames", None).silenced(true);
     capture::read(file, &[32_766], &mut Account::default(), &mut progress, |ts, found| {
@@ -258,6 +259,9 @@ impl Replay {
         self.burst.heads.clear();
         self.burst.bytes.clear();
         if now.saturating_sub(self.ticked) >= TICK {
+            if now / SECOND != self.ticked / SECOND {
+                self.outlet.findings.note_profiles(&self.collector);
+            }
             self.ticked = now;
             self.collector.tick(now, &mut self.outlet);
         }
@@ -265,6 +269,7 @@ impl Replay {
 
     fn finish(mut self) -> Replayed {
         self.flush();
+        self.outlet.findings.note_profiles(&self.collector);
         self.collector.finish(self.last, &mut self.outlet);
         let Outlet { findings, keeper } = self.outlet;
         Replayed { collector: self.collector, findings, stored: keeper.map(Keeper::close) }

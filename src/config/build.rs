@@ -206,12 +206,13 @@ pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
     }
 }
 
-/// What queue occupancies are counted in, for people: where profiles differ, nothing is claimed.
-pub(crate) fn queue_unit(settings: &Settings) -> String {
+/// What queue occupancies are counted in, by the profile's number in the collector ([`SeriesView::profile`]).
+///
+/// [`SeriesView::profile`]: collector::SeriesView::profile
+pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     let (default, by_source) = profiles(settings);
-    let first = by_source.first().map_or(&default, |(_, profile)| profile);
-    let same = by_source.iter().all(|(_, profile)| profile.queue_unit == first.queue_unit);
-    if same { first.queue_unit.clone() } else { String::new() }
+    let listed = by_source.into_iter().map(|(_, profile)| profile.queue_unit);
+    std::iter::once(default.queue_unit).chain(listed).collect()
 }
 
 /// Names of drop reasons, for people. A code that two profiles name differently has none: events do not tell whose it is.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use collector::sequence::Note;
-use collector::{Batch, Config, Drop, Event, FlowRow, Loss, Profile, Rollup, Sink};
+use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Profile, Rollup, Sink};
 use detect::Metric;
 use store::Store;
 use wire::FlowKey;
@@ -31,8 +31,10 @@ pub(super) struct Findings {
     pub(super) notes: Option<Vec<Note>>,
     /// Notes that found no room here.
     pub(super) notes_left_out: u64,
-    /// What queue occupancy is counted in.
-    pub(super) queue_unit: String,
+    /// What queue occupancy is counted in, by the profile's number.
+    units: Vec<String>,
+    /// Which profile read what each node reported, by the node's id, `u32::MAX` where unavailable.
+    read_by: BTreeMap<u32, u8>,
 }
 
 /// A flow as it was last told.
@@ -70,11 +72,10 @@ impl Extremes {
 
 impl Findings {
     /// Nothing found yet.
-    pub(super) fn new(config: &Config, notes: bool, queue_unit: String) -> Self {
-        let profiles = config.profiles.iter().map(|(_, profile)| profile).chain([&config.default_profile]);
+    pub(super) fn new(config: &Config, notes: bool) -> Self {
+        let profiles = [&config.default_profile].into_iter().chain(config.profiles.iter().map(|(_, p)| p));
+        let units = profiles.clone().map(|profile| profile.queue_unit.clone()).collect();
         let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
-        let queue_unit =
-            if config.profiles.is_empty() { config.default_profile.queue_unit.clone() } else { queue_unit };
         Self {
             flows: HashMap::new(),
             flows_left_out: 0,
@@ -83,8 +84,21 @@ impl Findings {
             reasons: named.collect(),
             notes: notes.then(Vec::new),
             notes_left_out: 0,
-            queue_unit,
+            units,
+            read_by: BTreeMap::new(),
         }
+    }
+
+    /// Remembers which profile reads each node that tells of queues. A node that was silent for long may be forgotten by the
+    /// collector, so this is asked for now and then.
+    pub(super) fn note_profiles(&mut self, collector: &Collector) {
+        self.read_by.extend(collector.queues().map(|queue| (queue.node, queue.profile)));
+    }
+
+    /// What the node's queue occupancies are counted in; empty where that is not known.
+    pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
+        let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
+        profile.and_then(|profile| self.units.get(usize::from(profile))).map_or("", String::as_str)
     }
 
     /// Flows with the most reports first; equal ones in the order of their keys.
@@ -282,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_expired_and_came_back_keeps_its_reports() {
-        let mut findings = Findings::new(&Config::default(), false, String::new());
+        let mut findings = Findings::new(&Config::default(), false);
         for (first_seen, reports, path) in
             [(10, 5, [1, 2]), (10, 8, [1, 2]), (500, 3, [1, 3]), (500, 4, [1, 3])]
         {
@@ -296,7 +310,7 @@ mod tests {
 
     #[test]
     fn extremes_are_over_all_seconds_and_no_minute() {
-        let mut findings = Findings::new(&Config::default(), false, String::new());
+        let mut findings = Findings::new(&Config::default(), false);
         let second = |interval, min, max| Rollup {
             ts: 0,
             interval,

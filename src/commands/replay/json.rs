@@ -123,7 +123,7 @@ fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {
     o.objects("queues", findings.of(Metric::QueueOccupancy, node), |(queue, found), o| {
         o.field("queue", queue);
         extremes(o, found);
-        o.field("unit", &findings.queue_unit);
+        o.field("unit", findings.queue_unit(node));
     });
     o.objects("links", findings.of(Metric::LinkUtilization, node), |(interface, found), o| {
         o.field("interface", interface);

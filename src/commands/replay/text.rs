@@ -120,7 +120,7 @@ fn nodes(summary: &Summary<'_>) -> String {
             [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization]
         {
             for (part, found) in findings.of(metric, node) {
-                table.row(row(node, metric, part, found, &findings.queue_unit));
+                table.row(row(node, metric, part, found, findings.queue_unit(node)));
             }
         }
     }
