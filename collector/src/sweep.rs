@@ -236,10 +236,14 @@ impl State {
 
     /// Tells what is left to tell of a flow, rules that cease to be true with it too, and frees it.
     pub(crate) fn leave(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
-        self.with_path(slot, |flow, _, _, (counts, thresholds)| {
-            let about = flow.about(now);
-            let mut teller = Teller { sink: &mut *sink, counts, about: &about, thresholds, set: 0 };
-            flow.take_rules(0, &mut teller);
+        let generation = self.generation;
+        self.with_path(slot, |flow, cold, _, (counts, thresholds)| {
+            // Numbers of rules mean something in their own set only.
+            if cold.generation == generation {
+                let about = flow.about(now);
+                let mut teller = Teller { sink: &mut *sink, counts, about: &about, thresholds, set: 0 };
+                flow.take_rules(0, &mut teller);
+            }
         });
         self.end_flow_minute(slot, sink);
         self.tell_row(slot, sink);

@@ -92,7 +92,7 @@ impl State {
             row: flow.row(cold),
             path_length: flow.path_length,
             looped: flow.flags.has(crate::flows::Flags::LOOP),
-            rules: flow.rules,
+            rules: if cold.generation == self.generation { flow.rules } else { 0 },
             state: self,
             states,
         })

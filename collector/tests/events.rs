@@ -235,6 +235,20 @@ fn a_rule_that_is_true_ends_with_its_flow() {
 }
 
 #[test]
+fn a_rule_of_an_older_set_does_not_end_under_the_name_of_another() {
+    let rules = |name: &'static str| detection([u64::MAX; 6], &[(name, "hops > 0")]);
+    let mut bench = Bench::new(Config { detection: rules("old"), ..config() });
+    bench.send(&Sent::default());
+    assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 1);
+    bench.collector.set_detection(rules("new"));
+    assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 0);
+    bench.heard();
+    bench.pass(90 * SECOND);
+    let heard = bench.heard();
+    assert!(heard.contains("expired flow_path flow=1") && !heard.contains("rule_off"), "{heard}");
+}
+
+#[test]
 fn a_silent_flow_and_its_keys_expire_once() {
     let mut bench = warm();
     bench.send(&Sent::default());
