@@ -200,7 +200,9 @@ fn conclude(url: &str, sent: &Sent) -> Result<(), CliError> {
     let patience = Instant::now();
     let status = loop {
         let status: Status = fetch(&client, "/status")?;
+        let arrived = received(&status) + drops(&status, "kernel");
         let settled = drops(&status, "network") == sent.lost - sent.unseen
+            && arrived == sent.sent - sent.lost + sent.duplicated
             && status.loss_budget.iter().all(|stage| stage.held == 0);
         // A missing report is lost when its stream has been silent for two seconds.
         if settled || patience.elapsed() > Duration::from_secs(4) {
@@ -216,6 +218,11 @@ fn drops(status: &Status, stage: &str) -> u64 {
     found.map_or(0, |stage| stage.drops.values().sum())
 }
 
+/// Datagrams that were read from the sockets.
+fn received(status: &Status) -> u64 {
+    status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.left)
+}
+
 /// The loss budget, stage by stage, and the verdict.
 fn budget(status: &Status, sent: &Sent) -> String {
     let mut out = format!(
@@ -228,8 +235,7 @@ fn budget(status: &Status, sent: &Sent) -> String {
     out.push_str(&stages(status));
     let counted = drops(status, "network");
     let kernel = drops(status, "kernel");
-    let received =
-        status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.left);
+    let received = received(status);
     let arrived = sent.sent - sent.lost + sent.duplicated;
     let visible = sent.lost - sent.unseen;
     let verdict = if counted == visible && received + kernel == arrived {
