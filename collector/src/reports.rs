@@ -117,13 +117,17 @@ impl Core {
             self.state.take_nodes(&head, hops, sink);
         } else if !head.whole_path || readings.is_empty() {
             self.state.take_part(&head, hops, sink);
-        } else if postcard && (is_declared_postcard(report) || !self.state.is_alone(&head, &readings)) {
-            self.state.take_postcard(&head, &hops, sink);
         } else {
-            self.state.counts.flow_reports += 1;
-            self.state.take(&head, NO_SLOT, hops, sink);
-            if postcard {
-                self.state.set_lone(&head);
+            let may_be_whole = postcard && !is_declared_postcard(report);
+            let alone = may_be_whole.then(|| self.state.find_alone(&head, &readings)).flatten();
+            if postcard && alone.is_none() {
+                self.state.take_postcard(&head, &hops, sink);
+            } else {
+                self.state.counts.flow_reports += 1;
+                self.state.take(&head, alone.unwrap_or(NO_SLOT), hops, sink);
+            }
+            if let Some(slot) = alone {
+                self.state.set_lone(&head, slot);
             }
         }
         readings.clear();

@@ -343,23 +343,24 @@ impl State {
         }
     }
 
-    /// Is the node of `readings` the only one heard of a flow, if that is known at all? Then it may be the whole path: source
-    /// and sink in one.
-    pub(crate) fn is_alone(&mut self, head: &Head, readings: &[Reading]) -> bool {
+    /// If the node of `readings` is the only one heard of a flow: where the flow is, [`NO_SLOT`] if it is new. The node may
+    /// then be the whole path: source and sink in one.
+    pub(crate) fn find_alone(&mut self, head: &Head, readings: &[Reading]) -> Option<u32> {
         let slot = self.flows.find(&head.about.key, head.hash, NO_SLOT);
         if slot == NO_SLOT {
-            return true;
+            return Some(NO_SLOT);
         }
         let (flow, _, states) = self.flows.parts(slot);
-        match (states, readings) {
+        let alone = match (states, readings) {
             ([state], [reading]) => flow.path_length == 1 && state.node == reading.node,
             _ => false,
-        }
+        };
+        alone.then_some(slot)
     }
 
-    /// Remembers that a path of one node was concluded from that node's word alone.
-    pub(crate) fn set_lone(&mut self, head: &Head) {
-        let slot = self.flows.find(&head.about.key, head.hash, NO_SLOT);
+    /// Remembers that a path of one node was concluded from that node's word alone. The flow is probably at `hint`.
+    pub(crate) fn set_lone(&mut self, head: &Head, hint: u32) {
+        let slot = self.flows.find(&head.about.key, head.hash, hint);
         if slot != NO_SLOT {
             self.flows.parts(slot).0.flags.set(Flags::LONE, true);
         }
