@@ -9,6 +9,7 @@ pub mod metric;
 pub mod observation;
 pub mod prefix;
 pub mod rule;
+pub mod table;
 pub mod threshold;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use metric::Metric;
 pub use observation::{HopValues, Observation};
 pub use prefix::Prefix;
 pub use rule::{RuleError, RuleSet};
+pub use table::{Split, Table};
 pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
 
 /// All that decides what is told, swapped as a whole (behind an `Arc`) while the collector runs.

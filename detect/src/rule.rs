@@ -31,7 +31,7 @@ mod names;
 mod parser;
 pub mod term;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 

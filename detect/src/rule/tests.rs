@@ -360,7 +360,7 @@ fn random_term(random: &mut Random) -> String {
     }
 }
 
-fn random_rule(random: &mut Random, depth: u64) -> String {
+pub(crate) fn random_rule(random: &mut Random, depth: u64) -> String {
     if depth == 0 || random.below(4) == 0 {
         return random_term(random);
     }
@@ -372,7 +372,7 @@ fn random_rule(random: &mut Random, depth: u64) -> String {
     }
 }
 
-fn random_hops(random: &mut Random) -> Vec<HopValues> {
+pub(crate) fn random_hops(random: &mut Random) -> Vec<HopValues> {
     let count = random.below(5);
     let value = |random: &mut Random| random.maybe(|r| r.below(6)).unwrap_or(ABSENT);
     (0..count)

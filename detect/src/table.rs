@@ -1,0 +1,426 @@
+//! Rules in fixed-size arrays: the form that a kernel map, or the registers of a switch, can hold.
+//!
+//! # The form
+//! A [`Table`] is a list of [`Row`]s, each one comparison that belongs to a clause, and for each rule the set of clauses
+//! that must all hold, as one number of 64 bits. Evaluating it is two loops without a nested condition, over rows and then
+//! over rules ([`Table::evaluate`]):
+//!
+//! 1. each row whose comparison is true sets the bit of its clause;
+//! 2. a rule fires when every clause of its set has its bit.
+//!
+//! There is nothing to jump over, to allocate or to divide, and no number is wider than 64 bits: the kernel's program is
+//! the same, line by line. Rules with a clause in common share it.
+//!
+//! # It is exact
+//! It gives what [`RuleSet::evaluate`] gives, for any number of hops and any values; the tests compare them on random rules
+//! and random observations. Sums are held in two numbers of 64 bits; a mean is compared by adding up what it is compared
+//! with as often as there are values.
+//!
+//! # What does not fit
+//! Every term that a rule can be made of has a row; only room is limited: [`CLAUSES`] clauses and [`TERMS`] rows for all
+//! rules together. [`Table::split`] takes the rules in their order, each one that still fits; the others are left to user
+//! space, with the reason, and with the metrics of which user space then needs every report that differs from its flow's
+//! report before.
+
+use std::fmt;
+
+use crate::metric::Metric;
+use crate::observation::{ABSENT, NO_NODE, Observation};
+use crate::rule::term::{Aggregate, Comparison, Subject};
+use crate::rule::{MAX_RULES, RuleSet, Term};
+
+/// Rules a table holds: bit `i` is rule `i` of its [`RuleSet`].
+pub const RULES: usize = MAX_RULES;
+/// Clauses a table holds, of all rules together: one bit each in a number.
+pub const CLAUSES: usize = 64;
+/// Rows a table holds, of all rules together.
+pub const TERMS: usize = 128;
+
+/// One comparison, and the clause it belongs to. Codes are those of [`Subject`], [`Aggregate`] and [`Comparison`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(C)]
+pub struct Row {
+    /// The number on the right-hand side, in the subject's unit. Never all-ones.
+    pub value: u64,
+    /// Only the hops of this node; [`NO_NODE`] for every hop.
+    pub node: u32,
+    /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side.
+    pub hops: u32,
+    /// What is looked at ([`Subject`]).
+    pub subject: u8,
+    /// What is made of the hops' values ([`Aggregate`]).
+    pub aggregate: u8,
+    /// How `value` is compared with ([`Comparison`]).
+    pub comparison: u8,
+    /// How the number of hops is compared with `hops` ([`Comparison`]).
+    pub hops_comparison: u8,
+    /// The clause, below [`CLAUSES`].
+    pub clause: u32,
+}
+
+/// Rules in fixed-size arrays; see the module's text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Table {
+    /// Bit `i`: rule `i` is in the table.
+    pub rules: u64,
+    /// Bit `m`: a row looks at metric `m`; the path for the number of hops and loops.
+    pub metrics: u32,
+    /// Rows in use.
+    pub terms: u32,
+    /// The clauses of each rule, as bits.
+    pub clauses: [u64; RULES],
+    /// The comparisons.
+    pub rows: [Row; TERMS],
+}
+
+const _: () = assert!(size_of::<Row>() == 24 && align_of::<Row>() == 8, "the kernel's program reads it");
+const _: () = assert!(size_of::<Table>() == Table::BYTES, "and there are no gaps in it");
+
+/// Why a rule is not in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// It needs more clauses than are left.
+    Clauses {
+        /// New clauses it needs.
+        needed: usize,
+        /// Clauses left.
+        left: usize,
+    },
+    /// It needs more rows than are left.
+    Terms {
+        /// New rows it needs.
+        needed: usize,
+        /// Rows left.
+        left: usize,
+    },
+}
+
+/// Rules, divided between the table and user space.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// What runs as a table.
+    pub table: Table,
+    /// Bit `i`: rule `i` is in the table.
+    pub kernel: u64,
+    /// The rules that are not, and why.
+    pub user: Vec<(usize, Reason)>,
+    /// Bit `m`: one of those looks at metric `m`.
+    pub user_metrics: u8,
+}
+
+impl Table {
+    /// Bytes of a table in a map.
+    pub const BYTES: usize = 16 + 8 * RULES + 24 * TERMS;
+
+    /// No rules.
+    pub const EMPTY: Self = Self {
+        rules: 0,
+        metrics: 0,
+        terms: 0,
+        clauses: [0; RULES],
+        rows: [Row {
+            value: 0,
+            node: 0,
+            hops: 0,
+            subject: 0,
+            aggregate: 0,
+            comparison: 0,
+            hops_comparison: 0,
+            clause: 0,
+        }; TERMS],
+    };
+
+    /// Puts rules into a table, in their order, as far as it has room.
+    pub fn split(rules: &RuleSet) -> Split {
+        let mut writer = Writer { table: Self::EMPTY, known: Vec::new() };
+        let (mut user, mut user_metrics) = (Vec::new(), 0);
+        for rule in 0..rules.len() {
+            let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
+            if let Err(reason) = writer.add(rule, &clauses) {
+                user.push((rule, reason));
+                let terms = clauses.iter().copied().flatten();
+                user_metrics |= terms.fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
+            }
+        }
+        Split { kernel: writer.table.rules, table: writer.table, user, user_metrics }
+    }
+
+    /// Bit `i` of the result is set when rule `i` is in the table and true of `observation`.
+    ///
+    /// Written for another language to be the same: two loops of fixed bounds over plain numbers.
+    #[inline]
+    pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
+        let mut holding: u64 = 0;
+        let mut at = 0;
+        while at < TERMS {
+            if at >= self.terms as usize {
+                break;
+            }
+            let row = &self.rows[at];
+            if row.is_true(observation) {
+                holding |= 1 << (row.clause & 63);
+            }
+            at += 1;
+        }
+        let mut fired: u64 = 0;
+        let mut rule = 0;
+        while rule < RULES {
+            if self.rules >> rule & 1 == 1 && self.clauses[rule] & !holding == 0 {
+                fired |= 1 << rule;
+            }
+            rule += 1;
+        }
+        fired
+    }
+
+    /// Does any row look at `metric`?
+    pub fn uses(&self, metric: Metric) -> bool {
+        self.metrics >> (metric as u32) & 1 == 1
+    }
+
+    /// As it lies in memory, in the machine's byte order: for a map.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        bytes.extend_from_slice(&self.rules.to_ne_bytes());
+        bytes.extend_from_slice(&self.metrics.to_ne_bytes());
+        bytes.extend_from_slice(&self.terms.to_ne_bytes());
+        self.clauses.iter().for_each(|clauses| bytes.extend_from_slice(&clauses.to_ne_bytes()));
+        for row in &self.rows {
+            bytes.extend_from_slice(&row.value.to_ne_bytes());
+            bytes.extend_from_slice(&row.node.to_ne_bytes());
+            bytes.extend_from_slice(&row.hops.to_ne_bytes());
+            bytes.extend_from_slice(&[row.subject, row.aggregate, row.comparison, row.hops_comparison]);
+            bytes.extend_from_slice(&row.clause.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// What the hops say to one row. The fields are the registers of the kernel's program.
+#[derive(Clone, Copy, Default)]
+struct Gathered {
+    /// Hops that gave the value.
+    count: u32,
+    /// Of those, the ones whose value compares as asked.
+    hits: u32,
+    greatest: u64,
+    least: u64,
+    /// The sum of the values, in two halves.
+    sum: u64,
+    sum_high: u64,
+    /// The right-hand side, added up as often as there are values.
+    wanted: u64,
+    wanted_high: u64,
+}
+
+impl Row {
+    fn new(term: &Term, clause: usize) -> Self {
+        Self {
+            value: term.value,
+            node: term.node,
+            hops: term.hops,
+            subject: term.subject as u8,
+            aggregate: term.aggregate as u8,
+            comparison: term.comparison as u8,
+            hops_comparison: term.hops_comparison as u8,
+            clause: clause as u32,
+        }
+    }
+
+    /// True; neither false nor unknown.
+    #[inline]
+    fn is_true(&self, observation: &Observation<'_>) -> bool {
+        if self.subject == Subject::FlowLatency as u8 {
+            let latency = observation.flow_latency.unwrap_or(ABSENT);
+            return latency != ABSENT && holds(self.comparison, latency, self.value);
+        }
+        if self.subject == Subject::Hops as u8 {
+            return holds(self.comparison, observation.hops.len() as u64, self.value);
+        }
+        if self.subject == Subject::Loop as u8 {
+            return holds(self.comparison, u64::from(observation.looped), self.value);
+        }
+        self.decide(&self.gather(observation))
+    }
+
+    /// One loop over the hops, bounded by the observation: 16 in the kernel's program.
+    #[inline]
+    fn gather(&self, observation: &Observation<'_>) -> Gathered {
+        let mut all = Gathered { least: u64::MAX, ..Gathered::default() };
+        for hop in observation.hops {
+            let value = match self.subject {
+                3 => hop.hop_latency,
+                4 => hop.queue_occupancy,
+                5 => hop.queue_congestion,
+                _ => hop.link_utilization,
+            };
+            if value == ABSENT {
+                continue;
+            }
+            if self.node != NO_NODE && self.node != hop.node {
+                continue;
+            }
+            all.count += 1;
+            if holds(self.comparison, value, self.value) {
+                all.hits += 1;
+            }
+            if value > all.greatest {
+                all.greatest = value;
+            }
+            if value < all.least {
+                all.least = value;
+            }
+            all.sum = all.sum.wrapping_add(value);
+            if all.sum < value {
+                all.sum_high += 1;
+            }
+            all.wanted = all.wanted.wrapping_add(self.value);
+            if all.wanted < self.value {
+                all.wanted_high += 1;
+            }
+        }
+        all
+    }
+
+    #[inline]
+    fn decide(&self, all: &Gathered) -> bool {
+        if self.aggregate == Aggregate::Count as u8 {
+            return holds(self.comparison, u64::from(all.count), self.value);
+        }
+        // What no hop gave is unknown.
+        if all.count == 0 {
+            return false;
+        }
+        match self.aggregate {
+            1 => holds(self.comparison, all.greatest, self.value),
+            2 => holds(self.comparison, all.least, self.value),
+            3 => holds_wide(self.comparison, (all.sum_high, all.sum), (0, self.value)),
+            4 => holds_wide(self.comparison, (all.sum_high, all.sum), (all.wanted_high, all.wanted)),
+            6 => holds(self.hops_comparison, u64::from(all.hits), u64::from(self.hops)),
+            7 => all.hits > 0,
+            8 => all.hits == all.count,
+            _ => false,
+        }
+    }
+}
+
+const _: () = assert!(
+    Subject::HopLatency as u8 == 3
+        && Subject::QueueOccupancy as u8 == 4
+        && Subject::QueueCongestion as u8 == 5
+        && Subject::LinkUtilization as u8 == 6
+);
+const _: () = assert!(
+    Aggregate::Max as u8 == 1
+        && Aggregate::Min as u8 == 2
+        && Aggregate::Sum as u8 == 3
+        && Aggregate::Avg as u8 == 4
+        && Aggregate::CountWhere as u8 == 6
+        && Aggregate::Any as u8 == 7
+        && Aggregate::All as u8 == 8
+);
+const _: () = assert!(
+    Comparison::Less as u8 == 0
+        && Comparison::AtMost as u8 == 1
+        && Comparison::Greater as u8 == 2
+        && Comparison::AtLeast as u8 == 3
+        && Comparison::Equal as u8 == 4
+        && Comparison::Unequal as u8 == 5
+);
+
+#[inline]
+fn holds(comparison: u8, a: u64, b: u64) -> bool {
+    match comparison {
+        0 => a < b,
+        1 => a <= b,
+        2 => a > b,
+        3 => a >= b,
+        4 => a == b,
+        _ => a != b,
+    }
+}
+
+/// Of numbers in two halves: where the upper ones are equal the lower ones decide.
+#[inline]
+fn holds_wide(comparison: u8, (a_high, a): (u64, u64), (b_high, b): (u64, u64)) -> bool {
+    if a_high == b_high { holds(comparison, a, b) } else { holds(comparison, a_high, b_high) }
+}
+
+/// A table that is being filled.
+struct Writer {
+    table: Table,
+    /// The clauses in it.
+    known: Vec<Vec<Term>>,
+}
+
+impl Writer {
+    fn add(&mut self, rule: usize, clauses: &[&[Term]]) -> Result<(), Reason> {
+        let mut new: Vec<&[Term]> = Vec::new();
+        let mut mask = 0;
+        for clause in clauses {
+            let known = self.known.iter().position(|known| known == clause);
+            let at = known.or_else(|| Some(self.known.len() + new.iter().position(|known| known == clause)?));
+            let at = at.unwrap_or_else(|| {
+                new.push(clause);
+                self.known.len() + new.len() - 1
+            });
+            mask |= 1_u64.checked_shl(at as u32).unwrap_or(0);
+        }
+        let left = CLAUSES - self.known.len();
+        if new.len() > left {
+            return Err(Reason::Clauses { needed: new.len(), left });
+        }
+        let (needed, left) = (new.iter().map(|clause| clause.len()).sum(), TERMS - self.table.terms as usize);
+        if needed > left {
+            return Err(Reason::Terms { needed, left });
+        }
+        for clause in new {
+            for term in clause {
+                let row = Row::new(term, self.known.len());
+                self.table.rows[self.table.terms as usize] = row;
+                self.table.terms += 1;
+                self.table.metrics |= 1 << (term.subject.metric() as u32);
+            }
+            self.known.push(clause.to_vec());
+        }
+        self.table.rules |= 1 << rule;
+        self.table.clauses[rule] = mask;
+        Ok(())
+    }
+}
+
+impl Split {
+    /// For people: each rule that runs in user space, with its name and the reason.
+    pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
+        self.user.iter().map(|(rule, reason)| (rules.name(*rule), *reason))
+    }
+
+    /// The metrics of which user space needs every report that differs from its flow's report before.
+    pub fn metrics_for_user(&self) -> impl Iterator<Item = Metric> {
+        let metrics = self.user_metrics;
+        Metric::ALL.into_iter().filter(move |metric| metrics >> (*metric as u8) & 1 == 1)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (needed, left, total, what) = match *self {
+            Self::Clauses { needed, left } => (needed, left, CLAUSES, "clauses"),
+            Self::Terms { needed, left } => (needed, left, TERMS, "comparisons"),
+        };
+        write!(
+            f,
+            "it needs {needed} {what} in conjunctive normal form, and of the table's {total} the rules before it leave {left}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
