@@ -2,6 +2,7 @@
 //!
 //! This is one of the two crates that may be unsafe, because system calls are. It knows nothing of what a report is.
 
+pub mod bpf;
 pub mod capture;
 mod error;
 pub mod load;

@@ -1,0 +1,27 @@
+//! The kernel's part of hopwise, in C, compiled to objects that are embedded here; and what Rust must know of the maps they
+//! share with user space.
+//!
+//! The programs use nothing but the interface that the kernel promises to keep ([`struct xdp_md`], helpers, map types), so
+//! one object loads on every kernel that has them: no compiler and no headers are needed where hopwise runs.
+//!
+//! | object | program | what it does |
+//! | --- | --- | --- |
+//! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
+//! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
+#![forbid(unsafe_code)]
+
+/// Keeps an object where its words are aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+macro_rules! object {
+    ($name:literal) => {{
+        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name)));
+        &OBJECT.0
+    }};
+}
+
+/// The steering program of AF_XDP.
+pub static STEER: &[u8] = object!("steer.bpf.o");
+/// Detection in the kernel.
+pub static DETECT: &[u8] = object!("detect.bpf.o");

@@ -1,0 +1,101 @@
+//! BPF programs and maps: loaded from an embedded object, attached to interfaces, read and written, run on test input.
+//!
+//! Loading (maps, relocations, BTF) is the `aya` crate's work. Access to maps is by whole keys and values as bytes, so that
+//! this module needs to know nothing of what is in them.
+
+mod map;
+mod program;
+mod system;
+
+use std::collections::BTreeMap;
+
+use aya::{Ebpf, EbpfLoader};
+
+pub use map::{Map, Mapped, Ring};
+pub use program::{Attachment, Mode, Run};
+
+use crate::error::Error;
+
+/// How an object is fitted to its task before it is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions<'a> {
+    /// Other numbers of entries than the object's own, by map.
+    pub max_entries: Vec<(&'a str, u32)>,
+    /// Constants, by name: global variables of the object that the verifier then takes for known.
+    pub constants: Vec<(&'a str, u32)>,
+}
+
+/// A loaded object: its programs and maps live as long as it, its [`Attachment`]s or its [`Map`]s do. Nothing is pinned: when
+/// the process ends, in whatever way, the kernel frees all of it.
+#[derive(Debug)]
+pub struct Object {
+    bpf: Ebpf,
+    maps: BTreeMap<String, Map>,
+}
+
+impl Object {
+    /// Loads the maps of an object and verifies and loads its XDP programs.
+    ///
+    /// # Errors
+    /// The object is none, the kernel lacks something it needs, or permission is missing (CAP_BPF and CAP_NET_ADMIN); a
+    /// refusal of the verifier comes with its last words.
+    pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self, Error> {
+        let mut loader = EbpfLoader::new();
+        for (map, entries) in &options.max_entries {
+            loader.map_max_entries(map, *entries);
+        }
+        for (name, value) in &options.constants {
+            loader.override_global(name, value, true);
+        }
+        let mut bpf = loader.load(bytes).map_err(|error| program::error("load the BPF object", "", error))?;
+        let mut maps = BTreeMap::new();
+        for (name, map) in bpf.maps() {
+            maps.insert(name.to_owned(), Map::of(name, map)?);
+        }
+        for (name, program) in bpf.programs_mut() {
+            program::load(name, program)?;
+        }
+        Ok(Self { bpf, maps })
+    }
+
+    /// A map by its name in the object.
+    ///
+    /// # Errors
+    /// The object has none of this name.
+    pub fn map(&self, name: &str) -> Result<&Map, Error> {
+        self.maps.get(name).ok_or_else(|| program::missing("map", name))
+    }
+
+    /// The ring buffer of this name, to be read. A second call finds none: a ring has one reader.
+    ///
+    /// # Errors
+    /// There is no such ring buffer, or not any more.
+    pub fn ring(&mut self, name: &str) -> Result<Ring, Error> {
+        let map = self.bpf.take_map(name).ok_or_else(|| program::missing("ring buffer", name))?;
+        Ring::new(map)
+    }
+
+    /// The kernel's number of a program, as `bpftool prog` shows it.
+    ///
+    /// # Errors
+    /// The object has none of this name.
+    pub fn program_id(&self, program: &str) -> Result<u32, Error> {
+        program::id(&self.bpf, program)
+    }
+
+    /// Attaches a program to an interface. It stays as long as the [`Attachment`] lives.
+    ///
+    /// # Errors
+    /// The driver or the kernel refused, or another program is attached.
+    pub fn attach(&self, program: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
+        program::attach(&self.bpf, program, interface, mode)
+    }
+
+    /// Runs a program `repeat` times on a frame (the same bytes: what the program writes, the next run sees).
+    ///
+    /// # Errors
+    /// The kernel refused, for example a frame shorter than an Ethernet header.
+    pub fn test_run(&self, program: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
+        program::test_run(&self.bpf, program, frame, repeat)
+    }
+}

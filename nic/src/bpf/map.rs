@@ -1,0 +1,307 @@
+//! Maps, by whole keys and values.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use aya::maps::{MapData, RingBuf};
+
+use super::system::{Batch, Element, bpf, command};
+use crate::error::Error;
+
+/// A map of a loaded object. Keys and values are bytes of exactly the map's sizes.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    name: String,
+    key: usize,
+    value: usize,
+    entries: u32,
+    /// One value per possible CPU, each in a multiple of eight bytes.
+    per_cpu: bool,
+}
+
+impl Map {
+    pub(super) fn of(name: &str, map: &aya::maps::Map) -> Result<Self, Error> {
+        use aya::maps::Map as Kind;
+        let per_cpu =
+            matches!(map, Kind::PerCpuArray(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_));
+        let data = data(map).ok_or_else(|| super::program::missing("usable map", name))?;
+        let failed = |source| Error::new("bpf", format!("map {name}"), source);
+        let info = data.info().map_err(|error| failed(io::Error::other(error.to_string())))?;
+        let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
+        let (key, value) = (info.key_size() as usize, info.value_size() as usize);
+        Ok(Self { fd, name: name.to_owned(), key, value, entries: info.max_entries(), per_cpu })
+    }
+
+    /// Another handle of the same map.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let fd = self.fd.try_clone().map_err(|source| self.error("dup", source))?;
+        Ok(Self { fd, name: self.name.clone(), ..*self })
+    }
+
+    /// Entries at most.
+    pub fn capacity(&self) -> u32 {
+        self.entries
+    }
+
+    /// Bytes of a key and of a value (of one CPU).
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.key, self.value)
+    }
+
+    /// Bytes that the kernel reads or writes for one value.
+    fn span(&self) -> usize {
+        if self.per_cpu { self.value.next_multiple_of(8) * possible_cpus() } else { self.value }
+    }
+
+    fn check(&self, what: &'static str, given: usize, wanted: usize) -> Result<(), Error> {
+        if given == wanted {
+            return Ok(());
+        }
+        let text = format!("a {what} of {given} bytes, where the map has {wanted}");
+        Err(self.error("bpf", io::Error::new(io::ErrorKind::InvalidInput, text)))
+    }
+
+    fn error(&self, call: &'static str, source: io::Error) -> Error {
+        Error::new(call, format!("map {}", self.name), source)
+    }
+
+    /// Reads the value of `key` into `value`; `false` if there is none. Of a per-CPU map `value` takes the values of all
+    /// possible CPUs, each padded to eight bytes: see [`Map::sum`].
+    ///
+    /// # Errors
+    /// Wrong sizes, or the system refused.
+    pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<bool, Error> {
+        self.check("key", key.len(), self.key)?;
+        self.check("value", value.len(), self.span())?;
+        let mut arguments = Element::of(self.fd.as_fd());
+        (arguments.key, arguments.value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
+        // SAFETY: key and value are as long as the kernel reads and writes for this map, checked above.
+        match unsafe { bpf(command::MAP_LOOKUP, &mut arguments) } {
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) => Err(self.error("bpf", error)),
+        }
+    }
+
+    /// Writes a value; of a per-CPU map those of all possible CPUs.
+    ///
+    /// # Errors
+    /// Wrong sizes, no room, or the system refused.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.check("key", key.len(), self.key)?;
+        self.check("value", value.len(), self.span())?;
+        let mut arguments = Element::of(self.fd.as_fd());
+        (arguments.key, arguments.value) = (key.as_ptr() as u64, value.as_ptr() as u64);
+        // SAFETY: as in `lookup`; the kernel only reads both.
+        unsafe { bpf(command::MAP_UPDATE, &mut arguments) }
+            .map(drop)
+            .map_err(|error| self.error("bpf", error))
+    }
+
+    /// Puts a socket at `index` of a map of sockets.
+    ///
+    /// # Errors
+    /// The map has no such place, or the socket is none of AF_XDP that is bound to this queue.
+    pub fn update_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.update(&index.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
+    }
+
+    /// Removes a key; `false` if it was not there.
+    ///
+    /// # Errors
+    /// Wrong size, or the system refused.
+    pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        self.check("key", key.len(), self.key)?;
+        let mut arguments = Element::of(self.fd.as_fd());
+        arguments.key = key.as_ptr() as u64;
+        // SAFETY: as in `lookup`.
+        match unsafe { bpf(command::MAP_DELETE, &mut arguments) } {
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) => Err(self.error("bpf", error)),
+        }
+    }
+
+    /// The sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
+    ///
+    /// # Errors
+    /// This is no per-CPU map of such values, or the system refused.
+    pub fn sum(&self, key: &[u8], sums: &mut [u64]) -> Result<(), Error> {
+        self.check("value", sums.len() * 8, self.value)?;
+        let mut values = vec![0_u8; self.span()];
+        if self.lookup(key, &mut values)? {
+            for value in values.chunks_exact(self.value.next_multiple_of(8)) {
+                for (sum, counter) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
+                    *sum = sum.wrapping_add(u64::from_ne_bytes(*counter));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads entries of a hash map from where `cursor` stands, as many as `keys` and `values` have room for; returns how
+    /// many, and 0 at the end. An entry that is added or removed meanwhile may be met or not.
+    ///
+    /// # Errors
+    /// Room for less than one of the table's buckets, or the system refused.
+    pub fn lookup_batch(
+        &self,
+        cursor: &mut Option<Vec<u8>>,
+        keys: &mut [u8],
+        values: &mut [u8],
+    ) -> Result<usize, Error> {
+        let room = (keys.len() / self.key.max(1)).min(values.len() / self.span().max(1));
+        // A cursor is as long as a key, and at least four bytes.
+        let mut next = vec![0_u8; self.key.max(4)];
+        let mut arguments = Batch {
+            from: cursor.as_ref().map_or(0, |cursor| cursor.as_ptr() as u64),
+            to: next.as_mut_ptr() as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: u32::try_from(room).unwrap_or(u32::MAX),
+            map: self.fd.as_raw_fd().cast_unsigned(),
+            ..Batch::default()
+        };
+        // SAFETY: both cursors are long enough for any map; keys and values hold `count` entries.
+        let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut arguments) };
+        match result {
+            Ok(_) => *cursor = Some(next),
+            // The end: what was met before it is there.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => *cursor = None,
+            Err(error) => return Err(self.error("bpf", error)),
+        }
+        Ok(arguments.count as usize)
+    }
+
+    /// The memory of an array that was made to be mapped.
+    ///
+    /// # Errors
+    /// The map is no such array.
+    pub fn map_memory(&self) -> Result<Mapped, Error> {
+        let bytes = (self.value.next_multiple_of(8) * self.entries as usize).next_multiple_of(4096);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, self.fd.as_raw_fd(), 0)
+        };
+        match NonNull::new(address) {
+            Some(address) if address.as_ptr() != libc::MAP_FAILED => {
+                Ok(Mapped { address: address.cast(), bytes, stride: self.value.next_multiple_of(8) })
+            }
+            _ => Err(self.error("mmap", io::Error::last_os_error())),
+        }
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// An array shared with the kernel's programs, which change it at any moment: so it is accessed by atomic words only.
+#[derive(Debug)]
+pub struct Mapped {
+    address: NonNull<u8>,
+    bytes: usize,
+    /// From one element to the next.
+    stride: usize,
+}
+
+// SAFETY: the memory is only ever accessed by atomic words, and unmapped when nobody borrows from it any more.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// The 64-bit word at byte `offset` (a multiple of eight) of element `index`; `None` outside the array.
+    pub fn word(&self, index: usize, offset: usize) -> Option<&AtomicU64> {
+        let at = self.place(index, offset, 8)?;
+        // SAFETY: inside the mapping, aligned, alive as long as `self`; programs access it as whole words too.
+        Some(unsafe { AtomicU64::from_ptr(self.address.as_ptr().add(at).cast()) })
+    }
+
+    /// Likewise of 32 bits.
+    pub fn half(&self, index: usize, offset: usize) -> Option<&AtomicU32> {
+        let at = self.place(index, offset, 4)?;
+        // SAFETY: as in `word`.
+        Some(unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(at).cast()) })
+    }
+
+    fn place(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
+        let at = index.checked_mul(self.stride)?.checked_add(offset)?;
+        (offset + len <= self.stride && offset.is_multiple_of(len) && at + len <= self.bytes).then_some(at)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `map_memory`, which nobody borrows any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The reading end of a ring buffer.
+pub struct Ring {
+    ring: RingBuf<MapData>,
+}
+
+impl Ring {
+    pub(super) fn new(map: aya::maps::Map) -> Result<Self, Error> {
+        let failed = |error: aya::maps::MapError| {
+            Error::new("open the ring buffer", "", io::Error::other(error.to_string()))
+        };
+        Ok(Self { ring: RingBuf::try_from(map).map_err(failed)? })
+    }
+
+    /// Gives the records that lie there to `take`, the oldest first, at most `most`; returns how many there were.
+    pub fn consume(&mut self, most: usize, mut take: impl FnMut(&[u8])) -> usize {
+        let mut count = 0;
+        while count < most {
+            let Some(record) = self.ring.next() else { break };
+            take(&record);
+            count += 1;
+        }
+        count
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("fd", &self.ring.as_raw_fd()).finish()
+    }
+}
+
+impl AsRawFd for Ring {
+    /// Readable when there are records.
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}
+
+/// CPUs that per-CPU maps have room for.
+pub(crate) fn possible_cpus() -> usize {
+    aya::util::nr_cpus().unwrap_or(1)
+}
+
+fn data(map: &aya::maps::Map) -> Option<&MapData> {
+    use aya::maps::Map as Kind;
+    match map {
+        Kind::Array(data)
+        | Kind::PerCpuArray(data)
+        | Kind::HashMap(data)
+        | Kind::LruHashMap(data)
+        | Kind::PerCpuHashMap(data)
+        | Kind::PerCpuLruHashMap(data)
+        | Kind::LpmTrie(data)
+        | Kind::RingBuf(data)
+        | Kind::XskMap(data) => Some(data),
+        _ => None,
+    }
+}
