@@ -1,54 +1,64 @@
-//! From one socket to several workers: each report goes where its inner flow belongs, so that one busy reporter can use
-//! every core and a flow's reports stay in order.
+//! From the threads that receive to several workers: each report goes where its inner flow belongs, so that one busy reporter
+//! can use every core and a flow's reports stay in order.
 //!
-//! A burst is shared, not copied: every worker that has a datagram in it holds a reference, and when the last one lets go,
-//! the receiver fills it again.
+//! A source lends its datagrams for one call, because a ring wants its frames back soon. So they are copied here, each
+//! worker's share into one piece of memory, which comes back when the worker is done with it. Sequence numbers are noted on
+//! the way, where all are still in order; the receivers of one input share that account, because a reporter may reach
+//! several queues of an interface.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError},
 };
+use std::time::Duration;
 
 use collector::{Batch, Datagram, Loss, Sequencer, Sink, StreamId, event::Nanos};
 use detect::Prefix;
-use nic::udp::Burst;
+use nic::source::Packet;
 use wire::{
     Version,
     report::{Peek, peek},
 };
 
 use crate::{
-    input::{each_chunk, lock, octets},
+    input::{lock, octets},
     pipeline::{Outlet, RuleNames},
     worker::{Core, TICK},
 };
 
-/// Some datagrams of a burst.
+/// Some datagrams on their way to one worker. Its memory goes back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    burst: Arc<Burst>,
-    slots: Slots,
+    load: Load,
     listener: u16,
+    home: Arc<Mutex<Vec<Load>>>,
 }
 
-/// A set of slots of a burst, of which there are at most 1,024.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slots([u64; 16]);
+/// Datagrams one after the other, and where each begins.
+#[derive(Debug, Default)]
+struct Load {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
 
-impl Slots {
-    fn insert(&mut self, slot: usize) {
-        self.0[slot / 64] |= 1 << (slot % 64);
+/// A datagram of a load: it ends at `end` and begins where the one before ends.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    end: usize,
+    source: [u8; 16],
+    sport: u16,
+    received: Nanos,
+}
+
+impl Load {
+    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16]) {
+        self.bytes.extend_from_slice(packet.data);
+        let (sport, received) = (packet.source.port(), packet.received);
+        self.entries.push(Entry { end: self.bytes.len(), source, sport, received });
     }
 
-    fn contains(&self, slot: usize) -> bool {
-        self.0[slot / 64] >> (slot % 64) & 1 == 1
-    }
-
-    fn len(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    fn is_full(&self) -> bool {
+        self.entries.len() >= SHARE || self.bytes.len() >= SHARE_BYTES
     }
 }
 
@@ -78,7 +88,7 @@ pub(crate) struct FanoutStats {
     pub(crate) shed: u64,
 }
 
-/// The figures of a spreader, for others.
+/// The figures of an input's fan-out, for others.
 #[derive(Debug, Default)]
 pub(crate) struct FanoutGauge {
     /// What was spread.
@@ -87,139 +97,147 @@ pub(crate) struct FanoutGauge {
     pub(crate) streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, u64)>,
 }
 
-/// Spreads the bursts of one socket.
-pub(crate) struct Spreader {
-    workers: Vec<SyncSender<Share>>,
-    pool: Vec<Arc<Burst>>,
-    most: usize,
-    profiles: Profiles,
-    seed: u64,
+/// The losses of one input, shared by the threads that receive for it.
+pub(crate) struct Ledger {
+    accounts: Mutex<Accounts>,
+    gauge: Arc<FanoutGauge>,
+}
+
+struct Accounts {
     sequencer: Sequencer,
     outlet: Outlet,
     batch: Batch,
-    gauge: Arc<FanoutGauge>,
     accounted: Nanos,
 }
 
-/// What a spreader is made of.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    /// The workers' queues.
-    pub(crate) workers: Vec<SyncSender<Share>>,
-    /// Room in each.
-    pub(crate) queue: usize,
-    /// How to read a datagram's flow.
-    pub(crate) profiles: Profiles,
-    /// Reporters to account for.
-    pub(crate) max_sources: usize,
-    /// Keeps a sender from aiming at one worker.
-    pub(crate) seed: u64,
-    /// Where losses go.
-    pub(crate) outlet: Outlet,
-}
+/// A sequence number that was read on the way.
+type Noted = (StreamId, u32, Nanos);
 
-impl Spreader {
-    /// A spreader and its figures.
-    pub(crate) fn new(parts: Parts) -> (Self, Arc<FanoutGauge>) {
-        let Parts { workers, queue, profiles, max_sources, seed, outlet } = parts;
-        let gauge = Arc::new(FanoutGauge::default());
-        // Each worker holds the burst in hand and those in its queue; one more is always free to be filled.
-        let most = workers.len() * (queue + 1) + 1;
-        let sequencer = Sequencer::new(max_sources, seed);
+impl Ledger {
+    /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from aiming at one place of the table.
+    pub(crate) fn new(outlet: Outlet, max_sources: usize, seed: u64) -> Self {
         let batch = outlet.batch();
-        let shared = Arc::clone(&gauge);
-        let pool = Vec::new();
-        let spreader = Self {
-            workers,
-            pool,
-            most,
-            profiles,
-            seed,
-            sequencer,
-            outlet,
-            batch,
-            gauge: shared,
-            accounted: 0,
-        };
-        (spreader, gauge)
+        let sequencer = Sequencer::new(max_sources, seed);
+        let accounts = Mutex::new(Accounts { sequencer, outlet, batch, accounted: 0 });
+        Self { accounts, gauge: Arc::default() }
     }
 
-    /// Gives the datagrams of `burst` to their workers and leaves another burst in its place.
-    pub(crate) fn spread(&mut self, burst: &mut Burst, listener: u16, now: Nanos) {
-        if !burst.is_empty() {
-            let shares = self.assign(burst, listener);
-            self.hand_out(burst, &shares, listener);
+    /// The figures.
+    pub(crate) fn gauge(&self) -> Arc<FanoutGauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    fn observe(&self, noted: &[Noted]) {
+        let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
+        for (id, seq, received) in noted {
+            sequencer.observe(id, *seq, *received, &mut Told(batch));
         }
-        if now.abs_diff(self.accounted) >= ACCOUNT_EVERY {
-            self.accounted = now;
-            self.sequencer.account(now, &mut Told(&mut self.batch));
-            self.tell();
+    }
+
+    /// Tells losses, about once a second.
+    fn turn(&self, now: Nanos) {
+        let accounts = &mut *lock(&self.accounts);
+        if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
+            accounts.accounted = now;
+            accounts.sequencer.account(now, &mut Told(&mut accounts.batch));
+            accounts.tell(&self.gauge);
         }
     }
 
     /// The end: what is still missing is lost.
-    pub(crate) fn finish(&mut self, now: Nanos) {
-        self.sequencer.finish(now, &mut Told(&mut self.batch));
-        self.tell();
+    pub(crate) fn finish(&self, now: Nanos) {
+        let accounts = &mut *lock(&self.accounts);
+        accounts.sequencer.finish(now, &mut Told(&mut accounts.batch));
+        accounts.tell(&self.gauge);
     }
+}
 
-    /// Which slots go to which worker; sequence numbers are noted on the way, in order.
-    fn assign(&mut self, burst: &Burst, listener: u16) -> [Slots; MAX_WORKERS] {
-        let mut shares = [Slots::default(); MAX_WORKERS];
-        for (slot, packet) in burst.iter().enumerate() {
-            let source = octets(packet.source.ip());
-            let peeked = peek(packet.data, self.profiles.of(&source)).ok();
-            if let Some(peek) = &peeked {
-                let id = stream(peek, listener, source);
-                self.sequencer.observe(&id, peek.seq, packet.received, &mut Told(&mut self.batch));
-            }
-            // A report without a flow, and what is no report, may go anywhere: spread it by its place.
-            let hash = peeked.and_then(|peek| peek.flow).map_or(slot as u64, |flow| flow.hash(self.seed));
-            shares[(hash % self.workers.len() as u64) as usize].insert(slot);
-        }
-        shares
-    }
-
-    fn hand_out(&mut self, burst: &mut Burst, shares: &[Slots; MAX_WORKERS], listener: u16) {
-        let datagrams = burst.len() as u64;
-        let shared = self.share(burst);
-        let mut shed = 0;
-        for (worker, slots) in self.workers.iter().zip(shares).filter(|(_, slots)| slots.len() > 0) {
-            let Some(burst) = &shared else {
-                shed += slots.len();
-                continue;
-            };
-            let share = Share { burst: Arc::clone(burst), slots: *slots, listener };
-            if let Err(TrySendError::Full(share) | TrySendError::Disconnected(share)) = worker.try_send(share)
-            {
-                shed += share.slots.len();
-            }
-        }
-        let mut stats = lock(&self.gauge.stats);
-        stats.datagrams += datagrams;
-        stats.shed += shed;
-    }
-
-    /// Exchanges `burst` for one that nobody uses; the filled one comes back shared.
-    fn share(&mut self, burst: &mut Burst) -> Option<Arc<Burst>> {
-        let free = self.pool.iter().position(|held| Arc::strong_count(held) == 1);
-        let index = free.or_else(|| {
-            (self.pool.len() < self.most).then(|| {
-                self.pool.push(Arc::new(Burst::new(burst.slots(), burst.slot_size())));
-                self.pool.len() - 1
-            })
-        })?;
-        // Nobody else holds it: workers only ever give their references up.
-        std::mem::swap(Arc::get_mut(&mut self.pool[index])?, burst);
-        Some(Arc::clone(&self.pool[index]))
-    }
-
-    fn tell(&mut self) {
+impl Accounts {
+    fn tell(&mut self, gauge: &FanoutGauge) {
         // Losses carry no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
         let sequencer = &self.sequencer;
-        *lock(&self.gauge.streams) =
-            (sequencer.streams().collect(), sequencer.table(), sequencer.lost_before());
+        *lock(&gauge.streams) = (sequencer.streams().collect(), sequencer.table(), sequencer.lost_before());
+    }
+}
+
+/// How datagrams are spread: what the spreaders of one input have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The workers' queues.
+    pub(crate) workers: Vec<SyncSender<Share>>,
+    /// How to read a datagram's flow.
+    pub(crate) profiles: Arc<Profiles>,
+    /// Keeps a sender from aiming at one worker.
+    pub(crate) seed: u64,
+    /// The number of the input.
+    pub(crate) listener: u16,
+    /// Its losses.
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// Spreads what one thread receives. Its memory is bounded by the queues: each load is in one of them, in a worker's hands,
+/// being filled, or free.
+#[derive(Debug)]
+pub(crate) struct Spreader {
+    plan: Plan,
+    filling: Vec<Load>,
+    free: Arc<Mutex<Vec<Load>>>,
+    noted: Vec<Noted>,
+    turn: u64,
+}
+
+impl Spreader {
+    /// A spreader of that plan.
+    pub(crate) fn new(plan: Plan) -> Self {
+        let filling = plan.workers.iter().map(|_| Load::default()).collect();
+        Self { plan, filling, free: Arc::default(), noted: Vec::new(), turn: 0 }
+    }
+
+    /// Copies datagrams for their workers. They are handed over when there are many, and by [`Spreader::turn`].
+    pub(crate) fn take(&mut self, packets: &[Packet<'_>]) {
+        self.noted.clear();
+        for packet in packets {
+            let source = octets(packet.source.ip());
+            let peeked = peek(packet.data, self.plan.profiles.of(&source)).ok();
+            if let Some(peek) = &peeked {
+                self.noted.push((stream(peek, self.plan.listener, source), peek.seq, packet.received));
+            }
+            // A report without a flow, and what is no report, may go anywhere: to each in turn.
+            self.turn = self.turn.wrapping_add(1);
+            let hash = peeked.and_then(|peek| peek.flow).map_or(self.turn, |flow| flow.hash(self.plan.seed));
+            let worker = (hash % self.plan.workers.len() as u64) as usize;
+            self.filling[worker].push(packet, source);
+            if self.filling[worker].is_full() {
+                self.hand_over(worker);
+            }
+        }
+        self.plan.ledger.observe(&self.noted);
+    }
+
+    /// Hands over what is there, and tells losses when it is time.
+    pub(crate) fn turn(&mut self, now: Nanos) {
+        for worker in 0..self.filling.len() {
+            if !self.filling[worker].entries.is_empty() {
+                self.hand_over(worker);
+            }
+        }
+        self.plan.ledger.turn(now);
+    }
+
+    fn hand_over(&mut self, worker: usize) {
+        let empty = lock(&self.free).pop().unwrap_or_default();
+        let load = std::mem::replace(&mut self.filling[worker], empty);
+        let datagrams = load.entries.len() as u64;
+        let gauge = &self.plan.ledger.gauge;
+        // Before the worker can have them: it must never seem to have handled more than came.
+        lock(&gauge.stats).datagrams += datagrams;
+        let share = Share { load, listener: self.plan.listener, home: Arc::clone(&self.free) };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.plan.workers[worker].try_send(share)
+        {
+            lock(&gauge.stats).shed += datagrams;
+        }
     }
 }
 
@@ -245,9 +263,9 @@ impl Sink for Told<'_> {
     }
 }
 
-impl std::fmt::Debug for Spreader {
+impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Spreader").field("workers", &self.workers.len()).finish_non_exhaustive()
+        f.debug_struct("Ledger").field("gauge", &self.gauge).finish_non_exhaustive()
     }
 }
 
@@ -266,14 +284,35 @@ pub(crate) fn work(queue: &Receiver<Share>, mut core: Core) {
 }
 
 impl Share {
-    fn each_chunk(&self, take: impl FnMut(&[Datagram<'_>])) {
-        let mine = self.burst.iter().enumerate().filter(|(slot, _)| self.slots.contains(*slot));
-        each_chunk(mine.map(|(_, packet)| packet), self.listener, take);
+    fn each_chunk(&self, mut take: impl FnMut(&[Datagram<'_>])) {
+        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: self.listener, received: 0 };
+        let mut start = 0;
+        for entries in self.load.entries.chunks(SHARE) {
+            let mut chunk = [none; SHARE];
+            for (datagram, entry) in chunk.iter_mut().zip(entries) {
+                let Entry { end, source, sport, received } = *entry;
+                let payload = &self.load.bytes[start..end];
+                *datagram = Datagram { payload, source, sport, received, ..none };
+                start = end;
+            }
+            take(&chunk[..entries.len()]);
+        }
     }
 }
 
-/// Most workers; the configuration allows no more.
-pub(crate) const MAX_WORKERS: usize = 64;
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut load = std::mem::take(&mut self.load);
+        load.bytes.clear();
+        load.entries.clear();
+        lock(&self.home).push(load);
+    }
+}
+
+/// Datagrams handed to a worker at once.
+const SHARE: usize = 64;
+/// Bytes after which a load is handed over, however few datagrams they are.
+const SHARE_BYTES: usize = 256 << 10;
 /// How often losses are told, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;
 
@@ -289,39 +328,63 @@ mod tests {
         pipeline::{self, Pipeline},
     };
 
-    #[test]
-    fn a_set_of_slots_holds_what_was_put_in() {
-        let mut slots = Slots::default();
-        [0, 63, 64, 1023].into_iter().for_each(|slot| slots.insert(slot));
-        let held: Vec<usize> = (0..1024).filter(|slot| slots.contains(*slot)).collect();
-        assert_eq!((held, slots.len()), (vec![0, 63, 64, 1023], 4));
+    /// A plan over queues with room for two shares, and their other ends.
+    fn plan(workers: usize) -> (Plan, Vec<Receiver<Share>>, Pipeline) {
+        let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
+        let config = pipeline::Config { batch: 8, queue: 1, policy: Policy::Shed, store: None };
+        let pipeline = Pipeline::new(config, hub, Control::new().0);
+        let ledger = Arc::new(Ledger::new(pipeline.outlet().unwrap(), 16, 1));
+        let (workers, queues) = (0..workers).map(|_| sync_channel(2)).unzip();
+        let profiles = Arc::new(build::wire_profiles(&Settings::default()));
+        (Plan { workers, profiles, seed: 1, listener: 3, ledger }, queues, pipeline)
+    }
+
+    fn packet(data: &[u8], sport: u16) -> Packet<'_> {
+        let source = ([10, 0, 0, 1], sport).into();
+        Packet { data, source, received: u64::from(sport), truncated: false }
     }
 
     #[test]
     fn a_stuck_worker_costs_its_share_and_no_more_memory() {
-        let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
-        let config = pipeline::Config { batch: 8, queue: 1, policy: Policy::Shed, store: None };
-        let pipeline = Pipeline::new(config, hub, Control::new().0);
-        let (stuck, _shares) = sync_channel(2);
-        let parts = Parts {
-            workers: vec![stuck],
-            queue: 2,
-            profiles: build::wire_profiles(&Settings::default()),
-            max_sources: 16,
-            seed: 1,
-            outlet: pipeline.outlet().unwrap(),
-        };
-        let (mut spreader, gauge) = Spreader::new(parts);
-        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut receiver =
-            nic::udp::Receiver::bind("127.0.0.1:0".parse().unwrap(), &nic::udp::Options::default()).unwrap();
-        let mut burst = Burst::new(4, 64);
-        for _ in 0..10 {
-            sender.send_to(&[0; 8], receiver.local_addr()).unwrap();
-            assert_eq!(receiver.recv(&mut burst, 5_000).unwrap(), 1);
-            spreader.spread(&mut burst, 0, 0);
+        let (plan, _queues, _pipeline) = plan(1);
+        let gauge = plan.ledger.gauge();
+        let mut spreader = Spreader::new(plan);
+        for round in 0..10 {
+            spreader.take(&[packet(&[0; 8], round)]);
+            spreader.turn(0);
         }
         assert_eq!(*lock(&gauge.stats), FanoutStats { datagrams: 10, shed: 8 });
-        assert_eq!(spreader.pool.len(), 3, "two in the queue, one to fill");
+        assert_eq!(lock(&spreader.free).len(), 1, "two in the queue, one to fill, one came back");
+    }
+
+    #[test]
+    fn a_share_gives_back_what_went_in_and_then_its_memory() {
+        let (plan, queues, _pipeline) = plan(1);
+        let mut spreader = Spreader::new(plan);
+        let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
+        let packets: Vec<_> = payloads.iter().zip(0..).map(|(data, sport)| packet(data, sport)).collect();
+        spreader.take(&packets);
+        spreader.turn(0);
+        let mut seen = Vec::new();
+        for share in queues[0].try_iter() {
+            share.each_chunk(|chunk| {
+                seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.sport, d.received, d.listener)));
+            });
+        }
+        let sent: Vec<_> =
+            payloads.into_iter().zip(0..).map(|(data, n)| (data, n, u64::from(n), 3)).collect();
+        assert_eq!(seen, sent);
+        assert_eq!(lock(&spreader.free).len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_report_goes_to_each_worker_in_turn() {
+        let (plan, queues, _pipeline) = plan(3);
+        let mut spreader = Spreader::new(plan);
+        spreader.take(&[packet(&[0xff; 8], 1); 9]);
+        spreader.turn(0);
+        let counts: Vec<usize> =
+            queues.iter().map(|queue| queue.try_iter().map(|share| share.load.entries.len()).sum()).collect();
+        assert_eq!(counts, [3, 3, 3]);
     }
 }

@@ -1,219 +1,235 @@
-//! Listening sockets, one thread each. With one worker the thread does the work itself; with several it accounts for
-//! sequence numbers, where all are still in order, and spreads the datagrams by their inner flow.
+//! Where reports come in: sockets and rings, each read by a thread of its own. With one worker the thread does the work
+//! itself; with several it accounts for sequence numbers, where all are still in order, and spreads the datagrams by their
+//! inner flow.
+//!
+//! An input is opened by its [`Open`], at the start and, where [`watch`] finds that it no longer works, again; its figures
+//! go on over that.
+
+mod gauge;
+mod reader;
+mod udp;
+pub(crate) mod watch;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    thread::JoinHandle,
 };
 
-use collector::{Datagram, event::Nanos};
-use nic::{
-    source::{Packet, Stats},
-    udp::{Burst, Options, Receiver},
-};
+use collector::Datagram;
+use nic::source::{Packet, Source, Stats};
 
 use crate::{
     config::{sections::CollectorSettings, values::Listen},
     control::Control,
     error::CliError,
-    fanout::Spreader,
-    worker::{Core, TICK},
+    fanout::{Plan, Spreader},
+    worker::Core,
 };
+pub(crate) use gauge::{InputGauge, Setup};
+use reader::Reader;
 
-/// How long a receiver waits for a datagram before it looks around, ms.
-const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
+/// Something that one thread reads.
+pub(crate) enum Intake {
+    /// Every datagram that was sent to us.
+    Source(Box<dyn Source>),
+    /// Those that the kernel did not deal with itself.
+    #[allow(dead_code)] // made by the kernel mode of an interface
+    Kernel(Box<dyn KernelIntake>),
+}
 
-/// How long a socket is emptied at the end, ns.
-const DRAIN: Nanos = 500_000_000;
+/// An input of which the kernel does a part: it tells up only what the collector must see, and its maps and the collector
+/// are kept in step by the thread that reads it. Only with one worker.
+pub(crate) trait KernelIntake: Send {
+    /// Waits at most `timeout_ms` for something to come up and gives it to the collector; does what is due between the
+    /// kernel's maps and the collector. Returns how many datagrams came up. The lock is held only while there is work.
+    ///
+    /// # Errors
+    /// The system refused; the input is then closed and opened again.
+    fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error>;
+
+    /// What happened so far, read freshly from the kernel. `datagrams` are all that were dealt with, in the kernel or here.
+    fn stats(&mut self) -> Stats;
+}
+
+/// An input that is open.
+pub(crate) struct Opened {
+    /// What to read, each by a thread.
+    pub(crate) intakes: Vec<Intake>,
+    /// What to show of it.
+    pub(crate) setup: Setup,
+    /// Does it still work?
+    pub(crate) health: Box<dyn Check>,
+}
+
+/// How an input is opened, again and again.
+pub(crate) trait Open: Send {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// One sentence: why not, and what to do.
+    fn open(&mut self) -> Result<Opened, String>;
+
+    /// Is another try likely to end better than what is open now?
+    fn could_be_better(&mut self) -> bool {
+        false
+    }
+}
+
+/// Asked each second whether an open input still works.
+pub(crate) trait Check: Send {
+    /// # Errors
+    /// One sentence: what happened.
+    fn check(&mut self) -> Result<(), String>;
+}
+
+/// What nothing can happen to that its own thread does not notice.
+#[derive(Debug)]
+struct AlwaysWell;
+
+impl Check for AlwaysWell {
+    fn check(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Who gets what an input receives.
+#[derive(Clone, Debug)]
+pub(crate) enum Hands {
+    /// The receiving threads themselves, with a collector that they share.
+    Inline(Arc<Mutex<Core>>),
+    /// Workers, over which it is spread.
+    Spread(Plan),
+}
+
+impl Hands {
+    fn handler(&self) -> Handler {
+        match self {
+            Self::Inline(core) => Handler::Inline(Arc::clone(core)),
+            Self::Spread(plan) => Handler::Spread(Box::new(Spreader::new(plan.clone()))),
+        }
+    }
+}
 
 /// What a receiving thread does with its datagrams.
 #[derive(Debug)]
-pub(crate) enum Handler {
-    /// The work itself, with a collector that several sockets may share.
+enum Handler {
     Inline(Arc<Mutex<Core>>),
-    /// Spreads them over the workers.
     Spread(Box<Spreader>),
 }
 
-/// A bound socket that nobody reads yet.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    receiver: Receiver,
+/// An input that is open and that nobody reads yet.
+pub(crate) struct Input {
+    opened: Opened,
+    opener: Option<Box<dyn Open>>,
     gauge: Arc<InputGauge>,
-    burst: Burst,
     listener: u16,
 }
 
-/// The figures of a socket.
-#[derive(Debug)]
-pub(crate) struct InputGauge {
-    /// As it is shown.
-    pub(crate) listen: String,
-    /// Where it really listens.
-    pub(crate) address: SocketAddr,
-    /// Bytes of receive buffer in force.
-    pub(crate) receive_buffer: u64,
-    stats: Mutex<Stats>,
-}
-
-impl InputGauge {
-    /// As of the last tick.
-    pub(crate) fn stats(&self) -> Stats {
-        *lock(&self.stats)
-    }
-}
-
-/// Binds the sockets of the configuration, in order.
+/// Opens the inputs of the configuration, in order.
 ///
 /// # Errors
-/// The first that cannot be bound; the message says what to do.
-pub(crate) fn bind(settings: &CollectorSettings) -> Result<Vec<Socket>, CliError> {
-    let mut sockets = Vec::new();
+/// The first that cannot be opened; the message says what to do.
+pub(crate) fn open(settings: &CollectorSettings) -> Result<Vec<Input>, CliError> {
+    let mut inputs = Vec::new();
     for listen in &settings.listen {
-        match *listen {
-            Listen::Udp(address) => sockets.push(socket(address, settings, sockets.len())?),
-            Listen::UdpAny(port) => {
-                let first = socket((Ipv4Addr::UNSPECIFIED, port).into(), settings, sockets.len())?;
-                // Port 0 lets the kernel choose: the other family then takes the same one.
-                let port = first.gauge.address.port();
-                sockets.push(first);
-                match socket((Ipv6Addr::UNSPECIFIED, port).into(), settings, sockets.len()) {
-                    Ok(second) => sockets.push(second),
-                    Err(error) if has_ipv6() => return Err(error),
-                    Err(_) => tracing::info!("this machine has no IPv6; listening on IPv4 alone"),
-                }
-            }
+        match listen {
+            Listen::Udp(address) => inputs.push(udp::input(*address, settings, inputs.len())?),
+            Listen::UdpAny(port) => udp::both_families(*port, settings, &mut inputs)?,
         }
     }
-    Ok(sockets)
+    Ok(inputs)
 }
 
-fn has_ipv6() -> bool {
-    std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
-}
-
-fn socket(address: SocketAddr, settings: &CollectorSettings, listener: usize) -> Result<Socket, CliError> {
-    let asked = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-    let options = Options { recv_buffer: asked, ..Options::default() };
-    let receiver = Receiver::bind(address, &options).map_err(|error| CliError::new(error.to_string()))?;
-    if let Some(warning) = receiver.warning() {
-        tracing::warn!("{warning}");
+impl Input {
+    fn new(listener: usize, opened: Opened, opener: Option<Box<dyn Open>>) -> Self {
+        // A configuration with 65,536 sockets is beyond what any kernel lets one process open by default.
+        let listener = u16::try_from(listener).unwrap_or(u16::MAX);
+        let gauge = Arc::new(InputGauge::new(&opened.setup, opener.is_some()));
+        Self { opened, opener, gauge, listener }
     }
-    let gauge = InputGauge {
-        listen: format!("udp://{}", receiver.local_addr()),
-        address: receiver.local_addr(),
-        receive_buffer: receiver.recv_buffer().given as u64,
-        stats: Mutex::default(),
-    };
-    let datagram = usize::try_from(settings.datagram.0).unwrap_or(usize::MAX);
-    let burst = Burst::new(settings.burst, datagram);
-    // A configuration with 65,536 sockets is beyond what any kernel lets one process open by default.
-    let listener = u16::try_from(listener).unwrap_or(u16::MAX);
-    Ok(Socket { receiver, gauge: Arc::new(gauge), burst, listener })
-}
 
-impl Socket {
     /// Its figures.
     pub(crate) fn gauge(&self) -> Arc<InputGauge> {
         Arc::clone(&self.gauge)
     }
 
-    /// Reads it on a thread of its own, until `stop` is set and what had arrived by then is handled.
+    /// Its number.
+    pub(crate) fn listener(&self) -> u16 {
+        self.listener
+    }
+
+    /// Reads it, until `stop` is set and what had arrived by then is handled. An input that must be watched is handed to the
+    /// thread that does it, with the threads that read it.
     ///
     /// # Errors
     /// The system has no thread for us.
     pub(crate) fn read(
         self,
-        handler: Handler,
-        stop: Arc<AtomicBool>,
+        hands: Hands,
+        stop: &Arc<AtomicBool>,
         control: &Control,
-    ) -> Result<JoinHandle<()>, CliError> {
-        control.spawn(&format!("udp-{}", self.listener), move || self.run(handler, &stop))
-    }
-
-    fn run(mut self, mut handler: Handler, stop: &AtomicBool) {
-        let mut looked: Nanos = 0;
-        let mut failing = false;
-        let mut last_call: Option<Nanos> = None;
-        loop {
-            // Relaxed: the flag carries nothing but itself; one tick more or less does not matter.
-            let stopping = stop.load(Ordering::Relaxed);
-            let received = self.receiver.recv(&mut self.burst, if stopping { 0 } else { WAIT_MS });
-            let now = nic::time::now();
-            // What had arrived before the stop is still ours; what keeps coming is not.
-            let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
-            match received {
-                Ok(0) if stopping => break,
-                Ok(_) => failing = false,
-                Err(error) => {
-                    if !failing {
-                        tracing::error!(%error, "cannot receive; trying again");
-                    }
-                    failing = true;
-                    if stopping {
-                        break;
-                    }
-                    thread::park_timeout(std::time::Duration::from_millis(WAIT_MS.into()));
-                }
-            }
-            handler.handle(&mut self.burst, self.listener, now);
-            if deadline.is_some_and(|deadline| now > deadline) {
-                break;
-            }
-            if now.abs_diff(looked) >= TICK {
-                looked = now;
-                *lock(&self.gauge.stats) = self.receiver.stats();
+    ) -> Result<Reading, CliError> {
+        let Opened { intakes, health, .. } = self.opened;
+        let work = Work { gauge: self.gauge, hands, listener: self.listener };
+        match self.opener {
+            None => Ok(Reading::Threads(work.start(intakes, stop, control)?)),
+            Some(opener) => {
+                let stop = Arc::default();
+                let open = watch::Open { threads: work.start(intakes, &stop, control)?, stop, health };
+                Ok(Reading::Watched(watch::Watched::new(opener, work, open)))
             }
         }
-        *lock(&self.gauge.stats) = self.receiver.stats();
-        handler.finish(nic::time::now());
     }
 }
 
-impl Handler {
-    fn handle(&mut self, burst: &mut Burst, listener: u16, now: Nanos) {
-        match self {
-            Self::Inline(core) => {
-                let mut core = lock(core);
-                each_chunk(burst.iter(), listener, |chunk| core.take(chunk));
-                core.turn(now);
-            }
-            Self::Spread(spreader) => spreader.spread(burst, listener, now),
-        }
-    }
+/// An input that is read.
+pub(crate) enum Reading {
+    /// By these threads, to the end.
+    Threads(Vec<JoinHandle<()>>),
+    /// By threads that come and go.
+    Watched(watch::Watched),
+}
 
-    fn finish(&mut self, now: Nanos) {
-        match self {
-            // The core outlives its receivers: its owner finishes it when all have ended.
-            Self::Inline(_) => {}
-            Self::Spread(spreader) => spreader.finish(now),
+/// What reading an input takes, whenever it is opened.
+struct Work {
+    gauge: Arc<InputGauge>,
+    hands: Hands,
+    listener: u16,
+}
+
+impl Work {
+    fn start(
+        &self,
+        intakes: Vec<Intake>,
+        stop: &Arc<AtomicBool>,
+        control: &Control,
+    ) -> Result<Vec<JoinHandle<()>>, CliError> {
+        let mut threads = Vec::new();
+        for (index, intake) in intakes.into_iter().enumerate() {
+            let reader = Reader {
+                intake,
+                handler: self.hands.handler(),
+                listener: self.listener,
+                meter: self.gauge.meter(),
+                gives_up: self.gauge.is_watched(),
+            };
+            let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
+            threads.push(control.spawn(&name, move || reader.run(&stop))?);
         }
+        Ok(threads)
     }
 }
 
 /// Gives packets to `take` as the collector's datagrams, a few at a time, without allocating.
-pub(crate) fn each_chunk<'p>(
-    packets: impl Iterator<Item = Packet<'p>>,
-    listener: u16,
-    mut take: impl FnMut(&[Datagram<'_>]),
-) {
-    let mut chunk = [Datagram { payload: &[], source: [0; 16], sport: 0, listener, received: 0 }; CHUNK];
-    let mut filled = 0;
-    for packet in packets {
-        let (source, sport) = (octets(packet.source.ip()), packet.source.port());
-        chunk[filled] = Datagram { payload: packet.data, source, sport, listener, received: packet.received };
-        filled += 1;
-        if filled == CHUNK {
-            take(&chunk);
-            filled = 0;
+fn each_chunk(packets: &[Packet<'_>], listener: u16, mut take: impl FnMut(&[Datagram<'_>])) {
+    for packets in packets.chunks(CHUNK) {
+        let mut chunk = [Datagram { payload: &[], source: [0; 16], sport: 0, listener, received: 0 }; CHUNK];
+        for (datagram, packet) in chunk.iter_mut().zip(packets) {
+            let (source, sport) = (octets(packet.source.ip()), packet.source.port());
+            *datagram = Datagram { payload: packet.data, source, sport, listener, received: packet.received };
         }
-    }
-    if filled > 0 {
-        take(&chunk[..filled]);
+        take(&chunk[..packets.len()]);
     }
 }
 
@@ -221,6 +237,7 @@ pub(crate) fn each_chunk<'p>(
 const CHUNK: usize = 64;
 
 /// An address as 16 bytes, IPv4 mapped into IPv6.
+#[inline]
 pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

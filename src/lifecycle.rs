@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, sync_channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -20,9 +20,9 @@ use crate::{
     config::{Overrides, Settings, build},
     control::{Control, Message, Reloaded},
     error::CliError,
-    fanout::{self, Parts, Spreader},
+    fanout::{self, Ledger, Plan, Share},
     in_force::InForce,
-    input::{self, Handler, InputGauge, Socket, lock},
+    input::{self, Hands, Input, InputGauge, Reading, lock, watch::Watch},
     live::Hub,
     log::Log,
     monitor::Monitor,
@@ -48,11 +48,14 @@ pub(crate) struct Server {
     generation: u32,
 }
 
-/// The sockets and workers at work.
-#[derive(Debug)]
+/// The inputs and workers at work.
+#[derive(Debug, Default)]
 struct Collecting {
     stop: Arc<AtomicBool>,
     receivers: Vec<JoinHandle<()>>,
+    watch: Option<Watch>,
+    /// With several workers: the losses of each input, finished when its receivers have ended.
+    ledgers: Vec<Arc<Ledger>>,
     workers: Vec<JoinHandle<()>>,
     /// With one worker: shared by the receivers, finished when they have ended.
     inline: Option<Arc<Mutex<Core>>>,
@@ -64,7 +67,7 @@ struct Collecting {
 pub(crate) struct Addresses {
     /// The API and the pages.
     pub(crate) api: SocketAddr,
-    /// The inputs.
+    /// The sockets of the inputs, as far as these are sockets.
     pub(crate) inputs: Vec<SocketAddr>,
 }
 
@@ -127,10 +130,10 @@ impl Server {
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let sockets = input::bind(&settings.collector)?;
+        let inputs = input::open(&settings.collector)?;
         self.pipeline.start()?;
-        let gauges = self.start_collecting(&settings, sockets)?;
-        let inputs = gauges.inputs.iter().map(|input| input.address).collect();
+        let gauges = self.start_collecting(&settings, inputs)?;
+        let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Monitor::new(
             gauges.workers,
             gauges.inputs,
@@ -165,20 +168,16 @@ impl Server {
         reader.map(|reader| Some(Arc::new(reader))).map_err(|error| CliError::new(error.to_string()))
     }
 
-    fn start_collecting(&mut self, settings: &Settings, sockets: Vec<Socket>) -> Result<Gauges, CliError> {
+    fn start_collecting(&mut self, settings: &Settings, inputs: Vec<Input>) -> Result<Gauges, CliError> {
         let mut gauges = Gauges { workers: Vec::new(), inputs: Vec::new(), fanouts: Vec::new() };
-        gauges.inputs = sockets.iter().map(Socket::gauge).collect();
+        gauges.inputs = inputs.iter().map(Input::gauge).collect();
         let workers = settings.collector.workers;
-        let mut collecting = Collecting {
-            stop: Arc::new(AtomicBool::new(false)),
-            receivers: Vec::new(),
-            workers: Vec::new(),
-            inline: None,
-            handles: Vec::new(),
-        };
         let mut queues = Vec::new();
+        // From here on `stop` must find the threads, whatever fails.
+        self.collecting = Some(Collecting::default());
         for index in 0..workers {
             let (core, handle) = self.core(settings, workers)?;
+            let Some(collecting) = &mut self.collecting else { break };
             collecting.handles.push(handle);
             if workers == 1 {
                 collecting.inline = Some(Arc::new(Mutex::new(core)));
@@ -189,32 +188,43 @@ impl Server {
                 collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
         }
+        self.start_reading(settings, inputs, &queues, &mut gauges)?;
+        Ok(gauges)
+    }
+
+    fn start_reading(
+        &mut self,
+        settings: &Settings,
+        inputs: Vec<Input>,
+        queues: &[SyncSender<Share>],
+        gauges: &mut Gauges,
+    ) -> Result<(), CliError> {
+        let Some(collecting) = &mut self.collecting else { return Ok(()) };
         gauges.workers.clone_from(&collecting.handles);
-        // From here on `stop` must find the threads, whatever fails.
-        let stop = Arc::clone(&collecting.stop);
-        let inline = collecting.inline.clone();
-        let collecting = self.collecting.insert(collecting);
-        for socket in sockets {
-            let handler = match &inline {
-                Some(core) => Handler::Inline(Arc::clone(core)),
+        let profiles = Arc::new(build::wire_profiles(settings));
+        let mut watched = Vec::new();
+        for input in inputs {
+            let hands = match &collecting.inline {
+                Some(core) => Hands::Inline(Arc::clone(core)),
                 None => {
                     let outlet = outlet(&self.pipeline)?;
-                    let parts = Parts {
-                        workers: queues.clone(),
-                        queue: settings.collector.worker_queue,
-                        profiles: build::wire_profiles(settings),
-                        max_sources: settings.collector.max_sources,
-                        seed: build::seed(),
-                        outlet,
-                    };
-                    let (spreader, gauge) = Spreader::new(parts);
-                    gauges.fanouts.push(gauge);
-                    Handler::Spread(Box::new(spreader))
+                    let (most, seed) = (settings.collector.max_sources, build::seed());
+                    let ledger = Arc::new(Ledger::new(outlet, most, seed));
+                    gauges.fanouts.push(ledger.gauge());
+                    collecting.ledgers.push(Arc::clone(&ledger));
+                    let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
+                    Hands::Spread(Plan { workers, profiles, seed, listener: input.listener(), ledger })
                 }
             };
-            collecting.receivers.push(socket.read(handler, Arc::clone(&stop), &self.control)?);
+            match input.read(hands, &collecting.stop, &self.control)? {
+                Reading::Threads(threads) => collecting.receivers.extend(threads),
+                Reading::Watched(input) => watched.push(input),
+            }
         }
-        Ok(gauges)
+        if !watched.is_empty() {
+            collecting.watch = Some(Watch::start(watched, &self.control)?);
+        }
+        Ok(())
     }
 
     fn core(&self, settings: &Settings, workers: usize) -> Result<(Core, Worker), CliError> {
@@ -316,6 +326,10 @@ impl Collecting {
         // A thread that panicked has said so already; the others still bring in what they have.
         for receiver in self.receivers {
             let _ = receiver.join();
+        }
+        drop(self.watch);
+        for ledger in self.ledgers {
+            ledger.finish(nic::time::now());
         }
         // The queues closed with the receivers, so the workers come to their end.
         for worker in self.workers {

@@ -348,15 +348,15 @@ fn add_refused(reasons: &mut BTreeMap<&'static str, u64>, counts: &[u64; wire::R
 }
 
 fn input_view(input: &InputGauge) -> InputView {
-    let stats = input.stats();
+    let (stats, setup) = (input.stats(), input.setup());
     InputView {
-        listen: input.listen.clone(),
-        kind: "udp",
+        listen: setup.listen,
+        kind: setup.kind,
         datagrams: stats.datagrams,
         bytes: stats.bytes,
         kernel_drops: stats.kernel_drops,
         truncated: stats.truncated,
-        receive_buffer: input.receive_buffer,
+        receive_buffer: setup.receive_buffer,
     }
 }
 

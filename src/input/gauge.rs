@@ -1,0 +1,169 @@
+//! The figures of an input. They go on when it is closed and opened again.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use nic::source::Stats;
+
+use super::lock;
+
+/// How an input is set up, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setup {
+    /// As it is shown: `udp://10.0.0.1:32766`, `xdp://eth1`.
+    pub(crate) listen: String,
+    /// Where a socket really listens.
+    pub(crate) address: Option<SocketAddr>,
+    /// What receives: the `kind` of its sources.
+    pub(crate) kind: &'static str,
+    /// Bytes of receive buffer in force; 0 where there is none.
+    pub(crate) receive_buffer: u64,
+    /// Of an interface.
+    pub(crate) interface: Option<Interface>,
+}
+
+impl Setup {
+    /// What receives and why not what is faster, in a sentence's part.
+    pub(crate) fn sentence(&self) -> String {
+        let Some(interface) = &self.interface else { return self.kind.to_owned() };
+        let queues = crate::output::units::counted(interface.queues.into(), "queue");
+        let mut text = format!("{} on {queues}", self.kind);
+        for (rung, reason) in &interface.tried {
+            text.push_str(&format!("; not {rung}: {reason}"));
+        }
+        text
+    }
+}
+
+/// How an interface is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    /// Its name.
+    pub(crate) name: String,
+    /// Queues that are read.
+    pub(crate) queues: u32,
+    /// What was tried before, and why it is not that.
+    pub(crate) tried: Vec<(&'static str, String)>,
+}
+
+/// The figures of an input, shared by those who read it and those who show it.
+#[derive(Debug)]
+pub(crate) struct InputGauge {
+    watched: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    setup: Setup,
+    /// Why it is closed; `None` while it is open.
+    down: Option<String>,
+    /// Times it was opened again.
+    reopened: u64,
+    /// What earlier openings did.
+    before: Stats,
+    meters: Vec<Arc<Meter>>,
+}
+
+/// Where one thread notes its figures.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    stats: Mutex<Stats>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Meter {
+    /// The figures as of now.
+    pub(super) fn note(&self, stats: Stats) {
+        *lock(&self.stats) = stats;
+    }
+
+    /// The thread cannot go on, for this reason.
+    pub(super) fn fail(&self, reason: String) {
+        *lock(&self.failed) = Some(reason);
+    }
+}
+
+impl InputGauge {
+    /// Of an input that is set up so; `watched`: its threads end when it fails, and somebody opens it again.
+    pub(super) fn new(setup: &Setup, watched: bool) -> Self {
+        let state = State {
+            setup: setup.clone(),
+            down: None,
+            reopened: 0,
+            before: Stats::default(),
+            meters: Vec::new(),
+        };
+        Self { watched, state: Mutex::new(state) }
+    }
+
+    /// Is there somebody who opens it again?
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// A place for another thread's figures.
+    pub(super) fn meter(&self) -> Arc<Meter> {
+        let meter = Arc::new(Meter::default());
+        lock(&self.state).meters.push(Arc::clone(&meter));
+        meter
+    }
+
+    /// Why a thread gave up, if one did.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.state).meters.iter().find_map(|meter| lock(&meter.failed).clone())
+    }
+
+    /// Its threads have ended; what they counted stays.
+    pub(super) fn closed(&self, why: String) {
+        let state = &mut *lock(&self.state);
+        for meter in state.meters.drain(..) {
+            add(&mut state.before, &lock(&meter.stats));
+        }
+        state.down = Some(why);
+    }
+
+    /// It could not be opened again, for this reason.
+    pub(super) fn still_closed(&self, why: String) {
+        lock(&self.state).down = Some(why);
+    }
+
+    /// It is open again, set up so.
+    pub(super) fn opened(&self, setup: Setup) {
+        let state = &mut *lock(&self.state);
+        state.setup = setup;
+        state.down = None;
+        state.reopened += 1;
+    }
+
+    /// What happened so far, as of the last tick.
+    pub(crate) fn stats(&self) -> Stats {
+        let state = lock(&self.state);
+        let mut sum = state.before;
+        for meter in &state.meters {
+            add(&mut sum, &lock(&meter.stats));
+        }
+        sum
+    }
+
+    /// How it is set up, or was when it last worked.
+    pub(crate) fn setup(&self) -> Setup {
+        lock(&self.state).setup.clone()
+    }
+
+    /// Why it does not work now, and how often it was opened again.
+    pub(crate) fn trouble(&self) -> (Option<String>, u64) {
+        let state = lock(&self.state);
+        (state.down.clone(), state.reopened)
+    }
+}
+
+fn add(sum: &mut Stats, more: &Stats) {
+    sum.datagrams += more.datagrams;
+    sum.bytes += more.bytes;
+    sum.truncated += more.truncated;
+    sum.kernel_drops += more.kernel_drops;
+    sum.bursts += more.bursts;
+}

@@ -1,0 +1,117 @@
+//! A thread that reads.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use collector::event::Nanos;
+use nic::source::Packet;
+
+use super::{Handler, Intake, each_chunk, gauge::Meter, lock};
+use crate::worker::TICK;
+
+/// How long a thread waits for a datagram before it looks around, ms.
+const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
+
+/// How long an input is emptied at the end, ns.
+const DRAIN: Nanos = 500_000_000;
+
+/// Reads one intake.
+pub(super) struct Reader {
+    pub(super) intake: Intake,
+    pub(super) handler: Handler,
+    pub(super) listener: u16,
+    pub(super) meter: Arc<Meter>,
+    /// Ends after an error, because somebody opens it again; else it tries again itself.
+    pub(super) gives_up: bool,
+}
+
+impl Reader {
+    /// Reads until `stop` is set and what had arrived by then is handled.
+    pub(super) fn run(mut self, stop: &AtomicBool) {
+        let mut looked: Nanos = 0;
+        let mut failing = false;
+        let mut last_call: Option<Nanos> = None;
+        loop {
+            // Relaxed: the flag carries nothing but itself; one tick more or less does not matter.
+            let stopping = stop.load(Ordering::Relaxed);
+            let received = self.receive(if stopping { 0 } else { WAIT_MS });
+            let now = nic::time::now();
+            // What had arrived before the stop is still ours; what keeps coming is not.
+            let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
+            match received {
+                Ok(0) if stopping => break,
+                Ok(_) => failing = false,
+                Err(error) if self.gives_up => {
+                    self.meter.fail(error.to_string());
+                    break;
+                }
+                Err(error) => {
+                    if !failing {
+                        tracing::error!(%error, "cannot receive; trying again");
+                    }
+                    failing = true;
+                    if stopping {
+                        break;
+                    }
+                    thread::park_timeout(Duration::from_millis(WAIT_MS.into()));
+                }
+            }
+            self.handler.turn(now);
+            if deadline.is_some_and(|deadline| now > deadline) {
+                break;
+            }
+            if now.abs_diff(looked) >= TICK {
+                looked = now;
+                self.note();
+            }
+        }
+        self.note();
+        // What was copied for the workers goes to them.
+        self.handler.turn(nic::time::now());
+    }
+
+    fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
+        let Self { intake, handler, listener, .. } = self;
+        match (intake, &*handler) {
+            (Intake::Source(source), _) => {
+                source.receive(timeout_ms, &mut |packets| handler.take(packets, *listener))
+            }
+            (Intake::Kernel(kernel), Handler::Inline(core)) => kernel.receive(timeout_ms, core),
+            // The configuration allows it with one worker only.
+            (Intake::Kernel(_), Handler::Spread(_)) => Ok(0),
+        }
+    }
+
+    fn note(&mut self) {
+        self.meter.note(match &mut self.intake {
+            Intake::Source(source) => source.stats(),
+            Intake::Kernel(kernel) => kernel.stats(),
+        });
+    }
+}
+
+impl Handler {
+    fn take(&mut self, packets: &[Packet<'_>], listener: u16) {
+        match self {
+            Self::Inline(core) => {
+                let mut core = lock(core);
+                each_chunk(packets, listener, |chunk| core.take(chunk));
+            }
+            Self::Spread(spreader) => spreader.take(packets),
+        }
+    }
+
+    fn turn(&mut self, now: Nanos) {
+        match self {
+            // The core outlives its receivers: its owner finishes it when all have ended.
+            Self::Inline(core) => lock(core).turn(now),
+            Self::Spread(spreader) => spreader.turn(now),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! UDP sockets as inputs.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nic::udp::{Buffered, Burst, Options, Receiver};
+
+use super::{AlwaysWell, Input, Intake, Opened, Setup};
+use crate::{config::sections::CollectorSettings, error::CliError};
+
+/// A socket on `address`.
+pub(super) fn input(
+    address: SocketAddr,
+    settings: &CollectorSettings,
+    listener: usize,
+) -> Result<Input, CliError> {
+    let asked = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+    let options = Options { recv_buffer: asked, ..Options::default() };
+    let receiver = Receiver::bind(address, &options).map_err(|error| CliError::new(error.to_string()))?;
+    if let Some(warning) = receiver.warning() {
+        tracing::warn!("{warning}");
+    }
+    let setup = Setup {
+        listen: format!("udp://{}", receiver.local_addr()),
+        address: Some(receiver.local_addr()),
+        kind: "udp",
+        receive_buffer: receiver.recv_buffer().given as u64,
+        ..Setup::default()
+    };
+    let datagram = usize::try_from(settings.datagram.0).unwrap_or(usize::MAX);
+    let source = Buffered::new(receiver, Burst::new(settings.burst, datagram));
+    let intakes = vec![Intake::Source(Box::new(source))];
+    Ok(Input::new(listener, Opened { intakes, setup, health: Box::new(AlwaysWell) }, None))
+}
+
+/// Sockets of both families on `port` of every address, where this machine has both.
+pub(super) fn both_families(
+    port: u16,
+    settings: &CollectorSettings,
+    inputs: &mut Vec<Input>,
+) -> Result<(), CliError> {
+    let first = input((Ipv4Addr::UNSPECIFIED, port).into(), settings, inputs.len())?;
+    // Port 0 lets the kernel choose: the other family then takes the same one.
+    let port = first.opened.setup.address.map_or(port, |address| address.port());
+    inputs.push(first);
+    match input((Ipv6Addr::UNSPECIFIED, port).into(), settings, inputs.len()) {
+        Ok(second) => inputs.push(second),
+        Err(error) if has_ipv6() => return Err(error),
+        Err(_) => tracing::info!("this machine has no IPv6; listening on IPv4 alone"),
+    }
+    Ok(())
+}
+
+fn has_ipv6() -> bool {
+    std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
