@@ -4,9 +4,11 @@
 
 pub mod bpf;
 pub mod capture;
+pub mod device;
 mod error;
 pub mod load;
 pub mod netns;
+pub mod rights;
 pub mod source;
 pub mod time;
 pub mod udp;

@@ -1,0 +1,322 @@
+//! Facts about a network interface and about the machine, as far as they matter to a receiver of reports.
+//!
+//! A fact is what the kernel says: by netlink, by the calls behind `ethtool`, from /proc and /sys. What it does not say is
+//! `None`: nothing here is a guess. What the facts mean is for others to judge; only [`attempt`] tries things out.
+
+mod attempt;
+mod ethtool;
+mod link;
+mod machine;
+mod netlink;
+mod program;
+
+use std::fs;
+use std::path::Path;
+
+pub use attempt::{Attempt, attempt};
+pub use machine::{HugePages, Limits, Machine, machine};
+
+use crate::error::Error;
+use ethtool::Ethtool;
+use link::{Link, Which};
+use netlink::Netlink;
+
+/// What programs of ours are called begins so.
+pub const OUR_PROGRAMS: &str = "hopwise_";
+
+/// A network interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Its name in this network namespace.
+    pub name: String,
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// It was set up, by `ip link set … up` or the like.
+    pub up: bool,
+    /// Somebody is at the other end.
+    pub carrier: Option<bool>,
+    /// Longest packet, without the Ethernet header, bytes.
+    pub mtu: Option<u32>,
+    /// What the kernel calls interfaces of its kind, such as `"veth"`, `"bond"`; hardware has none.
+    pub kind: Option<String>,
+    /// The driver.
+    pub driver: Option<String>,
+    /// Its place on the bus, such as `"0000:01:00.0"`.
+    pub bus: Option<String>,
+    /// The memory node its bus is close to. `None` also where there is only one.
+    pub numa: Option<u32>,
+    /// Queues.
+    pub queues: Option<Queues>,
+    /// Receive descriptors per queue.
+    pub rx_ring: Option<Level>,
+    /// Offloads that receivers of frames stumble over.
+    pub offloads: Offloads,
+    /// XDP programs on it; empty: none.
+    pub xdp: Option<Vec<Attached>>,
+    /// What the driver can do with XDP. The kernel tells since Linux 6.3.
+    pub xdp_features: Option<XdpFeatures>,
+    /// The other end of a veth.
+    pub peer: Option<Peer>,
+    /// It is a member of something.
+    pub member: Option<Member>,
+    /// Frames that never reached any program.
+    pub lost: Option<Lost>,
+}
+
+/// How many there are, and can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// In force.
+    pub now: u32,
+    /// As many as the driver allows.
+    pub max: u32,
+}
+
+/// Queues of an interface. Drivers have receive and transmit queues apart, or combined ones, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queues {
+    /// Queues that only receive.
+    pub rx: Level,
+    /// Queues that only send.
+    pub tx: Level,
+    /// Queues that do both.
+    pub combined: Level,
+}
+
+impl Queues {
+    /// Queues that receive.
+    pub fn receiving(&self) -> u32 {
+        self.rx.now + self.combined.now
+    }
+
+    /// Queues that could receive.
+    pub fn receiving_max(&self) -> u32 {
+        self.rx.max.saturating_add(self.combined.max)
+    }
+}
+
+/// An offload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feature {
+    /// In force.
+    pub on: bool,
+    /// It cannot be changed here.
+    pub fixed: bool,
+}
+
+/// Offloads by their long names in `ethtool -k`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Offloads {
+    /// `large-receive-offload`: the device joins packets of a connection.
+    pub lro: Option<Feature>,
+    /// `generic-receive-offload`: the kernel joins packets.
+    pub gro: Option<Feature>,
+    /// `rx-gro-hw`: the device joins packets as the kernel would.
+    pub gro_hw: Option<Feature>,
+    /// `rx-gro-list`: the kernel chains packets, UDP too.
+    pub gro_list: Option<Feature>,
+    /// `rx-udp-gro-forwarding`: the kernel joins UDP datagrams though no socket asked for it.
+    pub udp_gro_forwarding: Option<Feature>,
+    /// `rx-vlan-offload`: the device takes the VLAN tag out of the frame.
+    pub rx_vlan: Option<Feature>,
+    /// `ntuple-filters`: the device steers flows to queues.
+    pub ntuple: Option<Feature>,
+}
+
+/// What a driver can do with XDP: `netdev_xdp_act` of linux/netdev.h.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XdpFeatures(pub u64);
+
+impl XdpFeatures {
+    /// It runs programs itself, and does what they say.
+    pub fn native(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Its programs can send frames elsewhere, such as to an AF_XDP socket.
+    pub fn redirect(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// It receives straight into the memory of an AF_XDP socket.
+    pub fn zero_copy(self) -> bool {
+        self.0 & 8 != 0
+    }
+
+    /// It gives programs frames that lie in several buffers.
+    pub fn frags(self) -> bool {
+        self.0 & 32 != 0
+    }
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// In the driver.
+    Native,
+    /// In the kernel's network stack.
+    Generic,
+    /// In the device.
+    Offloaded,
+}
+
+impl Mode {
+    /// `"native"`
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Offloaded => "offloaded",
+        }
+    }
+}
+
+/// An XDP program on an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// Its name, at most 15 bytes. To see it takes CAP_SYS_ADMIN.
+    pub name: Option<String>,
+    /// Where it runs.
+    pub mode: Mode,
+    /// It is one of hopwise's; known with the name.
+    pub ours: Option<bool>,
+}
+
+/// The other end of a veth.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// It is in another network namespace: then the rest is unknown.
+    pub elsewhere: bool,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its longest packet, bytes.
+    pub mtu: Option<u32>,
+    /// Queues that it sends on: frames of one arrive on the receive queue of the same number.
+    pub tx_queues: Option<u32>,
+}
+
+/// What an interface is a member of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// `"bridge"`, `"bond"`, …
+    pub kind: String,
+    /// Name of the bridge or bond.
+    pub of: Option<String>,
+    /// Its number.
+    pub index: Option<u32>,
+}
+
+/// Frames lost before any program saw them, since the interface exists.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Lost {
+    /// Dropped by the kernel: no memory, or nobody wanted them.
+    pub dropped: u64,
+    /// The device's buffer was full (`rx_fifo_errors`).
+    pub overruns: u64,
+    /// The device had no free descriptor (`rx_missed_errors`).
+    pub missed: u64,
+}
+
+/// What the kernel says of an interface; `None` if there is none of this name.
+///
+/// # Errors
+/// The kernel cannot be asked at all.
+pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    let Some(link) = link::get(&netlink, Which::Name(interface))? else { return Ok(None) };
+    let ethtool = Ethtool::open(&link.name)?;
+    let driver = ethtool.driver();
+    let (driver, bus) = driver.map_or((None, None), |(driver, bus)| (Some(driver), bus));
+    let numa = numa(&link, bus.as_deref());
+    let Link { name, index, up, carrier, mtu, kind, parent, peer, member, xdp, lost } = link;
+    let name_of = |index| link::get(&netlink, Which::Index(index)).ok().flatten();
+    Ok(Some(Facts {
+        queues: ethtool.queues(),
+        rx_ring: ethtool.rx_ring(),
+        offloads: ethtool.features().map(|known| ethtool::offloads(&known)).unwrap_or_default(),
+        xdp: xdp.map(|programs| programs.into_iter().map(program::named).collect()),
+        xdp_features: link::xdp_features(index),
+        peer: peer.map(|peer| known_peer(peer, name_of)),
+        member: member
+            .map(|member| Member { of: member.index.and_then(name_of).map(|link| link.name), ..member }),
+        bus: bus.or_else(|| parent.map(|(_, name)| name)),
+        name,
+        index,
+        up,
+        carrier,
+        mtu,
+        kind,
+        driver,
+        numa,
+        lost,
+    }))
+}
+
+fn known_peer(peer: Peer, link: impl Fn(u32) -> Option<Link>) -> Peer {
+    if peer.elsewhere {
+        return peer;
+    }
+    let Some(link) = link(peer.index) else { return peer };
+    let queues = Ethtool::open(&link.name).ok().and_then(|ethtool| ethtool.queues());
+    let tx_queues = queues.map(|queues| queues.tx.now + queues.combined.now);
+    Peer { name: Some(link.name), mtu: link.mtu, tx_queues, ..peer }
+}
+
+/// The memory node of the bus. Asked of the bus and not of the interface's own folder in /sys, because that folder is the one
+/// of the network namespace in which /sys was mounted.
+fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
+    let (kind, place) = match (&link.parent, bus) {
+        (Some((kind, place)), _) => (kind.as_str(), place.as_str()),
+        (None, place) => ("pci", place?),
+    };
+    // Names from the kernel, but they make a path here.
+    if [kind, place].iter().any(|part| part.is_empty() || part.contains(['/', '\0']) || part.starts_with('.'))
+    {
+        return None;
+    }
+    let file = Path::new("/sys/bus").join(kind).join("devices").join(place).join("numa_node");
+    // −1: the firmware does not say.
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The interfaces of this network namespace, in the kernel's order.
+///
+/// # Errors
+/// /proc is not mounted, or not readable.
+pub fn interfaces() -> Result<Vec<String>, Error> {
+    const DEVICES: &str = "/proc/thread-self/net/dev";
+    let table = fs::read_to_string(DEVICES).map_err(|source| Error::new("open", DEVICES, source))?;
+    Ok(devices(&table))
+}
+
+/// The first column of the table, below its two lines of headings.
+fn devices(table: &str) -> Vec<String> {
+    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+/// Switches an offload, named as in `ethtool -k --json` (`"rx-gro"`, `"rx-vlan-hw-parse"`). For tests and measurements:
+/// whoever runs this program decides over the interface, not we.
+///
+/// # Errors
+/// There is no such interface or offload, it is fixed, or CAP_NET_ADMIN is missing.
+pub fn set_offload(interface: &str, offload: &str, on: bool) -> Result<(), Error> {
+    let set = Ethtool::open(interface)?.set_feature(offload, on);
+    set.map_err(|source| Error::new("ioctl ETHTOOL_SFEATURES", format!("{interface} {offload}"), source))
+}
+
+/// Sets the number of receive and transmit queues. For tests and measurements, like [`set_offload`].
+///
+/// # Errors
+/// There is no such interface, it cannot have so many, or CAP_NET_ADMIN is missing.
+pub fn set_queues(interface: &str, rx: u32, tx: u32) -> Result<(), Error> {
+    let set = Ethtool::open(interface)?.set_queues(rx, tx);
+    set.map_err(|source| Error::new("ioctl ETHTOOL_SCHANNELS", interface, source))
+}
+
+#[cfg(test)]
+mod tests;

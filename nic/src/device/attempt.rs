@@ -1,0 +1,171 @@
+//! Trying out which ways of receiving an interface has: a program that lets everything pass is really attached, and an AF_XDP
+//! socket really bound; then everything is taken away again.
+//!
+//! On some drivers attaching a program takes the link down for a moment, and binding without copies resets a queue.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::{Mode, program};
+use crate::error::Error;
+
+/// Ways of receiving, best first: each `Ok`, or why not; `None`: not tried, because a better one works.
+#[derive(Debug)]
+pub struct Attempt {
+    /// AF_XDP in the driver, into our memory.
+    pub zero_copy: Result<(), Error>,
+    /// AF_XDP in the driver.
+    pub native: Option<Result<(), Error>>,
+    /// AF_XDP in the kernel's network stack.
+    pub generic: Option<Result<(), Error>>,
+    /// AF_PACKET.
+    pub packet: Option<Result<(), Error>>,
+}
+
+/// Tries the ways of receiving on the interface of this number in this network namespace, from the best to the first that
+/// works.
+pub fn attempt(index: u32) -> Attempt {
+    let mut tried =
+        Attempt { zero_copy: in_mode(index, Mode::Native, true), native: None, generic: None, packet: None };
+    if tried.zero_copy.is_ok() {
+        return tried;
+    }
+    let native = tried.native.insert(in_mode(index, Mode::Native, false));
+    if native.is_ok() {
+        return tried;
+    }
+    let generic = tried.generic.insert(in_mode(index, Mode::Generic, false));
+    if generic.is_ok() {
+        return tried;
+    }
+    tried.packet = Some(packet());
+    tried
+}
+
+fn in_mode(index: u32, mode: Mode, zero_copy: bool) -> Result<(), Error> {
+    let program = program::pass()?;
+    // Declared before the socket, so that it is taken away after it.
+    let _attached = program::attach(&program, index, mode)?;
+    let socket = Socket::open()?;
+    socket.bind(index, zero_copy)
+}
+
+fn packet() -> Result<(), Error> {
+    // Protocol 0: it receives nothing.
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(Error::last("socket", "AF_PACKET"));
+    }
+    // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
+}
+
+/// Can AF_XDP sockets be had? `None`: CAP_NET_RAW is missing, so the kernel does not say.
+pub(super) fn sockets() -> Option<bool> {
+    match Socket::open() {
+        Ok(_) => Some(true),
+        Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// An AF_XDP socket with the least that one can be bound with. The rings are never mapped: nothing is to be received.
+#[derive(Debug)]
+struct Socket {
+    // Closed before the memory is given back.
+    socket: OwnedFd,
+    memory: Memory,
+}
+
+const FRAMES: u32 = 64;
+const FRAME: u32 = 4096;
+
+impl Socket {
+    fn open() -> Result<Self, Error> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(Error::last("socket", "AF_XDP"));
+        }
+        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { socket, memory: Memory::new((FRAMES * FRAME) as usize)? })
+    }
+
+    fn set<T>(&self, option: i32, value: &T, call: &'static str) -> Result<(), Error> {
+        let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+        // SAFETY: the kernel reads `len` bytes, the size of `value`. Memory named in it is that of `self`, which lives longer
+        // than the socket.
+        let result =
+            unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::SOL_XDP, option, pointer, len) };
+        if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
+    }
+
+    fn bind(&self, index: u32, zero_copy: bool) -> Result<(), Error> {
+        let memory = Registration {
+            address: self.memory.start as u64,
+            len: self.memory.len as u64,
+            frame: FRAME,
+            headroom: 0,
+            flags: 0,
+            metadata: 0,
+        };
+        self.set(libc::XDP_UMEM_REG, &memory, "setsockopt XDP_UMEM_REG")?;
+        self.set(libc::XDP_UMEM_FILL_RING, &FRAMES, "setsockopt XDP_UMEM_FILL_RING")?;
+        self.set(libc::XDP_UMEM_COMPLETION_RING, &FRAMES, "setsockopt XDP_UMEM_COMPLETION_RING")?;
+        self.set(libc::XDP_RX_RING, &FRAMES, "setsockopt XDP_RX_RING")?;
+        let name = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: if zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY },
+            sxdp_ifindex: index,
+            sxdp_queue_id: 0,
+            sxdp_shared_umem_fd: 0,
+        };
+        let len = size_of_val(&name) as libc::socklen_t;
+        // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
+        let result = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const name).cast(), len) };
+        let how = if zero_copy { "AF_XDP without copies" } else { "AF_XDP" };
+        if result < 0 { Err(Error::last("bind", how)) } else { Ok(()) }
+    }
+}
+
+/// `xdp_umem_reg` as it is since Linux 6.8; older kernels read its beginning.
+#[repr(C)]
+struct Registration {
+    address: u64,
+    len: u64,
+    frame: u32,
+    headroom: u32,
+    flags: u32,
+    metadata: u32,
+}
+
+const _: () = assert!(size_of::<Registration>() == 32);
+
+/// Memory of whole pages.
+#[derive(Debug)]
+struct Memory {
+    start: *mut libc::c_void,
+    len: usize,
+}
+
+impl Memory {
+    fn new(len: usize) -> Result<Self, Error> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, where the kernel likes.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(Error::new("mmap", "", io::Error::last_os_error()));
+        }
+        Ok(Self { start, len })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length; the socket that used it has been closed, and holds the pages itself if not.
+        unsafe { libc::munmap(self.start, self.len) };
+    }
+}

@@ -1,0 +1,251 @@
+//! What `ethtool` shows, asked of the kernel directly: driver, queues, rings, offloads.
+//!
+//! A command and its answer share one buffer of 32-bit words that begins with the command's number (linux/ethtool.h).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::netlink::text;
+use super::{Feature, Level, Offloads, Queues};
+use crate::error::Error;
+
+/// linux/sockios.h
+const SIOCETHTOOL: u32 = 0x8946;
+
+/// linux/ethtool.h
+mod command {
+    pub(super) const GDRVINFO: u32 = 0x03;
+    pub(super) const GRINGPARAM: u32 = 0x10;
+    pub(super) const GSTRINGS: u32 = 0x1b;
+    pub(super) const GSSET_INFO: u32 = 0x37;
+    pub(super) const GFEATURES: u32 = 0x3a;
+    pub(super) const SFEATURES: u32 = 0x3b;
+    pub(super) const GCHANNELS: u32 = 0x3c;
+    pub(super) const SCHANNELS: u32 = 0x3d;
+}
+
+/// The set of strings that names the offloads.
+const SS_FEATURES: u32 = 4;
+
+/// Bytes of a string in a set of strings.
+const STRING: usize = 32;
+
+/// One interface, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Ethtool {
+    socket: OwnedFd,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Ethtool {
+    pub(super) fn open(interface: &str) -> Result<Self, Error> {
+        let mut name = [0; libc::IFNAMSIZ];
+        // The last byte stays zero, as the kernel wants it.
+        for (place, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
+            *place = byte as libc::c_char;
+        }
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(Error::last("socket", interface));
+        }
+        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) }, name })
+    }
+
+    /// # Safety
+    /// `words` begins with a command and is as long as the kernel's answer to it.
+    unsafe fn call(&self, words: &mut [u32]) -> io::Result<()> {
+        let data = libc::__c_anonymous_ifr_ifru { ifru_data: words.as_mut_ptr().cast() };
+        let mut request = libc::ifreq { ifr_name: self.name, ifr_ifru: data };
+        // SAFETY: the kernel follows the pointer of the request to `words`, which the caller made long enough and which is
+        // exclusively ours through the call.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// A command with an answer of `N` words.
+    ///
+    /// # Safety
+    /// `N` words are as long as the kernel's answer.
+    unsafe fn ask<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
+        let mut words = [0; N];
+        words[0] = command;
+        // SAFETY: as the caller promised.
+        unsafe { self.call(&mut words) }.map(|()| words)
+    }
+
+    /// The driver and its place on the bus.
+    pub(super) fn driver(&self) -> Option<(String, Option<String>)> {
+        // SAFETY: `ethtool_drvinfo` is the command, five texts of 32 bytes, 12 reserved bytes and five numbers: 196 bytes.
+        let words = unsafe { self.ask::<49>(command::GDRVINFO) }.ok()?;
+        driver(&bytes(&words))
+    }
+
+    /// Receive descriptors per queue.
+    pub(super) fn rx_ring(&self) -> Option<Level> {
+        // SAFETY: `ethtool_ringparam` is nine words.
+        unsafe { self.ask(command::GRINGPARAM) }.ok().and_then(rx_ring)
+    }
+
+    pub(super) fn queues(&self) -> Option<Queues> {
+        // SAFETY: `ethtool_channels` is nine words.
+        unsafe { self.ask(command::GCHANNELS) }.ok().map(queues)
+    }
+
+    /// Every offload the kernel knows, by name.
+    pub(super) fn features(&self) -> Option<Vec<(String, Feature)>> {
+        let names = self.names().ok()?;
+        let blocks = names.len().div_ceil(32);
+        let mut words = vec![0; 2 + blocks * 4];
+        words[0] = command::GFEATURES;
+        words[1] = blocks as u32;
+        // SAFETY: two words and, per block, four: the kernel writes no more blocks than the second word says.
+        unsafe { self.call(&mut words) }.ok()?;
+        Some(features(names, &words[2..]))
+    }
+
+    /// Names of the offloads; the position is the bit.
+    fn names(&self) -> io::Result<Vec<String>> {
+        // Command, reserved, mask of sets (64 bits), one count.
+        let mut words = [command::GSSET_INFO, 0, 1 << SS_FEATURES, 0, 0];
+        // SAFETY: `ethtool_sset_info` is four words, and one more for each set asked for: one.
+        unsafe { self.call(&mut words) }?;
+        let count = words[4] as usize;
+        let mut words = vec![0; 3 + count * STRING / 4];
+        words[..3].copy_from_slice(&[command::GSTRINGS, SS_FEATURES, count as u32]);
+        // SAFETY: three words and the strings. Their number is a constant of the running kernel, which just told it.
+        unsafe { self.call(&mut words) }?;
+        Ok(bytes(&words[3..]).chunks_exact(STRING).map(text).collect())
+    }
+
+    pub(super) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
+        let names = self.names()?;
+        let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "this kernel knows no such offload");
+        let bit = names.iter().position(|known| known == name).ok_or_else(unknown)?;
+        let blocks = names.len().div_ceil(32);
+        let mut words = vec![0; 2 + blocks * 2];
+        words[0] = command::SFEATURES;
+        words[1] = blocks as u32;
+        // Per block: what is to change, what it becomes.
+        words[2 + bit / 32 * 2] = 1 << (bit % 32);
+        words[3 + bit / 32 * 2] = u32::from(on) << (bit % 32);
+        // SAFETY: two words and two per block, as the second word says.
+        unsafe { self.call(&mut words) }
+    }
+
+    pub(super) fn set_queues(&self, rx: u32, tx: u32) -> io::Result<()> {
+        // SAFETY: `ethtool_channels` is nine words.
+        let mut words = unsafe { self.ask::<9>(command::GCHANNELS) }?;
+        (words[0], words[5], words[6]) = (command::SCHANNELS, rx, tx);
+        // SAFETY: as above.
+        unsafe { self.call(&mut words) }
+    }
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// `ethtool_drvinfo`: after the command the driver's name; after two more texts the bus.
+fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
+    let named = |at: usize| bytes.get(at..at + 32).map(text).filter(|name| !name.is_empty());
+    // What has no bus says nothing, or this.
+    Some((named(4)?, named(100).filter(|bus| bus != "N/A")))
+}
+
+/// `ethtool_ringparam`: the most (receive, mini, jumbo, transmit), then the same in force. A driver without rings says zeros.
+fn rx_ring(words: [u32; 9]) -> Option<Level> {
+    let level = Level { now: words[5], max: words[1] };
+    (level.max > 0).then_some(level)
+}
+
+/// `ethtool_channels`: the most (receive, transmit, other, combined), then the same in force.
+fn queues(words: [u32; 9]) -> Queues {
+    let level = |at: usize| Level { now: words[at + 4], max: words[at] };
+    Queues { rx: level(1), tx: level(2), combined: level(4) }
+}
+
+/// Per block of 32: available, requested, active, never to be changed.
+fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
+    let one = |(bit, name): (usize, String)| {
+        let word = |part: usize| words.get(bit / 32 * 4 + part).map(|word| word >> (bit % 32) & 1 == 1);
+        let feature = Feature { on: word(2)?, fixed: !word(0)? || word(3)? };
+        (!name.is_empty()).then_some((name, feature))
+    };
+    names.into_iter().enumerate().filter_map(one).collect()
+}
+
+/// Those that matter to a receiver.
+pub(super) fn offloads(features: &[(String, Feature)]) -> Offloads {
+    let named = |name: &str| features.iter().find(|(known, _)| known == name).map(|(_, feature)| *feature);
+    Offloads {
+        lro: named("rx-lro"),
+        gro: named("rx-gro"),
+        gro_hw: named("rx-gro-hw"),
+        gro_list: named("rx-gro-list"),
+        udp_gro_forwarding: named("rx-udp-gro-forwarding"),
+        rx_vlan: named("rx-vlan-hw-parse"),
+        ntuple: named("rx-ntuple-filter"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_and_its_bus() {
+        let info = |name: &str, bus: &str| {
+            let mut bytes = vec![0; 196];
+            bytes[4..4 + name.len()].copy_from_slice(name.as_bytes());
+            bytes[100..100 + bus.len()].copy_from_slice(bus.as_bytes());
+            driver(&bytes)
+        };
+        let expected = ("ixgbe".to_owned(), Some("0000:01:00.0".to_owned()));
+        assert_eq!(info("ixgbe", "0000:01:00.0"), Some(expected));
+        assert_eq!(info("veth", ""), Some(("veth".to_owned(), None)));
+        assert_eq!(info("bonding", "N/A"), Some(("bonding".to_owned(), None)));
+        assert_eq!(info("", ""), None);
+        assert_eq!(driver(&[1; 20]), None);
+    }
+
+    #[test]
+    fn rings_and_queues_now_and_at_most() {
+        assert_eq!(rx_ring([0x10, 4096, 0, 0, 4096, 512, 0, 0, 256]), Some(Level { now: 512, max: 4096 }));
+        assert_eq!(rx_ring([0x10, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        let expected = Queues {
+            rx: Level { now: 1, max: 2 },
+            tx: Level { now: 3, max: 4 },
+            combined: Level { now: 5, max: 63 },
+        };
+        assert_eq!(queues([0x3c, 2, 4, 1, 63, 1, 3, 1, 5]), expected);
+        let rxs = [([2, 0], 2), ([0, 5], 5), ([1, 4], 5)];
+        for ([rx, combined], all) in rxs {
+            let level = |now| Level { now, max: 8 };
+            let queues = Queues { rx: level(rx), tx: level(0), combined: level(combined) };
+            assert_eq!(queues.receiving(), all);
+        }
+    }
+
+    #[test]
+    fn offloads_by_their_bit_in_any_block() {
+        let mut names = vec![String::new(); 40];
+        for (bit, name) in [(1, "rx-gro"), (15, "rx-lro"), (33, "rx-gro-hw"), (34, "rx-vlan-hw-parse")] {
+            names[bit] = name.to_owned();
+        }
+        // Available, requested, active, never changed; twice.
+        let words = [1 << 1, 0, 1 << 1 | 1 << 15, 0, 0b110, 0, 0b010, 0b100];
+        let expected = Offloads {
+            gro: Some(Feature { on: true, fixed: false }),
+            lro: Some(Feature { on: true, fixed: true }),
+            gro_hw: Some(Feature { on: true, fixed: false }),
+            rx_vlan: Some(Feature { on: false, fixed: true }),
+            ..Offloads::default()
+        };
+        assert_eq!(offloads(&features(names.clone(), &words)), expected);
+        // Blocks that the kernel does not have are unknown.
+        let first = Offloads { gro_hw: None, rx_vlan: None, ..expected };
+        assert_eq!(offloads(&features(names, &words[..4])), first);
+    }
+}

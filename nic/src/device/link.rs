@@ -1,0 +1,276 @@
+//! What the kernel's `RTM_GETLINK` and `netdev` families say of an interface.
+
+use super::netlink::{Attributes, Netlink, put, u16_at, u32_at, u64_at};
+use super::{Attached, Lost, Member, Mode, Peer, XdpFeatures};
+use crate::error::Error;
+
+/// The answer to `RTM_GETLINK`, as far as it is of use here.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Link {
+    pub(super) name: String,
+    pub(super) index: u32,
+    pub(super) up: bool,
+    pub(super) carrier: Option<bool>,
+    pub(super) mtu: Option<u32>,
+    pub(super) kind: Option<String>,
+    /// Where it is plugged in: the bus and the name there.
+    pub(super) parent: Option<(String, String)>,
+    pub(super) peer: Option<Peer>,
+    pub(super) member: Option<Member>,
+    pub(super) xdp: Option<Vec<Attached>>,
+    pub(super) lost: Option<Lost>,
+}
+
+/// Which interface is meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which<'a> {
+    Name(&'a str),
+    Index(u32),
+}
+
+/// linux/rtnetlink.h
+const RTM_GETLINK: u16 = 18;
+
+/// Bytes of `ifinfomsg` before the attributes.
+const INFO: usize = 16;
+
+/// linux/if_link.h
+mod ifla {
+    pub(super) const IFNAME: u16 = 3;
+    pub(super) const MTU: u16 = 4;
+    pub(super) const LINK: u16 = 5;
+    pub(super) const MASTER: u16 = 10;
+    pub(super) const LINKINFO: u16 = 18;
+    pub(super) const INFO_KIND: u16 = 1;
+    pub(super) const INFO_SLAVE_KIND: u16 = 4;
+    pub(super) const STATS64: u16 = 23;
+    pub(super) const CARRIER: u16 = 33;
+    pub(super) const LINK_NETNSID: u16 = 37;
+    pub(super) const XDP: u16 = 43;
+    pub(super) const XDP_ATTACHED: u16 = 2;
+    pub(super) const XDP_PROG_ID: u16 = 4;
+    pub(super) const XDP_DRV_PROG_ID: u16 = 5;
+    pub(super) const XDP_SKB_PROG_ID: u16 = 6;
+    pub(super) const XDP_HW_PROG_ID: u16 = 7;
+    pub(super) const PARENT_DEV_NAME: u16 = 56;
+    pub(super) const PARENT_DEV_BUS_NAME: u16 = 57;
+}
+
+/// Asks for one interface; `None`: there is none like that.
+pub(super) fn get(netlink: &Netlink, which: Which<'_>) -> Result<Option<Link>, Error> {
+    let mut body = vec![0; INFO];
+    match which {
+        Which::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
+        Which::Name(name) => put(&mut body, ifla::IFNAME, &[name.as_bytes(), &[0]].concat()),
+    }
+    match netlink.ask(RTM_GETLINK, &body) {
+        Ok(answer) => Ok(parse(&answer)),
+        // ERANGE, EINVAL: a name longer than any interface has.
+        Err(error)
+            if matches!(error.errno(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL | libc::ENXIO)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The answer after its netlink header: `ifinfomsg` and attributes.
+fn parse(answer: &[u8]) -> Option<Link> {
+    let index = u32_at(answer, 4)?;
+    let flags = u32_at(answer, 8)?;
+    let attributes = Attributes(answer.get(INFO..)?);
+    let info = attributes.nested(ifla::LINKINFO);
+    let kind = info.and_then(|info| info.text(ifla::INFO_KIND));
+    let peer = (kind.as_deref() == Some("veth")).then(|| attributes.u32(ifla::LINK)).flatten();
+    let member = info.and_then(|info| info.text(ifla::INFO_SLAVE_KIND));
+    let stats = attributes.value(ifla::STATS64);
+    let parent = attributes.text(ifla::PARENT_DEV_BUS_NAME).zip(attributes.text(ifla::PARENT_DEV_NAME));
+    Some(Link {
+        name: attributes.text(ifla::IFNAME)?,
+        index,
+        up: flags & libc::IFF_UP as u32 != 0,
+        carrier: attributes.u8(ifla::CARRIER).map(|carrier| carrier != 0),
+        mtu: attributes.u32(ifla::MTU),
+        peer: peer.map(|index| Peer {
+            index,
+            elsewhere: attributes.value(ifla::LINK_NETNSID).is_some(),
+            name: None,
+            mtu: None,
+            tx_queues: None,
+        }),
+        member: member.map(|kind| Member { kind, of: None, index: attributes.u32(ifla::MASTER) }),
+        kind,
+        parent,
+        xdp: attributes.nested(ifla::XDP).map(attached),
+        lost: stats.and_then(lost),
+    })
+}
+
+/// The programs on it, by mode.
+fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
+    let one = |kind, mode| xdp.u32(kind).map(|id| Attached { id, name: None, mode, ours: None });
+    let mut found: Vec<Attached> = [
+        (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
+        (ifla::XDP_DRV_PROG_ID, Mode::Native),
+        (ifla::XDP_SKB_PROG_ID, Mode::Generic),
+    ]
+    .into_iter()
+    .filter_map(|(kind, mode)| one(kind, mode))
+    .collect();
+    if found.is_empty() {
+        // Kernels before 4.19 say the mode apart from the program.
+        let mode = match xdp.u8(ifla::XDP_ATTACHED) {
+            Some(1) => Some(Mode::Native),
+            Some(2) => Some(Mode::Generic),
+            Some(3) => Some(Mode::Offloaded),
+            _ => None,
+        };
+        found.extend(mode.and_then(|mode| one(ifla::XDP_PROG_ID, mode)));
+    }
+    found
+}
+
+/// From `rtnl_link_stats64`: numbers of eight bytes each.
+fn lost(stats: &[u8]) -> Option<Lost> {
+    let number = |position: usize| u64_at(stats, position * 8);
+    Some(Lost { dropped: number(6)?, overruns: number(14)?, missed: number(15)? })
+}
+
+/// The generic netlink family that knows what a driver can do with XDP (since Linux 6.3).
+mod netdev {
+    pub(super) const FAMILY: &[u8] = b"netdev\0";
+    pub(super) const DEV_GET: u8 = 1;
+    pub(super) const IFINDEX: u16 = 1;
+    pub(super) const XDP_FEATURES: u16 = 3;
+}
+
+/// The family that knows the numbers of the others.
+mod ctrl {
+    pub(super) const ID: u16 = 16;
+    pub(super) const GETFAMILY: u8 = 3;
+    pub(super) const FAMILY_ID: u16 = 1;
+    pub(super) const FAMILY_NAME: u16 = 2;
+}
+
+/// Bytes of `genlmsghdr`: command, version, reserved.
+const GENERIC: usize = 4;
+
+/// What the driver says it can do; `None`: this kernel does not tell.
+pub(super) fn xdp_features(index: u32) -> Option<XdpFeatures> {
+    let netlink = Netlink::open(libc::NETLINK_GENERIC).ok()?;
+    let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];
+    put(&mut body, ctrl::FAMILY_NAME, netdev::FAMILY);
+    let answer = netlink.ask(ctrl::ID, &body).ok()?;
+    let family = Attributes(answer.get(GENERIC..)?).value(ctrl::FAMILY_ID).and_then(|id| u16_at(id, 0))?;
+    let mut body = vec![netdev::DEV_GET, 1, 0, 0];
+    put(&mut body, netdev::IFINDEX, &index.to_ne_bytes());
+    features(&netlink.ask(family, &body).ok()?)
+}
+
+fn features(answer: &[u8]) -> Option<XdpFeatures> {
+    let bits = Attributes(answer.get(GENERIC..)?).value(netdev::XDP_FEATURES)?;
+    u64_at(bits, 0).map(XdpFeatures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::tests::nest;
+    use super::*;
+
+    fn answer(index: u32, flags: u32, attributes: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 4];
+        bytes.extend_from_slice(&index.to_ne_bytes());
+        bytes.extend_from_slice(&flags.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(attributes);
+        bytes
+    }
+
+    fn with(list: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (kind, value) in list {
+            put(&mut out, *kind, value);
+        }
+        out
+    }
+
+    #[test]
+    fn a_veth_in_a_bridge_with_a_program() {
+        let stats: Vec<u8> = (0..24u64).flat_map(u64::to_ne_bytes).collect();
+        let mut attributes = with(&[
+            (ifla::IFNAME, b"veth0\0"),
+            (ifla::MTU, &1500u32.to_ne_bytes()),
+            (ifla::LINK, &9u32.to_ne_bytes()),
+            (ifla::MASTER, &4u32.to_ne_bytes()),
+            (ifla::CARRIER, &[1]),
+            (ifla::LINK_NETNSID, &0u32.to_ne_bytes()),
+            (ifla::STATS64, &stats),
+        ]);
+        attributes.extend(nest(
+            ifla::LINKINFO,
+            &[(ifla::INFO_KIND, b"veth\0"), (ifla::INFO_SLAVE_KIND, b"bridge\0")],
+        ));
+        attributes.extend(nest(
+            ifla::XDP,
+            &[(ifla::XDP_ATTACHED, &[1]), (ifla::XDP_DRV_PROG_ID, &77u32.to_ne_bytes())],
+        ));
+        let expected = Link {
+            name: "veth0".to_owned(),
+            index: 8,
+            up: true,
+            carrier: Some(true),
+            mtu: Some(1500),
+            kind: Some("veth".to_owned()),
+            parent: None,
+            peer: Some(Peer { index: 9, elsewhere: true, name: None, mtu: None, tx_queues: None }),
+            member: Some(Member { kind: "bridge".to_owned(), of: None, index: Some(4) }),
+            xdp: Some(vec![Attached { id: 77, name: None, mode: Mode::Native, ours: None }]),
+            lost: Some(Lost { dropped: 6, overruns: 14, missed: 15 }),
+        };
+        assert_eq!(parse(&answer(8, libc::IFF_UP as u32, &attributes)), Some(expected));
+    }
+
+    #[test]
+    fn what_is_not_said_is_unknown() {
+        let nic = with(&[
+            (ifla::IFNAME, b"eth0\0"),
+            // On a VLAN's link this is the interface below it, no peer.
+            (ifla::LINK, &2u32.to_ne_bytes()),
+            (ifla::PARENT_DEV_NAME, b"0000:01:00.0\0"),
+            (ifla::PARENT_DEV_BUS_NAME, b"pci\0"),
+        ]);
+        let expected = Link {
+            name: "eth0".to_owned(),
+            index: 2,
+            parent: Some(("pci".to_owned(), "0000:01:00.0".to_owned())),
+            ..Link::default()
+        };
+        assert_eq!(parse(&answer(2, 0, &nic)), Some(expected));
+        assert_eq!(parse(&answer(2, 0, &[])), None);
+        assert_eq!(parse(&[0; 10]), None);
+    }
+
+    #[test]
+    fn programs_are_told_apart_by_mode_also_by_old_kernels() {
+        let id = 5u32.to_ne_bytes();
+        let found = |list: &[(u16, &[u8])]| {
+            let programs = attached(Attributes(&with(list)));
+            programs.iter().map(|program| (program.id, program.mode)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[(ifla::XDP_ATTACHED, &[0])]), []);
+        assert_eq!(found(&[(ifla::XDP_ATTACHED, &[2]), (ifla::XDP_PROG_ID, &id)]), [(5, Mode::Generic)]);
+        let newer = [(ifla::XDP_ATTACHED, &[1][..]), (ifla::XDP_PROG_ID, &id), (ifla::XDP_DRV_PROG_ID, &id)];
+        assert_eq!(found(&newer), [(5, Mode::Native)]);
+        let both = [(ifla::XDP_HW_PROG_ID, &id[..]), (ifla::XDP_DRV_PROG_ID, &id)];
+        assert_eq!(found(&both), [(5, Mode::Offloaded), (5, Mode::Native)]);
+    }
+
+    #[test]
+    fn features_are_bits() {
+        let bytes = [&[0; GENERIC][..], &with(&[(netdev::XDP_FEATURES, &0b1011u64.to_ne_bytes())])].concat();
+        let features = features(&bytes).unwrap();
+        assert!(features.native() && features.redirect() && features.zero_copy() && !features.frags());
+        assert!(super::features(&bytes[..8]).is_none());
+    }
+}

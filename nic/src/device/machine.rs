@@ -1,0 +1,195 @@
+//! Facts about the machine, from the files in which the kernel tells them.
+
+use std::fs;
+use std::path::Path;
+
+use super::attempt;
+use crate::rights::{self, Rights};
+
+/// A machine, and what this process may do on it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Machine {
+    /// Release of the kernel, `"6.1.0-18-amd64"`.
+    pub kernel: Option<String>,
+    /// Processors that are on.
+    pub cpus: Option<u32>,
+    /// Largest receive buffer that a socket may ask for without CAP_NET_ADMIN, bytes.
+    pub rmem_max: Option<u64>,
+    /// Receive buffer of a socket that does not ask, bytes.
+    pub rmem_default: Option<u64>,
+    /// Frames that may wait per processor where the driver has no queue of its own.
+    pub backlog: Option<u64>,
+    /// Frames dropped because too many waited there, since the start.
+    pub backlog_drops: Option<u64>,
+    /// Memory that may be locked without CAP_IPC_LOCK.
+    pub memlock: Option<Limits>,
+    /// Huge pages.
+    pub huge_pages: Option<HugePages>,
+    /// Huge pages made of ordinary ones: `"always"`, `"madvise"`, `"never"`.
+    pub transparent_huge_pages: Option<String>,
+    /// What this thread may do.
+    pub rights: Option<Rights>,
+    /// The kernel describes its types, in /sys/kernel/btf/vmlinux.
+    pub btf: Option<bool>,
+    /// Programs become machine code: 0 no, 1 yes, 2 yes, and they are logged.
+    pub bpf_jit: Option<u64>,
+    /// May processes without CAP_BPF load programs: 0 yes, 1 and 2 no.
+    pub unprivileged_bpf_disabled: Option<u64>,
+    /// There are AF_XDP sockets. Without CAP_NET_RAW it is not known.
+    pub xdp_sockets: Option<bool>,
+}
+
+/// A limit of resources, bytes; `u64::MAX`: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// In force.
+    pub soft: u64,
+    /// As high as the process may set it.
+    pub hard: u64,
+}
+
+/// Huge pages of the default size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HugePages {
+    /// Set aside.
+    pub total: u64,
+    /// Not in use, and not promised to anybody.
+    pub free: u64,
+    /// Bytes of one.
+    pub size: u64,
+}
+
+impl Machine {
+    /// The first two numbers of the kernel's release.
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        version(self.kernel.as_deref()?)
+    }
+}
+
+/// What is known about this machine, in the network namespace and with the rights of the calling thread.
+pub fn machine() -> Machine {
+    Machine {
+        kernel: file("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
+        cpus: file("/sys/devices/system/cpu/online").and_then(|text| listed(&text)),
+        rmem_max: number("/proc/sys/net/core/rmem_max"),
+        rmem_default: number("/proc/sys/net/core/rmem_default"),
+        backlog: number("/proc/sys/net/core/netdev_max_backlog"),
+        backlog_drops: file("/proc/thread-self/net/softnet_stat").and_then(|text| backlog_drops(&text)),
+        memlock: memlock(),
+        huge_pages: file("/proc/meminfo").and_then(|text| huge_pages(&text)),
+        transparent_huge_pages: file("/sys/kernel/mm/transparent_hugepage/enabled")
+            .and_then(|text| chosen(&text)),
+        rights: rights::current().ok(),
+        // Without the folder of the kernel, /sys is not mounted, and nothing is known.
+        btf: Path::new("/sys/kernel").is_dir().then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
+        bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
+        unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
+        xdp_sockets: attempt::sockets(),
+    }
+}
+
+fn file(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+fn number(path: &str) -> Option<u64> {
+    file(path)?.trim().parse().ok()
+}
+
+/// `"6.1.0-18-amd64"`: (6, 1).
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// How many a list such as `0-3,8` has.
+fn listed(text: &str) -> Option<u32> {
+    let one = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    text.trim().split(',').map(one).try_fold(0, |sum: u32, count| sum.checked_add(count?))
+}
+
+/// The second column, in hexadecimal, of all processors.
+fn backlog_drops(text: &str) -> Option<u64> {
+    let one = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
+    text.lines().map(one).try_fold(0, |sum: u64, drops| sum.checked_add(drops?))
+}
+
+fn huge_pages(meminfo: &str) -> Option<HugePages> {
+    let value = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let free = value("HugePages_Free")?.saturating_sub(value("HugePages_Rsvd")?);
+    Some(HugePages {
+        total: value("HugePages_Total")?,
+        free,
+        size: value("Hugepagesize")?.checked_mul(1024)?,
+    })
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word.to_owned())
+}
+
+fn memlock() -> Option<Limits> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`, which lives through the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    (result == 0).then_some(Limits { soft: limit.rlim_cur, hard: limit.rlim_max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_all_kinds_have_a_version() {
+        let versions = ["6.1.0-18-amd64", "5.14.0-427.el9.x86_64\n", "6.18.44", "7.0-rc1"].map(version);
+        assert_eq!(versions, [Some((6, 1)), Some((5, 14)), Some((6, 18)), Some((7, 0))]);
+        assert_eq!(["", "6", "x.y", "-6.1"].map(version), [None; 4]);
+    }
+
+    #[test]
+    fn processors_are_counted_from_their_list() {
+        assert_eq!(["0\n", "0-3,8", "0-1,4-7"].map(listed), [Some(1), Some(5), Some(6)]);
+        assert_eq!(["", "3-1", "a", "0-4294967295"].map(listed), [None; 4]);
+    }
+
+    #[test]
+    fn drops_of_all_processors_are_added() {
+        assert_eq!(backlog_drops("00aa 00000010 1\n00bb 00000001 2\n"), Some(17));
+        assert_eq!(backlog_drops(""), Some(0));
+        assert_eq!(["00aa\n", "1 xyz\n"].map(backlog_drops), [None; 2]);
+    }
+
+    #[test]
+    fn huge_pages_that_are_promised_are_not_free() {
+        let text = "MemFree: 5 kB\nHugePages_Total:      16\nHugePages_Free:        9\nHugePages_Rsvd:        2\n\
+            HugePages_Surp:        0\nHugepagesize:       2048 kB\n";
+        assert_eq!(huge_pages(text), Some(HugePages { total: 16, free: 7, size: 2 << 20 }));
+        for line in text.lines().filter(|line| !line.starts_with("Mem") && !line.contains("Surp")) {
+            assert_eq!(huge_pages(&text.replace(line, "")), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_word_in_brackets_is_in_force() {
+        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(chosen("always madvise never"), None);
+        assert_eq!(chosen("[always"), None);
+    }
+
+    #[test]
+    fn this_machine_says_what_every_machine_says() {
+        let machine = machine();
+        assert!(machine.kernel_version().is_some_and(|version| version >= (4, 0)), "{machine:?}");
+        assert!(machine.cpus.is_some_and(|cpus| cpus > 0), "{machine:?}");
+        assert!(machine.memlock.is_some_and(|limits| limits.soft <= limits.hard), "{machine:?}");
+    }
+}

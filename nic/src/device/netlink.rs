@@ -1,0 +1,204 @@
+//! Asking the kernel by netlink: one request, one answer, and the attributes in it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::error::Error;
+
+/// A netlink socket in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub(super) struct Netlink {
+    socket: OwnedFd,
+}
+
+/// Bytes of `nlmsghdr`: length, type, flags, sequence, port.
+const HEADER: usize = 16;
+
+/// Message type of an answer that is an error number.
+const ERROR: u16 = 2;
+
+/// What a kernel puts into one answer fits into this (it begins with 32 KiB at most, `NLMSG_GOODSIZE`).
+const ANSWER: usize = 64 * 1024;
+
+impl Netlink {
+    /// `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    pub(super) fn open(protocol: i32) -> Result<Self, Error> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
+        if fd < 0 {
+            return Err(Error::last("socket", "AF_NETLINK"));
+        }
+        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Sends a request of this type and gives back the answer after its header.
+    pub(super) fn ask(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut request = Vec::with_capacity(HEADER + body.len());
+        request.extend_from_slice(&((HEADER + body.len()) as u32).to_ne_bytes());
+        request.extend_from_slice(&kind.to_ne_bytes());
+        request.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request.extend_from_slice(&[0; 8]);
+        request.extend_from_slice(body);
+        let fd = self.socket.as_raw_fd();
+        // SAFETY: the kernel reads `request.len()` bytes of `request`, which lives through the call.
+        let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
+        if sent < 0 {
+            return Err(Error::last("send", "netlink"));
+        }
+        let mut bytes = vec![0; ANSWER];
+        // The kernel has answered before `send` returned, so this does not wait.
+        // SAFETY: the kernel writes at most `bytes.len()` bytes.
+        let len = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+        let len = usize::try_from(len).map_err(|_| Error::last("recv", "netlink"))?;
+        answer(&bytes[..len]).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
+    }
+}
+
+/// The body of the first message in `bytes`.
+fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "an answer that is cut");
+    let len = u32_at(bytes, 0).ok_or_else(broken)? as usize;
+    let kind = u16_at(bytes, 4).ok_or_else(broken)?;
+    let body = bytes.get(HEADER..len).ok_or_else(broken)?;
+    if kind == ERROR {
+        let code = u32_at(body, 0).ok_or_else(broken)? as i32;
+        return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+    }
+    Ok(body)
+}
+
+/// The attributes of an answer, as far as they are whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Attributes<'a> {
+    /// The value of the first attribute of this type.
+    pub(super) fn value(mut self, kind: u16) -> Option<&'a [u8]> {
+        self.find(|(found, _)| *found == kind).map(|(_, value)| value)
+    }
+
+    /// The attributes inside it.
+    pub(super) fn nested(self, kind: u16) -> Option<Self> {
+        self.value(kind).map(Self)
+    }
+
+    pub(super) fn u32(self, kind: u16) -> Option<u32> {
+        self.value(kind).and_then(|value| u32_at(value, 0))
+    }
+
+    pub(super) fn u8(self, kind: u16) -> Option<u8> {
+        self.value(kind)?.first().copied()
+    }
+
+    /// Up to the zero at its end.
+    pub(super) fn text(self, kind: u16) -> Option<String> {
+        self.value(kind).map(text)
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        /// The upper two bits say how the value is written, not what it is.
+        const TYPE: u16 = 0x3fff;
+        let len = usize::from(u16_at(self.0, 0)?);
+        let kind = u16_at(self.0, 2)?;
+        let value = self.0.get(4..len)?;
+        // Each begins at a multiple of four; the last may go without the bytes that fill up.
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & TYPE, value))
+    }
+}
+
+/// Appends an attribute.
+pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    out.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Text up to its first zero.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An attribute that holds others.
+    pub(in crate::device) fn nest(kind: u16, inside: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut value = Vec::new();
+        for (kind, bytes) in inside {
+            put(&mut value, *kind, bytes);
+        }
+        let mut out = Vec::new();
+        put(&mut out, kind, &value);
+        out
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut out = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        out.extend_from_slice(&kind.to_ne_bytes());
+        out.extend_from_slice(&[0; 10]);
+        out.extend_from_slice(body);
+        out
+    }
+
+    #[test]
+    fn an_answer_is_its_body_or_the_error_in_it() {
+        assert_eq!(answer(&message(16, b"body")).unwrap(), b"body");
+        let error = answer(&message(ERROR, &(-libc::ENODEV).to_ne_bytes())).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+        let whole = message(16, b"body");
+        for len in 0..whole.len() {
+            assert_eq!(answer(&whole[..len]).unwrap_err().kind(), io::ErrorKind::InvalidData, "{len}");
+        }
+        assert!(answer(&message(ERROR, &[])).is_err());
+    }
+
+    #[test]
+    fn attributes_are_found_whatever_is_between_them() {
+        let mut bytes = Vec::new();
+        put(&mut bytes, 3, b"veth0\0");
+        put(&mut bytes, 4, &1500u32.to_ne_bytes());
+        bytes.extend(nest(0x8000 | 43, &[(2, &[1]), (4, &7u32.to_ne_bytes())]));
+        let attributes = Attributes(&bytes);
+        assert_eq!(attributes.text(3).as_deref(), Some("veth0"));
+        assert_eq!(attributes.u32(4), Some(1500));
+        let xdp = attributes.nested(43).unwrap();
+        assert_eq!((xdp.u8(2), xdp.u32(4), xdp.u32(5)), (Some(1), Some(7), None));
+        assert_eq!(attributes.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(), [3, 4, 43]);
+    }
+
+    #[test]
+    fn attributes_that_are_cut_or_lie_about_their_length_are_not_there() {
+        let mut bytes = Vec::new();
+        put(&mut bytes, 4, &1500u32.to_ne_bytes());
+        for len in 0..bytes.len() {
+            assert_eq!(Attributes(&bytes[..len]).u32(4), None, "{len}");
+        }
+        for claimed in [0u16, 3, 200] {
+            let lying = [&claimed.to_ne_bytes()[..], &bytes[2..]].concat();
+            assert_eq!(Attributes(&lying).into_iter().count(), 0, "{claimed}");
+        }
+        // Shorter than a number.
+        assert_eq!(Attributes(&nest(4, &[])).u32(4), None);
+    }
+}

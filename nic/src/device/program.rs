@@ -1,0 +1,121 @@
+//! The few calls of bpf(2) that doctors need: whose program is this, and may we load and attach one.
+//!
+//! Programs that do work are loaded elsewhere. This needs no object file, so it can be asked before anything else works.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::netlink::text;
+use super::{Attached, Mode, OUR_PROGRAMS};
+use crate::error::Error;
+
+/// linux/bpf.h
+mod command {
+    pub(super) const PROG_LOAD: i32 = 5;
+    pub(super) const PROG_GET_FD_BY_ID: i32 = 13;
+    pub(super) const OBJ_GET_INFO_BY_FD: i32 = 15;
+    pub(super) const LINK_CREATE: i32 = 28;
+}
+
+/// `BPF_PROG_TYPE_XDP`
+const TYPE_XDP: u32 = 6;
+
+/// `BPF_XDP` of `bpf_attach_type`
+const ATTACH_XDP: u32 = 37;
+
+/// The two instructions of a program that lets everything pass: `r0 = XDP_PASS; exit`.
+static PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
+
+/// The arguments of a call: the beginning of `union bpf_attr`, as bytes; what is not written is zero. The kernel takes any
+/// length, as long as what it does not know is zero.
+#[repr(C, align(8))]
+struct Attr([u8; 64]);
+
+impl Attr {
+    fn new() -> Self {
+        Self([0; 64])
+    }
+
+    fn put<const N: usize>(mut self, at: usize, bytes: [u8; N]) -> Self {
+        self.0[at..at + N].copy_from_slice(&bytes);
+        self
+    }
+
+    fn u32(self, at: usize, value: u32) -> Self {
+        self.put(at, value.to_ne_bytes())
+    }
+
+    fn pointer<T>(self, at: usize, pointer: *const T) -> Self {
+        self.put(at, (pointer as u64).to_ne_bytes())
+    }
+
+    /// # Safety
+    /// Pointers in it lead to what the command reads or writes there, and nobody else uses that meanwhile.
+    unsafe fn call(&self, command: i32) -> io::Result<i32> {
+        // SAFETY: the kernel reads `size_of::<Self>()` bytes of `self`; for pointers in them the caller promised.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    }
+
+    /// As [`Attr::call`], of a command that gives a descriptor.
+    ///
+    /// # Safety
+    /// As for [`Attr::call`]; and the command gives a descriptor.
+    unsafe fn open(&self, command: i32) -> io::Result<OwnedFd> {
+        // SAFETY: the caller promised what `call` wants; the kernel just gave this descriptor to us.
+        unsafe { self.call(command).map(|fd| OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// The program with its name, where that may be known.
+pub(super) fn named(program: Attached) -> Attached {
+    let name = name(program.id);
+    let ours = name.as_ref().map(|name| name.starts_with(OUR_PROGRAMS));
+    Attached { name, ours, ..program }
+}
+
+fn name(id: u32) -> Option<String> {
+    /// Where `bpf_prog_info` has the name, and its end.
+    const NAME: std::ops::Range<usize> = 64..80;
+    // SAFETY: no pointers; the command gives a descriptor.
+    let program = unsafe { Attr::new().u32(0, id).open(command::PROG_GET_FD_BY_ID) }.ok()?;
+    let mut info = [0u8; NAME.end];
+    let attr = Attr::new()
+        .u32(0, program.as_raw_fd() as u32)
+        .u32(4, info.len() as u32)
+        .pointer(8, info.as_mut_ptr());
+    // SAFETY: the kernel writes at most the length given, that of `info`; the pointers in `info` itself are zero, so that it
+    // writes nowhere else.
+    unsafe { attr.call(command::OBJ_GET_INFO_BY_FD) }.ok()?;
+    Some(text(&info[NAME]))
+}
+
+/// Loads the program that lets everything pass.
+pub(super) fn pass() -> Result<OwnedFd, Error> {
+    let mut name = [0; 16];
+    let own = b"hopwise_try";
+    name[..own.len()].copy_from_slice(own);
+    let attr = Attr::new()
+        .u32(0, TYPE_XDP)
+        .u32(4, PASS.len() as u32)
+        .pointer(8, PASS.as_ptr())
+        // No licence: it uses no function that asks for one.
+        .pointer(16, c"".as_ptr())
+        .put(48, name);
+    // SAFETY: instructions and licence are static; the command gives a descriptor.
+    unsafe { attr.open(command::PROG_LOAD) }.map_err(|source| Error::new("bpf", "BPF_PROG_LOAD", source))
+}
+
+/// Attaches a program until the descriptor that comes back is closed.
+pub(super) fn attach(program: &OwnedFd, index: u32, mode: Mode) -> Result<OwnedFd, Error> {
+    /// linux/if_link.h
+    const FLAGS: [u32; 3] = [1 << 2, 1 << 1, 1 << 3];
+    let flags = match mode {
+        Mode::Native => FLAGS[0],
+        Mode::Generic => FLAGS[1],
+        Mode::Offloaded => FLAGS[2],
+    };
+    let attr = Attr::new().u32(0, program.as_raw_fd() as u32).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
+    // SAFETY: no pointers; the command gives a descriptor.
+    unsafe { attr.open(command::LINK_CREATE) }.map_err(|source| Error::new("bpf", "BPF_LINK_CREATE", source))
+}

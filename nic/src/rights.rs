@@ -1,0 +1,364 @@
+//! What this process may do beyond an ordinary one, and giving it up.
+//!
+//! Linux keeps capabilities per thread, and a new thread inherits them from the one that made it. So they are given up
+//! *before* there are other threads: after the sockets are open and the programs are loaded, and before the first worker
+//! starts. [`drop_to`] refuses to run later than that, because what it could do then would hold for one thread alone.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use crate::error::Error;
+
+/// A capability, by its number in linux/capability.h.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cap(u8);
+
+impl Cap {
+    /// Reading and writing files whatever their permissions.
+    pub const DAC_OVERRIDE: Self = Self(1);
+    /// Taking capabilities out of the bounding set.
+    pub const SETPCAP: Self = Self(8);
+    /// Attaching programs to interfaces; socket buffers beyond `net.core.rmem_max`.
+    pub const NET_ADMIN: Self = Self(12);
+    /// Sockets that see whole frames: AF_XDP, AF_PACKET.
+    pub const NET_RAW: Self = Self(13);
+    /// Memory that stays, beyond the limit for locked memory; huge pages.
+    pub const IPC_LOCK: Self = Self(14);
+    /// Includes what CAP_BPF allows, and much more.
+    pub const SYS_ADMIN: Self = Self(21);
+    /// Loading programs and making maps.
+    pub const BPF: Self = Self(39);
+
+    /// Capabilities there can be: as many as a mask has bits.
+    const ALL: std::ops::Range<u8> = 0..64;
+
+    /// `"cap_net_admin"`; of a capability younger than this program the number, `"cap_57"`.
+    pub fn name(self) -> String {
+        match NAMES.get(usize::from(self.0)) {
+            Some(name) => format!("cap_{name}"),
+            None => format!("cap_{}", self.0),
+        }
+    }
+}
+
+/// linux/capability.h, in the order of the numbers.
+const NAMES: [&str; 41] = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+];
+
+/// Several capabilities.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CapSet(u64);
+
+impl CapSet {
+    /// The set of these.
+    pub fn of(caps: &[Cap]) -> Self {
+        Self(caps.iter().fold(0, |bits, cap| bits | 1 << cap.0))
+    }
+
+    /// Is it in the set?
+    pub fn has(self, cap: Cap) -> bool {
+        self.0 >> cap.0 & 1 == 1
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// None at all?
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of the set, by number.
+    pub fn iter(self) -> impl Iterator<Item = Cap> {
+        Cap::ALL.map(Cap).filter(move |cap| self.has(*cap))
+    }
+}
+
+impl fmt::Display for CapSet {
+    /// `cap_net_admin,cap_bpf`; `none` of an empty set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        let names: Vec<String> = self.iter().map(Cap::name).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl fmt::Debug for CapSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The rights of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Rights {
+    /// What it can do now.
+    pub effective: CapSet,
+    /// What it can make effective.
+    pub permitted: CapSet,
+    /// What programs it starts may keep, if their files say so.
+    pub inheritable: CapSet,
+    /// What programs it starts keep.
+    pub ambient: CapSet,
+    /// What programs it starts can have at most.
+    pub bounding: CapSet,
+    /// Programs it starts get no more rights than it has.
+    pub no_new_privileges: bool,
+    /// Its user is root.
+    pub root: bool,
+}
+
+impl Rights {
+    /// May it load programs? CAP_SYS_ADMIN stands for CAP_BPF.
+    pub fn may_load(&self) -> bool {
+        self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
+    }
+
+    /// From a `status` file of /proc; `None` when something is not there, which no kernel since 4.10 leaves out.
+    pub fn parse(status: &str) -> Option<Self> {
+        let words = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(line.split_ascii_whitespace())
+        };
+        let set = |name| u64::from_str_radix(words(name)?.next()?, 16).ok().map(CapSet);
+        Some(Self {
+            effective: set("CapEff")?,
+            permitted: set("CapPrm")?,
+            inheritable: set("CapInh")?,
+            ambient: set("CapAmb")?,
+            bounding: set("CapBnd")?,
+            no_new_privileges: words("NoNewPrivs")?.next()? == "1",
+            // Real, effective, saved, file system.
+            root: words("Uid")?.nth(1)? == "0",
+        })
+    }
+}
+
+/// The rights of the calling thread.
+///
+/// # Errors
+/// /proc is not mounted, or not readable.
+pub fn current() -> Result<Rights, Error> {
+    const STATUS: &str = "/proc/thread-self/status";
+    let text = fs::read_to_string(STATUS).map_err(|source| Error::new("open", STATUS, source))?;
+    let unreadable = || Error::new("read", STATUS, io::Error::other("there are no capabilities in it"));
+    Rights::parse(&text).ok_or_else(unreadable)
+}
+
+/// Gives up all capabilities but those of `keep` that this process has, for good: they leave the permitted, inheritable and
+/// ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs` is set, so that no program we start has more.
+/// Returns the rights that are left, read back from the kernel.
+///
+/// # Errors
+/// This process has more than one thread already (see above), or the system refused. The rights are then what [`current`] says.
+pub fn drop_to(keep: CapSet) -> Result<Rights, Error> {
+    let threads = threads()?;
+    if threads != 1 {
+        let late = format!("rights are kept per thread, and there are {threads} threads already");
+        return Err(Error::new("capset", "", io::Error::other(late)));
+    }
+    let now = current()?;
+    let kept = now.permitted.and(keep);
+    if now.effective.has(Cap::SETPCAP) {
+        for cap in now.bounding.iter().filter(|cap| !kept.has(*cap)) {
+            control("prctl PR_CAPBSET_DROP", libc::PR_CAPBSET_DROP, u64::from(cap.0))?;
+        }
+    }
+    // With it a program that is started has what its file grants, and what is ambient, even when we have not.
+    control("prctl PR_CAP_AMBIENT", libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64)?;
+    set(kept)?;
+    control("prctl PR_SET_NO_NEW_PRIVS", libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    current()
+}
+
+/// Threads of this process.
+fn threads() -> Result<usize, Error> {
+    const TASKS: &str = "/proc/self/task";
+    let tasks = fs::read_dir(TASKS).map_err(|source| Error::new("open", TASKS, source))?;
+    Ok(tasks.count())
+}
+
+fn control(call: &'static str, option: i32, value: u64) -> Result<(), Error> {
+    let (value, none): (libc::c_ulong, libc::c_ulong) = (value, 0);
+    // SAFETY: none of the options used here takes a pointer; all five arguments are given, as longs.
+    let result = unsafe { libc::prctl(option, value, none, none, none) };
+    if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
+}
+
+/// linux/capability.h: two words of 32 capabilities each.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Word {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`.
+const VERSION_3: u32 = 0x2008_0522;
+
+const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);
+
+/// Effective and permitted become `kept`, inheritable becomes empty, for the calling thread.
+fn set(kept: CapSet) -> Result<(), Error> {
+    let header = Header { version: VERSION_3, pid: 0 };
+    let word = |bits: u64| Word { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
+    let words = [word(kept.0 & 0xffff_ffff), word(kept.0 >> 32)];
+    // SAFETY: the kernel reads a header of version 3 and the two words that it stands for; both live through the call.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
+    if result < 0 { Err(Error::last("capset", kept)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\thopwise\nUid:\t1000\t65534\t1000\t1000\nCapInh:\t0000000000000000\n\
+        CapPrm:\t0000008000007000\nCapEff:\t0000008000003000\nCapBnd:\t000001ffffffffff\nCapAmb:\t0000000000001000\nNoNewPrivs:\t1\n";
+
+    #[test]
+    fn rights_are_read_from_the_status_file() {
+        let expected = Rights {
+            effective: CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW]),
+            permitted: CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK]),
+            inheritable: CapSet::default(),
+            ambient: CapSet::of(&[Cap::NET_ADMIN]),
+            bounding: CapSet((1 << 41) - 1),
+            no_new_privileges: true,
+            root: false,
+        };
+        assert_eq!(Rights::parse(STATUS), Some(expected));
+        let root = STATUS.replace("1000\t65534", "1000\t0");
+        assert_eq!(Rights::parse(&root), Some(Rights { root: true, ..expected }));
+        for line in STATUS.lines().filter(|line| !line.starts_with("Name")) {
+            assert_eq!(Rights::parse(&STATUS.replace(line, "")), None, "{line}");
+        }
+        assert_eq!(Rights::parse(&STATUS.replace("CapEff:\t", "CapEff:\tx")), None);
+    }
+
+    #[test]
+    fn sets_are_named_as_setcap_names_them() {
+        let set = CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap(57)]);
+        assert_eq!(set.to_string(), "cap_net_admin,cap_bpf,cap_57");
+        assert_eq!(CapSet::default().to_string(), "none");
+        assert_eq!(set.and(CapSet::of(&[Cap::BPF, Cap::NET_RAW])), CapSet::of(&[Cap::BPF]));
+        assert_eq!(Cap(40).name(), "cap_checkpoint_restore");
+    }
+
+    #[test]
+    fn cap_sys_admin_stands_for_cap_bpf() {
+        let with = |caps: &[Cap]| Rights { effective: CapSet::of(caps), ..Rights::default() };
+        assert!(with(&[Cap::BPF]).may_load() && with(&[Cap::SYS_ADMIN]).may_load());
+        assert!(!with(&[Cap::NET_ADMIN]).may_load());
+    }
+
+    #[test]
+    fn what_the_kernel_says_can_be_read() {
+        let rights = current().unwrap();
+        assert_eq!(rights.effective.and(rights.permitted), rights.effective);
+    }
+
+    #[test]
+    fn with_other_threads_nothing_is_given_up() {
+        // The test runner's main thread waits for this one, so there are two at least.
+        let before = current().unwrap();
+        let error = drop_to(CapSet::default()).unwrap_err().to_string();
+        assert!(error.starts_with("capset: rights are kept per thread, and there are "), "{error}");
+        assert_eq!(current().unwrap(), before);
+    }
+
+    /// This very test, in a process of its own with one thread, which then gives rights up; what it has then, it prints.
+    const CHILD: &str = "HOPWISE_TEST_DROP";
+
+    #[test]
+    fn what_is_given_up_is_gone_from_every_set() {
+        if std::env::var_os(CHILD).is_some() {
+            let left = drop_to(CapSet::of(&[Cap::NET_RAW, Cap::BPF])).unwrap();
+            // Threads that are made now have no more.
+            let thread = std::thread::spawn(|| current().unwrap()).join().unwrap();
+            assert_eq!(thread, left);
+            println!("left: {left:?}");
+            return;
+        }
+        let before = current().unwrap();
+        if !before.permitted.has(Cap::SETPCAP) || !before.permitted.has(Cap::BPF) {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED rights: this needs root\n");
+            return;
+        }
+        let name = "rights::tests::what_is_given_up_is_gone_from_every_set";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture", "--test-threads=1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned();
+        let left = CapSet::of(&[Cap::NET_RAW, Cap::BPF]);
+        let expected = Rights {
+            effective: left,
+            permitted: left,
+            inheritable: CapSet::default(),
+            ambient: CapSet::default(),
+            bounding: left,
+            no_new_privileges: true,
+            root: before.root,
+        };
+        assert!(
+            said.contains(&format!("left: {expected:?}")),
+            "{said}{}",
+            String::from_utf8_lossy(&child.stderr)
+        );
+    }
+}
