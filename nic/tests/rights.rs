@@ -1,0 +1,58 @@
+//! Giving up rights needs a process with one thread and leaves it without them, so this test is a program of its own.
+
+use std::fs;
+use std::io::Write as _;
+
+use nic::rights::{self, Cap, CapSet, Rights};
+
+fn main() {
+    let before = rights::current().expect("a /proc");
+    if !before.effective.has(Cap::SETPCAP) || !before.permitted.has(Cap::BPF) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED giving up rights: this needs root");
+        return;
+    }
+    let keep = CapSet::of(&[Cap::NET_RAW, Cap::BPF]);
+    let left = rights::drop_to(keep).expect("drop_to");
+    let expected = Rights {
+        effective: keep,
+        permitted: keep,
+        inheritable: CapSet::default(),
+        ambient: CapSet::default(),
+        bounding: keep,
+        no_new_privileges: true,
+        root: before.root,
+    };
+    assert_eq!(left, expected);
+    every_thread_has(expected);
+
+    // What is gone does not come back, and the rest can go too, though the bounding set then stays as it is.
+    let left = rights::drop_to(CapSet::of(&[Cap::NET_RAW, Cap::NET_ADMIN])).expect("drop_to");
+    let only = CapSet::of(&[Cap::NET_RAW]);
+    assert_eq!(left, Rights { effective: only, permitted: only, ..expected });
+
+    // A program that is started has no more, though it is root who starts it.
+    let child = std::process::Command::new("cat").arg("/proc/self/status").output().expect("cat");
+    let child = Rights::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
+    assert_eq!(child.permitted.and(only), child.permitted, "{child:?}");
+    println!("1 passed, 0 failed");
+}
+
+/// Threads that are made from now on have these rights, says the kernel of each.
+fn every_thread_has(expected: Rights) {
+    let (ready, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (started, running) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let _ = started.send(());
+            wait.recv()
+        });
+        running.recv().expect("the thread runs");
+        let tasks =
+            fs::read_dir("/proc/self/task").expect("the tasks").map(|task| task.expect("a task").path());
+        let all: Vec<_> = tasks
+            .map(|task| Rights::parse(&fs::read_to_string(task.join("status")).expect("its status")))
+            .collect();
+        assert_eq!(all, [Some(expected); 2]);
+        drop(ready);
+    });
+}
