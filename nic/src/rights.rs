@@ -1,8 +1,10 @@
 //! What this process may do beyond an ordinary one, and giving it up.
 //!
-//! Linux keeps capabilities per thread, and a new thread inherits them from the one that made it. So they are given up
-//! *before* there are other threads: after the sockets are open and the programs are loaded, and before the first worker
-//! starts. [`drop_to`] refuses to run later than that, because what it could do then would hold for one thread alone.
+//! Linux keeps capabilities per thread, and a new thread inherits them from the one that made it. So a process gives them up
+//! *before* it has other threads: after the sockets are open and the programs are loaded, and before the first worker
+//! starts. [`drop_to`] refuses to run later than that, because what it could do then would hold for one thread alone. Where
+//! one thread is to keep more than the others, each of the others calls [`drop_thread_to`]: at best the first thread, before
+//! it makes them, but after it made the one that keeps more; and those that that one makes, first thing.
 
 use std::fmt;
 use std::fs;
@@ -194,9 +196,8 @@ pub fn current() -> Result<Rights, Error> {
     Rights::parse(&text).ok_or_else(unreadable)
 }
 
-/// Gives up all capabilities but those of `keep` that this process has, for good: they leave the permitted, inheritable and
-/// ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs` is set, so that no program we start has more.
-/// Returns the rights that are left, read back from the kernel.
+/// Gives up all capabilities of this process but those of `keep` that it has, for good; see [`drop_thread_to`]. Returns the
+/// rights that are left, read back from the kernel.
 ///
 /// # Errors
 /// This process has more than one thread already (see above), or the system refused. The rights are then what [`current`] says.
@@ -213,6 +214,16 @@ pub fn drop_to(keep: CapSet) -> Result<Rights, Error> {
         let late = format!("rights are kept per thread, and there are {threads} threads already");
         return Err(Error::new("capset", "", io::Error::other(late)));
     }
+    drop_thread_to(keep)
+}
+
+/// Gives up all capabilities of the calling thread, and of those it will make, but those of `keep` that it has: they leave
+/// the permitted, inheritable and ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs`
+/// is set, so that no program it starts has more. Returns the rights that are left, read back from the kernel.
+///
+/// # Errors
+/// The system refused. The rights are then what [`current`] says.
+pub fn drop_thread_to(keep: CapSet) -> Result<Rights, Error> {
     let now = current()?;
     let kept = now.permitted.and(keep);
     if now.effective.has(Cap::SETPCAP) {

@@ -11,6 +11,7 @@ fn main() {
         let _ = writeln!(std::io::stderr(), "SKIPPED giving up rights: this needs root");
         return;
     }
+    one_thread_has_less(before);
     let keep = CapSet::of(&[Cap::NET_RAW, Cap::BPF]);
     let left = rights::drop_to(keep).expect("drop_to");
     let expected = Rights {
@@ -35,6 +36,14 @@ fn main() {
     let child = Rights::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
     assert_eq!(child.permitted.and(only), child.permitted, "{child:?}");
     println!("1 passed, 0 failed");
+}
+
+/// What one thread gives up, the others keep.
+fn one_thread_has_less(before: Rights) {
+    let less = std::thread::spawn(|| rights::drop_thread_to(CapSet::default()).expect("drop_thread_to"));
+    let less = less.join().expect("the thread");
+    assert!(less.permitted.is_empty() && less.bounding.is_empty() && less.no_new_privileges, "{less:?}");
+    assert_eq!(rights::current().expect("a /proc"), before);
 }
 
 /// Threads that are made from now on have these rights, says the kernel of each.
