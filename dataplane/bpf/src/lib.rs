@@ -8,7 +8,17 @@
 //! | --- | --- | --- |
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
 //! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
+//! | [`DECODE`] | `hopwise_decode` | the decoder of the one above, alone: for tests, never attached |
+//!
+//! The decoder (`parse.h` and what it is made of) says of every frame what the `wire` crate says of it: the same reports, in
+//! the collector's units, or the same refusals in the same order. What it cannot hold it leaves to user space, and marks it
+//! so: a report of more than 16 hops. What it does not take at all is the kernel's business, counted by reason: frames that
+//! are no telemetry, IP fragments, frames of more than 16 KiB.
 #![forbid(unsafe_code)]
+
+mod profile;
+
+pub use profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
 
 /// Keeps an object where its words are aligned.
 #[repr(C, align(8))]
@@ -25,3 +35,5 @@ macro_rules! object {
 pub static STEER: &[u8] = object!("steer.bpf.o");
 /// Detection in the kernel.
 pub static DETECT: &[u8] = object!("detect.bpf.o");
+/// The decoder alone.
+pub static DECODE: &[u8] = object!("decode.bpf.o");

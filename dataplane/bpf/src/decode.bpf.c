@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The decoder alone: what a frame says, written where a test can read it. Never attached to an interface. */
+#include "parse_frame.h"
+#include "parse_report.h"
+
+/* Reports and refusals of one datagram that are kept. */
+#define KEPT 64
+
+struct told {
+    int answer; /* REPORT, or a refusal */
+    u32 pad;
+    struct report report;
+};
+
+struct outcome {
+    u32 frame;  /* enum frame_outcome */
+    u32 reason; /* of a frame that is no datagram of ours */
+    u32 dport;
+    u32 count; /* of answers, kept or not */
+    u8 source[16];
+    struct peeked peeked;
+    struct told told[KEPT];
+};
+
+struct {
+    MAP_UINT(type, MAP_PERCPU_ARRAY);
+    MAP_UINT(max_entries, 1);
+    MAP_TYPE(key, u32);
+    MAP_TYPE(value, struct scratch);
+} scratch SEC(".maps");
+
+struct {
+    MAP_UINT(type, MAP_ARRAY);
+    MAP_UINT(max_entries, 1);
+    MAP_TYPE(key, u32);
+    MAP_TYPE(value, struct profile);
+} profiles SEC(".maps");
+
+struct {
+    MAP_UINT(type, MAP_ARRAY);
+    MAP_UINT(max_entries, 1);
+    MAP_TYPE(key, u32);
+    MAP_TYPE(value, struct ports);
+} ports SEC(".maps");
+
+struct {
+    MAP_UINT(type, MAP_ARRAY);
+    MAP_UINT(max_entries, 1);
+    MAP_TYPE(key, u32);
+    MAP_TYPE(value, struct outcome);
+} outcomes SEC(".maps");
+
+/* No datagram of the longest frame has more reports, each of four bytes at least. */
+#define MOST_REPORTS (FRAME_BYTES / 4)
+
+struct reading_on {
+    struct scratch *s;
+    struct profile *p;
+    struct outcome *out;
+};
+
+static long tell_next(u32 i, struct reading_on *on)
+{
+    int answer = next_report(on->s, on->p);
+    u32 at = i & (KEPT - 1);
+
+    if (answer == NO_REPORT)
+        return 1;
+    on->out->count = i + 1;
+    if (i >= KEPT)
+        return 0;
+    on->out->told[at].answer = answer;
+    if (answer == REPORT)
+        on->out->told[at].report = on->s->report;
+    return 0;
+}
+
+SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
+{
+    u32 zero = 0;
+    struct scratch *s = map_lookup(&scratch, &zero);
+    struct profile *p = map_lookup(&profiles, &zero);
+    struct ports *listening = map_lookup(&ports, &zero);
+    struct outcome *out = map_lookup(&outcomes, &zero);
+    struct reading_on on = { .s = s, .p = p, .out = out };
+
+    if (!s || !p || !listening || !out)
+        return XDP_ABORTED;
+    out->count = 0;
+    out->peeked.version = 0;
+    out->frame = parse_frame(frame, s, listening);
+    out->reason = s->reason;
+    out->dport = s->dport;
+    __builtin_memcpy(out->source, s->source, sizeof(out->source));
+    if (out->frame != FRAME_TELEMETRY)
+        return XDP_PASS;
+    start_reports(s);
+    bpf_loop(MOST_REPORTS, tell_next, &on, 0);
+    out->peeked = s->peeked;
+    return XDP_DROP;
+}
+
+LICENSE;

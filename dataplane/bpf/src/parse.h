@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What the parts of the decoder share: the scratch area, how its bytes are read, refusals, profiles.
+ *
+ * The decoder says what `wire::datagram` and `wire::report::Reports` say of the same bytes, with the values that the
+ * collector's `Reading` would give them; it follows them function by function, under the same names.
+ *
+ * How the verifier is content: a frame is copied into a per-CPU map value, and read at a masked offset, so that no access can
+ * leave it, whatever the offset; what the bytes mean is decided by comparing offsets with the end, as in Rust. Global
+ * functions are verified one by one, each for any state of the scratch area; what they hand on lies there, and they answer
+ * a number. Since Linux 5.18 (bpf_xdp_load_bytes), with bpf_loop of 5.17.
+ */
+#ifndef HOPWISE_PARSE_H
+#define HOPWISE_PARSE_H
+
+#include "report.h"
+
+/* Refusals, in the order of wire::Refusal. */
+enum refusal {
+    TRUNCATED,
+    NOT_IP,
+    NOT_UDP,
+    FRAGMENT,
+    BAD_IP_HEADER,
+    BAD_UDP_LENGTH,
+    UNKNOWN_VERSION,
+    EMPTY_GROUP,
+    BAD_LENGTH,
+    BAD_NEXT_PROTOCOL,
+    BAD_METADATA_LENGTH,
+    UNDEFINED_REPORT_TYPE,
+    UNDEFINED_INNER_TYPE,
+    LEFTOVER_WORDS,
+    INT_TRUNCATED,
+    BAD_SHIM,
+    BAD_NEXT_PROTOCOL_TYPE,
+    BAD_INT_VERSION,
+    BAD_INT_LENGTH,
+    BAD_HOP_ML,
+    BAD_INSTRUCTION_COUNT,
+    TOO_MANY_HOPS,
+    PARTIAL_HOP,
+    BAD_GRE,
+    BAD_GENEVE,
+    BAD_IOAM,
+    NESTED,
+    REFUSALS
+};
+
+/* Functions answer 0 or more, or a refusal as a negative number. */
+#define REFUSE(reason) (-1 - (int)(reason))
+#define REASON(answer) ((u32)(-1 - (answer)))
+
+enum dialect { STRICT, GEANT, HOSTINT, INTCOLLECTOR_GEN, ONOS };
+
+#define MAX_PORTS 8
+#define NO_DSCP 0xff
+
+struct domain {
+    u16 id;
+    u8 source_only_words;
+    u8 known;
+};
+
+/* How to read the bytes of one source, and what its numbers mean: wire::Profile and the collector's units. */
+struct profile {
+    u64 probe_marker; /* as a number */
+    u32 has_probe_marker;
+    u32 stamp_ns;         /* ns per unit of time stamps, at least 1 */
+    u32 latency_ns;       /* likewise, of hop latency */
+    u32 utilization_unit; /* millionths of the link per unit */
+    u16 int_udp_port;
+    u16 gre_protocol;
+    u16 ports[MAX_PORTS]; /* of reports: a packet to one of them is a report about a report */
+    struct domain domains[2];
+    u8 port_count;
+    u8 dialect;
+    u8 dscp;
+    u8 dscp_mask;
+    u8 dscp_other; /* NO_DSCP: none */
+    u8 tcp_after_options;
+    u8 synchronised; /* stamps of different nodes may be compared */
+    u8 pad;
+};
+_Static_assert(sizeof(struct profile) == 64 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
+                   __builtin_offsetof(struct profile, domains) == 44 && __builtin_offsetof(struct profile, synchronised) == 58,
+               "profile.rs has its twin");
+
+/* Ports of telemetry datagrams. */
+struct ports {
+    u32 count;
+    u16 port[MAX_PORTS];
+};
+_Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, port) == 4, "profile.rs has its twin");
+
+/* The longest frame that is held, and what may be read behind any place in it without looking. */
+#define FRAME_BYTES 16384
+#define FRAME_SLACK 256
+/* What is copied of a frame before it is known to be telemetry. */
+#define FRAME_HEAD 128
+
+/* Items of a record; the first eleven are the bit numbers of wire::Items. */
+enum item { NODE, PORTS, LATENCY, QUEUE, INGRESS, EGRESS, L2, TX, BUFFER, CONGESTION, CHECKSUM, DROP, QUEUE_ID = 11 };
+#define ITEM(item) (1u << (item))
+/* Offset of an item that a record does not have. */
+#define NOWHERE 0xff
+
+/* Where the items of a record lie: wire::int::Layout. Kept until records of another kind come. */
+struct layout {
+    u64 key;
+    u32 carried; /* ITEM bits, DROP included */
+    u8 words;
+    u8 wide_ts;
+    u8 wide_l2;
+    u8 pad;
+    u8 at[16];
+};
+
+enum first_header { FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6, FIRST_NOTHING };
+
+/* What the header of a report says: the first word, and what follows it. */
+struct head {
+    u32 word;
+    u32 kind;  /* report 0.5 */
+    u32 extra; /* where the reporter's own words begin */
+    u32 inner; /* and where they end, and the packet begins */
+    u32 first; /* enum first_header */
+    u32 metadata;
+};
+
+/* What is known of the number of a datagram as soon as its header is: wire::Peek. */
+struct peeked {
+    u32 version; /* 0: the header itself was refused */
+    u32 node_id; /* ABSENT also when not available */
+    u32 hw_id;
+    u32 seq;
+};
+
+/* The walk through the packet inside a report: wire's Walk. Offsets are from the frame's start. */
+struct walk {
+    u32 at;
+    u32 end; /* of the bytes that are the packet's own */
+    u32 ip;  /* the latest IP header */
+    u32 ethertype;
+    u32 seek; /* INT and IOAM are still looked for */
+    u32 tunnels;
+    u8 v6;
+    u8 dscp;
+    u8 proto;
+    u8 has_flow;
+    u16 sport; /* of the flow found */
+    u16 dport;
+    u32 flow_ip;
+    u8 flow_v6;
+    u8 flow_ports;
+    u8 flow_proto;
+    u8 mark; /* enum mark */
+    u32 shim;
+    /* What a shim answers. */
+    u32 after;
+    u32 original_port;  /* ABSENT: not told */
+    u32 original_proto; /* likewise */
+};
+
+enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
+
+/* INT and IOAM found. */
+struct found {
+    u32 int_version; /* 0: none; 5, 10, 20 */
+    u32 int_flags;   /* REPORT_HOP_LIMIT, REPORT_MTU */
+    u32 stack;       /* its records, the most recent hop first */
+    u32 stack_count;
+    u32 ioam;       /* 0: none; enum ioam_kind */
+    u32 trace_type; /* of a trace */
+    u32 trace_count;
+    u16 trace[MAX_HOPS]; /* its nodes, newest first */
+};
+
+struct scratch {
+    u32 len;       /* of the frame */
+    u32 held;      /* how much of it is here */
+    u32 reason;    /* why a frame was refused or passed: a refusal, or enum pass_reason */
+    u32 dport;     /* UDP destination port, once known, else ABSENT */
+    u8 source[16]; /* sender, IPv4 mapped into IPv6 */
+    u32 at;        /* the datagram's payload */
+    u32 end;
+    u32 rest; /* of a group: where the next report begins */
+    u32 state;
+    u32 index;
+    u32 own; /* the reporter's own record */
+    u32 has_own;
+    u32 latency_from_stamps;
+    u32 ts; /* ingress stamp of the header */
+    u32 has_ts;
+    u32 ds_id;
+    u32 first_wide; /* the first hop's stamps have 64 bits */
+    struct peeked peeked;
+    struct head head;
+    struct walk walk;
+    struct found found;
+    struct layout int_layout;
+    struct layout own_layout;
+    struct report report;
+    u8 frame[FRAME_BYTES + FRAME_SLACK];
+};
+
+/* Numbers as they lie, whatever they lie in. */
+typedef u16 __attribute__((may_alias)) raw16;
+typedef u32 __attribute__((may_alias)) raw32;
+typedef u64 __attribute__((may_alias)) raw64;
+
+/* The bytes at `at`, of which FRAME_SLACK may be read. The mask is put where the compiler cannot reason it away, as the
+ * verifier has not read that reasoning.
+ */
+static inline_always const u8 *bytes(const struct scratch *s, u32 at)
+{
+    u64 offset = at;
+
+    asm volatile("%0 &= %1" : "+r"(offset) : "i"(FRAME_BYTES - 1));
+    return s->frame + offset;
+}
+
+static inline_always u32 be16(const u8 *at) { return from_be16(*(const raw16 *)at); }
+static inline_always u32 be32(const u8 *at) { return from_be32(*(const raw32 *)at); }
+static inline_always u64 be64(const u8 *at) { return from_be64(*(const raw64 *)at); }
+static inline_always u32 be24(const u8 *at) { return (u32)at[0] << 16 | (u32)at[1] << 8 | at[2]; }
+
+static inline_always u32 ones(u32 value)
+{
+    value = value - (value >> 1 & 0x55555555);
+    value = (value & 0x33333333) + (value >> 2 & 0x33333333);
+    value = (value + (value >> 4)) & 0x0f0f0f0f;
+    return value * 0x01010101 >> 24;
+}
+
+enum ethertype {
+    ETH_IPV4 = 0x0800,
+    ETH_IPV6 = 0x86dd,
+    ETH_VLAN = 0x8100,
+    ETH_QINQ = 0x88a8,
+    ETH_QINQ_OLD = 0x9100,
+    ETH_MPLS = 0x8847,
+    ETH_MPLS_MULTICAST = 0x8848,
+    ETH_ETHERNET = 0x6558,
+};
+
+enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
+
+enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081 };
+
+/* Tags, labels, extension headers stepped over in a row. */
+#define MAX_TAGS 8
+
+/* Bytes of an IPv6 extension header are 8 and so many times its length field; 0xff: it is none. */
+static inline_always u32 extension_units(u32 next)
+{
+    switch (next) {
+    case 0:
+    case 43:
+    case 60:
+    case 135:
+    case 139:
+    case 140:
+        return 8;
+    case 51:
+        return 4;
+    case 44:
+        return 0;
+    default:
+        return 0xff;
+    }
+}
+
+static inline_always u32 is_vlan(u32 ethertype)
+{
+    return ethertype == ETH_VLAN || ethertype == ETH_QINQ || ethertype == ETH_QINQ_OLD;
+}
+
+static inline_always u32 is_mpls(u32 ethertype) { return ethertype == ETH_MPLS || ethertype == ETH_MPLS_MULTICAST; }
+
+#endif

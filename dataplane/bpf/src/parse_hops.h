@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* From records to hops in the collector's units: wire::Layout::hop, wire::Report::{own, hop}, collector's Reading.
+ *
+ * The collector reads a stack of a flow's whole path where it lies (`Stacked`), and everything else hop by hop
+ * (`Reading::of`). The two differ in what they make of level-2 halves and of queue congestion; so do the two here.
+ */
+#ifndef HOPWISE_PARSE_HOPS_H
+#define HOPWISE_PARSE_HOPS_H
+
+#include "parse_ioam.h"
+#include "parse_layout.h"
+
+/* The widest record that the collector reads where it lies, in words. */
+#define WIDEST_RECORD 13
+
+/* What one node said: wire::Hop. All-ones for what it did not. */
+struct said {
+    u64 ingress_ts;
+    u64 egress_ts;
+    u32 carried;
+    u32 wide_ts;
+    u32 node;
+    u32 ports;
+    u32 latency;
+    u32 queue_id;
+    u32 occupancy;
+    u32 congestion;
+    u32 l2_egress;
+    u32 tx;
+    u32 buffer; /* id << 24 | occupancy: the two are there or not together */
+};
+
+static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_VALUE : (u64)raw * unit; }
+
+/* The time from one stamp of a node to another, ns. */
+static inline_always u64 between(u64 ingress, u64 egress, u32 wide, u32 stamp_ns)
+{
+    u64 later;
+    u32 modulo;
+
+    if (ingress == NO_VALUE || egress == NO_VALUE)
+        return NO_VALUE;
+    if (!wide) {
+        modulo = (u32)egress - (u32)ingress;
+        return modulo >> 31 ? NO_VALUE : (u64)modulo * stamp_ns;
+    }
+    if (egress < ingress)
+        return NO_VALUE;
+    later = egress - ingress;
+    /* Saturating. A product that needs 64 bits at most has factors whose halves say so. */
+    if (later >> 32 && (later >> 32) * stamp_ns + ((later & ABSENT) * stamp_ns >> 32) > ABSENT)
+        return NO_VALUE;
+    return later * stamp_ns;
+}
+
+/* Hops of a stack of the flow's whole path. */
+static inline_always void stacked_hop(struct hop *hop, const struct layout *l, const u8 *record, const struct profile *p)
+{
+    hop->node = item32(l, record, NODE);
+    hop->level_2 = 0;
+    if (l->carried & ITEM(PORTS) || !l->wide_l2) {
+        /* Level 2 with two halves in one word reads as level 1 does. */
+        hop->link = item32(l, record, l->carried & ITEM(PORTS) ? PORTS : L2);
+    } else {
+        hop->link = (u32)item64(l, record, L2);
+        hop->level_2 = hop->link != ABSENT;
+    }
+    hop->latency = scaled(item32(l, record, LATENCY), p->latency_ns);
+    if (hop->latency == NO_VALUE && l->carried & ITEM(INGRESS) && l->carried & ITEM(EGRESS))
+        hop->latency = between(stamp(l, record, INGRESS), stamp(l, record, EGRESS), l->wide_ts, p->stamp_ns);
+    hop->queue = item32(l, record, QUEUE);
+    hop->congestion = item32(l, record, l->carried & ITEM(CONGESTION) ? CONGESTION : BUFFER);
+    hop->utilization = scaled(item32(l, record, TX), p->utilization_unit);
+}
+
+static inline_always u32 low24(u32 pair) { return pair == ABSENT ? ABSENT : pair & 0xffffff; }
+
+/* All items of a record. */
+static inline_always void read_said(struct said *said, const struct layout *l, const u8 *record)
+{
+    u32 queue = item32(l, record, QUEUE), congestion = item32(l, record, CONGESTION), drop = item32(l, record, DROP);
+    u32 halves;
+
+    said->carried = l->carried;
+    if (l->carried & ITEM(DROP) && l->carried & ITEM(QUEUE))
+        said->carried &= ~ITEM(QUEUE_ID);
+    said->wide_ts = l->wide_ts;
+    said->node = item32(l, record, NODE);
+    said->ports = item32(l, record, PORTS);
+    said->latency = item32(l, record, LATENCY);
+    said->queue_id = queue != ABSENT ? queue >> 24 : congestion != ABSENT ? congestion >> 24 : drop != ABSENT ? drop >> 24 : ABSENT;
+    said->occupancy = low24(queue);
+    said->congestion = low24(congestion);
+    said->ingress_ts = stamp(l, record, INGRESS);
+    said->egress_ts = stamp(l, record, EGRESS);
+    if (l->wide_l2) {
+        said->l2_egress = (u32)item64(l, record, L2);
+    } else {
+        halves = item32(l, record, L2) & 0xffff;
+        said->l2_egress = halves == 0xffff ? ABSENT : halves;
+    }
+    said->tx = item32(l, record, TX);
+    said->buffer = item32(l, record, BUFFER);
+}
+
+/* The reporter's own metadata. */
+static inline_always void read_own(struct said *said, const struct scratch *s)
+{
+    read_said(said, &s->own_layout, bytes(s, s->own));
+    said->carried |= ITEM(NODE);
+    said->node = s->report.node_id;
+    if (s->has_ts) {
+        said->carried |= ITEM(INGRESS);
+        said->ingress_ts = s->ts == ABSENT ? NO_VALUE : s->ts;
+    }
+}
+
+/* One hop out of two tellings: every item that the header carries wins, the others stay. */
+static inline_always void merge(struct said *hop, const struct said *header)
+{
+    u32 has = header->carried;
+
+    hop->carried |= has;
+    if (has & ITEM(PORTS))
+        hop->ports = header->ports;
+    if (has & ITEM(LATENCY))
+        hop->latency = header->latency;
+    if (has & (ITEM(QUEUE) | ITEM(QUEUE_ID)))
+        hop->queue_id = header->queue_id;
+    if (has & ITEM(QUEUE))
+        hop->occupancy = header->occupancy;
+    if (has & ITEM(INGRESS))
+        hop->ingress_ts = header->ingress_ts;
+    if (has & ITEM(EGRESS))
+        hop->egress_ts = header->egress_ts;
+    if (has & (ITEM(INGRESS) | ITEM(EGRESS)))
+        hop->wide_ts = header->wide_ts;
+    if (has & ITEM(L2))
+        hop->l2_egress = header->l2_egress;
+    if (has & ITEM(TX))
+        hop->tx = header->tx;
+    if (has & ITEM(BUFFER))
+        hop->buffer = header->buffer;
+}
+
+static inline_always u32 pair(u32 id, u32 level) { return id == ABSENT || level == ABSENT ? ABSENT : id << 24 | level; }
+
+/* Reading::of. */
+static inline_always void reading(struct hop *hop, const struct said *said, const struct profile *p)
+{
+    hop->node = said->node;
+    hop->level_2 = !(said->carried & ITEM(PORTS)) && said->l2_egress != ABSENT;
+    hop->link = hop->level_2 ? said->l2_egress : said->ports;
+    if (said->latency != ABSENT)
+        hop->latency = scaled(said->latency, p->latency_ns);
+    else
+        hop->latency = between(said->ingress_ts, said->egress_ts, said->wide_ts, p->stamp_ns);
+    hop->queue = pair(said->queue_id, said->occupancy);
+    hop->congestion = pair(said->queue_id, said->congestion);
+    if (hop->congestion == ABSENT)
+        hop->congestion = said->buffer;
+    hop->utilization = scaled(said->tx, p->utilization_unit);
+}
+
+/* An item of 4 bytes of a trace's node. */
+static inline_always u32 node_word(u32 trace_type, const u8 *node, u32 k)
+{
+    u64 at = node_words(trace_type & ~(2 * TRACE_BIT(k) - 1)) * 4;
+
+    return trace_type & TRACE_BIT(k) ? be32(node + (at & MOST_OFFSET)) : ABSENT;
+}
+
+static inline_always u64 node_long(u32 trace_type, const u8 *node, u32 k)
+{
+    u64 at = node_words(trace_type & ~(2 * TRACE_BIT(k) - 1)) * 4;
+
+    return trace_type & TRACE_BIT(k) ? be64(node + (at & MOST_OFFSET)) : NO_VALUE;
+}
+
+/* One node of a trace, as far as its data are items of a hop. */
+static inline_always void read_trace(struct said *said, u32 trace_type, const u8 *node)
+{
+    u32 id = node_word(trace_type, node, 0), delay = node_word(trace_type, node, 4);
+    u64 wide = node_long(trace_type, node, 8);
+
+    said->carried = trace_type & TRACE_BIT(1) ? ITEM(PORTS) : 0;
+    said->wide_ts = 0;
+    said->ingress_ts = said->egress_ts = NO_VALUE;
+    if (id != ABSENT) {
+        said->node = id & 0xffffff;
+    } else {
+        /* A node id that needs more than 32 bits is not available. */
+        wide = wide == NO_VALUE ? NO_VALUE : wide & 0xffffffffffffffull;
+        said->node = wide >> 32 ? ABSENT : wide;
+    }
+    said->ports = node_word(trace_type, node, 1);
+    said->latency = delay >> 31 ? ABSENT : delay;
+    said->l2_egress = (u32)node_long(trace_type, node, 9);
+    said->queue_id = said->occupancy = said->congestion = said->tx = said->buffer = ABSENT;
+}
+
+/* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of them. */
+int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
+{
+    struct said said, own;
+    struct report *r;
+    u32 from_top = passed - 1 - i, last;
+
+    if (!s || !p || i >= MAX_HOPS)
+        return 0;
+    r = &s->report;
+    if (i == passed)
+        read_own(&said, s);
+    else if (s->found.int_version)
+        read_said(&said, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
+    else
+        read_trace(&said, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
+    last = i + 1 == r->hop_count;
+    if (i < passed && last && r->marks & REPORT_MERGED) {
+        read_own(&own, s);
+        merge(&said, &own);
+    }
+    /* Derived from stamps, and so in their unit; it is derived again, and checked. */
+    if (last && r->version == 5 && s->has_own)
+        said.latency = ABSENT;
+    reading(&r->hops[i], &said, p);
+    if (i == 0) {
+        r->first_ingress = said.ingress_ts;
+        s->first_wide = said.wide_ts;
+    }
+    r->last_egress = said.egress_ts;
+    return said.wide_ts;
+}
+
+/* Is the path told by the stack alone, in records that the collector reads where they lie? */
+static inline_always u32 is_stacked(const struct scratch *s)
+{
+    u32 flags = s->report.flags;
+    u32 whole_path = !(flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE;
+
+    return s->found.int_version && !s->has_own && s->walk.has_flow && whole_path && s->found.stack_count &&
+           s->int_layout.words >= 1 && s->int_layout.words <= WIDEST_RECORD;
+}
+
+int stacked_hops(struct scratch *s, const struct profile *p)
+{
+    u32 record, at;
+
+    if (!s || !p)
+        return 0;
+    record = s->int_layout.words * 4;
+    at = s->found.stack + s->found.stack_count * record;
+    s->report.first_ingress = stamp(&s->int_layout, bytes(s, at - record), INGRESS);
+    s->report.last_egress = stamp(&s->int_layout, bytes(s, s->found.stack), EGRESS);
+    s->report.wide_ends = s->int_layout.wide_ts;
+    for (u32 i = 0; i < MAX_HOPS && i < s->found.stack_count; i++) {
+        at -= record;
+        stacked_hop(&s->report.hops[i], &s->int_layout, bytes(s, at), p);
+    }
+    return 0;
+}
+
+/* The hops of the report that has been read, and its ends. */
+static inline_always void read_hops(struct scratch *s, const struct profile *p)
+{
+    struct report *r = &s->report;
+    u32 passed = s->found.int_version ? s->found.stack_count : s->found.ioam == IOAM_TRACE ? s->found.trace_count : 0;
+    u32 last_wide = 0;
+
+    r->hop_count = passed + (s->has_own && !(r->marks & REPORT_MERGED));
+    r->first_ingress = r->last_egress = NO_VALUE;
+    r->wide_ends = 0;
+    if (r->hop_count > MAX_HOPS) {
+        r->hop_count = 0;
+        r->marks |= REPORT_UNDECIDED;
+        return;
+    }
+    if (is_stacked(s)) {
+        stacked_hops(s, p);
+        return;
+    }
+    s->first_wide = 0;
+    for (u32 i = 0; i < MAX_HOPS && i < r->hop_count; i++)
+        last_wide = read_hop(s, p, i, passed);
+    if (s->first_wide != last_wide) {
+        /* A stamp of 32 bits and one of 64: both modulo 2^32. */
+        r->first_ingress = r->first_ingress == NO_VALUE ? NO_VALUE : r->first_ingress & ABSENT;
+        r->last_egress = r->last_egress == NO_VALUE ? NO_VALUE : r->last_egress & ABSENT;
+    }
+    r->wide_ends = s->first_wide && last_wide;
+}
+
+#endif

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Reports 0.5, 1.0 and 2.0, one after the other: wire::report. */
+#ifndef HOPWISE_PARSE_REPORT_H
+#define HOPWISE_PARSE_REPORT_H
+
+#include "parse_hops.h"
+#include "parse_walk.h"
+
+enum { REPORT_05_LEN = 12, REPORT_10_LEN = 16, GROUP_LEN = 8, REPORT_20_LEN = 4, MAIN_LEN = 8 };
+/* Report Length that means "to the end of the datagram". */
+#define TO_THE_END 0xff
+/* RepMdBits that are metadata: bit 0 and the reserved bits 9 to 14 are not. */
+#define REAL_ITEMS 0x7f81
+#define POSTCARD_DOMAIN 0x5043
+
+/* How far a datagram has been read. */
+enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
+
+/* What next_report answers, beside refusals. */
+enum { NO_REPORT = 0, REPORT = 1 };
+
+/* INTCollector's generator writes version nibble 1 into its reports 0.5 too, and a length below 4 into its reports 1.0.
+ * Both go on with Ethernet, after 16 bytes in 1.0 and, with kind 0, after 12 in 0.5: the EtherType tells.
+ */
+static inline_always u32 generator_version(const struct scratch *s, u32 at, u32 end)
+{
+    const u8 *payload = bytes(s, at);
+    u32 kind = payload[0] & 0x0f, header = kind == 0 ? 12 : kind == 1 ? 24 : 28, type, as_05 = 0, as_10 = 0, ip_10;
+
+    if (kind < 3 && at + header + 14 <= end) {
+        type = be16(payload + header + 12);
+        as_05 = type == ETH_IPV4 || type == ETH_IPV6 || type == ETH_VLAN;
+    }
+    if (at + 30 <= end) {
+        type = be16(payload + 28);
+        as_10 = type == ETH_IPV4 || type == ETH_IPV6 || type == ETH_VLAN;
+    }
+    ip_10 = at + 31 <= end && (payload[30] >> 4 == 4 || payload[30] >> 4 == 6);
+    /* The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one. */
+    if (as_05)
+        return as_10 && ip_10 ? 10 : 5;
+    /* Cut too early to tell: the generator's reports 1.0 have length 1. */
+    return as_10 || kind == 1 || kind == 3 ? 10 : 5;
+}
+
+/* What the first octets say. */
+static inline_always int report_version(const struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    u32 first;
+
+    if (at >= end)
+        return REFUSE(TRUNCATED);
+    first = bytes(s, at)[0];
+    switch (first >> 4) {
+    case 0:
+        return 5;
+    case 1:
+        return p->dialect == INTCOLLECTOR_GEN && (first & 0x0f) < 4 ? (int)generator_version(s, at, end) : 10;
+    case 2:
+        return 20;
+    default:
+        return REFUSE(UNKNOWN_VERSION);
+    }
+}
+
+/* Does an IPv4 header's checksum hold? */
+static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
+{
+    const u8 *ip = bytes(s, at);
+    u32 len = (ip[0] & 0x0f) * 4, sum = 0;
+
+    if (at + len > end)
+        return 0;
+    for (u32 i = 0; i < 60 && i < len; i += 2)
+        sum += be16(ip + i);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum == 0xffff;
+}
+
+static inline_always u32 is_ipv4(const struct scratch *s, u32 at, u32 end)
+{
+    u32 first = bytes(s, at)[0];
+
+    return at < end && first >> 4 == 4 && (first & 0x0f) >= 5;
+}
+
+/* host-int's kind 4 may put the reporter's id before IPv4, and nothing says so but the bytes: 0 or 4. */
+static inline_always u32 sink_word(const struct scratch *s, u32 at, u32 end)
+{
+    /* An id that looks like IPv4 has IPv4 behind it; an IPv4 identification field that does has a good checksum before. */
+    return is_ipv4(s, at, end) && (!is_ipv4(s, at + 4, end) || checksum_holds(s, at, end)) ? 0 : 4;
+}
+
+static inline_always int head_05(struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    struct head *h = &s->head;
+    u32 extra;
+
+    if (at + REPORT_05_LEN > end)
+        return REFUSE(TRUNCATED);
+    h->word = be32(bytes(s, at));
+    h->kind = h->word >> 24 & 0x0f;
+    h->extra = at + REPORT_05_LEN;
+    h->first = h->kind >= 3 ? FIRST_IPV4 : FIRST_ETHERNET;
+    if (h->kind == 0)
+        extra = 0;
+    else if (h->kind == 1)
+        extra = 12;
+    else if (h->kind == 2)
+        extra = 16;
+    else if (h->kind == 3 && p->dialect == HOSTINT)
+        extra = 24;
+    else if (h->kind == 4 && p->dialect == HOSTINT)
+        extra = sink_word(s, h->extra, end);
+    else
+        return REFUSE(BAD_NEXT_PROTOCOL);
+    h->inner = h->extra + extra;
+    return h->inner > end ? REFUSE(TRUNCATED) : 5;
+}
+
+static inline_always int head_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    struct head *h = &s->head;
+    u32 len, next;
+
+    if (at + REPORT_10_LEN > end)
+        return REFUSE(TRUNCATED);
+    h->word = be32(bytes(s, at));
+    h->metadata = h->word >> 15 & 0x3f;
+    len = (h->word >> 24 & 0x0f) * 4;
+    if (len < REPORT_10_LEN && p->dialect == INTCOLLECTOR_GEN) {
+        h->metadata = 0;
+        len = REPORT_10_LEN;
+    }
+    next = h->word >> 21 & 7;
+    if (len != REPORT_10_LEN + ones(h->metadata) * 4)
+        return REFUSE(BAD_LENGTH);
+    if (next > 2)
+        return REFUSE(BAD_NEXT_PROTOCOL);
+    if (at + len > end)
+        return REFUSE(TRUNCATED);
+    h->extra = at + REPORT_10_LEN;
+    h->inner = at + len;
+    h->first = next == 0 ? FIRST_ETHERNET : next == 1 ? FIRST_IPV4 : FIRST_IPV6;
+    return 10;
+}
+
+/* The header of the report, or of the group, at `at`. Answers its version. */
+int report_head(struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    int version;
+
+    if (!s || !p)
+        return REFUSE(TRUNCATED);
+    version = report_version(s, p, at, end);
+    switch (version) {
+    case 5:
+        return head_05(s, p, at, end);
+    case 10:
+        return head_10(s, p, at, end);
+    case 20:
+        if (at + GROUP_LEN > end)
+            return REFUSE(TRUNCATED);
+        if (at + GROUP_LEN == end)
+            return REFUSE(EMPTY_GROUP);
+        s->head.word = be32(bytes(s, at));
+        return 20;
+    default:
+        return version;
+    }
+}
+
+/* Does a UDP payload inside a report, which may be cut, read as a report? */
+int looks_like_report(struct scratch *s, const struct profile *p, u32 at)
+{
+    const u8 *first;
+    int version;
+
+    if (!s || !p)
+        return 0;
+    version = report_head(s, p, at, s->walk.end);
+    if (version != 20)
+        return version > 0;
+    first = bytes(s, at + GROUP_LEN);
+    /* Report type and inner type are defined. */
+    return at + GROUP_LEN + 4 <= s->walk.end && first[0] >> 4 <= 2 && (first[0] & 0x0f) <= 5;
+}
+
+/* D, Q and F of reports 0.5 and 1.0. */
+static inline_always u32 dqf(u32 bits) { return (bits >> 2 & 1) | (bits & 2) | (bits & 1) << 2; }
+
+static inline_always void clear_report(struct scratch *s)
+{
+    struct report *r = &s->report;
+
+    r->version = s->peeked.version;
+    r->node_id = s->peeked.node_id;
+    r->hw_id = s->peeked.hw_id;
+    r->seq = s->peeked.seq;
+    r->flags = 0;
+    r->marks = 0;
+    r->reason = 0;
+    r->index = s->index;
+    s->has_own = 0;
+    s->has_ts = 0;
+    s->ds_id = 0;
+    s->found.int_version = 0;
+    s->found.ioam = IOAM_NONE;
+}
+
+/* The flow that the walk has found, as its key. */
+static inline_always void write_flow(struct scratch *s)
+{
+    struct flow_key *key = &s->report.flow;
+    const struct walk *w = &s->walk;
+    const u8 *ip = bytes(s, w->flow_ip);
+
+    if (!w->has_flow) {
+        for (u32 i = 0; i < 4; i++)
+            ((raw64 *)key)[i] = 0;
+        key->sport = key->dport = 0;
+        key->proto = key->kind = 0;
+        return;
+    }
+    s->report.marks |= REPORT_HAS_FLOW;
+    if (w->flow_v6) {
+        for (u32 i = 0; i < 4; i++)
+            ((raw64 *)key)[i] = *(const raw64 *)(ip + 8 + 8 * i);
+    } else {
+        *(raw64 *)key->src = *(raw64 *)key->dst = 0;
+        *(raw32 *)(key->src + 8) = *(raw32 *)(key->dst + 8) = from_be32(0xffff);
+        *(raw32 *)(key->src + 12) = *(const raw32 *)(ip + 12);
+        *(raw32 *)(key->dst + 12) = *(const raw32 *)(ip + 16);
+    }
+    key->sport = w->sport;
+    key->dport = w->dport;
+    key->proto = w->flow_proto;
+    key->kind = (w->flow_v6 ? FLOW_V6 : 0) | (w->flow_ports ? FLOW_PORTS : 0);
+}
+
+/* Is the reporter also the top record of the stack, or the newest node of a trace? Then the two are one hop. */
+static inline_always u32 is_merged(const struct scratch *s)
+{
+    u32 node = s->report.node_id, top = ABSENT;
+    struct said said;
+
+    if (!s->has_own || node == ABSENT)
+        return 0;
+    if (s->found.int_version) {
+        if (s->found.stack_count)
+            top = item32(&s->int_layout, bytes(s, s->found.stack), NODE);
+    } else if (s->found.ioam == IOAM_TRACE && s->found.trace_count) {
+        read_trace(&said, s->found.trace_type, bytes(s, s->found.trace[0]));
+        top = said.node;
+    }
+    return top == node;
+}
+
+/* Reads the packet at s->walk.at, from a header of the kind `first` on, and then all that follows from it. */
+static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
+{
+    struct report *r = &s->report;
+    u32 reason;
+    int answer;
+
+    s->walk.tunnels = 0;
+    s->walk.has_flow = 0;
+    answer = walk_packet(s, p, first);
+    if (answer < 0)
+        return answer;
+    if (r->node_id != ABSENT)
+        r->marks |= REPORT_HAS_NODE;
+    if (s->has_own) {
+        r->marks |= REPORT_OWN_HOP;
+        reason = item32(&s->own_layout, bytes(s, s->own), DROP);
+        if (reason != ABSENT) {
+            r->marks |= REPORT_HAS_REASON;
+            r->reason = reason >> 16;
+        }
+    }
+    if (r->version == 5 || s->ds_id == POSTCARD_DOMAIN)
+        r->marks |= REPORT_POSTCARD;
+    if (s->found.int_version)
+        r->marks |= s->found.int_flags;
+    if (is_merged(s))
+        r->marks |= REPORT_MERGED;
+    write_flow(s);
+    read_hops(s, p);
+    return REPORT;
+}
+
+/* The one report of a datagram of version 0.5, whose header has been read: what its header says. Answers the first header of the
+ * packet inside, which is at s->walk.at .. s->walk.end; so do the two that follow.
+ */
+static inline_always int read_report_05(struct scratch *s)
+{
+    const struct head *h = &s->head;
+
+    clear_report(s);
+    s->report.flags = dqf(h->word >> 21);
+    s->has_ts = 1;
+    s->ts = be32(bytes(s, s->at) + 8);
+    if (h->kind == 1 || h->kind == 2) {
+        layout_report_05(&s->own_layout, h->kind);
+        s->own = h->extra;
+        s->has_own = 1;
+    }
+    s->walk.at = h->inner;
+    s->walk.end = s->end;
+    s->walk.seek = 1;
+    return h->first;
+}
+
+/* The one report of a datagram of version 1.0, likewise. Embedded INT is looked for whatever F says (ruling b). */
+static inline_always int read_report_10(struct scratch *s, const struct profile *p)
+{
+    const struct head *h = &s->head;
+
+    clear_report(s);
+    s->report.flags = dqf(h->word >> (p->dialect == ONOS ? 12 : 6));
+    s->has_ts = 1;
+    s->ts = be32(bytes(s, s->at) + 12);
+    if (h->metadata) {
+        layout_report_10(&s->own_layout, h->metadata);
+        s->own = h->extra;
+        s->has_own = 1;
+    }
+    s->walk.at = h->inner;
+    s->walk.end = s->end;
+    s->walk.seek = 1;
+    return h->first;
+}
+
+/* The first packet among the TLVs in s->walk.at .. s->walk.end, as far as they have been read. */
+struct tlvs {
+    struct scratch *s;
+    u32 at;
+    u32 end;
+    u32 len;
+    u32 first;
+};
+
+static long next_tlv(u32 i, struct tlvs *t)
+{
+    const u8 *head = bytes(t->s, t->at);
+    u32 kind = head[0] >> 4;
+
+    (void)i;
+    t->len = head[1] * 4;
+    if (t->at + 4 > t->end || t->at + 4 + t->len > t->end)
+        return 1;
+    t->at += 4;
+    if (kind >= 1 && kind <= 3) {
+        t->first = kind == 1 ? FIRST_ETHERNET : kind == 2 ? FIRST_IPV4 : FIRST_IPV6;
+        return 1;
+    }
+    t->at += t->len;
+    return 0;
+}
+
+/* Of two packet TLVs the first is the flow (ruling i). */
+int first_tlv(struct scratch *s)
+{
+    struct tlvs t = { .s = s, .first = FIRST_NOTHING };
+
+    if (!s)
+        return FIRST_NOTHING;
+    t.at = s->walk.at;
+    t.end = s->walk.end;
+    bpf_loop(FRAME_BYTES / 4, next_tlv, &t, 0);
+    if (t.first == FIRST_NOTHING)
+        return FIRST_NOTHING;
+    s->walk.at = t.at;
+    s->walk.end = t.at + t.len;
+    return t.first;
+}
+
+/* Rule 4: the main contents of a report of type 1, at `at` .. s->walk.end. */
+static inline_always int main_contents(struct scratch *s, u32 at, u32 md)
+{
+    const u8 *main = bytes(s, at);
+    u32 bits, baseline, end = s->walk.end;
+
+    if (at + MAIN_LEN + md > end)
+        return REFUSE(BAD_METADATA_LENGTH);
+    bits = be16(main);
+    s->ds_id = be16(main + 2);
+    baseline = words(bits, WIDE_BITS) * 4;
+    if (baseline > md || (!s->ds_id && baseline != md))
+        return REFUSE(BAD_METADATA_LENGTH);
+    if (bits & REAL_ITEMS) {
+        layout_report_20(&s->own_layout, bits);
+        s->own = at + MAIN_LEN;
+        s->has_own = 1;
+    }
+    s->walk.at = at + MAIN_LEN + md;
+    return 0;
+}
+
+/* One individual report of a group, from exactly its bytes: `at` .. s->walk.end. */
+static inline_always int read_report_20(struct scratch *s, u32 at)
+{
+    const u8 *header = bytes(s, at);
+    u32 type = header[0] >> 4, inner = header[0] & 0x0f, bits = header[3] >> 4, first;
+    int answer;
+
+    if (type > 1)
+        return REFUSE(UNDEFINED_REPORT_TYPE);
+    if (inner > 5)
+        return REFUSE(UNDEFINED_INNER_TYPE);
+    clear_report(s);
+    s->report.flags = dqf(bits >> 1) | (bits & 1) << 3;
+    s->walk.at = at + REPORT_20_LEN;
+    if (type == 1) {
+        answer = main_contents(s, at + REPORT_20_LEN, header[2] * 4);
+        if (answer < 0)
+            return answer;
+    }
+    if (inner == 0 && s->walk.at != s->walk.end)
+        return REFUSE(LEFTOVER_WORDS);
+    switch (inner) {
+    case 1:
+        first = first_tlv(s);
+        break;
+    case 3:
+        first = FIRST_ETHERNET;
+        break;
+    case 4:
+        first = FIRST_IPV4;
+        break;
+    case 5:
+        first = FIRST_IPV6;
+        break;
+    default:
+        first = FIRST_NOTHING;
+    }
+    /* Only a report of a tracked flow may carry INT or IOAM. */
+    s->walk.seek = s->report.flags & REPORT_FLOW;
+    return first;
+}
+
+/* Splits one individual report from the rest of the datagram. */
+static inline_always int read_in_group(struct scratch *s)
+{
+    u32 at = s->rest, len;
+    int first;
+
+    s->state = DATAGRAM_END;
+    if (at + REPORT_20_LEN > s->end)
+        return REFUSE(TRUNCATED);
+    len = bytes(s, at)[1];
+    if (len == TO_THE_END) {
+        if (s->end - at - REPORT_20_LEN < TO_THE_END * 4)
+            return REFUSE(BAD_LENGTH);
+        s->rest = s->end;
+    } else {
+        s->rest = at + REPORT_20_LEN + len * 4;
+        if (s->rest > s->end)
+            return REFUSE(TRUNCATED);
+    }
+    s->state = DATAGRAM_IN_GROUP;
+    s->walk.end = s->rest;
+    first = read_report_20(s, at);
+    s->index++;
+    return first;
+}
+
+/* What is known of the datagram's number as soon as its header has been read. */
+static inline_always void peek(struct scratch *s, u32 version)
+{
+    const struct head *h = &s->head;
+    struct peeked *peeked = &s->peeked;
+    const u8 *payload = bytes(s, s->at);
+
+    peeked->version = version;
+    peeked->hw_id = h->word & 0x3f;
+    if (version == 20) {
+        peeked->hw_id = h->word >> 22 & 0x3f;
+        peeked->seq = h->word & 0x3fffff;
+        peeked->node_id = be32(payload + 4);
+    } else if (version == 10) {
+        peeked->seq = be32(payload + 8);
+        peeked->node_id = be32(payload + 4);
+    } else {
+        peeked->seq = be32(payload + 4);
+        peeked->node_id = ABSENT;
+        if (h->inner - h->extra >= 4)
+            peeked->node_id = be32(bytes(s, h->extra + (h->kind == 3 ? 4 : 0)));
+    }
+}
+
+/* Begins with the datagram in s->at .. s->end. */
+static inline_always void start_reports(struct scratch *s)
+{
+    s->state = DATAGRAM_START;
+    s->index = 0;
+    s->peeked.version = 0;
+}
+
+/* The next report of the datagram, into s->report: REPORT, or NO_REPORT at its end, or a refusal; after one that leaves no
+ * length to trust the next answer is NO_REPORT.
+ */
+int next_report(struct scratch *s, const struct profile *p)
+{
+    int version, first;
+
+    if (!s || !p)
+        return NO_REPORT;
+    if (s->state == DATAGRAM_IN_GROUP) {
+        if (s->rest >= s->end)
+            return NO_REPORT;
+        first = read_in_group(s);
+    } else if (s->state == DATAGRAM_START) {
+        s->state = DATAGRAM_END;
+        version = report_head(s, p, s->at, s->end);
+        if (version < 0)
+            return version;
+        peek(s, version);
+        s->rest = s->at + GROUP_LEN;
+        first = version == 5 ? read_report_05(s) : version == 10 ? read_report_10(s, p) : read_in_group(s);
+    } else {
+        return NO_REPORT;
+    }
+    return first < 0 ? first : finish_report(s, p, first);
+}
+
+#endif

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The walk through the packet inside a report: wire::walk, with the aim `Report`.
+ *
+ * Where Rust calls itself, a step here answers which step is next. A packet that ends early gives what its bytes hold; only
+ * INT that is cut or contradicts itself is refused.
+ */
+#ifndef HOPWISE_PARSE_WALK_H
+#define HOPWISE_PARSE_WALK_H
+
+#include "parse_int.h"
+#include "parse_ioam.h"
+
+enum step { STEP_DONE, STEP_ETHERNET, STEP_ETHERTYPE, STEP_IPV4, STEP_IPV6, STEP_TRANSPORT, STEP_UDP, STEP_TCP, STEP_GRE, STEP_VXLAN, STEP_GPE, STEP_GENEVE };
+
+#define MAX_TUNNELS 4
+/* Steps of the longest walk: per tunnel Ethernet (twice where it is announced by a type), IP, transport
+ * (and again behind an inserted header), L4 and tunnel header; and the way in.
+ */
+#define MAX_STEPS 64
+
+int looks_like_report(struct scratch *s, const struct profile *p, u32 at);
+
+/* The latest IP header is the flow's. */
+static inline_always void set_flow(struct walk *w, u32 has_ports, u32 sport, u32 dport, u32 proto)
+{
+    w->has_flow = 1;
+    w->flow_ip = w->ip;
+    w->flow_v6 = w->v6;
+    w->flow_ports = has_ports;
+    w->flow_proto = proto;
+    w->sport = has_ports ? sport : 0;
+    w->dport = has_ports ? dport : 0;
+}
+
+/* A tunnel begins: what was the flow is the tunnel, which is not kept here. */
+static inline_always void enter(struct walk *w)
+{
+    w->tunnels++;
+    w->has_flow = 0;
+}
+
+/* The contents of a tunnel, unless tunnels are nested beyond reason. */
+static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
+{
+    w->at = at;
+    w->ethertype = ethertype;
+    return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
+}
+
+/* Ethernet, or what an EtherType announces. */
+int walk_link(struct scratch *s, u32 step)
+{
+    struct walk *w;
+
+    if (!s)
+        return STEP_DONE;
+    w = &s->walk;
+    if (step == STEP_ETHERNET) {
+        if (w->at + 14 > w->end)
+            return STEP_DONE;
+        w->ethertype = be16(bytes(s, w->at) + 12);
+        w->at += 14;
+    }
+    for (int i = 0; i < MAX_TAGS; i++) {
+        const u8 *head = bytes(s, w->at);
+
+        switch (w->ethertype) {
+        case ETH_IPV4:
+            return STEP_IPV4;
+        case ETH_IPV6:
+            return STEP_IPV6;
+        case ETH_ETHERNET:
+            /* Counted as a tunnel, so that Ethernet in Ethernet in Ethernet ... ends. */
+            w->tunnels++;
+            return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERNET;
+        case ETH_VLAN:
+        case ETH_QINQ:
+        case ETH_QINQ_OLD:
+            if (w->at + 4 > w->end)
+                return STEP_DONE;
+            w->ethertype = be16(head + 2);
+            w->at += 4;
+            break;
+        case ETH_MPLS:
+        case ETH_MPLS_MULTICAST:
+            if (w->at + 4 > w->end)
+                return STEP_DONE;
+            w->at += 4;
+            if (!(head[2] & 1))
+                break;
+            if (w->at >= w->end)
+                return STEP_DONE;
+            if (head[4] >> 4 == 4)
+                w->ethertype = ETH_IPV4;
+            else if (head[4] >> 4 == 6)
+                w->ethertype = ETH_IPV6;
+            else
+                return STEP_DONE;
+            break;
+        default:
+            return STEP_DONE;
+        }
+    }
+    return STEP_DONE;
+}
+
+/* The bytes up to the packet's own end: what lies behind it is padding. */
+static inline_always void trim(struct walk *w, u32 header, u32 total)
+{
+    /* Segmentation offload leaves 0 there; a packet inside a report may be as the chip had it. */
+    if (total >= header && w->at + total < w->end)
+        w->end = w->at + total;
+}
+
+int walk_ipv4(struct scratch *s)
+{
+    struct walk *w;
+    const u8 *ip;
+    u32 len;
+
+    if (!s)
+        return STEP_DONE;
+    w = &s->walk;
+    ip = bytes(s, w->at);
+    len = (ip[0] & 0x0f) * 4;
+    if (w->at + 20 > w->end || ip[0] >> 4 != 4 || len < 20)
+        return STEP_DONE;
+    trim(w, len, be16(ip + 2));
+    w->ip = w->at;
+    w->v6 = 0;
+    w->dscp = ip[1] >> 2;
+    w->proto = ip[9];
+    w->at += len;
+    if (be16(ip + 6) & 0x1fff) {
+        set_flow(w, 0, 0, 0, ip[9]);
+        return STEP_DONE;
+    }
+    return STEP_TRANSPORT;
+}
+
+/* Options of a hop-by-hop or destination header, as far as they have been read. */
+struct options {
+    struct scratch *s;
+    u32 at;
+    u32 end;
+    int answer;
+};
+
+/* One option: IOAM is wanted, the rest is stepped over. */
+static long next_option(u32 i, struct options *o)
+{
+    const u8 *option;
+    u32 kind, len;
+
+    (void)i;
+    if (o->at >= o->end)
+        return 1;
+    option = bytes(o->s, o->at);
+    kind = option[0];
+    if (!kind) {
+        o->at++;
+        return 0;
+    }
+    len = option[1];
+    if (o->at + 2 > o->end || o->at + 2 + len > o->end)
+        return 1;
+    if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) && o->s->found.ioam == IOAM_NONE) {
+        o->answer = ioam(o->s, o->at + 2, len);
+        if (o->answer < 0)
+            return 1;
+    }
+    o->at += 2 + len;
+    return 0;
+}
+
+/* Bytes of the longest extension header, and so options in it. */
+#define MAX_OPTIONS (8 + 255 * 8)
+
+static inline_always int options(struct scratch *s, u32 at, u32 end)
+{
+    struct options o = { .s = s, .at = at, .end = end, .answer = 0 };
+
+    if (end > s->walk.end)
+        return 0;
+    bpf_loop(MAX_OPTIONS, next_option, &o, 0);
+    return o.answer;
+}
+
+int walk_ipv6(struct scratch *s)
+{
+    struct walk *w;
+    const u8 *ip;
+    u32 next, payload;
+
+    if (!s)
+        return STEP_DONE;
+    w = &s->walk;
+    ip = bytes(s, w->at);
+    if (w->at + 40 > w->end || ip[0] >> 4 != 6)
+        return STEP_DONE;
+    payload = be16(ip + 4);
+    if (payload)
+        trim(w, 40, 40 + payload);
+    w->ip = w->at;
+    w->v6 = 1;
+    w->dscp = (be16(ip) >> 6) & 0x3f;
+    next = ip[6];
+    w->at += 40;
+    for (int i = 0; i < MAX_TAGS; i++) {
+        const u8 *head = bytes(s, w->at);
+        u32 units = extension_units(next), len;
+
+        if (units == 0xff) {
+            w->proto = next;
+            return STEP_TRANSPORT;
+        }
+        if (w->at + 8 > w->end)
+            break;
+        len = 8 + head[1] * units;
+        if (next == 44 && be16(head + 2) & 0xfff8) {
+            next = head[0];
+            break;
+        }
+        if ((next == 0 || next == 60) && w->seek) {
+            int answer = options(s, w->at + 2, w->at + len);
+
+            if (answer < 0)
+                return answer;
+        }
+        w->at += len;
+        next = head[0];
+    }
+    set_flow(w, 0, 0, 0, next);
+    return STEP_DONE;
+}
+
+/* Do the bytes after UDP look like the header of the tunnel that the port announces? */
+static inline_always u32 is_tunnel(const u8 *body, u32 held, u32 dport)
+{
+    u32 protocol = be16(body + 2);
+
+    if (dport == VXLAN_PORT || dport == GPE_PORT)
+        return body[0] >> 3 & 1;
+    return dport == GENEVE_PORT && held >= 4 && body[0] >> 6 == 0 &&
+           (protocol == ETH_ETHERNET || protocol == ETH_IPV4 || protocol == ETH_IPV6);
+}
+
+/* Is there a shim at `body`? A packet that ends right there was cut before INT. */
+static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dport)
+{
+    struct walk *w = &s->walk;
+    const u8 *shim = bytes(s, body);
+    u32 marks;
+
+    if (!w->seek || w->end <= body)
+        return MARK_NONE;
+    w->shim = body;
+    if (is_udp && dport == p->int_udp_port && dport)
+        return MARK_PORT;
+    if (p->has_probe_marker && body + 8 <= w->end && be64(shim) == p->probe_marker) {
+        w->shim = body + 8;
+        return MARK_PROBE;
+    }
+    marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
+    /* A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim. */
+    if (marks && !(is_udp && is_tunnel(shim, w->end - body, dport)))
+        return MARK_DSCP;
+    return MARK_NONE;
+}
+
+static inline_always u32 is_tunnel_port(u32 dport)
+{
+    return dport == VXLAN_PORT || dport == GPE_PORT || dport == GENEVE_PORT;
+}
+
+static inline_always u32 is_report_port(const struct profile *p, u32 dport)
+{
+    u32 found = 0;
+
+    for (int i = 0; i < MAX_PORTS; i++)
+        found |= i < p->port_count && p->ports[i] == dport;
+    return found;
+}
+
+int walk_udp(struct scratch *s, const struct profile *p)
+{
+    struct walk *w;
+    const u8 *udp;
+    u32 at, body, has_ports, sport, dport, proto = IPPROTO_UDP;
+    int answer;
+
+    if (!s || !p)
+        return STEP_DONE;
+    w = &s->walk;
+    at = w->at;
+    udp = bytes(s, at);
+    body = at + 8;
+    has_ports = at + 4 <= w->end;
+    sport = be16(udp);
+    dport = be16(udp + 2);
+    if (body > w->end) {
+        /* Cut inside the header of a tunnel: the tenant's flow is not there. */
+        if (has_ports && is_tunnel_port(dport))
+            enter(w);
+        else
+            set_flow(w, has_ports, sport, dport, IPPROTO_UDP);
+        return STEP_DONE;
+    }
+    w->mark = marked(s, p, body, 1, dport);
+    if (w->mark != MARK_NONE) {
+        answer = l4_shim(s, p);
+        if (answer < 0)
+            return answer;
+        body = w->after;
+        /* NPT 2 names a protocol and no port: that one may be UDP again. */
+        if (w->mark == MARK_PORT && w->original_proto != ABSENT &&
+            (w->original_proto != IPPROTO_UDP || w->original_port == ABSENT)) {
+            /* The UDP header was put in; the original L4 header follows INT. */
+            w->seek = 0;
+            w->at = body;
+            w->proto = w->original_proto;
+            return STEP_TRANSPORT;
+        }
+        if (w->original_port != ABSENT)
+            dport = w->original_port;
+        if (w->original_proto != ABSENT)
+            proto = w->original_proto;
+    }
+    w->at = body;
+    if (is_tunnel_port(dport)) {
+        enter(w);
+        return dport == VXLAN_PORT ? STEP_VXLAN : dport == GPE_PORT ? STEP_GPE : STEP_GENEVE;
+    }
+    set_flow(w, 1, sport, dport, proto);
+    if (is_report_port(p, dport) && looks_like_report(s, p, body))
+        return REFUSE(NESTED);
+    return STEP_DONE;
+}
+
+int walk_tcp(struct scratch *s, const struct profile *p)
+{
+    struct walk *w;
+    const u8 *tcp;
+    u32 at, body, has_ports, sport, dport, words;
+    int answer;
+
+    if (!s || !p)
+        return STEP_DONE;
+    w = &s->walk;
+    at = w->at;
+    tcp = bytes(s, at);
+    has_ports = at + 4 <= w->end;
+    sport = be16(tcp);
+    dport = be16(tcp + 2);
+    set_flow(w, has_ports, sport, dport, IPPROTO_TCP);
+    if (at + 20 > w->end)
+        return STEP_DONE;
+    words = tcp[12] >> 4;
+    body = at + (p->tcp_after_options && words > 5 ? words * 4 : 20);
+    w->mark = marked(s, p, body, 0, dport);
+    if (w->mark == MARK_NONE)
+        return STEP_DONE;
+    answer = l4_shim(s, p);
+    if (answer < 0)
+        return answer;
+    if (w->original_port != ABSENT)
+        dport = w->original_port;
+    set_flow(w, 1, sport, dport, w->original_proto != ABSENT ? w->original_proto : IPPROTO_TCP);
+    return STEP_DONE;
+}
+
+/* GRE, with INT if its protocol type says so. */
+int walk_gre(struct scratch *s, const struct profile *p)
+{
+    struct walk *w;
+    const u8 *gre;
+    u32 at, protocol, is_int, body;
+    int answer;
+
+    if (!s || !p)
+        return STEP_DONE;
+    w = &s->walk;
+    at = w->at;
+    gre = bytes(s, at);
+    enter(w);
+    if (at + 4 > w->end)
+        return STEP_DONE;
+    protocol = be16(gre + 2);
+    is_int = protocol == p->gre_protocol;
+    if (gre[1] & 7 || gre[0] & 0x40)
+        return is_int && w->seek ? REFUSE(BAD_GRE) : STEP_DONE;
+    /* Checksum, key and sequence number are there when their bits are. */
+    body = at + 4 + ones(gre[0] & 0xb0) * 4;
+    if (!is_int)
+        return inside(w, body, protocol);
+    answer = gre_shim(s, p, body);
+    if (answer < 0)
+        /* INT that nobody looks for cannot be wrong. */
+        return w->seek ? answer : STEP_DONE;
+    return answer ? STEP_DONE : inside(w, w->after, w->ethertype);
+}
+
+/* What follows an IP header. */
+static inline_always int walk_transport(struct scratch *s)
+{
+    struct walk *w = &s->walk;
+    const u8 *l4;
+    u32 has_ports;
+
+    switch (w->proto) {
+    case IPPROTO_UDP:
+        return STEP_UDP;
+    case IPPROTO_TCP:
+        return STEP_TCP;
+    case IPPROTO_GRE:
+        return STEP_GRE;
+    case IPPROTO_IPIP:
+        enter(w);
+        return inside(w, w->at, ETH_IPV4);
+    case IPPROTO_IPV6:
+        enter(w);
+        return inside(w, w->at, ETH_IPV6);
+    default:
+        /* SCTP, DCCP and UDP-Lite have their ports where UDP has them. */
+        has_ports = (w->proto == 33 || w->proto == 132 || w->proto == 136) && w->at + 4 <= w->end;
+        l4 = bytes(s, w->at);
+        set_flow(w, has_ports, be16(l4), be16(l4 + 2), w->proto);
+        return STEP_DONE;
+    }
+}
+
+/* VXLAN-GPE, with INT if its next protocol says so. */
+int walk_gpe(struct scratch *s, const struct profile *p)
+{
+    struct walk *w;
+    const u8 *gpe;
+    u32 next;
+
+    if (!s || !p)
+        return STEP_DONE;
+    w = &s->walk;
+    gpe = bytes(s, w->at);
+    if (w->at + 8 > w->end)
+        return STEP_DONE;
+    /* Without the P bit this is plain VXLAN. */
+    next = gpe[0] & 0x04 ? gpe[3] : 3;
+    w->at += 8;
+    for (int i = 0; i < MAX_TAGS && is_gpe_int(next); i++) {
+        int answer = gpe_shim(s, p, w->at, next);
+
+        if (answer < 0)
+            return w->seek ? answer : STEP_DONE;
+        if (answer > 255)
+            return STEP_DONE;
+        w->at = w->after;
+        next = answer;
+    }
+    switch (next) {
+    case 1:
+        return inside(w, w->at, ETH_IPV4);
+    case 2:
+        return inside(w, w->at, ETH_IPV6);
+    case 3:
+        return inside(w, w->at, ETH_ETHERNET);
+    default:
+        return STEP_DONE;
+    }
+}
+
+/* Options of a Geneve header have 252 bytes at most, and one four at least. */
+#define MAX_GENEVE_OPTIONS 63
+
+/* Geneve, with INT if an option holds it. */
+int walk_geneve(struct scratch *s, const struct profile *p)
+{
+    struct walk *w;
+    const u8 *geneve;
+    u32 at, end;
+
+    if (!s || !p)
+        return STEP_DONE;
+    w = &s->walk;
+    geneve = bytes(s, w->at);
+    if (w->at + 8 > w->end)
+        return STEP_DONE;
+    at = w->at + 8;
+    end = at + (geneve[0] & 0x3f) * 4;
+    for (int i = 0; i < MAX_GENEVE_OPTIONS && at < end && w->seek && at + 4 <= w->end; i++) {
+        u32 next = at + 4 + (bytes(s, at)[3] & 0x1f) * 4;
+        int answer;
+
+        if (next > end)
+            return REFUSE(BAD_GENEVE);
+        answer = geneve_option(s, p, at, next);
+        if (answer < 0)
+            return answer;
+        at = next;
+    }
+    return inside(w, end, be16(geneve + 2));
+}
+
+/* The packet at s->walk.at, from a header of the kind `first` on. */
+static inline_always int walk_packet(struct scratch *s, const struct profile *p, u32 first)
+{
+    int step = first == FIRST_ETHERNET ? STEP_ETHERNET
+               : first == FIRST_IPV4   ? STEP_IPV4
+               : first == FIRST_IPV6   ? STEP_IPV6
+                                       : STEP_DONE;
+
+    for (int i = 0; i < MAX_STEPS && step > STEP_DONE; i++) {
+        switch (step) {
+        case STEP_ETHERNET:
+        case STEP_ETHERTYPE:
+            step = walk_link(s, step);
+            break;
+        case STEP_IPV4:
+            step = walk_ipv4(s);
+            break;
+        case STEP_IPV6:
+            step = walk_ipv6(s);
+            break;
+        case STEP_TRANSPORT:
+            step = walk_transport(s);
+            break;
+        case STEP_UDP:
+            step = walk_udp(s, p);
+            break;
+        case STEP_TCP:
+            step = walk_tcp(s, p);
+            break;
+        case STEP_GRE:
+            step = walk_gre(s, p);
+            break;
+        case STEP_VXLAN:
+            step = inside(&s->walk, s->walk.at + 8, ETH_ETHERNET);
+            break;
+        case STEP_GPE:
+            step = walk_gpe(s, p);
+            break;
+        default:
+            step = walk_geneve(s, p);
+            break;
+        }
+    }
+    return step;
+}
+
+#endif

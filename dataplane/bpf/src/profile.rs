@@ -1,0 +1,106 @@
+//! How the kernel's decoder is told to read a source: the twins of `struct profile` and `struct ports` in `parse.h`.
+
+use wire::profile::TcpShim;
+
+/// Bytes of `struct profile`.
+pub const PROFILE_LEN: usize = 64;
+/// Bytes of `struct ports`.
+pub const PORTS_LEN: usize = 20;
+
+/// What a source means by its numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Units {
+    /// Nanoseconds per unit of time stamps, at least 1.
+    pub stamp_ns: u32,
+    /// Nanoseconds per unit of hop latency, at least 1.
+    pub latency_ns: u32,
+    /// Millionths of the link per unit of utilisation, at least 1.
+    pub utilization: u32,
+    /// Stamps of different nodes may be compared.
+    pub synchronised: bool,
+}
+
+impl Default for Units {
+    /// Nanoseconds, free clocks, utilisation in millionths.
+    fn default() -> Self {
+        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false }
+    }
+}
+
+/// Offsets of the fields of `struct profile`, in its order.
+mod field {
+    pub(super) const PROBE_MARKER: usize = 0;
+    pub(super) const HAS_PROBE_MARKER: usize = 8;
+    pub(super) const STAMP_NS: usize = 12;
+    pub(super) const LATENCY_NS: usize = 16;
+    pub(super) const UTILIZATION_UNIT: usize = 20;
+    pub(super) const INT_UDP_PORT: usize = 24;
+    pub(super) const GRE_PROTOCOL: usize = 26;
+    pub(super) const PORTS: usize = 28;
+    pub(super) const DOMAINS: usize = 44;
+    pub(super) const PORT_COUNT: usize = 52;
+    pub(super) const DIALECT: usize = 53;
+    pub(super) const DSCP: usize = 54;
+    pub(super) const DSCP_MASK: usize = 55;
+    pub(super) const DSCP_OTHER: usize = 56;
+    pub(super) const TCP_AFTER_OPTIONS: usize = 57;
+    pub(super) const SYNCHRONISED: usize = 58;
+    /// Of a domain.
+    pub(super) const DOMAIN_LEN: usize = 4;
+    pub(super) const SOURCE_ONLY_WORDS: usize = 2;
+    pub(super) const KNOWN: usize = 3;
+    /// Of `struct ports`.
+    pub(super) const COUNT: usize = 0;
+    pub(super) const PORT: usize = 4;
+}
+
+/// `dscp_other` of a profile that has none: no DSCP is so large.
+const NO_DSCP: u8 = 0xff;
+
+/// A profile as the kernel's decoder reads it.
+pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
+    let mut out = [0; PROFILE_LEN];
+    put(&mut out, field::PROBE_MARKER, &profile.probe_marker.unwrap_or(0).to_ne_bytes());
+    put(&mut out, field::HAS_PROBE_MARKER, &u32::from(profile.probe_marker.is_some()).to_ne_bytes());
+    put(&mut out, field::STAMP_NS, &units.stamp_ns.to_ne_bytes());
+    put(&mut out, field::LATENCY_NS, &units.latency_ns.to_ne_bytes());
+    put(&mut out, field::UTILIZATION_UNIT, &units.utilization.to_ne_bytes());
+    put(&mut out, field::INT_UDP_PORT, &profile.int_udp_port.to_ne_bytes());
+    put(&mut out, field::GRE_PROTOCOL, &profile.gre_protocol.to_ne_bytes());
+    let ports = profile.telemetry_ports.as_slice();
+    put_ports(&mut out, field::PORTS, ports);
+    out[field::PORT_COUNT] = ports.len() as u8;
+    for (i, domain) in profile.domains.iter().enumerate() {
+        let Some(domain) = domain else { continue };
+        let at = field::DOMAINS + i * field::DOMAIN_LEN;
+        put(&mut out, at, &domain.id.to_ne_bytes());
+        out[at + field::SOURCE_ONLY_WORDS] = domain.source_only_words;
+        out[at + field::KNOWN] = 1;
+    }
+    out[field::DIALECT] = profile.dialect as u8;
+    out[field::DSCP] = profile.dscp;
+    out[field::DSCP_MASK] = profile.dscp_mask;
+    out[field::DSCP_OTHER] = profile.dscp_other.unwrap_or(NO_DSCP);
+    out[field::TCP_AFTER_OPTIONS] = u8::from(profile.tcp_shim == TcpShim::AfterOptions);
+    out[field::SYNCHRONISED] = u8::from(units.synchronised);
+    out
+}
+
+/// The ports whose datagrams are telemetry, at most eight, as the kernel's decoder reads them.
+pub fn ports(ports: &wire::TelemetryPorts) -> [u8; PORTS_LEN] {
+    let ports = ports.as_slice();
+    let mut out = [0; PORTS_LEN];
+    put(&mut out, field::COUNT, &(ports.len() as u32).to_ne_bytes());
+    put_ports(&mut out, field::PORT, ports);
+    out
+}
+
+fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
+    out[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn put_ports(out: &mut [u8], at: usize, ports: &[u16]) {
+    for (i, port) in ports.iter().enumerate() {
+        put(out, at + 2 * i, &port.to_ne_bytes());
+    }
+}
