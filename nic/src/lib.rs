@@ -6,10 +6,15 @@ pub mod bpf;
 pub mod capture;
 pub mod device;
 mod error;
+pub mod ladder;
+mod link;
 pub mod load;
 pub mod netns;
+mod pace;
+pub mod packet;
 pub mod rights;
 pub mod source;
+mod sys;
 pub mod time;
 pub mod udp;
 

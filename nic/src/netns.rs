@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::sys;
 
 /// A namespace of its own, removed when dropped.
 #[derive(Debug)]
@@ -212,6 +213,31 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::new("ip", about, io::Error::other(said)))
+}
+
+/// Sends frames as they are by an interface of the caller's namespace.
+///
+/// # Errors
+/// This needs root; there is no such interface; a frame is too long for it.
+pub fn send_frames(interface: &str, frames: &[Vec<u8>]) -> Result<(), Error> {
+    let failed = |call| move |source| Error::new(call, interface, source);
+    let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
+    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+    // SAFETY: integers, for which zero is a value.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as u16;
+    name.sll_ifindex = index.cast_signed();
+    name.sll_halen = 6;
+    let (fd, len) = (socket.as_raw_fd(), size_of_val(&name) as libc::socklen_t);
+    for frame in frames {
+        let (start, size) = (frame.as_ptr().cast(), frame.len());
+        // SAFETY: the kernel reads the frame and a socket address of `len` bytes; both live through the call.
+        let sent = unsafe { libc::sendto(fd, start, size, 0, (&raw const name).cast(), len) };
+        if sent < 0 {
+            return Err(Error::last("sendto", interface));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

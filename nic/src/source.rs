@@ -1,6 +1,9 @@
 //! Where datagrams come from, as a worker sees it.
 
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+
+use wire::Refusal;
 
 use crate::error::Error;
 
@@ -17,7 +20,8 @@ pub struct Packet<'a> {
     pub truncated: bool,
 }
 
-/// What a source did so far. What was sent to it is `datagrams + kernel_drops`.
+/// What a source did so far. What was sent to it is [`datagrams`](Self::datagrams) + [`lost`](Self::lost): every reason is
+/// counted apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
     /// Datagrams handed out.
@@ -26,10 +30,55 @@ pub struct Stats {
     pub bytes: u64,
     /// Datagrams among them that were cut to the size of a slot.
     pub truncated: u64,
-    /// Datagrams that the kernel dropped because nobody fetched them in time.
+    /// Datagrams that the kernel dropped because nobody fetched them in time, or for want of memory.
     pub kernel_drops: u64,
+    /// Frames that found the ring full: we were not fast enough.
+    pub ring_full: u64,
+    /// Frames for which there was no free memory in the ring's other direction: we gave none back in time.
+    pub fill_empty: u64,
+    /// Frames that held no datagram we could read, by [`Refusal::index`].
+    pub refused: [u64; Refusal::COUNT],
     /// Bursts that they came in: `datagrams / bursts` says how well system calls are used.
     pub bursts: u64,
+}
+
+impl Stats {
+    /// Datagrams sent to the source and not handed out.
+    pub fn lost(&self) -> u64 {
+        self.kernel_drops + self.ring_full + self.fill_empty + self.refused.iter().sum::<u64>()
+    }
+
+    /// What happened since `before`, an earlier reading of the same source.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut refused = self.refused;
+        for (now, before) in refused.iter_mut().zip(before.refused) {
+            *now = now.saturating_sub(before);
+        }
+        Self {
+            datagrams: self.datagrams.saturating_sub(before.datagrams),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            truncated: self.truncated.saturating_sub(before.truncated),
+            kernel_drops: self.kernel_drops.saturating_sub(before.kernel_drops),
+            ring_full: self.ring_full.saturating_sub(before.ring_full),
+            fill_empty: self.fill_empty.saturating_sub(before.fill_empty),
+            refused,
+            bursts: self.bursts.saturating_sub(before.bursts),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.truncated += other.truncated;
+        self.kernel_drops += other.kernel_drops;
+        self.ring_full += other.ring_full;
+        self.fill_empty += other.fill_empty;
+        self.refused.iter_mut().zip(other.refused).for_each(|(sum, more)| *sum += more);
+        self.bursts += other.bursts;
+    }
 }
 
 /// An input of datagrams: a UDP socket, or a ring shared with the kernel.
@@ -50,6 +99,49 @@ pub trait Source: Send {
     /// The address listened on.
     fn address(&self) -> SocketAddr;
 
-    /// `"udp"`; for people.
+    /// `"udp"`, `"packet"`, `"xdp-generic"`, `"xdp-native"` or `"xdp-zerocopy"`; for people.
     fn kind(&self) -> &'static str;
+}
+
+/// Packets lent at once.
+pub(crate) const BURST: usize = 64;
+
+/// Packets collected to be lent: on the stack, and not written before they are there.
+pub(crate) struct Lent<'a> {
+    packets: [MaybeUninit<Packet<'a>>; BURST],
+    len: usize,
+}
+
+impl<'a> Lent<'a> {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { packets: [const { MaybeUninit::uninit() }; BURST], len: 0 }
+    }
+
+    /// Adds a packet; lends all of them to `take` when they are enough. Returns how many were lent.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        packet: Packet<'a>,
+        stats: &mut Stats,
+        take: &mut dyn FnMut(&[Packet<'_>]),
+    ) -> usize {
+        stats.bytes += packet.data.len() as u64;
+        stats.truncated += u64::from(packet.truncated);
+        self.packets[self.len].write(packet);
+        self.len += 1;
+        if self.len == BURST { self.lend(stats, take) } else { 0 }
+    }
+
+    /// Lends what there is, if anything.
+    #[inline]
+    pub(crate) fn lend(&mut self, stats: &mut Stats, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
+        let len = std::mem::take(&mut self.len);
+        if len > 0 {
+            stats.datagrams += len as u64;
+            // SAFETY: the first `len` were written by `push`.
+            take(unsafe { self.packets[..len].assume_init_ref() });
+        }
+        len
+    }
 }

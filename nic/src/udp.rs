@@ -8,14 +8,17 @@ mod burst;
 mod receiver;
 mod sender;
 mod socket;
+mod source;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
-pub use receiver::{Buffered, Receiver};
+pub use receiver::Receiver;
 pub use sender::{SEGMENTS_PER_CALL, Sender};
+pub(crate) use socket::any_address;
+pub use source::{Buffered, Group};
 
 /// How a [`Receiver`] is set up.
 #[derive(Clone, PartialEq, Eq, Debug)]

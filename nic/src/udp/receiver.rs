@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::burst::Burst;
 use super::{MAX_BATCH_WAIT, Options, RecvBuffer, socket};
 use crate::error::Error;
-use crate::source::{Packet, Source, Stats};
+use crate::pace::Pace;
+use crate::source::Stats;
 use crate::time;
 
 /// A bound UDP socket.
@@ -30,8 +31,28 @@ impl Receiver {
     /// The port is in use, the address is not ours, a permission is missing: the error says what to do.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let socket = socket::open(address)?;
+        Self::prepare(&socket, address, options)?;
+        let buffer = give_buffer(&socket, address, options)?;
+        socket::bind(&socket, address)?;
+        Self::of(socket, buffer, options)
+    }
+
+    /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for what
+    /// comes in by `device`, if one is named. A datagram inside a VLAN comes in by the VLAN's own device.
+    ///
+    /// # Errors
+    /// As for [`Receiver::bind`]; or there is no such device.
+    pub fn bind_any(port: u16, device: Option<&str>, options: &Options) -> Result<Self, Error> {
+        let (socket, address) = socket::open_any(port, device)?;
+        Self::prepare(&socket, address, options)?;
+        let buffer = give_buffer(&socket, address, options)?;
+        socket::bind(&socket, address)?;
+        Self::of(socket, buffer, options)
+    }
+
+    fn prepare(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<(), Error> {
         let set = |option, value, name| {
-            socket::set(&socket, libc::SOL_SOCKET, option, value)
+            socket::set(socket, libc::SOL_SOCKET, option, value)
                 .map_err(|source| Error::new(name, address, source))
         };
         set(libc::SO_TIMESTAMPNS, 1, "setsockopt SO_TIMESTAMPNS")?;
@@ -39,9 +60,10 @@ impl Receiver {
         if options.reuse_port {
             set(libc::SO_REUSEPORT, 1, "setsockopt SO_REUSEPORT")?;
         }
-        let buffer = set_buffer(&socket, options.recv_buffer)
-            .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))?;
-        socket::bind(&socket, address)?;
+        Ok(())
+    }
+
+    fn of(socket: OwnedFd, buffer: RecvBuffer, options: &Options) -> Result<Self, Error> {
         let address = socket::local_address(&socket)?;
         let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
         Ok(Self { socket, address, buffer, pace, drops: DropCounter::default(), stats: Stats::default() })
@@ -168,6 +190,11 @@ impl AsFd for Receiver {
     }
 }
 
+fn give_buffer(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<RecvBuffer, Error> {
+    set_buffer(socket, options.recv_buffer)
+        .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))
+}
+
 /// Asks for the buffer, past the system's limit if we may.
 fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
     // The kernel keeps twice the number, as an i32.
@@ -177,36 +204,6 @@ fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
     }
     let ([doubled], _) = socket::get::<1>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
     Ok(RecvBuffer { asked, given: doubled as usize / 2 })
-}
-
-/// Decides when it pays to wait for more datagrams before asking.
-#[derive(Debug)]
-struct Pace {
-    wait: Duration,
-    last: u64,
-    wait_next: bool,
-}
-
-impl Pace {
-    /// A wait that would bring fewer datagrams costs more than the system calls it saves.
-    const WORTH_WAITING: u64 = 8;
-
-    fn new(wait: Duration) -> Self {
-        Self { wait, last: 0, wait_next: false }
-    }
-
-    /// How long to wait before the next call.
-    fn wait_first(&self) -> Option<Duration> {
-        self.wait_next.then_some(self.wait)
-    }
-
-    /// `filled` of `slots` came at `now` (ns): would a wait at that rate bring enough?
-    fn note(&mut self, filled: usize, slots: usize, now: u64) {
-        let gap = now.saturating_sub(self.last).max(1);
-        self.last = now;
-        let expected = (filled as u64).saturating_mul(self.wait.as_nanos() as u64) / gap;
-        self.wait_next = filled < slots.div_ceil(2) && expected >= Self::WORTH_WAITING;
-    }
 }
 
 /// Makes a 64-bit counter of the kernel's, which has 32 bits and reaches us by two ways, of which one is late.
@@ -227,53 +224,6 @@ impl DropCounter {
     }
 }
 
-/// A receiver with a burst of its own: a [`Source`].
-#[derive(Debug)]
-pub struct Buffered {
-    receiver: Receiver,
-    burst: Burst,
-}
-
-impl Buffered {
-    /// Receives by `receiver` into `burst`.
-    pub fn new(receiver: Receiver, burst: Burst) -> Self {
-        Self { receiver, burst }
-    }
-
-    /// The receiver.
-    pub fn receiver(&self) -> &Receiver {
-        &self.receiver
-    }
-}
-
-impl Source for Buffered {
-    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
-        const LENT_AT_ONCE: usize = 64;
-        let filled = self.receiver.recv(&mut self.burst, timeout_ms)?;
-        for start in (0..filled).step_by(LENT_AT_ONCE) {
-            let len = LENT_AT_ONCE.min(filled - start);
-            let mut packets = [self.burst.packet(start); LENT_AT_ONCE];
-            for (slot, packet) in packets[..len].iter_mut().enumerate() {
-                *packet = self.burst.packet(start + slot);
-            }
-            take(&packets[..len]);
-        }
-        Ok(filled)
-    }
-
-    fn stats(&mut self) -> Stats {
-        self.receiver.stats()
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.receiver.address
-    }
-
-    fn kind(&self) -> &'static str {
-        "udp"
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,26 +238,5 @@ mod tests {
         let wrapped = 1 << 32;
         let half = u64::from(u32::MAX / 2) + 9;
         assert_eq!(totals, [5, 5, 5, 9, half, wrapped - 1, wrapped + 1, wrapped + 1, wrapped + 2]);
-    }
-
-    #[test]
-    fn waits_only_under_load_and_only_after_a_small_burst() {
-        let mut pace = Pace::new(Duration::from_micros(50));
-        let mut after = |filled, gap| {
-            pace.note(filled, 64, pace.last + gap);
-            pace.wait_first().is_some()
-        };
-        // 4 in 10 us are 20 in 50 us.
-        assert!(after(4, 10_000));
-        // 4 in a millisecond are none.
-        assert!(!after(4, 1_000_000));
-        assert!(!after(0, 10));
-        // More is there already.
-        assert!(!after(64, 10_000));
-        assert!(!after(32, 10_000));
-        assert!(after(31, 10_000));
-        let mut never = Pace::new(Duration::ZERO);
-        never.note(4, 64, 10);
-        assert_eq!(never.wait_first(), None);
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::sys;
 
 /// A UDP socket of the family of `address`; IPv6 sockets take IPv6 alone.
 pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
@@ -21,6 +22,35 @@ pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
             .map_err(|source| Error::new("setsockopt IPV6_V6ONLY", address, source))?;
     }
+    Ok(socket)
+}
+
+/// A UDP socket for every address, of both families unless there is no IPv6, on one device or all; and the address to bind.
+pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, SocketAddr), Error> {
+    let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let (socket, address) = match open(v6) {
+        Ok(socket) => {
+            set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
+                .map_err(|source| Error::new("setsockopt IPV6_V6ONLY", v6, source))?;
+            (socket, v6)
+        }
+        Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {
+            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+            (open(v4)?, v4)
+        }
+        Err(error) => return Err(error),
+    };
+    if let Some(device) = device {
+        sys::bind_to_device(&socket, device)
+            .map_err(|source| Error::new("setsockopt SO_BINDTODEVICE", device, source))?;
+    }
+    Ok((socket, address))
+}
+
+/// The same, bound.
+pub(crate) fn any_address(port: u16, device: Option<&str>) -> Result<OwnedFd, Error> {
+    let (socket, address) = open_any(port, device)?;
+    bind(&socket, address)?;
     Ok(socket)
 }
 
@@ -142,8 +172,9 @@ impl Name {
         let family = i32::from(u16::from_ne_bytes(self.get(0)));
         let port = u16::from_be_bytes(self.get(Self::PORT));
         if family == libc::AF_INET6 {
-            let ip = Ipv6Addr::from(self.get::<16>(Self::ADDRESS_V6));
-            SocketAddr::new(IpAddr::V6(ip), port)
+            // An IPv4 sender at a socket for both families.
+            let ip = IpAddr::V6(Ipv6Addr::from(self.get::<16>(Self::ADDRESS_V6))).to_canonical();
+            SocketAddr::new(ip, port)
         } else {
             SocketAddr::new(IpAddr::V4(Ipv4Addr::from(self.get::<4>(Self::ADDRESS_V4))), port)
         }

@@ -1,0 +1,209 @@
+//! The best way to receive from an interface that works here: the rungs are tried from the best down, and why each was refused
+//! is kept, in words for the operator.
+
+mod watch;
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::packet;
+use crate::source::Source;
+use crate::udp::{self, Buffered, Burst, Receiver};
+
+pub use watch::{Counters, State, Watch};
+
+/// A way to receive, from the best down.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rung {
+    /// AF_XDP; the card writes into our memory.
+    ZeroCopy,
+    /// AF_XDP; the driver copies frames into our memory.
+    Native,
+    /// AF_XDP; the stack copies them, on any driver.
+    Generic,
+    /// AF_PACKET: a ring beside the stack.
+    Packet,
+    /// Plain UDP sockets.
+    Udp,
+}
+
+impl Rung {
+    /// All of them, the best first.
+    pub const ALL: [Self; 5] = [Self::ZeroCopy, Self::Native, Self::Generic, Self::Packet, Self::Udp];
+
+    /// As [`Source::kind`] says it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ZeroCopy => "xdp-zerocopy",
+            Self::Native => "xdp-native",
+            Self::Generic => "xdp-generic",
+            Self::Packet => "packet",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// The rung with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rung| rung.name() == name)
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is wanted of an interface.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The UDP ports whose datagrams are wanted.
+    pub ports: Vec<u16>,
+    /// The first rung tried.
+    pub best: Rung,
+    /// The last rung tried.
+    pub worst: Rung,
+    /// The steering program (`bpf::STEER`); without it no XDP rung is tried.
+    pub program: Option<&'static [u8]>,
+    /// Sources wanted on an XDP rung: each reads its share of the receive queues. At most one per queue is given.
+    pub threads: usize,
+    /// The ring of the packet rung, bytes.
+    pub packet_ring: usize,
+    /// Sockets: those of the UDP rung, and those for what XDP leaves to the stack.
+    pub udp: udp::Options,
+    /// Bytes of a datagram that a socket's slot has room for.
+    pub slot_size: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ports: Vec::new(),
+            best: Rung::ZeroCopy,
+            worst: Rung::Udp,
+            program: None,
+            threads: 1,
+            packet_ring: 32 << 20,
+            udp: udp::Options::default(),
+            slot_size: udp::JUMBO_SLOT_SIZE,
+        }
+    }
+}
+
+/// A rung that was tried, and why it does not work here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The rung.
+    pub rung: Rung,
+    /// What was refused, what it means, what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rung, self.reason)
+    }
+}
+
+/// An interface that is received from.
+pub struct Opened {
+    /// What the datagrams come from; each may be read by a thread of its own.
+    pub sources: Vec<Box<dyn Source>>,
+    /// On an XDP rung: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
+    /// little. `None` on the other rungs.
+    pub companion: Option<Box<dyn Source>>,
+    /// The rung taken.
+    pub rung: Rung,
+    /// The better ones, and why not.
+    pub tried: Vec<Refused>,
+    /// Sentences for the operator about what works less well than it could.
+    pub warnings: Vec<String>,
+    /// To be asked now and then whether all is still well. Dropping it detaches the program; the sources then still give what
+    /// they hold.
+    pub watch: Watch,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("rung", &self.rung)
+            .field("tried", &self.tried)
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// No rung works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoRung {
+    /// The interface.
+    pub interface: String,
+    /// The rungs tried, and why not.
+    pub tried: Vec<Refused>,
+}
+
+impl fmt::Display for NoRung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing can be received from {}", self.interface)?;
+        self.tried.iter().try_for_each(|refused| write!(f, "; {refused}"))
+    }
+}
+
+impl std::error::Error for NoRung {}
+
+/// Opens `interface`, of the caller's network namespace, on the best rung that works, from `options.best` to
+/// `options.worst`.
+///
+/// # Errors
+/// None of them works; in particular there is no such interface.
+pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRung> {
+    let mut tried = Vec::new();
+    let wanted = |rung: &Rung| (options.best..=options.worst).contains(rung);
+    for rung in [Rung::Packet, Rung::Udp].into_iter().filter(wanted) {
+        match try_rung(interface, rung, options) {
+            Ok(opened) => return Ok(Opened { tried, ..opened }),
+            Err(error) => tried.push(Refused { rung, reason: error.to_string() }),
+        }
+    }
+    Err(NoRung { interface: interface.to_owned(), tried })
+}
+
+fn try_rung(interface: &str, rung: Rung, options: &Options) -> Result<Opened, Error> {
+    let link = Link::open(interface)?;
+    match rung {
+        Rung::Packet => packet_rung(link, options),
+        _ => udp_rung(link, options),
+    }
+}
+
+fn packet_rung(link: Link, options: &Options) -> Result<Opened, Error> {
+    let options =
+        packet::Options { ports: options.ports.clone(), ring: options.packet_ring, hold_ports: true };
+    let ring = packet::Ring::open(link.name(), &options)?;
+    Ok(Opened {
+        sources: vec![Box::new(ring)],
+        companion: None,
+        rung: Rung::Packet,
+        tried: Vec::new(),
+        warnings: Vec::new(),
+        watch: Watch::of_link(link)?,
+    })
+}
+
+fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
+    let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
+    for receiver in receivers(&link, options)? {
+        warnings.extend(receiver.warning());
+        let burst = Burst::new(udp::DEFAULT_SLOTS, options.slot_size);
+        sources.push(Box::new(Buffered::new(receiver, burst)));
+    }
+    let watch = Watch::of_link(link)?;
+    Ok(Opened { sources, companion: None, rung: Rung::Udp, tried: Vec::new(), warnings, watch })
+}
+
+/// Sockets on the ports, for what comes in by the interface.
+fn receivers(link: &Link, options: &Options) -> Result<Vec<Receiver>, Error> {
+    let bind = |&port| Receiver::bind_any(port, Some(link.name()), &options.udp);
+    options.ports.iter().map(bind).collect()
+}

@@ -1,0 +1,59 @@
+//! When to wait a little, so that more comes at once.
+
+use std::time::Duration;
+
+/// Decides when it pays to wait for more before asking.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    wait: Duration,
+    last: u64,
+    wait_next: bool,
+}
+
+impl Pace {
+    /// A wait that would bring fewer datagrams costs more than the system calls it saves.
+    const WORTH_WAITING: u64 = 8;
+
+    pub(crate) fn new(wait: Duration) -> Self {
+        Self { wait, last: 0, wait_next: false }
+    }
+
+    /// How long to wait before the next call.
+    pub(crate) fn wait_first(&self) -> Option<Duration> {
+        self.wait_next.then_some(self.wait)
+    }
+
+    /// `filled` of `slots` came at `now` (ns): would a wait at that rate bring enough?
+    pub(crate) fn note(&mut self, filled: usize, slots: usize, now: u64) {
+        let gap = now.saturating_sub(self.last).max(1);
+        self.last = now;
+        let expected = (filled as u64).saturating_mul(self.wait.as_nanos() as u64) / gap;
+        self.wait_next = filled < slots.div_ceil(2) && expected >= Self::WORTH_WAITING;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_only_under_load_and_only_after_a_small_burst() {
+        let mut pace = Pace::new(Duration::from_micros(50));
+        let mut after = |filled, gap| {
+            pace.note(filled, 64, pace.last + gap);
+            pace.wait_first().is_some()
+        };
+        // 4 in 10 us are 20 in 50 us.
+        assert!(after(4, 10_000));
+        // 4 in a millisecond are none.
+        assert!(!after(4, 1_000_000));
+        assert!(!after(0, 10));
+        // More is there already.
+        assert!(!after(64, 10_000));
+        assert!(!after(32, 10_000));
+        assert!(after(31, 10_000));
+        let mut never = Pace::new(Duration::ZERO);
+        never.note(4, 64, 10);
+        assert_eq!(never.wait_first(), None);
+    }
+}

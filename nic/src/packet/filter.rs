@@ -1,0 +1,169 @@
+//! The classic BPF program that picks telemetry out of what an interface receives, before it is copied.
+//!
+//! It is coarse where exact would be long: an IPv6 packet with two extension headers passes whatever is behind them, and so
+//! does all UDP when there are more ports than it can name. Who reads the ring looks at the port again.
+
+use libc::sock_filter;
+
+/// Tags stepped over in a frame. One more, the outermost, may have been taken out by the kernel or the card.
+const MAX_TAGS: u32 = 3;
+/// More ports than this are not named: a conditional jump reaches 255 instructions, and every jump should.
+const MAX_PORTS: usize = 32;
+/// How much of an accepted frame is wanted: all.
+const ALL: u32 = 0x4_0000;
+
+const LOAD_BYTE: u16 = 0x30;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_HALF_BEHIND_X: u16 = 0x48;
+/// X = 4 * (byte & 15): the length of an IPv4 header.
+const X_HEADER_LENGTH: u16 = 0xb1;
+const SHIFT_LEFT: u16 = 0x64;
+const X_FROM_A: u16 = 0x07;
+const IF_EQUAL: u16 = 0x15;
+const IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
+const UDP: u32 = 17;
+const FRAGMENT: u32 = 44;
+/// Extension headers of a length in units of eight bytes that UDP may be behind: hop-by-hop options, routing, destination
+/// options. Rarer ones are left out here.
+const EXTENSIONS: [u32; 3] = [0, 43, 60];
+
+/// Accepts nothing: a socket with it holds its port, and its queue stays empty.
+pub(super) const NOTHING: [sock_filter; 1] = [sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
+
+/// Accepts Ethernet frames that may hold a datagram to one of `ports`.
+pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
+    let named = if ports.len() <= MAX_PORTS { ports } else { &[] };
+    let mut program = Program::default();
+    for tags in 0..=MAX_TAGS {
+        program.level(tags);
+        program.ipv4(tags);
+        program.ipv6(tags);
+    }
+    program.place(Label::Ports);
+    for &port in named {
+        program.test(IF_EQUAL, u32::from(port), Label::Accept, Label::Next);
+    }
+    let others = if ports.len() == named.len() { Label::Reject } else { Label::Accept };
+    program.test(IF_ANY_BIT, u32::MAX, others, Label::Reject);
+    program.place(Label::Accept);
+    program.push(RETURN, ALL);
+    program.place(Label::Reject);
+    program.push(RETURN, 0);
+    program.resolve()
+}
+
+/// A place in the program; those with a number are per count of tags before them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Label {
+    Next,
+    Level(u32),
+    Ipv4(u32),
+    Ipv6(u32),
+    Extension(u32),
+    Fragment(u32),
+    /// The destination port is in A.
+    Ports,
+    Accept,
+    Reject,
+}
+
+/// A program whose jumps are not yet numbers.
+#[derive(Default)]
+struct Program {
+    instructions: Vec<(u16, u32, Label, Label)>,
+    places: Vec<(Label, usize)>,
+}
+
+impl Program {
+    fn place(&mut self, label: Label) {
+        self.places.push((label, self.instructions.len()));
+    }
+
+    fn push(&mut self, code: u16, k: u32) {
+        self.test(code, k, Label::Next, Label::Next);
+    }
+
+    fn test(&mut self, code: u16, k: u32, yes: Label, no: Label) {
+        self.instructions.push((code, k, yes, no));
+    }
+
+    /// What the EtherType behind `tags` tags says.
+    fn level(&mut self, tags: u32) {
+        self.place(Label::Level(tags));
+        self.push(LOAD_HALF, 12 + 4 * tags);
+        self.test(IF_EQUAL, IPV4, Label::Ipv4(tags), Label::Next);
+        self.test(IF_EQUAL, IPV6, Label::Ipv6(tags), Label::Next);
+        let deeper = if tags < MAX_TAGS { Label::Level(tags + 1) } else { Label::Reject };
+        let [.., last] = TAGS;
+        for tpid in TAGS {
+            self.test(IF_EQUAL, tpid, deeper, if tpid == last { Label::Reject } else { Label::Next });
+        }
+    }
+
+    fn ipv4(&mut self, tags: u32) {
+        let at = 14 + 4 * tags;
+        self.place(Label::Ipv4(tags));
+        self.push(LOAD_BYTE, at + 9);
+        self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
+        self.push(LOAD_HALF, at + 6);
+        // A later fragment has no port.
+        self.test(IF_ANY_BIT, 0x1fff, Label::Reject, Label::Next);
+        self.push(X_HEADER_LENGTH, at);
+        self.push(LOAD_HALF_BEHIND_X, at + 2);
+        self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
+    }
+
+    fn ipv6(&mut self, tags: u32) {
+        let at = 14 + 4 * tags;
+        self.place(Label::Ipv6(tags));
+        self.push(LOAD_BYTE, at + 6);
+        for next in EXTENSIONS {
+            self.test(IF_EQUAL, next, Label::Extension(tags), Label::Next);
+        }
+        self.test(IF_EQUAL, FRAGMENT, Label::Fragment(tags), Label::Next);
+        self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
+        self.push(LOAD_HALF, at + 40 + 2);
+        self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
+        self.place(Label::Extension(tags));
+        self.push(LOAD_BYTE, at + 40 + 1);
+        self.push(SHIFT_LEFT, 3);
+        self.push(X_FROM_A, 0);
+        self.push(LOAD_BYTE, at + 40);
+        for next in EXTENSIONS {
+            self.test(IF_EQUAL, next, Label::Accept, Label::Next);
+        }
+        self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
+        self.push(LOAD_HALF_BEHIND_X, at + 40 + 8 + 2);
+        self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
+        // A later fragment has no port; the first is counted.
+        self.place(Label::Fragment(tags));
+        self.push(LOAD_HALF, at + 40 + 2);
+        self.test(IF_ANY_BIT, 0xfff8, Label::Reject, Label::Next);
+        self.push(LOAD_BYTE, at + 40);
+        self.test(IF_EQUAL, UDP, Label::Next, Label::Reject);
+        self.push(LOAD_HALF, at + 40 + 8 + 2);
+        self.test(IF_ANY_BIT, u32::MAX, Label::Ports, Label::Reject);
+    }
+
+    fn resolve(self) -> Vec<sock_filter> {
+        let distance = |from: usize, label: Label| {
+            let place = self.places.iter().find(|(known, _)| *known == label).map(|&(_, at)| at);
+            // No jump goes back or farther than 255: the test adds up the longest program.
+            place.map_or(0, |at| u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX))
+        };
+        let instructions = self.instructions.iter().enumerate();
+        instructions
+            .map(|(at, &(code, k, yes, no))| sock_filter {
+                code,
+                k,
+                jt: distance(at, yes),
+                jf: distance(at, no),
+            })
+            .collect()
+    }
+}

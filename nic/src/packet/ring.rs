@@ -1,0 +1,280 @@
+//! The ring: blocks of frames that the kernel and we take turns to own.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use wire::frame;
+
+use super::{Options, filter};
+use crate::error::Error;
+use crate::source::{Lent, Packet, Source, Stats};
+use crate::sys::{self, Mapping};
+use crate::time::nanoseconds;
+use crate::udp;
+
+/// Bytes of a block. A frame must fit, and segmented ones (see [`Gso`]) have up to 64 KiB.
+const BLOCK: usize = 1 << 20;
+/// A block that is not full is handed over after this time, ms.
+const BLOCK_TIMEOUT_MS: u32 = 4;
+
+/// A ring of frames from one interface.
+#[derive(Debug)]
+pub struct Ring {
+    socket: OwnedFd,
+    /// Hold the ports, and keep nothing.
+    _holders: Vec<OwnedFd>,
+    memory: Mapping,
+    blocks: usize,
+    /// The block that is or will be read.
+    block: usize,
+    ports: Vec<u16>,
+    interface: String,
+    stats: Stats,
+}
+
+impl Ring {
+    /// Opens a ring on `interface`, of the caller's network namespace.
+    ///
+    /// # Errors
+    /// There is no such interface, CAP_NET_RAW is missing, a port is in use, the kernel has no memory for the ring.
+    pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
+        let failed = |call| move |source| Error::new(call, interface, source);
+        let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
+        let holders = if options.hold_ports { hold(&options.ports)? } else { Vec::new() };
+        // Protocol 0: nothing is received until it is bound, with the filter in place.
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+        let set = |option, value: i32, call| {
+            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
+        };
+        set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32, "setsockopt PACKET_VERSION")?;
+        set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
+        // Older kernels do not know it; nobody sends telemetry to itself through an interface.
+        let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
+        sys::attach_filter(&socket, &filter::telemetry(&options.ports))
+            .map_err(failed("setsockopt SO_ATTACH_FILTER"))?;
+        let blocks = (options.ring / BLOCK).max(2);
+        let shape = libc::tpacket_req3 {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: blocks as u32,
+            // Frames are packed; this is only checked against the block.
+            tp_frame_size: 2048,
+            tp_frame_nr: (blocks * BLOCK / 2048) as u32,
+            tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        sys::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)
+            .map_err(failed("setsockopt PACKET_RX_RING"))?;
+        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
+        bind(&socket, index).map_err(failed("bind AF_PACKET"))?;
+        // A group of one, that the kernel puts fragments together for. Not every kernel can; then they are counted as refused.
+        let defragment =
+            (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
+                << 16;
+        let _ = set(libc::PACKET_FANOUT, defragment.cast_signed(), "setsockopt PACKET_FANOUT");
+        let (ports, interface) = (options.ports.clone(), interface.to_owned());
+        Ok(Self {
+            socket,
+            _holders: holders,
+            memory,
+            blocks,
+            block: 0,
+            ports,
+            interface,
+            stats: Stats::default(),
+        })
+    }
+
+    /// Whose the current block is.
+    fn status(&self) -> &AtomicU32 {
+        /// Of `block_status`: behind the version and the offset.
+        const OFFSET: usize = 8;
+        // SAFETY: inside the mapping (`block` is below `blocks`), aligned, alive as long as `self`; both sides access it as a
+        // whole word.
+        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.block * BLOCK + OFFSET).cast()) }
+    }
+
+    /// Is the current block ours to read?
+    fn ready(&self) -> bool {
+        // Acquire: pairs with the kernel's write barrier before it hands the block over (prb_flush_block in
+        // net/packet/af_packet.c), so that the frames are there when the status says so.
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Lends the frames of the current block, which is ours, and gives it back.
+    fn lend_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
+        let Self { memory, block, ports, stats, .. } = self;
+        let start = *block * BLOCK;
+        // SAFETY: inside the mapping, and the kernel writes nothing there before `status` is stored below; the slice does not
+        // live until then.
+        let block = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(start), BLOCK) };
+        let (count, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
+        let (mut lent, mut handed) = (Lent::new(), 0);
+        for _ in 0..count {
+            let Some(frame) = block.get(at..).and_then(Frame::new) else { break };
+            at += frame.step;
+            frame.datagrams(ports, stats, |packet, stats| handed += lent.push(packet, stats, take));
+        }
+        handed += lent.lend(stats, take);
+        stats.bursts += u64::from(count > 0);
+        // Release: our reads of the frames are done before the kernel, which reads the status before it fills the block anew
+        // (prb_dispatch_next_block), writes there.
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.block = (self.block + 1) % self.blocks;
+        handed
+    }
+
+    /// Frames that found no room in the ring.
+    fn note_drops(&mut self) {
+        let nothing = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        // Asking sets the kernel's counters to 0.
+        let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
+        self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Source for Ring {
+    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
+        if !self.ready() {
+            let failed = |source| Error::new("poll", &self.interface, source);
+            let mut waiting = [sys::readable(self.socket.as_fd())];
+            sys::poll(&mut waiting, timeout_ms).map_err(failed)?;
+            if waiting[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
+                && let Some(error) = sys::pending_error(&self.socket)
+            {
+                return Err(Error::new("receive", &self.interface, error));
+            }
+        }
+        Ok(if self.ready() { self.lend_block(take) } else { 0 })
+    }
+
+    fn stats(&mut self) -> Stats {
+        self.note_drops();
+        self.stats
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), self.ports.first().copied().unwrap_or(0))
+    }
+
+    fn kind(&self) -> &'static str {
+        "packet"
+    }
+}
+
+/// Linux 4.20.
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+// In a block (`struct tpacket_block_desc`): how many frames, and where the first begins.
+const BLOCK_PACKETS: usize = 12;
+const BLOCK_FIRST: usize = 16;
+
+/// A frame in the ring, behind what the kernel says of it.
+struct Frame<'a> {
+    data: &'a [u8],
+    /// To the next one, bytes.
+    step: usize,
+    received: u64,
+    truncated: bool,
+    /// The frame is several that travel as one: their UDP payloads are this long, but for the last.
+    segment: Option<usize>,
+}
+
+impl<'a> Frame<'a> {
+    /// `bytes` begin with `struct tpacket3_hdr`. The kernel wrote them; what would lead outside is refused all the same.
+    fn new(bytes: &'a [u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        type Header = libc::tpacket3_hdr;
+        bytes.get(..size_of::<Header>())?;
+        let held = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
+        let mac = usize::from(half(bytes, offset_of!(Header, tp_mac)));
+        let data = bytes.get(mac..mac.checked_add(held)?)?;
+        let seconds = i64::from(word(bytes, offset_of!(Header, tp_sec)));
+        let nanos = i64::from(word(bytes, offset_of!(Header, tp_nsec)));
+        Some(Self {
+            data,
+            step: word(bytes, offset_of!(Header, tp_next_offset)) as usize,
+            received: nanoseconds(seconds, nanos),
+            truncated: word(bytes, offset_of!(Header, tp_len)) as usize > held,
+            segment: segment(bytes.get(mac.checked_sub(VIRTIO_HEADER)?..mac)?),
+        })
+    }
+
+    /// Gives the datagrams to our ports in it to `take`; one that cannot be read is counted.
+    fn datagrams(&self, ports: &[u16], stats: &mut Stats, mut take: impl FnMut(Packet<'a>, &mut Stats)) {
+        let datagram = match frame::datagram(self.data) {
+            Ok(datagram) if ports.contains(&datagram.dport) => datagram,
+            // The filter lets some pass that are not ours.
+            Ok(_) => return,
+            Err(refusal) => {
+                let dport = frame::Envelope::of_frame(self.data).dport;
+                let ours = dport.is_some_and(|dport| ports.contains(&dport));
+                stats.refused[refusal.index()] += u64::from(ours);
+                return;
+            }
+        };
+        let source = SocketAddr::new(datagram.src, datagram.sport);
+        let (received, payload) = (self.received, datagram.payload);
+        let segment = self.segment.unwrap_or(payload.len()).max(1);
+        let last = payload.len().saturating_sub(1) / segment * segment;
+        for start in (0..=last).step_by(segment) {
+            let data = &payload[start..payload.len().min(start + segment)];
+            take(Packet { data, source, received, truncated: self.truncated && start == last }, stats);
+        }
+    }
+}
+
+/// Bytes of `struct virtio_net_hdr`, before the frame.
+const VIRTIO_HEADER: usize = 10;
+
+/// Reads `struct virtio_net_hdr`: over links inside a machine, several datagrams travel as one (UDP segmentation offload), and
+/// nobody takes them apart before the ring.
+fn segment(header: &[u8]) -> Option<usize> {
+    const KIND: usize = 1;
+    const SIZE: usize = 4;
+    /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit is about something else.
+    const UDP: u8 = 5;
+    (header.get(KIND)? & 0x7f == UDP).then(|| usize::from(half(header, SIZE))).filter(|&size| size > 0)
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+}
+
+#[inline]
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+}
+
+/// UDP sockets on the ports, of both families, that keep nothing.
+fn hold(ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
+    let mut held = Vec::new();
+    for &port in ports {
+        let socket = udp::any_address(port, None)?;
+        let refuse = sys::attach_filter(&socket, &filter::NOTHING);
+        refuse.map_err(|source| Error::new("setsockopt SO_ATTACH_FILTER", port, source))?;
+        held.push(socket);
+    }
+    Ok(held)
+}
+
+fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: integers, for which zero is a value.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as u16;
+    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    name.sll_ifindex = index.cast_signed();
+    let len = size_of_val(&name) as libc::socklen_t;
+    // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,205 @@
+//! System calls on descriptors, each in a safe function.
+
+#![allow(dead_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Plain data: may be written over with any bytes, and read as bytes.
+///
+/// # Safety
+/// Every pattern of bits is a value of the type.
+pub(crate) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),+ $(,)?) => {
+        // SAFETY: integers, and structures of integers.
+        $(unsafe impl Plain for $type {})+
+    };
+}
+
+plain!(
+    u32,
+    i32,
+    libc::tpacket_req3,
+    libc::tpacket_stats_v3,
+    libc::xdp_umem_reg,
+    libc::xdp_statistics,
+    libc::xdp_mmap_offsets,
+    libc::xdp_options,
+);
+
+/// A new socket, closed on exec.
+pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option.
+pub(crate) fn set<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
+    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, pointer, len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Binds the socket to a device, by name.
+pub(crate) fn bind_to_device(socket: &impl AsFd, name: &str) -> io::Result<()> {
+    let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
+    // SAFETY: the kernel reads `len` bytes from `name`.
+    let result =
+        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_ptr().cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Attaches a classic BPF program that decides what the socket receives.
+pub(crate) fn attach_filter(socket: &impl AsFd, filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
+        // The kernel only reads; its header has no const.
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let (fd, len) = (socket.as_fd().as_raw_fd(), size_of_val(&program) as libc::socklen_t);
+    // SAFETY: the kernel reads the structure and `len` instructions where it points to; both live through the call.
+    let result = unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const program).cast(), len)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads a socket option; what the kernel has less than `T` stays as in `value`.
+pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: T) -> io::Result<T> {
+    let mut value = value;
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`, for which all bit patterns are values.
+    let result = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Waits until one of `waiting` can be read or has failed, at most `timeout_ms`. A signal ends it as the time does.
+pub(crate) fn poll(waiting: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
+    let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+    // SAFETY: `waiting` is an array of that many structures, ours alone.
+    let result = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+    }
+    Ok(result as usize)
+}
+
+/// What [`poll`] waits for: something to read on `fd`.
+pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// The error a socket is waiting to tell, if any; asking clears it.
+pub(crate) fn pending_error(socket: &impl AsFd) -> Option<io::Error> {
+    let errno = get::<i32>(socket, libc::SOL_SOCKET, libc::SO_ERROR, 0).unwrap_or(0);
+    (errno != 0).then(|| io::Error::from_raw_os_error(errno))
+}
+
+/// The index of a network interface in the caller's network namespace.
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
+    let name = std::ffi::CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: a string that ends in zero and lives through the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// Memory from `mmap`, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    /// Memory shared with the kernel by `descriptor`, its pages present at once.
+    pub(crate) fn shared(descriptor: &impl AsFd, offset: libc::off_t, len: usize) -> io::Result<Self> {
+        let fd = descriptor.as_fd().as_raw_fd();
+        Self::new(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)
+    }
+
+    /// Zeroed memory of our own, its pages present at once; `flags` are added to the usual ones.
+    pub(crate) fn anonymous(len: usize, flags: i32) -> io::Result<Self> {
+        Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
+    }
+
+    fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, at a place the kernel chooses: nothing of ours is there.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Self { start, len })
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its length, bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place `at`, if `len` bytes from there are inside.
+    #[inline]
+    pub(crate) fn place(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
+        let end = at.checked_add(len)?;
+        // SAFETY: `at` is inside the mapping or at its end.
+        (end <= self.len).then(|| unsafe { self.start.add(at) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; whoever had a pointer into it borrowed it from us. It cannot fail.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+// SAFETY: memory is tied to no thread.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared `Mapping` gives out places, not references; who makes a reference says why it may.
+unsafe impl Sync for Mapping {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_inside_the_mapping() {
+        let mapping = Mapping::anonymous(4096, 0).unwrap();
+        assert_eq!(mapping.place(0, 4096), Some(mapping.start()));
+        assert!(mapping.place(4096, 0).is_some());
+        assert_eq!(mapping.place(1, 4096), None);
+        assert_eq!(mapping.place(usize::MAX, 2), None);
+        assert_eq!(mapping.len(), 4096);
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        assert_eq!(interface_index("hopwise-none").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(interface_index("a\0b").unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert!(interface_index("lo").is_ok());
+        assert_eq!(Mapping::anonymous(0, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+        assert_eq!(bind_to_device(&socket, "hopwise-none").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(pending_error(&socket).is_none());
+        assert_eq!(poll(&mut [readable(socket.as_fd())], 0).unwrap(), 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Receivers as a [`Source`].
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use super::{Burst, Receiver};
+use crate::error::Error;
+use crate::source::{Lent, Packet, Source, Stats};
+use crate::sys;
+
+/// A receiver with a burst of its own: a [`Source`].
+#[derive(Debug)]
+pub struct Buffered {
+    receiver: Receiver,
+    burst: Burst,
+}
+
+impl Buffered {
+    /// Receives by `receiver` into `burst`.
+    pub fn new(receiver: Receiver, burst: Burst) -> Self {
+        Self { receiver, burst }
+    }
+
+    /// The receiver.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+}
+
+/// Lends what is in `burst`. The receiver has counted it.
+fn lend(burst: &Burst, take: &mut dyn FnMut(&[Packet<'_>])) {
+    let (mut lent, mut counted) = (Lent::new(), Stats::default());
+    for packet in burst.iter() {
+        lent.push(packet, &mut counted, take);
+    }
+    lent.lend(&mut counted, take);
+}
+
+impl Source for Buffered {
+    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
+        let filled = self.receiver.recv(&mut self.burst, timeout_ms)?;
+        lend(&self.burst, take);
+        Ok(filled)
+    }
+
+    fn stats(&mut self) -> Stats {
+        self.receiver.stats()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.receiver.local_addr()
+    }
+
+    fn kind(&self) -> &'static str {
+        "udp"
+    }
+}
+
+/// Several receivers read by one thread, for ports that receive little: what XDP leaves to the stack.
+#[derive(Debug)]
+pub struct Group {
+    receivers: Vec<Receiver>,
+    waiting: Vec<libc::pollfd>,
+    burst: Burst,
+}
+
+impl Group {
+    /// Receives by all of `receivers` into `burst`.
+    pub fn new(receivers: Vec<Receiver>, burst: Burst) -> Self {
+        let waiting = receivers.iter().map(|receiver| sys::readable(receiver.as_fd())).collect();
+        Self { receivers, waiting, burst }
+    }
+}
+
+impl Source for Group {
+    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
+        sys::poll(&mut self.waiting, timeout_ms).map_err(|source| Error::new("poll", "", source))?;
+        let mut handed = 0;
+        for (receiver, waiting) in self.receivers.iter_mut().zip(&self.waiting) {
+            if waiting.revents != 0 {
+                handed += receiver.recv(&mut self.burst, 0)?;
+                lend(&self.burst, take);
+            }
+        }
+        Ok(handed)
+    }
+
+    fn stats(&mut self) -> Stats {
+        let mut sum = Stats::default();
+        self.receivers.iter_mut().for_each(|receiver| sum += receiver.stats());
+        sum
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.receivers.first().map_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)), Receiver::local_addr)
+    }
+
+    fn kind(&self) -> &'static str {
+        "udp"
+    }
+}
