@@ -5,6 +5,7 @@
 //! An input is opened by its [`Open`], at the start and, where [`watch`] finds that it no longer works, again; its figures
 //! go on over that.
 
+mod device;
 mod gauge;
 mod reader;
 mod udp;
@@ -17,13 +18,17 @@ use std::{
 };
 
 use collector::Datagram;
-use nic::source::{Packet, Source, Stats};
+use nic::{
+    ladder::Counters,
+    source::{Packet, Source, Stats},
+};
 
 use crate::{
-    config::{sections::CollectorSettings, values::Listen},
+    config::{Settings, sections::Rights, values::Listen},
     control::Control,
     error::CliError,
     fanout::{Plan, Spreader},
+    rights,
     worker::Core,
 };
 pub(crate) use gauge::{InputGauge, Setup};
@@ -81,6 +86,11 @@ pub(crate) trait Check: Send {
     /// # Errors
     /// One sentence: what happened.
     fn check(&mut self) -> Result<(), String>;
+
+    /// What happened outside its sources, since it was opened.
+    fn counters(&mut self) -> Counters {
+        Counters::default()
+    }
 }
 
 /// What nothing can happen to that its own thread does not notice.
@@ -130,12 +140,15 @@ pub(crate) struct Input {
 ///
 /// # Errors
 /// The first that cannot be opened; the message says what to do.
-pub(crate) fn open(settings: &CollectorSettings) -> Result<Vec<Input>, CliError> {
+pub(crate) fn open(settings: &Arc<Settings>) -> Result<Vec<Input>, CliError> {
     let mut inputs = Vec::new();
-    for listen in &settings.listen {
+    for listen in &settings.collector.listen {
         match listen {
-            Listen::Udp(address) => inputs.push(udp::input(*address, settings, inputs.len())?),
-            Listen::UdpAny(port) => udp::both_families(*port, settings, &mut inputs)?,
+            Listen::Udp(address) => inputs.push(udp::input(*address, &settings.collector, inputs.len())?),
+            Listen::UdpAny(port) => udp::both_families(*port, &settings.collector, &mut inputs)?,
+            Listen::Xdp { interface, ports } => {
+                inputs.push(device::input(interface, ports, settings, inputs.len())?);
+            }
         }
     }
     Ok(inputs)
@@ -159,36 +172,36 @@ impl Input {
         self.listener
     }
 
-    /// Reads it, until `stop` is set and what had arrived by then is handled. An input that must be watched is handed to the
-    /// thread that does it, with the threads that read it.
+    /// Its threads, if nobody needs to look after it; else itself, for who does.
     ///
     /// # Errors
     /// The system has no thread for us.
     pub(crate) fn read(
         self,
         hands: Hands,
+        rights: Rights,
         stop: &Arc<AtomicBool>,
         control: &Control,
     ) -> Result<Reading, CliError> {
-        let Opened { intakes, health, .. } = self.opened;
-        let work = Work { gauge: self.gauge, hands, listener: self.listener };
+        let work = Work { gauge: self.gauge, hands, listener: self.listener, rights };
         match self.opener {
-            None => Ok(Reading::Threads(work.start(intakes, stop, control)?)),
-            Some(opener) => {
-                let stop = Arc::default();
-                let open = watch::Open { threads: work.start(intakes, &stop, control)?, stop, health };
-                Ok(Reading::Watched(watch::Watched::new(opener, work, open)))
-            }
+            None => Ok(Reading::Threads(work.start(self.opened.intakes, stop, control)?)),
+            Some(opener) => Ok(Reading::Watched(Box::new(watch::Watched::new(opener, work, self.opened)))),
         }
+    }
+
+    /// Must somebody look after it?
+    pub(crate) fn is_watched(&self) -> bool {
+        self.opener.is_some()
     }
 }
 
-/// An input that is read.
+/// An input that is read, or about to be.
 pub(crate) enum Reading {
-    /// By these threads, to the end.
+    /// Read by these threads, until `stop` is set and what had arrived by then is handled.
     Threads(Vec<JoinHandle<()>>),
-    /// By threads that come and go.
-    Watched(watch::Watched),
+    /// To be given to [`watch::Watch::add`].
+    Watched(Box<watch::Watched>),
 }
 
 /// What reading an input takes, whenever it is opened.
@@ -196,6 +209,7 @@ struct Work {
     gauge: Arc<InputGauge>,
     hands: Hands,
     listener: u16,
+    rights: Rights,
 }
 
 impl Work {
@@ -215,7 +229,13 @@ impl Work {
                 gives_up: self.gauge.is_watched(),
             };
             let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
-            threads.push(control.spawn(&name, move || reader.run(&stop))?);
+            let (gives_up, rights) = (reader.gives_up, self.rights);
+            threads.push(control.spawn(&name, move || {
+                if gives_up {
+                    rights::reading(rights);
+                }
+                reader.run(&stop);
+            })?);
         }
         Ok(threads)
     }

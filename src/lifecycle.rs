@@ -28,6 +28,7 @@ use crate::{
     monitor::Monitor,
     notify,
     pipeline::{self, Pipeline, RuleNames},
+    rights::Giving,
     tap::Tap,
     worker::{Core, Worker},
 };
@@ -46,6 +47,8 @@ pub(crate) struct Server {
     collecting: Option<Collecting>,
     api: Option<Api>,
     generation: u32,
+    /// Gives up privileges when they are no longer needed.
+    gives_up: bool,
 }
 
 /// The inputs and workers at work.
@@ -106,12 +109,19 @@ impl Server {
             collecting: None,
             api: None,
             generation: 0,
+            gives_up: false,
         }
     }
 
     /// The same with what the command line says instead of the file, which has been applied to the settings already.
     pub(crate) fn with_overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
+        self
+    }
+
+    /// The same, which gives up privileges as `[collector] rights` says. For a process that is a server and nothing else.
+    pub(crate) fn giving_up_rights(mut self) -> Self {
+        self.gives_up = true;
         self
     }
 
@@ -130,9 +140,15 @@ impl Server {
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let inputs = input::open(&settings.collector)?;
+        let inputs = input::open(&settings)?;
+        let opens_again = inputs.iter().any(Input::is_watched);
+        let giving = self.gives_up.then(|| Giving::begin(settings.collector.rights, opens_again));
+        let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
+        if let Some(giving) = giving {
+            giving.end();
+        }
         self.pipeline.start()?;
-        let gauges = self.start_collecting(&settings, inputs)?;
+        let gauges = self.start_collecting(&settings, inputs, watch)?;
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Monitor::new(
             gauges.workers,
@@ -168,13 +184,18 @@ impl Server {
         reader.map(|reader| Some(Arc::new(reader))).map_err(|error| CliError::new(error.to_string()))
     }
 
-    fn start_collecting(&mut self, settings: &Settings, inputs: Vec<Input>) -> Result<Gauges, CliError> {
+    fn start_collecting(
+        &mut self,
+        settings: &Settings,
+        inputs: Vec<Input>,
+        watch: Option<Watch>,
+    ) -> Result<Gauges, CliError> {
         let mut gauges = Gauges { workers: Vec::new(), inputs: Vec::new(), fanouts: Vec::new() };
         gauges.inputs = inputs.iter().map(Input::gauge).collect();
         let workers = settings.collector.workers;
         let mut queues = Vec::new();
         // From here on `stop` must find the threads, whatever fails.
-        self.collecting = Some(Collecting::default());
+        self.collecting = Some(Collecting { watch, ..Collecting::default() });
         for index in 0..workers {
             let (core, handle) = self.core(settings, workers)?;
             let Some(collecting) = &mut self.collecting else { break };
@@ -202,7 +223,6 @@ impl Server {
         let Some(collecting) = &mut self.collecting else { return Ok(()) };
         gauges.workers.clone_from(&collecting.handles);
         let profiles = Arc::new(build::wire_profiles(settings));
-        let mut watched = Vec::new();
         for input in inputs {
             let hands = match &collecting.inline {
                 Some(core) => Hands::Inline(Arc::clone(core)),
@@ -216,13 +236,14 @@ impl Server {
                     Hands::Spread(Plan { workers, profiles, seed, listener: input.listener(), ledger })
                 }
             };
-            match input.read(hands, &collecting.stop, &self.control)? {
+            match input.read(hands, settings.collector.rights, &collecting.stop, &self.control)? {
                 Reading::Threads(threads) => collecting.receivers.extend(threads),
-                Reading::Watched(input) => watched.push(input),
+                Reading::Watched(input) => {
+                    if let Some(watch) = &collecting.watch {
+                        watch.add(*input);
+                    }
+                }
             }
-        }
-        if !watched.is_empty() {
-            collecting.watch = Some(Watch::start(watched, &self.control)?);
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ mod monitor;
 mod notify;
 mod output;
 mod pipeline;
+mod rights;
 mod tap;
 mod topology;
 mod view;

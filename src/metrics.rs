@@ -135,6 +135,45 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     inputs.iter().for_each(|input| {
         text.sample("input_kernel_drops_total", &[("listen", &input.listen)], input.kernel_drops)
     });
+    ways(text, &inputs);
+}
+
+/// How each input receives, and what it lost.
+fn ways(text: &mut Text, inputs: &[view::InputView]) {
+    text.metric("input_up", "gauge", "1 while an input receives, 0 while it cannot be opened.");
+    inputs.iter().for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
+    text.metric("input_kind", "gauge", "1: the way in which an input receives, from xdp-zerocopy to udp.");
+    for input in inputs {
+        text.sample("input_kind", &[("listen", &input.listen), ("kind", &input.kind)], 1);
+    }
+    text.metric("input_reopened_total", "counter", "Times an input was opened again.");
+    inputs
+        .iter()
+        .for_each(|input| text.sample("input_reopened_total", &[("listen", &input.listen)], input.reopened));
+    text.metric("input_drops_total", "counter", "Datagrams sent to an input and not received, by reason.");
+    for input in inputs {
+        for (reason, count) in &input.drops {
+            text.sample("input_drops_total", &[("listen", &input.listen), ("reason", reason)], count);
+        }
+    }
+    text.metric(
+        "input_passed_total",
+        "counter",
+        "Frames of ours that an interface's program left to the kernel's stack, by reason; they come by a socket.",
+    );
+    for input in inputs {
+        for (reason, count) in &input.passed {
+            text.sample("input_passed_total", &[("listen", &input.listen), ("reason", reason)], count);
+        }
+    }
+    text.metric(
+        "input_device_drops_total",
+        "counter",
+        "Frames that the interface dropped before any program saw them, whoever they were for.",
+    );
+    for input in inputs.iter().filter(|input| input.interface.is_some()) {
+        text.sample("input_device_drops_total", &[("listen", &input.listen)], input.device_drops);
+    }
 }
 
 fn collecting(text: &mut Text, monitor: &Monitor) {

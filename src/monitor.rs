@@ -18,7 +18,7 @@ use crate::{
     live::Hub,
     pipeline::Gauge,
     topology::Topology,
-    view::{self, InputView, Rates, Stage, StatusView, StoreView, TableView, WorkerView},
+    view::{self, InputView, Rates, Stage, StatusView, StoreView, TableView, TriedView, WorkerView},
     worker::Worker,
 };
 
@@ -204,30 +204,38 @@ impl Monitor {
             let drops = [("worker_queue_full", shed)].into();
             stages.insert(0, Stage { stage: "fanout", unit: "datagrams", into, out, held, drops });
         }
-        let (mut received, mut dropped) = (0, 0);
-        for input in &self.inputs {
-            let stats = input.stats();
-            received += stats.datagrams;
-            dropped += stats.kernel_drops;
-        }
-        let arrived = received + dropped;
-        let drops = [("socket_buffer_full", dropped)].into();
-        let kernel =
-            Stage { stage: "kernel", unit: "datagrams", into: arrived, out: received, held: 0, drops };
-        // A datagram that the kernel dropped is missing in its sequence as well; it must not be counted twice.
-        let lost = missing.saturating_sub(dropped);
-        let network = Stage {
-            stage: "network",
-            unit: "datagrams",
-            into: arrived + lost,
-            out: arrived,
-            held: 0,
-            drops: [("lost", lost)].into(),
-        };
-        let mut all = vec![network, kernel];
+        let mut all = self.arrival(missing);
         all.extend(stages);
         all.extend(later);
         all
+    }
+
+    /// The stages before us: `network`, `nic` when there are interfaces, `kernel`.
+    fn arrival(&self, missing: u64) -> Vec<Stage> {
+        let (mut received, mut by_device, mut interfaces) = (0, 0, false);
+        let mut drops: BTreeMap<&'static str, u64> = [("socket_buffer_full", 0)].into();
+        for input in &self.inputs {
+            let stats = input.stats();
+            received += stats.datagrams;
+            by_device += input.counters().device_dropped;
+            interfaces |= input.setup().interface.is_some();
+            for (reason, count) in drops_of(&stats) {
+                *drops.entry(reason).or_default() += count;
+            }
+        }
+        let dropped: u64 = drops.values().sum();
+        let arrived = received + dropped;
+        let stage = |stage, into, out, drops| Stage { stage, unit: "datagrams", into, out, held: 0, drops };
+        let kernel = stage("kernel", arrived, received, drops);
+        let at_device = arrived + by_device;
+        // What was dropped here is missing in its sequence as well; it must not be counted twice.
+        let lost = missing.saturating_sub(dropped + by_device);
+        let mut stages = vec![stage("network", at_device + lost, at_device, [("lost", lost)].into())];
+        if interfaces {
+            stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));
+        }
+        stages.push(kernel);
+        stages
     }
 
     /// Everything on the first screen.
@@ -348,16 +356,45 @@ fn add_refused(reasons: &mut BTreeMap<&'static str, u64>, counts: &[u64; wire::R
 }
 
 fn input_view(input: &InputGauge) -> InputView {
-    let (stats, setup) = (input.stats(), input.setup());
+    let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
+    let (message, reopened) = input.trouble();
+    let interface = setup.interface.unwrap_or_default();
+    let tried = interface.tried.into_iter().map(|(rung, reason)| TriedView { rung, reason });
+    let passed = [
+        ("fragment", counters.passed_fragment),
+        ("too_long", counters.passed_too_long),
+        ("unusual", counters.passed_unusual),
+        ("no_socket", counters.passed_no_socket),
+    ];
     InputView {
         listen: setup.listen,
         kind: setup.kind,
+        up: message.is_none(),
+        message,
+        interface: Some(interface.name).filter(|name| !name.is_empty()),
+        queues: interface.queues,
+        tried: tried.collect(),
+        reopened,
+        drops: drops_of(&stats),
+        passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
+        device_drops: counters.device_dropped,
         datagrams: stats.datagrams,
         bytes: stats.bytes,
         kernel_drops: stats.kernel_drops,
         truncated: stats.truncated,
         receive_buffer: setup.receive_buffer,
     }
+}
+
+/// What was sent to an input and not received, by reason; only what happened.
+fn drops_of(stats: &nic::source::Stats) -> BTreeMap<&'static str, u64> {
+    let reasons = [
+        ("socket_buffer_full", stats.kernel_drops),
+        ("ring_full", stats.ring_full),
+        ("no_free_frame", stats.fill_empty),
+        ("frame_refused", stats.refused.iter().sum()),
+    ];
+    reasons.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn table_view(name: &'static str, table: &Table) -> TableView {

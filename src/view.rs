@@ -168,7 +168,7 @@ pub(crate) struct Rates {
 /// One stage of the loss budget: `in = out + sum of drops + held`.
 #[derive(Serialize, Clone, PartialEq, Default, Debug)]
 pub(crate) struct Stage {
-    /// network, kernel, fanout (with several workers), decode, state, queue, store.
+    /// network, nic (with interfaces), kernel, fanout (with several workers), decode, state, queue, store.
     pub(crate) stage: &'static str,
     /// What is counted: datagrams, reports, records.
     pub(crate) unit: &'static str,
@@ -180,16 +180,41 @@ pub(crate) struct Stage {
     pub(crate) drops: BTreeMap<&'static str, u64>,
 }
 
-/// A listening socket.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+/// A listening socket, or an interface.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
 pub(crate) struct InputView {
     pub(crate) listen: String,
+    /// How it receives: `udp`, `packet`, `xdp-generic`, `xdp-native`, `xdp-zerocopy`, `kernel`.
     pub(crate) kind: &'static str,
+    /// Does it receive?
+    pub(crate) up: bool,
+    /// If not: why.
+    pub(crate) message: Option<String>,
+    pub(crate) interface: Option<String>,
+    /// Queues of the interface that are read.
+    pub(crate) queues: u32,
+    /// Better ways to receive, and why they were not taken.
+    pub(crate) tried: Vec<TriedView>,
+    /// Times it was opened again.
+    pub(crate) reopened: u64,
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
     pub(crate) kernel_drops: u64,
     pub(crate) truncated: u64,
     pub(crate) receive_buffer: u64,
+    /// Sent to us and not received, by reason; the kernel's drops among them.
+    pub(crate) drops: BTreeMap<&'static str, u64>,
+    /// Frames of ours that the interface's program left to the kernel's stack, by reason. They come by a socket.
+    pub(crate) passed: BTreeMap<&'static str, u64>,
+    /// Frames that the interface dropped before any program saw them, whoever they were for.
+    pub(crate) device_drops: u64,
+}
+
+/// A way to receive that was not taken.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub(crate) struct TriedView {
+    pub(crate) rung: &'static str,
+    pub(crate) reason: String,
 }
 
 /// A stream of numbered reports.

@@ -23,6 +23,8 @@ impl Cap {
     pub const DAC_OVERRIDE: Self = Self(1);
     /// Taking capabilities out of the bounding set.
     pub const SETPCAP: Self = Self(8);
+    /// Listening on ports below 1024.
+    pub const NET_BIND_SERVICE: Self = Self(10);
     /// Attaching programs to interfaces; socket buffers beyond `net.core.rmem_max`.
     pub const NET_ADMIN: Self = Self(12);
     /// Sockets that see whole frames: AF_XDP, AF_PACKET.

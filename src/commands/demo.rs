@@ -334,6 +334,7 @@ mod tests {
             version: String::new(),
             uptime_s: 0.0,
             rates: Default::default(),
+            inputs: Vec::new(),
             loss_budget: vec![stage("network", received + 7, received), stage("kernel", received, received)],
         };
         let sent = Sent { sent: 1_000, lost: 7, unseen: 0, duplicated: 2, span: Duration::from_secs(61) };

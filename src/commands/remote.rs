@@ -79,6 +79,24 @@ pub(crate) struct Status {
     pub(crate) rates: Rates,
     /// Where things were lost, stage by stage.
     pub(crate) loss_budget: Vec<Stage>,
+    /// What is listened on.
+    #[serde(default)]
+    pub(crate) inputs: Vec<Input>,
+}
+
+/// An input, the part that is shown.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Input {
+    /// What is listened on.
+    pub(crate) listen: String,
+    /// How it receives.
+    pub(crate) kind: String,
+    /// The interface, if it is one.
+    #[serde(default)]
+    pub(crate) interface: Option<String>,
+    /// Why it does not receive.
+    #[serde(default)]
+    pub(crate) message: Option<String>,
 }
 
 /// Things per second.

@@ -48,7 +48,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
     let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
     let log = Log::start(settings.log.level);
-    let mut server = Server::new(settings.clone(), args.config, log).with_overrides(overrides);
+    let mut server =
+        Server::new(settings.clone(), args.config, log).with_overrides(overrides).giving_up_rights();
     let addresses = server.start()?;
     for input in &addresses.inputs {
         tracing::info!("listening for reports on udp://{input}");

@@ -202,12 +202,27 @@ impl Snapshot {
         let tabs = [(View::Flows, "f flows"), (View::Nodes, "n nodes"), (View::Links, "l links")]
             .map(|(tab, name)| if tab == view { terminal.paint(Tone::Strong, name) } else { name.into() });
         format!(
-            "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}\n{}   s order: {}   q quit\n",
+            "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}\n{}   s order: {}   q quit\n",
             client.url(),
+            self.inputs(terminal),
             self.losses(terminal),
             tabs.join("  "),
             order.name()
         )
+    }
+
+    /// Interfaces with the way in which each receives, and what does not receive; nothing of sockets that do, to which nothing
+    /// can happen: `in: xdp://eth1 by xdp-native · …`.
+    fn inputs(&self, terminal: Terminal) -> String {
+        let worth_a_word =
+            self.status.inputs.iter().filter(|input| input.interface.is_some() || input.message.is_some());
+        let shown: Vec<_> = worth_a_word
+            .map(|input| match &input.message {
+                Some(why) => terminal.paint(Tone::Bad, &format!("{} is down: {why}", input.listen)),
+                None => format!("{} by {}", input.listen, input.kind),
+            })
+            .collect();
+        if shown.is_empty() { String::new() } else { format!("in: {}\n", shown.join(" · ")) }
     }
 
     /// Lost per stage, with the greatest reason: `lost: network 12 (lost) · kernel 0 · …`.
@@ -412,6 +427,26 @@ LATENCY                REPORTS  FLOW                     PATH
 1.50 ms  ████████████    1,000  10.0.0.1:1>10.0.0.2:2/6  1>?>3
 "
         );
+    }
+
+    #[test]
+    fn interfaces_are_shown_with_the_way_they_receive() {
+        let input =
+            |listen: &str, interface: Option<&str>, message: Option<&str>| super::super::remote::Input {
+                listen: listen.to_owned(),
+                kind: "xdp-native".to_owned(),
+                interface: interface.map(str::to_owned),
+                message: message.map(str::to_owned),
+            };
+        let mut shown = snapshot();
+        assert_eq!(shown.inputs(Terminal::plain()), "");
+        shown.status.inputs = vec![
+            input("udp://0.0.0.0:1", None, None),
+            input("xdp://eth1", Some("eth1"), None),
+            input("xdp://eth2", Some("eth2"), Some("the interface is gone")),
+        ];
+        let expected = "in: xdp://eth1 by xdp-native · xdp://eth2 is down: the interface is gone\n";
+        assert_eq!(shown.inputs(Terminal::plain()), expected);
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub(crate) fn collector(
 
 /// The profile for sources that no prefix names, and those for the others.
 pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>) {
-    let ports: Vec<u16> = settings.collector.listen.iter().map(Listen::port).collect();
+    let ports: Vec<u16> = settings.collector.listen.iter().flat_map(Listen::ports).collect();
     let listening = |name: &str| {
         let mut profile = profile(settings, name);
         receive_on(&mut profile.wire, &ports);

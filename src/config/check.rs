@@ -7,7 +7,8 @@ use detect::{RuleError, RuleSet, ThresholdError};
 use super::{
     build,
     read::{Node, Reader, is_written, nearest, span_of},
-    sections::{ProfileSettings, Settings, SourceSettings},
+    sections::{ProfileSettings, Rung, Settings, SourceSettings, XdpMode, ZeroCopy},
+    values::Listen,
 };
 
 /// Profiles that exist without being written.
@@ -71,11 +72,20 @@ impl Checker<'_, '_> {
             );
         }
         for (index, listen) in collector.listen.iter().enumerate() {
-            if collector.listen[..index].contains(listen) {
+            let before = &collector.listen[..index];
+            let same =
+                |other: &Listen| other.interface().is_some() && other.interface() == listen.interface();
+            if before.contains(listen) {
                 let message = format!("{listen} is listed twice; remove one");
+                self.refuse(&["collector", "listen", &index.to_string()], message);
+            } else if let Some(interface) = listen.interface().filter(|_| before.iter().any(same)) {
+                let message = format!(
+                    "the interface {interface} is listed twice; write all its ports in one entry, such as \"xdp://{interface}:32766,5000\""
+                );
                 self.refuse(&["collector", "listen", &index.to_string()], message);
             }
         }
+        self.xdp(settings);
         let most = u64::from(u32::MAX) / 2;
         for (name, value, least, most) in [
             ("workers", collector.workers, 1, 64),
@@ -99,6 +109,35 @@ impl Checker<'_, '_> {
         }
         if collector.flow_timeout.as_secs() < 1 {
             self.refuse(&["collector", "flow_timeout"], "flows would expire at once; write at least \"1s\"");
+        }
+    }
+
+    fn xdp(&mut self, settings: &Settings) {
+        let xdp = &settings.collector.xdp;
+        let path = |key| ["collector", "xdp", key];
+        if !xdp.frames.is_power_of_two() || !(64..=1 << 18).contains(&xdp.frames) {
+            self.refuse(&path("frames"), "write a power of two from 64 to 262144, such as 4096");
+        }
+        if !xdp.ring.0.is_power_of_two() || !(64 << 10..=1 << 30).contains(&xdp.ring.0) {
+            self.refuse(
+                &path("ring"),
+                "write a power of two from \"64 KiB\" to \"1 GiB\", such as \"16 MiB\"",
+            );
+        }
+        if let Some(flows) = xdp.kernel_flows {
+            self.within(&path("kernel_flows"), flows.into(), 64, 1 << 24);
+        }
+        if xdp.mode == XdpMode::Kernel && settings.collector.workers > 1 {
+            self.refuse(
+                &path("mode"),
+                "in this mode the kernel does the work on all cores, and one worker keeps what it tells; write workers = 1",
+            );
+        }
+        if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == Rung::ZeroCopy {
+            self.refuse(
+                &path("zero_copy"),
+                "nothing is left: write zero_copy = \"auto\", or a lower rung as `lowest`",
+            );
         }
     }
 

@@ -38,8 +38,10 @@ section! {
 section! {
     /// How reports come in, how the work is spread, and the bounds of every table. All memory is bounded by these numbers.
     pub(crate) struct CollectorSettings("[collector]") {
-        /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6. Each entry has its own socket and
-        /// thread.
+        /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6; each such entry has its own socket and
+        /// thread. `xdp://INTERFACE` takes reports from an interface past the kernel's network stack, which bears several times
+        /// as many; `[collector.xdp]` says how. It takes UDP datagrams to port 32766, or to the ports that are written, as in
+        /// `xdp://eth1:32766,5000` (at most eight); everything else goes its usual way.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
         /// Threads that decode and keep state. One is enough for any UDP socket: the receiving threads then do the work
         /// themselves, on one state. With more, reports are spread by their inner flow, so that one busy reporter can use them
@@ -74,6 +76,93 @@ section! {
         pub(crate) flow_timeout: Duration = Duration::from_secs(60),
         /// Push the latest values of everything periodically, changed or not; `0s` turns it off.
         pub(crate) push_interval: Duration = Duration::from_secs(10),
+        /// What of its privileges (Linux capabilities) the program keeps when it has started. `reopen`: those that opening an
+        /// `xdp://` input again takes, held by the one thread that does it; without such an input none. `none`: none, so that
+        /// an interface that went away and came back is read by UDP until a restart. `all`: those it was started with.
+        pub(crate) rights: Rights = Rights::Reopen,
+        /// How interfaces are read.
+        pub(crate) xdp: XdpSettings = XdpSettings::default(),
+    }
+}
+
+choice! {
+    /// What privileges remain after the start.
+    pub(crate) enum Rights("\"reopen\", \"none\" or \"all\"") {
+        /// What opening an input again takes.
+        Reopen = "reopen",
+        /// None.
+        None = "none",
+        /// All it was started with.
+        All = "all",
+    }
+}
+
+section! {
+    /// How `xdp://` inputs receive. There is a ladder of ways, each slower and less particular than the one before:
+    /// `zero-copy` (the card writes into the program's memory), `native` (the driver copies), `generic` (the kernel copies, any
+    /// driver), `packet` (a ring of packet sockets, no program on the interface), `udp` (a usual socket). The first that works
+    /// is taken; the log and the status page name it, and why it is none before. `hopwise doctor` tells what would mend that.
+    pub(crate) struct XdpSettings("[collector.xdp]") {
+        /// Who decides what is an event. `user`: every report comes to the program. `kernel`: a program in the kernel keeps
+        /// the latest values and sends up only reports in which there is something to tell; needs `workers = 1`. Where it
+        /// cannot be loaded, reports come in as by `user`.
+        pub(crate) mode: XdpMode = XdpMode::User,
+        /// May the card write into the program's memory? `require` refuses everything slower, whatever `lowest` says.
+        pub(crate) zero_copy: ZeroCopy = ZeroCopy::Auto,
+        /// The last rung of the ladder that is good enough. If none down to it works, the program does not start; an input that
+        /// goes away later is tried again until one works.
+        pub(crate) lowest: Rung = Rung::Udp,
+        /// Frames of memory per queue of the interface, a power of two: what can wait while the program is busy. With 4 KiB
+        /// each, a queue takes 16 MiB by default, locked in memory.
+        pub(crate) frames: u32 = 4096,
+        /// Put the frames into huge pages when there are any free.
+        pub(crate) huge_pages: bool = true,
+        /// Let the kernel poll the card from our thread instead of by interrupts. It costs a core, and pays only with cards whose
+        /// interrupts are the limit.
+        pub(crate) busy_poll: bool = false,
+        /// Memory of the ring between the kernel's program and ours (with `mode = "kernel"`), a power of two of at least 64 KiB.
+        pub(crate) ring: Size = Size(16 << 20),
+        /// Flows that the kernel's program remembers (with `mode = "kernel"`); not set: as many as `max_flows`. Reports of further
+        /// flows come up to the program each time.
+        pub(crate) kernel_flows: Option<u32> = None,
+    }
+}
+
+choice! {
+    /// Who decides what is an event.
+    pub(crate) enum XdpMode("\"user\" or \"kernel\"") {
+        /// We, for every report.
+        User = "user",
+        /// A program in the kernel, which tells what we must see.
+        Kernel = "kernel",
+    }
+}
+
+choice! {
+    /// May frames be received without a copy?
+    pub(crate) enum ZeroCopy("\"auto\", \"never\" or \"require\"") {
+        /// Where it works.
+        Auto = "auto",
+        /// No.
+        Never = "never",
+        /// It must be.
+        Require = "require",
+    }
+}
+
+choice! {
+    /// A way to read an interface, the best first.
+    pub(crate) enum Rung("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
+        /// AF_XDP, the card writes into our memory.
+        ZeroCopy = "zero-copy",
+        /// AF_XDP, the driver runs the program, and copies.
+        Native = "native",
+        /// AF_XDP, the kernel runs the program, and copies.
+        Generic = "generic",
+        /// AF_PACKET with a ring.
+        Packet = "packet",
+        /// A UDP socket.
+        Udp = "udp",
     }
 }
 

@@ -184,20 +184,42 @@ impl Setting for Amount {
 }
 
 /// Where reports come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
     /// UDP on every address of this machine, both families.
     UdpAny(u16),
     /// UDP on one address.
     Udp(SocketAddr),
+    /// What arrives on an interface for these UDP ports.
+    Xdp {
+        /// The interface's name.
+        interface: String,
+        /// The ports, at least one.
+        ports: Vec<u16>,
+    },
 }
 
+/// The port of reports where none is written.
+pub(crate) const TELEMETRY_PORT: u16 = 32766;
+
+/// Ports of one interface: as many as a profile has.
+const MAX_PORTS: usize = 8;
+
 impl Listen {
-    /// The UDP port.
-    pub(crate) fn port(&self) -> u16 {
+    /// The UDP ports.
+    pub(crate) fn ports(&self) -> Vec<u16> {
         match self {
-            Self::UdpAny(port) => *port,
-            Self::Udp(address) => address.port(),
+            Self::UdpAny(port) => vec![*port],
+            Self::Udp(address) => vec![address.port()],
+            Self::Xdp { ports, .. } => ports.clone(),
+        }
+    }
+
+    /// The interface, if it is one.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Xdp { interface, .. } => Some(interface),
+            Self::UdpAny(_) | Self::Udp(_) => None,
         }
     }
 }
@@ -207,6 +229,11 @@ impl fmt::Display for Listen {
         match self {
             Self::UdpAny(port) => write!(f, "udp://*:{port}"),
             Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Xdp { interface, ports } if ports == &[TELEMETRY_PORT] => write!(f, "xdp://{interface}"),
+            Self::Xdp { interface, ports } => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                write!(f, "xdp://{interface}:{}", ports.join(","))
+            }
         }
     }
 }
@@ -216,6 +243,9 @@ impl FromStr for Listen {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || {
+            if let Some(device) = text.strip_prefix("xdp://") {
+                return xdp(device);
+            }
             let address = text.strip_prefix("udp://")?;
             match address.strip_prefix("*:") {
                 Some(port) => port.parse().ok().map(Self::UdpAny),
@@ -226,9 +256,29 @@ impl FromStr for Listen {
     }
 }
 
+/// `eth1`, `eth1:32766`, `eth1:32766,5000`.
+fn xdp(device: &str) -> Option<Listen> {
+    let (name, listed) = match device.split_once(':') {
+        Some((name, listed)) => (name, Some(listed)),
+        None => (device, None),
+    };
+    // What the kernel allows as a name: at most 15 bytes, no slash, colon or space.
+    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+    let good =
+        !name.is_empty() && name.len() <= 15 && name != "." && name != ".." && name.bytes().all(allowed);
+    let mut ports = match listed {
+        Some(listed) => listed.split(',').map(|port| port.parse().ok()).collect::<Option<Vec<u16>>>()?,
+        None => vec![TELEMETRY_PORT],
+    };
+    ports.sort_unstable();
+    ports.dedup();
+    let good = good && ports.len() <= MAX_PORTS && !ports.contains(&0);
+    good.then(|| Listen::Xdp { interface: name.to_owned(), ports })
+}
+
 impl Setting for Listen {
-    const KIND: &'static str =
-        "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\"";
+    const KIND: &'static str = "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\", or an interface such \
+                                as \"xdp://eth1\" or \"xdp://eth1:32766,5000\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         from_text(node, reader, |text| text.parse().ok())
@@ -394,6 +444,26 @@ fn unit_text(value: u64, units: &[(&str, u64)], space: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_reads_and_writes_with_its_ports() {
+        let read = |text: &str| text.parse::<Listen>().map(|listen| listen.to_string());
+        let good =
+            ["xdp://eth1", "xdp://eth1:32766", "xdp://eth1.100:5000,32766,5000", "xdp://lan@1:1"].map(read);
+        let shown = ["xdp://eth1", "xdp://eth1", "xdp://eth1.100:5000,32766", "xdp://lan@1:1"];
+        assert_eq!(good, shown.map(|text| Ok(text.to_owned())));
+        let bad = [
+            "xdp://",
+            "xdp://eth1:",
+            "xdp://a/b",
+            "xdp://..",
+            "xdp://sixteen-letters-",
+            "xdp://e:0",
+            "xdp://e:70000",
+        ];
+        assert!(bad.map(read).iter().all(Result::is_err), "{:?}", bad.map(read));
+        assert!(read("xdp://e:1,2,3,4,5,6,7,8,9").is_err());
+    }
 
     #[test]
     fn durations_and_sizes_read_and_write_with_their_units() {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use nic::source::Stats;
+use nic::{ladder::Counters, source::Stats};
 
 use super::lock;
 
@@ -63,7 +63,9 @@ struct State {
     /// Times it was opened again.
     reopened: u64,
     /// What earlier openings did.
-    before: Stats,
+    before: (Stats, Counters),
+    /// What happened outside the sources since it was opened.
+    counters: Counters,
     meters: Vec<Arc<Meter>>,
 }
 
@@ -93,7 +95,8 @@ impl InputGauge {
             setup: setup.clone(),
             down: None,
             reopened: 0,
-            before: Stats::default(),
+            before: Default::default(),
+            counters: Counters::default(),
             meters: Vec::new(),
         };
         Self { watched, state: Mutex::new(state) }
@@ -120,8 +123,9 @@ impl InputGauge {
     pub(super) fn closed(&self, why: String) {
         let state = &mut *lock(&self.state);
         for meter in state.meters.drain(..) {
-            add(&mut state.before, &lock(&meter.stats));
+            state.before.0 += *lock(&meter.stats);
         }
+        state.before.1 = sum(state.before.1, std::mem::take(&mut state.counters));
         state.down = Some(why);
     }
 
@@ -141,11 +145,22 @@ impl InputGauge {
     /// What happened so far, as of the last tick.
     pub(crate) fn stats(&self) -> Stats {
         let state = lock(&self.state);
-        let mut sum = state.before;
+        let mut sum = state.before.0;
         for meter in &state.meters {
-            add(&mut sum, &lock(&meter.stats));
+            sum += *lock(&meter.stats);
         }
         sum
+    }
+
+    /// What happened outside its sources, as of the last second.
+    pub(crate) fn counters(&self) -> Counters {
+        let state = lock(&self.state);
+        sum(state.before.1, state.counters)
+    }
+
+    /// As of now, since it was opened.
+    pub(super) fn note(&self, counters: Counters) {
+        lock(&self.state).counters = counters;
     }
 
     /// How it is set up, or was when it last worked.
@@ -160,10 +175,13 @@ impl InputGauge {
     }
 }
 
-fn add(sum: &mut Stats, more: &Stats) {
-    sum.datagrams += more.datagrams;
-    sum.bytes += more.bytes;
-    sum.truncated += more.truncated;
-    sum.kernel_drops += more.kernel_drops;
-    sum.bursts += more.bursts;
+fn sum(one: Counters, other: Counters) -> Counters {
+    Counters {
+        taken: one.taken + other.taken,
+        passed_fragment: one.passed_fragment + other.passed_fragment,
+        passed_too_long: one.passed_too_long + other.passed_too_long,
+        passed_unusual: one.passed_unusual + other.passed_unusual,
+        passed_no_socket: one.passed_no_socket + other.passed_no_socket,
+        device_dropped: one.device_dropped + other.device_dropped,
+    }
 }

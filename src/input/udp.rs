@@ -13,8 +13,7 @@ pub(super) fn input(
     settings: &CollectorSettings,
     listener: usize,
 ) -> Result<Input, CliError> {
-    let asked = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-    let options = Options { recv_buffer: asked, ..Options::default() };
+    let options = options(settings, &[address.port()]);
     let receiver = Receiver::bind(address, &options).map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
@@ -30,6 +29,20 @@ pub(super) fn input(
     let source = Buffered::new(receiver, Burst::new(settings.burst, datagram));
     let intakes = vec![Intake::Source(Box::new(source))];
     Ok(Input::new(listener, Opened { intakes, setup, health: Box::new(AlwaysWell) }, None))
+}
+
+/// How sockets on `ports` are set up. Where an interface's datagrams come to a port that is listened on beside it, the two
+/// share the port: the kernel then gives each datagram to the socket of its interface.
+pub(super) fn options(settings: &CollectorSettings, ports: &[u16]) -> Options {
+    let concerned =
+        settings.listen.iter().filter(|listen| listen.ports().iter().any(|port| ports.contains(port)));
+    let shared =
+        concerned.clone().count() > 1 && concerned.clone().any(|listen| listen.interface().is_some());
+    Options {
+        recv_buffer: usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX),
+        reuse_port: shared,
+        ..Options::default()
+    }
 }
 
 /// Sockets of both families on `port` of every address, where this machine has both.

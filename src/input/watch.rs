@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Check, Work};
+use super::{Check, Opened, Work};
 use crate::{control::Control, error::CliError};
 
 /// Between two looks.
@@ -30,40 +30,53 @@ pub(crate) struct Watched {
 }
 
 enum State {
+    /// Nobody reads it yet.
+    Opened(Opened),
     Open(Open),
     /// Tried again at this moment, or after so long if that fails.
     Closed(Instant, Duration),
 }
 
 /// What is open of an input.
-pub(super) struct Open {
-    pub(super) threads: Vec<JoinHandle<()>>,
-    pub(super) stop: Arc<AtomicBool>,
-    pub(super) health: Box<dyn Check>,
+struct Open {
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    health: Box<dyn Check>,
 }
 
-/// The thread that looks after the inputs. It ends, and closes them, when this is dropped or [`Watch::stop`] is called.
+/// The thread that looks after the inputs. It ends, and closes them, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    stop: Option<Sender<()>>,
+    inputs: Option<Sender<Watched>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Looks after these inputs.
+    /// Starts the thread, which has nothing to do yet. It keeps the rights of the caller, and so can open inputs later; see
+    /// [`crate::rights`].
     ///
     /// # Errors
     /// The system has no thread for us.
-    pub(crate) fn start(mut inputs: Vec<Watched>, control: &Control) -> Result<Self, CliError> {
-        let (stop, stopped) = channel();
+    pub(crate) fn start(control: &Control) -> Result<Self, CliError> {
+        let (inputs, added) = channel();
         let shared = control.clone();
-        let thread = control.spawn("inputs", move || watch(&mut inputs, &stopped, &shared))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let thread = control.spawn("inputs", move || watch(&added, &shared))?;
+        Ok(Self { inputs: Some(inputs), thread: Some(thread) })
     }
 
+    /// Begins to read an input, and looks after it.
+    pub(crate) fn add(&self, input: Watched) {
+        if let Some(inputs) = &self.inputs {
+            // Fails when the thread has died, which ends the program already.
+            let _ = inputs.send(input);
+        }
+    }
+}
+
+impl Drop for Watch {
     /// Ends the reading: what had arrived is handled.
-    pub(crate) fn stop(&mut self) {
-        drop(self.stop.take());
+    fn drop(&mut self) {
+        drop(self.inputs.take());
         if let Some(thread) = self.thread.take() {
             // A panic has been told by then.
             let _ = thread.join();
@@ -71,40 +84,30 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn watch(inputs: &mut [Watched], stopped: &Receiver<()>, control: &Control) {
+fn watch(added: &Receiver<Watched>, control: &Control) {
+    let mut inputs: Vec<Watched> = Vec::new();
     loop {
         let now = Instant::now();
         let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(LOOK);
-        match stopped.recv_timeout(due) {
+        match added.recv_timeout(due) {
+            Ok(input) => inputs.push(input),
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => break,
         }
         inputs.iter_mut().for_each(|input| input.look(Instant::now(), control));
-    }
-    // All are told first, so that they empty their rings at the same time.
-    for input in &mut *inputs {
-        if let State::Open(open) = &input.state {
-            // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
-            open.stop.store(true, Ordering::Relaxed);
-        }
     }
     inputs.iter_mut().for_each(Watched::end);
 }
 
 impl Watched {
-    pub(super) fn new(opener: Box<dyn super::Open>, work: Work, open: Open) -> Self {
-        Self { opener, work, state: State::Open(open) }
+    pub(super) fn new(opener: Box<dyn super::Open>, work: Work, opened: Opened) -> Self {
+        Self { opener, work, state: State::Opened(opened) }
     }
 
     /// How long from `now` until it must be looked at.
     fn due(&self, now: Instant) -> Duration {
         match &self.state {
+            State::Opened(_) => Duration::ZERO,
             State::Open(_) => LOOK,
             State::Closed(at, _) => at.saturating_duration_since(now).min(LOOK),
         }
@@ -112,27 +115,45 @@ impl Watched {
 
     fn look(&mut self, now: Instant, control: &Control) {
         match &mut self.state {
+            State::Opened(_) => self.begin(now, control),
             State::Open(open) => {
-                let failed = self.work.gauge.failure().map_or_else(|| open.health.check(), Err);
-                if let Err(why) = failed {
+                let health = open.health.check();
+                self.work.gauge.note(open.health.counters());
+                if let Some(why) = self.work.gauge.failure().or(health.err()) {
                     tracing::error!("{}: {why}; opening it again", self.name());
                     self.close(why, now);
                 } else if self.opener.could_be_better() {
-                    let why = "the interface has changed".to_owned();
+                    let why = "the interface has changed";
                     tracing::info!("{}: {why}; opening it again", self.name());
-                    self.close(why, now);
+                    self.close(why.to_owned(), now);
                 }
             }
             State::Closed(at, _) if *at > now => {}
             State::Closed(_, waited) => {
                 let next = (*waited * 2).min(LONGEST);
-                self.open(now, next, control);
+                self.open_again(now, next, control);
             }
         }
     }
 
     fn name(&self) -> String {
         self.work.gauge.setup().listen
+    }
+
+    /// From opened to read.
+    fn begin(&mut self, now: Instant, control: &Control) {
+        let soon = State::Closed(now + SHORTEST, SHORTEST);
+        let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else { return };
+        let stop = Arc::default();
+        match self.work.start(opened.intakes, &stop, control) {
+            Ok(threads) => self.state = State::Open(Open { threads, stop, health: opened.health }),
+            Err(error) => {
+                // Those that were started end, because they are told to.
+                stop.store(true, Ordering::Relaxed);
+                tracing::error!("{}: {error}; trying again", self.name());
+                self.work.gauge.closed(error.to_string());
+            }
+        }
     }
 
     /// Ends its threads; the next try comes soon.
@@ -142,29 +163,29 @@ impl Watched {
         self.state = State::Closed(now + SHORTEST, SHORTEST);
     }
 
+    /// No more is taken from the interface; what was taken is handled.
     fn end(&mut self) {
-        if let State::Open(open) = &mut self.state {
-            // Relaxed: as above.
-            open.stop.store(true, Ordering::Relaxed);
-            for thread in open.threads.drain(..) {
+        let ended = State::Closed(Instant::now(), LONGEST);
+        if let State::Open(Open { threads, stop, mut health }) = std::mem::replace(&mut self.state, ended) {
+            self.work.gauge.note(health.counters());
+            // With it goes the program on the interface: nothing more comes into the rings.
+            drop(health);
+            // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads {
                 // A thread that panicked has said so already.
                 let _ = thread.join();
             }
         }
     }
 
-    fn open(&mut self, now: Instant, wait: Duration, control: &Control) {
-        let opened = self.opener.open().and_then(|opened| {
-            let (stop, setup) = (Arc::default(), opened.setup);
-            let threads =
-                self.work.start(opened.intakes, &stop, control).map_err(|error| error.to_string())?;
-            Ok((Open { threads, stop, health: opened.health }, setup))
-        });
-        match opened {
-            Ok((open, setup)) => {
-                tracing::info!("{}: open again, {}", setup.listen, setup.sentence());
-                self.work.gauge.opened(setup);
-                self.state = State::Open(open);
+    fn open_again(&mut self, now: Instant, wait: Duration, control: &Control) {
+        match self.opener.open() {
+            Ok(opened) => {
+                tracing::info!("{}: open again, {}", opened.setup.listen, opened.setup.sentence());
+                self.work.gauge.opened(opened.setup.clone());
+                self.state = State::Opened(opened);
+                self.begin(now, control);
             }
             Err(why) => {
                 let (known, _) = self.work.gauge.trouble();
@@ -199,8 +220,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::{Settings, build, sections::Policy},
-        input::{Hands, InputGauge, Intake, Opened, Setup},
+        config::{
+            Settings, build,
+            sections::{Policy, Rights},
+        },
+        input::{Hands, InputGauge, Intake, Setup},
         live::Hub,
         pipeline::{Config, Pipeline},
         worker::Core,
@@ -281,11 +305,8 @@ mod tests {
         let opened = super::super::Open::open(&mut opener).unwrap();
         let gauge = Arc::new(InputGauge::new(&opened.setup, true));
         let hands = Hands::Inline(Arc::new(Mutex::new(core)));
-        let work = Work { gauge: Arc::clone(&gauge), hands, listener: 0 };
-        let stop = Arc::default();
-        let threads = work.start(opened.intakes, &stop, &control).unwrap();
-        let open = Open { threads, stop, health: opened.health };
-        (Watched::new(Box::new(opener), work, open), gauge, control, pipeline)
+        let work = Work { gauge: Arc::clone(&gauge), hands, listener: 0, rights: Rights::All };
+        (Watched::new(Box::new(opener), work, opened), gauge, control, pipeline)
     }
 
     /// Waits until the threads of the input have ended by themselves.
@@ -301,8 +322,9 @@ mod tests {
         let refused = || Err("no such interface".to_owned());
         let (mut input, gauge, control, _pipeline) =
             watched(vec![Ok((3, true)), refused(), refused(), Ok((2, true))]);
-        ended(&input);
         let start = Instant::now();
+        input.look(start, &control);
+        ended(&input);
         input.look(start, &control);
         let why = "open /run/netns/hopwise-none: No such file or directory (os error 2)";
         assert_eq!(gauge.trouble(), (Some(why.to_owned()), 0));
@@ -325,8 +347,9 @@ mod tests {
     #[test]
     fn the_end_handles_what_had_arrived() {
         let (input, gauge, control, _pipeline) = watched(vec![Ok((100, false))]);
-        let mut watch = Watch::start(vec![input], &control).unwrap();
-        watch.stop();
+        let watch = Watch::start(&control).unwrap();
+        watch.add(input);
+        drop(watch);
         assert_eq!(gauge.stats().datagrams, 100);
         assert_eq!(gauge.trouble(), (None, 0));
     }

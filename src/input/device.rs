@@ -1,0 +1,201 @@
+//! Interfaces as inputs: opened on the best rung of the ladder that works, and again when they change.
+
+use std::sync::Arc;
+
+use nic::{
+    device,
+    ladder::{self, Counters, State, Watch},
+    udp::{Buffered, Burst, Receiver},
+};
+
+use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
+use crate::{
+    config::{
+        Settings,
+        sections::{Rung, XdpMode, ZeroCopy},
+        values::Listen,
+    },
+    error::CliError,
+};
+
+/// An entry `xdp://…` of the configuration.
+pub(super) struct Device {
+    settings: Arc<Settings>,
+    listen: String,
+    interface: String,
+    ports: Vec<u16>,
+    /// What the interface was like when it was opened last.
+    known: Option<Traits>,
+    /// It is on the best rung there is: nothing could be better.
+    best: bool,
+}
+
+/// What decides which rungs work: when it changes, another try may end better.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Traits {
+    /// The kernel's number of the interface; `None`: there is none of this name.
+    index: Option<u32>,
+    /// Programs on it, without ours.
+    others: Vec<u32>,
+}
+
+/// An interface as an input.
+///
+/// # Errors
+/// Nothing that is good enough works; the message says why and what to do.
+pub(super) fn input(
+    interface: &str,
+    ports: &[u16],
+    settings: &Arc<Settings>,
+    listener: usize,
+) -> Result<Input, CliError> {
+    let listen = Listen::Xdp { interface: interface.to_owned(), ports: ports.to_vec() };
+    let mut device = Device {
+        settings: Arc::clone(settings),
+        listen: listen.to_string(),
+        interface: interface.to_owned(),
+        ports: ports.to_vec(),
+        known: None,
+        best: false,
+    };
+    let opened = device.open().map_err(CliError::new)?;
+    let told = format!("{listen}: received by {}", opened.setup.sentence());
+    match opened.setup.interface.as_ref().is_some_and(|interface| interface.tried.is_empty()) {
+        true => tracing::info!("{told}"),
+        false => tracing::warn!("{told}"),
+    }
+    Ok(Input::new(listener, opened, Some(Box::new(device))))
+}
+
+impl Open for Device {
+    fn open(&mut self) -> Result<Opened, String> {
+        let traits = self.traits();
+        let is_there = traits.index.is_some();
+        self.known = Some(traits);
+        if !is_there {
+            return self.open_without_interface();
+        }
+        let mut tried = Vec::new();
+        if self.settings.collector.xdp.mode == XdpMode::Kernel {
+            match self.open_kernel() {
+                Ok(opened) => return Ok(opened),
+                Err(reason) => tried.push(("kernel", reason)),
+            }
+        }
+        let opened = ladder::open(&self.interface, &self.options()).map_err(|none| self.remedy(&none))?;
+        for warning in &opened.warnings {
+            tracing::warn!("{}: {warning}", self.listen);
+        }
+        tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
+        let queues = opened.sources.len() as u32;
+        let intakes = opened.sources.into_iter().chain(opened.companion).map(Intake::Source).collect();
+        let setup = self.setup(opened.rung.name(), queues, tried);
+        Ok(Opened { intakes, setup, health: Box::new(Health { watch: opened.watch }) })
+    }
+
+    fn could_be_better(&mut self) -> bool {
+        let Some(known) = self.known.as_ref().filter(|_| !self.best) else { return false };
+        let now = self.traits();
+        // What went away is the health's to tell; here it is about what came, or made room.
+        now.index.is_some()
+            && (now.index != known.index || known.others.iter().any(|other| !now.others.contains(other)))
+    }
+}
+
+impl Device {
+    fn traits(&self) -> Traits {
+        // What cannot be asked is as if it were not there: then nothing seems to change.
+        let Ok(Some(facts)) = device::facts(&self.interface) else { return Traits::default() };
+        let programs = facts.xdp.unwrap_or_default();
+        let others = programs.iter().filter(|program| program.ours != Some(true)).map(|program| program.id);
+        Traits { index: Some(facts.index), others: others.collect() }
+    }
+
+    fn options(&self) -> ladder::Options {
+        let collector = &self.settings.collector;
+        let xdp = &collector.xdp;
+        let lowest = match xdp.lowest {
+            Rung::ZeroCopy => ladder::Rung::ZeroCopy,
+            Rung::Native => ladder::Rung::Native,
+            Rung::Generic => ladder::Rung::Generic,
+            Rung::Packet => ladder::Rung::Packet,
+            Rung::Udp => ladder::Rung::Udp,
+        };
+        let (best, worst) = match xdp.zero_copy {
+            ZeroCopy::Auto => (ladder::Rung::ZeroCopy, lowest),
+            ZeroCopy::Never => (ladder::Rung::Native, lowest),
+            ZeroCopy::Require => (ladder::Rung::ZeroCopy, ladder::Rung::ZeroCopy),
+        };
+        ladder::Options {
+            ports: self.ports.clone(),
+            best,
+            worst,
+            udp: super::udp::options(collector, &self.ports),
+            slot_size: usize::try_from(collector.datagram.0).unwrap_or(usize::MAX),
+            ..ladder::Options::default()
+        }
+    }
+
+    fn setup(&mut self, kind: &'static str, queues: u32, tried: Vec<(&'static str, String)>) -> Setup {
+        self.best = tried.is_empty();
+        let interface = Interface { name: self.interface.clone(), queues, tried };
+        Setup { listen: self.listen.clone(), kind, interface: Some(interface), ..Setup::default() }
+    }
+
+    /// Sockets on every interface there is, until this one comes.
+    fn open_without_interface(&mut self) -> Result<Opened, String> {
+        let xdp = &self.settings.collector.xdp;
+        let missing =
+            format!("there is no interface `{}` here (`ip link` lists those there are)", self.interface);
+        if xdp.lowest != Rung::Udp || xdp.zero_copy == ZeroCopy::Require {
+            return Err(format!("{missing}; make it, name another one, or allow lowest = \"udp\""));
+        }
+        let collector = &self.settings.collector;
+        let options = super::udp::options(collector, &self.ports);
+        let slot = usize::try_from(collector.datagram.0).unwrap_or(usize::MAX);
+        let mut intakes = Vec::new();
+        for port in self.ports.iter().filter(|port| !collector.listen.contains(&Listen::UdpAny(**port))) {
+            let receiver =
+                Receiver::bind_any(*port, None, &options).map_err(|error| format!("{missing}; {error}"))?;
+            let source = Buffered::new(receiver, Burst::new(collector.burst, slot));
+            intakes.push(Intake::Source(Box::new(source)));
+        }
+        let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is taken when it comes"))]);
+        Ok(Opened { intakes, setup, health: Box::new(super::AlwaysWell) })
+    }
+
+    fn open_kernel(&mut self) -> Result<Opened, String> {
+        Err("this build has no program for it".to_owned())
+    }
+
+    fn remedy(&self, none: &ladder::NoRung) -> String {
+        format!("{none}; `hopwise doctor {}` says what mends it", self.interface)
+    }
+}
+
+/// Whether an interface is as it was when it was opened.
+struct Health {
+    watch: Watch,
+}
+
+impl Check for Health {
+    fn check(&mut self) -> Result<(), String> {
+        match self.watch.check() {
+            Ok(State::Good) => Ok(()),
+            Ok(State::Gone) => Err("the interface is gone".to_owned()),
+            Ok(State::QueuesChanged { before, now }) => {
+                Err(format!("the interface has {now} receive queues and had {before}"))
+            }
+            Ok(State::Replaced { id: 0 }) => Err("our program was taken off the interface".to_owned()),
+            Ok(State::Replaced { id }) => Err(format!(
+                "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
+            )),
+            Err(error) => Err(format!("the interface cannot be asked how it is: {error}")),
+        }
+    }
+
+    fn counters(&mut self) -> Counters {
+        // Asked again in a second.
+        self.watch.counters().unwrap_or_default()
+    }
+}

@@ -1,0 +1,59 @@
+//! What privileges (Linux capabilities) remain when everything runs. They belong to threads, and a thread inherits them from
+//! the one that starts it: so most are given up while there is one thread, the thread that opens inputs again is started,
+//! and then the main thread, of which all others descend, gives up the rest.
+
+use nic::rights::{Cap, CapSet, current, drop_thread_to, drop_to};
+
+use crate::config::sections::Rights;
+
+/// What opening an interface takes.
+const OPENING: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
+
+/// Given up in two steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Giving {
+    wanted: Rights,
+    /// What every thread keeps.
+    kept: CapSet,
+}
+
+impl Giving {
+    /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
+    /// again when they fail.
+    pub(crate) fn begin(wanted: Rights, opens_again: bool) -> Self {
+        // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
+        // are made when they are needed.
+        let root = current().is_ok_and(|rights| rights.root);
+        let mut kept = vec![Cap::NET_BIND_SERVICE];
+        kept.extend(root.then_some(Cap::DAC_OVERRIDE));
+        let giving = Self { wanted, kept: CapSet::of(&kept) };
+        if wanted != Rights::All {
+            if wanted == Rights::Reopen && opens_again {
+                kept.extend(OPENING);
+            }
+            if let Err(error) = drop_to(CapSet::of(&kept)) {
+                tracing::warn!("privileges are kept: {error}");
+            }
+        }
+        giving
+    }
+
+    /// The second step, when the thread that opens inputs again is there.
+    pub(crate) fn end(self) {
+        if self.wanted == Rights::All {
+            return;
+        }
+        match drop_thread_to(self.kept) {
+            Ok(left) => tracing::debug!("privileges of most threads: {}", left.effective),
+            Err(error) => tracing::warn!("privileges are kept: {error}"),
+        }
+    }
+}
+
+/// For a thread that reads an open interface: from the thread that opens it, it inherits more than that takes.
+pub(crate) fn reading(wanted: Rights) {
+    if wanted != Rights::All {
+        // Before Linux 5.19 even reading a map needs CAP_BPF. A thread that keeps more than it needs works as well.
+        let _ = drop_thread_to(CapSet::of(&[Cap::BPF]));
+    }
+}
