@@ -263,6 +263,18 @@ impl Collector {
         &self.core.state
     }
 
+    pub(crate) fn state_mut(&mut self) -> &mut State {
+        &mut self.core.state
+    }
+
+    pub(crate) fn sequencer(&self) -> Option<&Sequencer> {
+        self.core.sequencer.as_ref()
+    }
+
+    pub(crate) fn sequencer_mut(&mut self) -> Option<&mut Sequencer> {
+        self.core.sequencer.as_mut()
+    }
+
     pub(crate) fn seed(&self) -> u64 {
         self.core.seed
     }

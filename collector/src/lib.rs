@@ -20,6 +20,7 @@
 //! adds up ([`Stats`]). Nothing is allocated per report.
 #![forbid(unsafe_code)]
 
+pub mod absorb;
 pub mod batch;
 pub mod clock;
 pub mod collector;
@@ -42,11 +43,12 @@ mod update;
 pub mod view;
 pub mod workload;
 
+pub use absorb::{Kept, KeptHop, KeptKey, Removed};
 pub use batch::Batch;
 pub use collector::{Collector, Datagram};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Rollup, Sink};
-pub use sequence::{Sequencer, StreamId, StreamView};
+pub use sequence::{Arm, Sequencer, StreamId, StreamView};
 pub use series::{SeriesView, Summary};
 pub use sources::SourceView;
 pub use stats::{Balance, Stats, Table, Tables};

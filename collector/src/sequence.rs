@@ -37,6 +37,10 @@
 //! So, for a countable stream without restarts: numbers from first to highest = datagrams − duplicated − strays + lost +
 //! still missing.
 
+mod run;
+
+pub use run::{Arm, Mode};
+
 use crate::event::{Loss, Nanos, Sink};
 use crate::hash::{fold, fold_octets};
 use crate::index::{BUSY, Index, NO_SLOT, Room};

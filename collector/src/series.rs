@@ -254,6 +254,7 @@ impl Series {
     }
 
     /// Looks at a value that [`Series::add`] took and found remarkable; `threshold` is that of the report's flow.
+    #[inline(always)]
     pub(crate) fn attend(&mut self, slot: u32, value: u64, threshold: u64, sketches: &mut Sketches) -> News {
         let (Some(hot), Some(cold)) = (self.hot.get_mut(slot as usize), self.cold.get_mut(slot as usize))
         else {
@@ -286,6 +287,23 @@ impl Series {
             hot.shut();
         }
         news
+    }
+
+    /// Adds a value of a key that is known, silently: it lies within the threshold of the value told last. `slot` is where
+    /// the key is, if that is known. `false`: there is no such key.
+    #[inline(never)]
+    pub(crate) fn absorb(&mut self, slot: &mut u32, key: Key, value: u64, sketches: &mut Sketches) -> bool {
+        if *slot == NO_SLOT {
+            let hot = &self.hot;
+            *slot = self.index.find(self.hash(key), |slot| hot[slot as usize].key == key);
+            if *slot == NO_SLOT {
+                return false;
+            }
+        }
+        if self.add(*slot, value) {
+            self.attend(*slot, value, u64::MAX, sketches);
+        }
+        true
     }
 
     /// The slot of a key, made if need be, for a report read by `profile`; [`NO_SLOT`] when the table is full.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use detect::{Detection, HopValues, Metric};
 use wire::FlowKey;
 
+use crate::absorb::Removals;
 use crate::event::{Kind, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
@@ -66,6 +67,8 @@ pub(crate) struct State {
     pub(crate) minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
+    /// For whoever keeps a copy of what is known here.
+    pub(crate) removals: Option<Removals>,
 }
 
 /// What became of reports and what was told.
@@ -108,6 +111,7 @@ impl State {
             minutes,
             counts: Counts::default(),
             scratch,
+            removals: None,
         };
         state.set_detection(detection);
         state
@@ -257,7 +261,7 @@ impl State {
 
     /// Brings a flow up to date with the second, the thresholds and the node-level tables.
     #[inline(never)]
-    fn refresh(&mut self, slot: u32, sink: &mut dyn Sink) {
+    pub(crate) fn refresh(&mut self, slot: u32, sink: &mut dyn Sink) {
         self.end_minute(slot, sink);
         let (flow, cold, states) = self.flows.parts(slot);
         if cold.epoch != self.epoch {

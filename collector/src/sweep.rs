@@ -3,6 +3,7 @@
 
 use detect::{Metric, Thresholds};
 
+use crate::absorb::Removed;
 use crate::collector::Core;
 use crate::config::Config;
 use crate::event::{Event, FlowRow, Kind, Nanos, Sink};
@@ -190,7 +191,7 @@ impl State {
     /// Closes the second in all node-level tables, and tells which keys have expired.
     fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
         let counts = &mut self.counts;
-        let levels = &mut self.levels;
+        let (levels, removals) = (&mut self.levels, &mut self.removals);
         let mut forgotten = false;
         for series in [&mut levels.nodes, &mut levels.queues, &mut levels.congestion, &mut levels.links] {
             let metric = series.metric();
@@ -203,6 +204,9 @@ impl State {
                     counts.expired += 1;
                     counts.events[Kind::Expired as usize] += 1;
                     sink.event(&event, &[]);
+                    if let Some(removals) = removals {
+                        removals.note(Removed::Key { metric, node: key.node, part: key.part });
+                    }
                 });
         }
         if forgotten {
@@ -247,6 +251,9 @@ impl State {
         });
         self.end_flow_minute(slot, sink);
         self.tell_row(slot, sink);
+        if let (Some(removals), Some((flow, ..))) = (&mut self.removals, self.flows.get(slot)) {
+            removals.note(Removed::Flow(flow.key));
+        }
         self.flows.remove(slot);
     }
 

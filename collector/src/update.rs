@@ -210,7 +210,7 @@ impl HopState {
 
 /// A latency as a hop state holds it.
 #[inline(always)]
-fn held(latency: u64) -> u32 {
+pub(crate) fn held(latency: u64) -> u32 {
     latency.min(u64::from(ABSENT) - 1) as u32
 }
 

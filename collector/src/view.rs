@@ -6,7 +6,7 @@ use wire::FlowKey;
 
 use crate::collector::Collector;
 use crate::event::{Basis, FlowRow};
-use crate::flows::{ABSENT, HopState};
+use crate::flows::{ABSENT, Flags, HopState};
 use crate::index::NO_SLOT;
 use crate::reading::egress;
 use crate::series::{Key, SeriesView};
@@ -40,6 +40,12 @@ pub struct FlowView<'a> {
     pub path_length: u16,
     /// Its path visits a node twice.
     pub looped: bool,
+    /// The E bit of its latest report: the hop limit was reached.
+    pub hop_limit: bool,
+    /// The M bit of its latest report: the MTU was.
+    pub mtu: bool,
+    /// One node alone has spoken of it, and is taken for its whole path.
+    pub lone: bool,
     /// Bit i: rule i of the rule set is true.
     pub rules: u64,
     state: &'a State,
@@ -91,7 +97,10 @@ impl State {
         Some(FlowView {
             row: flow.row(cold),
             path_length: flow.path_length,
-            looped: flow.flags.has(crate::flows::Flags::LOOP),
+            looped: flow.flags.has(Flags::LOOP),
+            hop_limit: flow.flags.has(Flags::HOP_LIMIT),
+            mtu: flow.flags.has(Flags::MTU),
+            lone: flow.flags.has(Flags::LONE),
             rules: if cold.generation == self.generation { flow.rules } else { 0 },
             state: self,
             states,

@@ -1,0 +1,602 @@
+//! A model of the filter, without a kernel: a second collector that sees every datagram says whether one holds news. What
+//! holds none is swallowed and told by runs and absorption; both must then have told the same.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use collector::event::Nanos;
+use collector::sequence::Mode;
+use collector::{
+    Arm, Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kept, KeptHop, KeptKey, Kind,
+    Removed, Rollup, SeriesView, StreamId,
+};
+use detect::{Detection, Match, Metric, RuleSet, Thresholds};
+use support::{Bench, Log, Node, SECOND, START, Sent, config, node};
+use wire::{Decoder, Flags, FlowKey, Report};
+
+/// A small generator, so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// A stream as the filter keeps it.
+#[derive(Clone, Copy, Default)]
+struct Numbered {
+    arm: Option<Arm>,
+    run: u64,
+}
+
+/// The counters that are the filter's for what it swallowed.
+type Counters = [u64; 5];
+
+fn counters(collector: &Collector) -> Counters {
+    let stats = collector.stats();
+    let refused = stats.refused_datagrams.iter().sum();
+    [stats.datagrams, stats.accepted, refused, stats.flow_reports, stats.node_reports]
+}
+
+/// Both collectors, and the filter between them.
+struct Model {
+    /// Sees every datagram.
+    all: Collector,
+    /// Sees what the filter gives up.
+    few: Collector,
+    heard: Log,
+    told: Log,
+    streams: BTreeMap<StreamId, Numbered>,
+    /// Reports of each flow, and the nodes they told of.
+    swallowed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
+    /// Values so far of each key, and what of it was swallowed.
+    values: BTreeMap<(Metric, u32, u32), u64>,
+    kept: BTreeMap<(Metric, u32, u32), KeptKey>,
+    counted: Counters,
+    given_up: u64,
+    /// How long the filter's values may wait; 0: until just before the second ends.
+    round: Nanos,
+    synced: Nanos,
+    now: Nanos,
+}
+
+impl Model {
+    fn new(config: &Config, round: Nanos) -> Self {
+        let mut few = Collector::new(config.clone());
+        few.keep_removals(64);
+        Self {
+            all: Collector::new(config.clone()),
+            few,
+            heard: Log::default(),
+            told: Log::default(),
+            streams: BTreeMap::new(),
+            swallowed: BTreeMap::new(),
+            values: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            counted: Counters::default(),
+            given_up: 0,
+            round,
+            synced: START,
+            now: START,
+        }
+    }
+
+    fn set_detection(&mut self, detection: &Arc<Detection>) {
+        self.all.set_detection(Arc::clone(detection));
+        self.few.set_detection(Arc::clone(detection));
+    }
+
+    /// Moves time on, with what the filter owes before a second ends.
+    fn pass(&mut self, now: Nanos) {
+        let due = match self.round {
+            0 => now / SECOND != self.now / SECOND,
+            round => now - self.synced >= round,
+        };
+        if due {
+            self.sync();
+            self.synced = now;
+        }
+        self.now = now;
+        self.all.tick(now, &mut self.heard);
+        self.few.tick(now, &mut self.told);
+    }
+
+    fn give(&mut self, payload: &[u8], source: [u8; 4]) {
+        let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
+        let datagram = Datagram { payload, source, sport: 5000, listener: 0, received: self.now };
+        let flows = read(payload);
+        let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
+        let told = self.heard.events.len();
+        self.all.handle(&[datagram], &mut self.heard);
+        let mut news = self.heard.events.len() > told || hidden(&self.all, &flows) != state;
+        news |= self.all.stats().unadmitted > 0;
+        let keys = kept_keys(&self.all, &mut self.values);
+        let swallowed_number = self.number(&datagram, news);
+        if news || !swallowed_number {
+            self.given_up += 1;
+            self.few.handle(&[datagram], &mut self.told);
+            self.rearm(&datagram);
+            return;
+        }
+        self.kept.extend(keys.into_iter().map(|kept| ((kept.metric, kept.node, kept.part), kept)));
+        let after = counters(&self.all);
+        (0..after.len()).for_each(|at| self.counted[at] += after[at] - before[at]);
+        for (key, nodes) in flows.into_iter().filter(|(key, _)| self.all.flow(key).is_some()) {
+            let (reports, heard) = self.swallowed.entry(key).or_default();
+            *reports += 1;
+            heard.extend(nodes);
+        }
+    }
+
+    /// The filter's step for the datagram's number. `true`: it was the expected one.
+    fn number(&mut self, datagram: &Datagram<'_>, news: bool) -> bool {
+        let Some((id, number)) = stream(datagram) else { return true };
+        let stream = self.streams.entry(id).or_default();
+        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let expected = stream.arm.map(|arm| match arm.mode {
+            Mode::Next => arm.latest.wrapping_add(1) & circle,
+            Mode::Same => arm.latest,
+        });
+        if expected == Some(number) && !news {
+            stream.arm = stream.arm.map(|arm| Arm { latest: number, ..arm });
+            stream.run += 1;
+            return true;
+        }
+        // It is given up: what came before it is told first.
+        let run = (stream.arm.map_or(0, |arm| arm.latest), std::mem::take(&mut stream.run));
+        self.few.receive_run(&id, run, datagram.received, &mut self.told);
+        expected == Some(number)
+    }
+
+    fn rearm(&mut self, datagram: &Datagram<'_>) {
+        if let Some((id, _)) = stream(datagram) {
+            self.streams.entry(id).or_default().arm = self.few.arming(&id);
+        }
+    }
+
+    /// Tells what was swallowed.
+    fn sync(&mut self) {
+        for (id, stream) in &mut self.streams {
+            let run = (stream.arm.map_or(0, |arm| arm.latest), std::mem::take(&mut stream.run));
+            let seen = self.all.streams().find(|view| is(&view.id, id)).map_or(0, |view| view.last_seen);
+            self.few.receive_run(id, run, seen, &mut self.told);
+        }
+        for (key, (reports, heard)) in std::mem::take(&mut self.swallowed) {
+            let Some(flow) = self.all.flow(&key) else { continue };
+            let hop = |hop: HopView| kept_hop(hop, heard.contains(&hop.node));
+            let hops: Vec<KeptHop> = flow.hops().map(hop).collect();
+            let (latency, seen) = (flow.row.flow_latency, flow.row.last_seen);
+            let kept = Kept { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, seen };
+            self.few.absorb(&kept, &mut self.told);
+        }
+        for kept in std::mem::take(&mut self.kept).values() {
+            self.few.absorb_key(kept);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.sync();
+        self.all.finish(self.now, &mut self.heard);
+        self.few.finish(self.now, &mut self.told);
+        let few = counters(&self.few);
+        let sum: Counters = std::array::from_fn(|at| few[at] + self.counted[at]);
+        assert_eq!(sum, counters(&self.all), "every datagram is counted once");
+        let streams = |collector: &Collector| collector.streams().collect::<Vec<_>>();
+        assert_eq!(streams(&self.few), streams(&self.all));
+        let rows = |collector: &Collector| {
+            let mut rows: Vec<(FlowRow, u64, Vec<u32>)> =
+                collector.flows().map(|flow| (flow.row, flow.rules, flow.path().collect())).collect();
+            rows.sort_by_key(|(row, ..)| row.flow.to_string());
+            rows
+        };
+        assert_same(&rows(&self.few), &rows(&self.all), "flows");
+        assert_eq!(self.told.drops, self.heard.drops);
+    }
+}
+
+/// The stream that a datagram counts in, and its number.
+fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32)> {
+    let peek = wire::peek(datagram.payload, &wire::Profile::default()).ok()?;
+    let version = match peek.version {
+        wire::Version::V05 => 5,
+        wire::Version::V10 => 10,
+        wire::Version::V20 => 20,
+    };
+    let node = peek.node_id.filter(|_| version != 5);
+    let source = if node.is_some() { [0; 16] } else { datagram.source };
+    Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
+}
+
+fn is(ours: &StreamId, theirs: &StreamId) -> bool {
+    let id = |id: &StreamId| (id.version, id.hw_id, id.listener, id.node);
+    id(ours) == id(theirs) && (ours.node.is_some() || ours.source == theirs.source)
+}
+
+/// The flows of a datagram's good reports, and the nodes that each tells of.
+fn read(payload: &[u8]) -> Vec<(FlowKey, Vec<Option<u32>>)> {
+    let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
+    let (mut reports, mut flows) = (decoder.reports(payload), Vec::new());
+    while let Some(read) = reports.read(&mut report) {
+        if let (Ok(()), Some(flow)) = (read, report.flow) {
+            flows.push((flow, report.hops().map(|hop| hop.node_id).collect()));
+        }
+    }
+    flows
+}
+
+/// What of a flow decides later events, beside what tells an event whenever it changes.
+type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
+
+fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<Option<Hidden>> {
+    let of = |flow: FlowView<'_>| {
+        let nodes = flow.hops().map(|hop| hop.node).collect();
+        ([flow.hop_limit, flow.mtu, flow.lone], flow.path_length, nodes)
+    };
+    flows.iter().map(|(key, _)| collector.flow(key).map(of)).collect()
+}
+
+/// Latest values of a flow, as the filter keeps them. Those of queues and links are kept by key.
+fn kept_hop(hop: HopView, heard: bool) -> KeptHop {
+    let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
+    KeptHop {
+        node: hop.node.unwrap_or(u32::MAX),
+        link: half(hop.ingress_if.map(u32::from)) << 16 | half(hop.egress_if),
+        latency: hop.hop_latency.filter(|_| heard).unwrap_or(u64::MAX),
+        ..KeptHop::NOTHING
+    }
+}
+
+/// Keys of nodes that had values since the last time, as the filter keeps them.
+fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64>) -> Vec<KeptKey> {
+    let of = |metric, views: Vec<SeriesView>| views.into_iter().map(move |view| (metric, view));
+    of(Metric::HopLatency, collector.nodes().collect())
+        .chain(of(Metric::QueueOccupancy, collector.queues().collect()))
+        .chain(of(Metric::QueueCongestion, collector.congestion().collect()))
+        .chain(of(Metric::LinkUtilization, collector.links().collect()))
+        .filter(|(metric, view)| {
+            known.insert((*metric, view.node, view.part), view.values) != Some(view.values)
+        })
+        .map(|(metric, view)| KeptKey { metric, node: view.node, part: view.part, value: view.latest })
+        .collect()
+}
+
+/// Reporters and the flows they tell of.
+struct Network {
+    random: Random,
+    seq: [u32; 6],
+    /// A route per flow, and where its values stand.
+    routes: Vec<Vec<Node>>,
+}
+
+impl Network {
+    fn new(seed: u64) -> Self {
+        let mut network = Self { random: Random(seed | 1), seq: [0; 6], routes: Vec::new() };
+        network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
+        for _ in 0..40 {
+            let route = network.route();
+            network.routes.push(route);
+        }
+        network
+    }
+
+    fn route(&mut self) -> Vec<Node> {
+        let first = self.random.below(4) as u32;
+        let count = 1 + self.random.below(5) as u32;
+        let mut route: Vec<Node> =
+            (0..count).map(|hop| node(10 * hop + first + self.random.below(2) as u32)).collect();
+        if count > 2 && self.random.one_in(10) {
+            route.push(route[0]);
+        }
+        route
+    }
+
+    /// Values wander, mostly inside their thresholds.
+    fn wander(&mut self, flow: usize) {
+        let (random, route) = (&mut self.random, &mut self.routes[flow]);
+        for hop in route {
+            let step = if random.one_in(30) { 300 } else { 20 };
+            let up = |value: u32, random: &mut Random, by: u64| {
+                value.saturating_add(random.below(2 * by + 1) as u32).saturating_sub(by as u32)
+            };
+            hop.latency = hop.latency.map(|value| up(value, random, step));
+            hop.utilization = hop.utilization.map(|value| up(value, random, step));
+            hop.queue = hop.queue.map(|(id, value)| {
+                (if random.one_in(50) { random.below(3) as u8 } else { id }, up(value, random, step / 10))
+            });
+        }
+    }
+
+    fn sent(&mut self, reporter: usize) -> (usize, Sent) {
+        let flow = self.random.below(self.routes.len() as u64) as usize;
+        if self.random.one_in(60) {
+            self.routes[flow] = self.route();
+        }
+        self.wander(flow);
+        let random = &mut self.random;
+        let mut sent = Sent {
+            flow: flow as u16,
+            v6: flow.is_multiple_of(7),
+            hops: self.routes[flow].clone(),
+            reporter: 100 + reporter as u32,
+            ..Sent::default()
+        };
+        if random.one_in(80) {
+            sent.flags = Flags::QUEUE;
+        }
+        if random.one_in(15) {
+            sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
+        }
+        if random.one_in(100) {
+            (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
+        }
+        (flow, sent)
+    }
+
+    fn next(&mut self, reporter: usize) -> u32 {
+        let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
+        let random = &mut self.random;
+        let step = match random.below(300) {
+            0 => random.below(6) as u32 + 2,
+            1 => random.below(400) as u32,
+            2 => 0,
+            _ => 1,
+        };
+        let restart = random.one_in(3000);
+        let seq = &mut self.seq[reporter];
+        *seq = if restart { 0 } else { seq.wrapping_add(step) & mask };
+        // A late one now and then; the fifth does not count.
+        let late = if self.random.one_in(200) { self.random.below(100) as u32 } else { 0 };
+        if reporter == 4 { 0 } else { self.seq[reporter].wrapping_sub(late) & mask }
+    }
+
+    /// A datagram and its sender.
+    fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
+        let reporter = self.random.below(6) as usize;
+        let seq = self.next(reporter);
+        let (_, sent) = self.sent(reporter);
+        let sent = Sent { seq, ..sent };
+        let mut bytes = match reporter {
+            2 => {
+                let sent = Sent { metadata: 0, reason: None, ..sent };
+                let (_, other) = self.sent(reporter);
+                Sent::v20(&[sent, Sent { metadata: 0, reason: None, ..other }])
+            }
+            3 => Sent { reason: None, metadata: 0, hops: sent.hops[..1].to_vec(), ..sent }.postcard(),
+            5 => Sent { reason: None, metadata: 0, ..sent }.v05(),
+            _ => sent.v10(),
+        };
+        if self.random.one_in(200) {
+            bytes.truncate(self.random.below(bytes.len() as u64) as usize);
+        }
+        (bytes, [192, 0, 2, reporter as u8])
+    }
+}
+
+fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
+    let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+    let some = Match { sport: "1000-1012".parse().unwrap(), ..Match::default() };
+    let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
+    let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
+    Arc::new(Detection {
+        thresholds: Thresholds::new(set, vec![(some, less)]).unwrap(),
+        rules: RuleSet::compile(&rules).unwrap(),
+        generation,
+    })
+}
+
+/// Gives a model so many datagrams over some minutes, with other thresholds and rules in between.
+fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> Nanos) {
+    let mut network = Network::new(seed);
+    let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
+    let changes = [
+        (count / 3, detection(200, &rules, 2)),
+        (count / 2, detection(400, &rules[1..], 3)),
+        (count * 3 / 4, detection(300, &[], 4)),
+    ];
+    for at in 0..count {
+        let gap = gap(&mut network.random);
+        if gap > SECOND {
+            // Until the sweep has been everywhere: what returns before is still known in the one and gone in the other.
+            (0..2 * (gap / SECOND) + 40).for_each(|_| model.pass(model.now + SECOND / 2));
+        }
+        model.pass(model.now + gap % SECOND);
+        if let Some((_, detection)) = changes.iter().find(|(when, _)| *when == at) {
+            model.set_detection(detection);
+        }
+        let (bytes, source) = network.datagram();
+        model.give(&bytes, source);
+    }
+}
+
+fn start() -> Config {
+    Config { push_interval: 10 * SECOND, detection: detection(300, &[], 1), ..config() }
+}
+
+fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], what: &str) {
+    for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert_eq!(ours, theirs, "{what}, event {at}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+}
+
+/// Without the pushed state, which is that of the last round; and an expired key's last value likewise.
+fn news(events: &[Event]) -> Vec<Event> {
+    let without_value = |event: &Event| match (event.kind, event.metric) {
+        (Kind::Expired, Some(Metric::FlowPath)) => *event,
+        (Kind::Expired, _) => Event { value: None, id: 0, ..*event },
+        _ => *event,
+    };
+    events.iter().filter(|event| event.kind != Kind::Latest).map(without_value).collect()
+}
+
+#[test]
+fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
+    for seed in 1..=12 {
+        // Everything is absorbed before a second ends: then even the times are the same.
+        let mut model = Model::new(&start(), 0);
+        run(&mut model, seed * 7919, 12_000, |random| match random.below(2000) {
+            0 => random.below(90) * SECOND,
+            1..20 => random.below(SECOND),
+            _ => random.below(4_000_000),
+        });
+        model.finish();
+        assert_same(&news(&model.told.events), &news(&model.heard.events), &format!("seed {seed}"));
+        assert_eq!(model.told.losses, model.heard.losses, "seed {seed}");
+        let datagrams = model.all.stats().datagrams;
+        assert!(model.given_up < datagrams * 3 / 4, "{} of {datagrams} were given up", model.given_up);
+        let silent = Kind::ALL.iter().filter(|&&kind| !model.told.events.iter().any(|e| e.kind == kind));
+        assert_eq!(silent.collect::<Vec<_>>(), [&Kind::Mtu], "each kind was told");
+    }
+}
+
+/// Without what depends on when the filter's values come: times, and how losses are split over seconds.
+fn timeless(events: &[Event]) -> Vec<Event> {
+    let by_clock = |event: &&Event| matches!(event.kind, Kind::Latest | Kind::Loss | Kind::Expired);
+    events.iter().filter(|event| !by_clock(event)).copied().collect()
+}
+
+fn sums(log: &Log) -> BTreeMap<(Option<u32>, [u8; 16], u8), [u64; 3]> {
+    let mut sums = BTreeMap::new();
+    for loss in &log.losses {
+        let source = if loss.node.is_some() { [0; 16] } else { loss.source };
+        let sum: &mut [u64; 3] = sums.entry((loss.node, source, loss.hw_id)).or_default();
+        let counted = [loss.lost, loss.reordered, loss.duplicated];
+        (0..3).for_each(|at| sum[at] += counted[at]);
+    }
+    sums
+}
+
+#[test]
+fn a_round_of_a_second_changes_nothing_but_the_times_of_what_the_clock_tells() {
+    for seed in 1..=12 {
+        let mut model = Model::new(&start(), SECOND);
+        // Four seconds of traffic, so that nothing expires while it goes on; then silence.
+        run(&mut model, seed * 104_729, 12_000, |random| random.below(700_000));
+        (0..140).for_each(|_| model.pass(model.now + SECOND / 2));
+        model.finish();
+        assert_same(&timeless(&model.told.events), &timeless(&model.heard.events), &format!("seed {seed}"));
+        assert_eq!(sums(&model.told), sums(&model.heard), "seed {seed}");
+        let expired = |log: &Log| {
+            let mut all: Vec<String> = log
+                .events
+                .iter()
+                .filter(|event| event.kind == Kind::Expired)
+                .map(|e| format!("{:?}", (e.metric, e.flow, e.node, e.interface, e.queue)))
+                .collect();
+            all.sort();
+            all
+        };
+        assert_eq!(expired(&model.told), expired(&model.heard), "seed {seed}");
+    }
+}
+
+#[test]
+fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
+    for seed in 1..=6 {
+        let mut model = Model::new(&start(), 0);
+        // One set of thresholds for all flows, and nothing expires.
+        let thresholds = Thresholds::new([0, 300, 300, 30, 30, 300], Vec::new()).unwrap();
+        model.set_detection(&Arc::new(Detection { thresholds, ..Detection::default() }));
+        let mut network = Network::new(seed * 31);
+        for _ in 0..12_000 {
+            model.pass(model.now + network.random.below(700_000));
+            let (bytes, source) = network.datagram();
+            model.give(&bytes, source);
+        }
+        model.finish();
+        let key = |r: &Rollup| (r.ts, r.interval, r.metric, r.node, r.interface, r.queue);
+        let of = |log: &Log| -> Vec<Rollup> {
+            let per_key = |r: &&Rollup| r.flow.is_none() && r.metric != Metric::HopLatency;
+            let mut all: Vec<Rollup> = log.rollups.iter().filter(per_key).copied().collect();
+            all.sort_by_key(|rollup| format!("{:?}", key(rollup)));
+            all
+        };
+        let (few, all) = (of(&model.told), of(&model.heard));
+        assert_eq!(few.iter().map(key).collect::<Vec<_>>(), all.iter().map(key).collect::<Vec<_>>());
+        let threshold = |metric| if metric == Metric::LinkUtilization { 300 } else { 30 };
+        let mut fewer = 0;
+        for (few, all) in few.iter().zip(&all) {
+            let within = 2 * threshold(few.metric);
+            assert!(all.min <= few.min && few.min <= all.min + within, "{few:?} of {all:?}");
+            assert!(few.max <= all.max && all.max <= few.max + within, "{few:?} of {all:?}");
+            assert!(few.count <= all.count, "{few:?} of {all:?}");
+            fewer += usize::from(few.count < all.count);
+        }
+        assert!(fewer * 2 > few.len(), "{fewer} of {}", few.len());
+    }
+}
+
+#[test]
+fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
+    let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
+    bench.collector.keep_removals(4);
+    let hops = [KeptHop { node: 1, latency: 1010, ..KeptHop::NOTHING }];
+    let kept = |number: u16, seen| Kept {
+        key: support::flow(number, false),
+        reports: 3,
+        latency: Some(1010),
+        basis: None,
+        hops: &hops,
+        seen,
+    };
+    let sent = |flow| Sent { flow, hops: vec![node(1)], ..Sent::default() };
+    bench.send(&sent(1)).send(&sent(2));
+    assert!(!bench.collector.absorb(&kept(3, START), &mut bench.log));
+    let key = KeptKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
+    assert!(bench.collector.absorb_key(&key));
+    assert!(!bench.collector.absorb_key(&KeptKey { part: 9, ..key }));
+    bench.heard();
+    // The first goes on, behind the filter.
+    for _ in 0..20 {
+        bench.pass(SECOND);
+        assert!(bench.collector.absorb(&kept(1, bench.now), &mut bench.log));
+    }
+    let view = bench.collector.flow(&support::flow(1, false)).unwrap();
+    assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
+    assert_eq!(view.hops().next().unwrap().hop_latency, Some(1010));
+    let minutes: Vec<_> = bench.log.rollups.iter().filter(|rollup| rollup.flow.is_some()).collect();
+    assert_eq!(minutes.iter().map(|minute| (minute.count, minute.sum)).collect::<Vec<_>>(), [(1, 1000)]);
+    let mut removed = Vec::new();
+    bench.collector.removed(|one| removed.push(one));
+    let gone = |metric, part| Removed::Key { metric, node: 1, part };
+    assert_eq!(
+        removed,
+        [
+            gone(Metric::QueueOccupancy, 0),
+            gone(Metric::LinkUtilization, 2),
+            Removed::Flow(support::flow(2, false))
+        ]
+    );
+    let heard = bench.heard();
+    let lines: Vec<&str> = heard.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "expired queue_occupancy node=1 queue=0 12",
+            "expired link_utilization node=1 if=2 500",
+            "expired flow_path flow=2 1 path=1"
+        ]
+    );
+    // More than fit: whoever keeps a copy must look at everything.
+    for flow in 10..20 {
+        bench.send(&sent(flow));
+    }
+    bench.pass(20 * SECOND);
+    let mut removed = Vec::new();
+    bench.collector.removed(|one| removed.push(one));
+    assert_eq!((removed.len(), removed.last()), (5, Some(&Removed::Many)));
+    bench.collector.removed(|one| panic!("{one:?} was named before"));
+}
