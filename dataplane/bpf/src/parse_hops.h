@@ -143,7 +143,10 @@ static inline_always void merge(struct said *hop, const struct said *header)
         hop->buffer = header->buffer;
 }
 
-static inline_always u32 pair(u32 id, u32 level) { return id == ABSENT || level == ABSENT ? ABSENT : id << 24 | level; }
+static inline_always u32 pair(u32 id, u32 level)
+{
+    return id == ABSENT || level == ABSENT ? ABSENT : id << 24 | (level & 0xffffff);
+}
 
 /* Reading::of. */
 static inline_always void reading(struct hop *hop, const struct said *said, const struct profile *p)
@@ -196,7 +199,9 @@ static inline_always void read_trace(struct said *said, u32 trace_type, const u8
     said->ports = node_word(trace_type, node, 1);
     said->latency = delay >> 31 ? ABSENT : delay;
     said->l2_egress = (u32)node_long(trace_type, node, 9);
-    said->queue_id = said->occupancy = said->congestion = said->tx = said->buffer = ABSENT;
+    /* A depth without a queue's id, which the reporter's own metadata may tell. */
+    said->occupancy = node_word(trace_type, node, 6);
+    said->queue_id = said->congestion = said->tx = said->buffer = ABSENT;
 }
 
 /* Hop `i`, the first node being 0: from the stack, or a trace, or the reporter itself, or from two of them. */

@@ -1,0 +1,219 @@
+//! The kernel's decoder says of every frame what `wire` says of it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+mod support;
+
+use bpf::Units;
+use support::dice::Dice;
+use support::normal::{Outcome, Told};
+use support::vectors::{self, Kind, Vector};
+use support::{KEPT, Kernel, frame_of, normal, random};
+use wire::{Profile, Refusal};
+
+/// What a vector says as frames: itself, or its bytes in a datagram, or inside reports of several versions.
+fn frames(vector: &Vector) -> Vec<Vec<u8>> {
+    match vector.kind {
+        Kind::Frame => vec![vector.bytes.clone()],
+        Kind::Payload => vec![frame_of(&vector.bytes)],
+        Kind::Packet => reports_about(&vector.bytes).iter().map(|payload| frame_of(payload)).collect(),
+        Kind::Shim => Vec::new(),
+    }
+}
+
+/// Reports about a packet, one of each version.
+fn reports_about(packet: &[u8]) -> Vec<Vec<u8>> {
+    let v05 = [0x00, 0x20, 0, 1, 0, 0, 0, 7, 0, 0, 3, 0xe8];
+    let v10 = [0x14, 0, 0, 0x41, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 3, 0xe8];
+    let padded = packet.len().next_multiple_of(4);
+    let words = (padded / 4).min(255) as u8;
+    let v20 = [0x20, 0x40, 0x0a, 0xbd, 0, 0, 0, 3, 0x03, words, 0, 0x20];
+    let tail = vec![0; padded - packet.len()];
+    [[&v05[..], packet].concat(), [&v10[..], packet].concat(), [&v20[..], packet, &tail].concat()].to_vec()
+}
+
+/// The differences between kernel and Rust, as far as there are any.
+fn difference(kernel: &mut Kernel, frame: &[u8], profile: &Profile, units: &Units) -> Option<String> {
+    kernel.read_as(profile, units);
+    let expected = normal::outcome(frame, profile, units, KEPT);
+    let mut got = kernel.decode(frame);
+    if got.peeked[0] == 0 {
+        got.peeked = [0; 4];
+    }
+    (got != expected)
+        .then(|| format!("{profile:?}\n{frame:02x?}\n  expected {expected:?}\n  got      {got:?}"))
+}
+
+/// Fails, and shows the first differences, if there are any.
+struct Differences {
+    kernel: Kernel,
+    count: u32,
+    found: Vec<String>,
+}
+
+impl Differences {
+    fn new(test: &str) -> Option<Self> {
+        Some(Self { kernel: Kernel::new(test)?, count: 0, found: Vec::new() })
+    }
+
+    /// Compares what the two make of a frame.
+    fn compare(&mut self, what: &str, frame: &[u8], profile: &Profile, units: &Units) {
+        const SHOWN: usize = 5;
+        // A frame without an Ethernet header reaches no program.
+        if frame.len() < 14 {
+            return;
+        }
+        self.count += 1;
+        if self.found.len() < SHOWN {
+            let difference = difference(&mut self.kernel, frame, profile, units);
+            self.found.extend(difference.map(|difference| format!("{what}: {difference}")));
+        }
+    }
+
+    fn none(self) {
+        println!("{} frames", self.count);
+        assert!(self.found.is_empty(), "{}", self.found.join("\n\n"));
+    }
+}
+
+#[test]
+fn every_vector_means_what_it_means_to_wire() {
+    let Some(mut all) = Differences::new("every_vector_means_what_it_means_to_wire") else { return };
+    for vector in vectors::all() {
+        for frame in frames(&vector) {
+            all.compare(&vector.name, &frame, &vector.profile, &Units::default());
+        }
+    }
+    all.none();
+}
+
+#[test]
+fn a_vector_cut_anywhere_means_what_it_means_to_wire() {
+    let Some(mut all) = Differences::new("a_vector_cut_anywhere_means_what_it_means_to_wire") else { return };
+    for vector in vectors::all() {
+        for frame in frames(&vector) {
+            for len in 14..frame.len() {
+                all.compare(&vector.name, &frame[..len], &vector.profile, &Units::default());
+            }
+        }
+        if vector.kind == Kind::Payload {
+            for len in 0..vector.bytes.len() {
+                all.compare(
+                    &vector.name,
+                    &frame_of(&vector.bytes[..len]),
+                    &vector.profile,
+                    &Units::default(),
+                );
+            }
+        }
+    }
+    all.none();
+}
+
+#[test]
+fn a_vector_spoilt_means_what_it_means_to_wire() {
+    const ROUNDS: usize = 40;
+    let Some(mut all) = Differences::new("a_vector_spoilt_means_what_it_means_to_wire") else { return };
+    let mut dice = Dice(0x5b01);
+    for vector in vectors::all() {
+        for _ in 0..ROUNDS {
+            let mut spoilt = vector.clone();
+            dice.spoil(&mut spoilt.bytes);
+            let profile = if dice.below(4) == 0 { random::profile(&mut dice) } else { vector.profile };
+            let units = random::units(&mut dice);
+            for frame in frames(&spoilt) {
+                all.compare(&vector.name, &frame, &profile, &units);
+            }
+        }
+    }
+    all.none();
+}
+
+/// What random reports have come to.
+#[derive(Default)]
+struct Reached {
+    refusals: [u32; Refusal::COUNT],
+    /// By mark, from the lowest bit up.
+    marks: [u32; 9],
+    hops: u32,
+    /// Hops with a value, by item: node, link, level 2, latency, queue, congestion, utilisation; and reports with both ends.
+    items: [u32; 8],
+}
+
+impl Reached {
+    fn note(&mut self, outcome: &Outcome) {
+        for told in &outcome.told {
+            match told {
+                Told::Refused(reason) => self.refusals[*reason as usize] += 1,
+                Told::Report(report) => self.note_report(report),
+            }
+        }
+    }
+
+    fn note_report(&mut self, report: &normal::Report) {
+        for (bit, count) in self.marks.iter_mut().enumerate() {
+            *count += report.marks >> bit & 1;
+        }
+        for hop in &report.hops {
+            self.hops += 1;
+            let told = [
+                hop.node != u32::MAX,
+                hop.link != u32::MAX,
+                hop.level_2,
+                hop.latency != u64::MAX,
+                hop.queue != u32::MAX,
+                hop.congestion != u32::MAX,
+                hop.utilization != u64::MAX,
+            ];
+            self.items.iter_mut().zip(told).for_each(|(count, told)| *count += u32::from(told));
+        }
+        self.items[7] += u32::from(report.ends.0 != u64::MAX && report.ends.1 != u64::MAX);
+    }
+
+    /// Every refusal that a report can meet, and every mark and item, often enough to be called tested.
+    fn is_everything(&self) {
+        const ENOUGH: u32 = 20;
+        println!(
+            "refusals {:?}\nmarks {:?}\nhops {}, items {:?}",
+            self.refusals, self.marks, self.hops, self.items
+        );
+        let of_frames =
+            [Refusal::NotIp, Refusal::NotUdp, Refusal::Fragment, Refusal::BadIpHeader, Refusal::BadUdpLength];
+        for refusal in Refusal::ALL.into_iter().filter(|refusal| !of_frames.contains(refusal)) {
+            assert!(self.refusals[refusal.index()] >= ENOUGH, "{refusal} was met too rarely");
+        }
+        assert!(self.marks.iter().chain(&self.items).all(|count| *count >= ENOUGH), "met too rarely");
+    }
+}
+
+#[test]
+fn random_reports_mean_what_they_mean_to_wire() {
+    const ROUNDS: usize = 200_000;
+    let Some(mut all) = Differences::new("random_reports_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0x4ead);
+    let mut reached = Reached::default();
+    for _ in 0..ROUNDS / 20 {
+        let (profile, units) = (random::profile(&mut dice), random::units(&mut dice));
+        for _ in 0..20 {
+            let frame = frame_of(&random::datagram(&mut dice));
+            reached.note(&normal::outcome(&frame, &profile, &units, KEPT));
+            all.compare("random report", &frame, &profile, &units);
+        }
+    }
+    reached.is_everything();
+    all.none();
+}
+
+#[test]
+fn random_frames_mean_what_they_mean_to_wire() {
+    const ROUNDS: usize = 50_000;
+    let Some(mut all) = Differences::new("random_frames_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0xf4a3);
+    let profile =
+        Profile { telemetry_ports: wire::TelemetryPorts::new(&[32766, 9000]).unwrap(), ..Profile::default() };
+    for _ in 0..ROUNDS {
+        let payload = random::datagram(&mut dice);
+        let frame = random::frame(&mut dice, &payload);
+        all.compare("random frame", &frame, &profile, &Units::default());
+    }
+    all.none();
+}
