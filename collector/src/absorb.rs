@@ -44,7 +44,7 @@ use crate::event::{Basis, Nanos, Sink};
 use crate::flows::{ABSENT, HopState};
 use crate::index::NO_SLOT;
 use crate::reading::{NO_VALUE, egress};
-use crate::sequence::{Arm, Sequencer, StreamId};
+use crate::sequence::{Run, StreamId};
 use crate::series::Key;
 use crate::state::{Levels, State};
 use crate::update::held;
@@ -169,17 +169,12 @@ impl Collector {
         series.absorb(&mut { NO_SLOT }, key, kept.value, &mut levels.sketches)
     }
 
-    /// Datagrams arrived that a filter swallowed; see [`Sequencer::receive_run`]. Where the collector does not account for
+    /// Datagrams arrived that a filter swallowed; see [`crate::Sequencer::receive_run`]. Where the collector does not account for
     /// losses this does nothing.
-    pub fn receive_run(&mut self, id: &StreamId, run: (u32, u64), now: Nanos, sink: &mut dyn Sink) {
+    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
         if let Some(sequencer) = self.sequencer_mut() {
             sequencer.receive_run(id, run, now, sink);
         }
-    }
-
-    /// How a filter is to be armed for a stream; see [`Sequencer::arming`].
-    pub fn arming(&self, id: &StreamId) -> Option<Arm> {
-        self.sequencer().and_then(|sequencer: &Sequencer| sequencer.arming(id))
     }
 
     /// From now on remembers what is removed, up to `most` between two calls of [`Collector::removed`].

@@ -267,10 +267,6 @@ impl Collector {
         &mut self.core.state
     }
 
-    pub(crate) fn sequencer(&self) -> Option<&Sequencer> {
-        self.core.sequencer.as_ref()
-    }
-
     pub(crate) fn sequencer_mut(&mut self) -> Option<&mut Sequencer> {
         self.core.sequencer.as_mut()
     }

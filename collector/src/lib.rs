@@ -48,7 +48,7 @@ pub use batch::Batch;
 pub use collector::{Collector, Datagram};
 pub use config::{Clocks, Config, Profile, Rollups};
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Rollup, Sink};
-pub use sequence::{Arm, Sequencer, StreamId, StreamView};
+pub use sequence::{Run, Sequencer, StreamId, StreamView};
 pub use series::{SeriesView, Summary};
 pub use sources::SourceView;
 pub use stats::{Balance, Stats, Table, Tables};

@@ -39,7 +39,7 @@
 
 mod run;
 
-pub use run::{Arm, Mode};
+pub use run::Run;
 
 use crate::event::{Loss, Nanos, Sink};
 use crate::hash::{fold, fold_octets};

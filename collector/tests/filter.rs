@@ -10,10 +10,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use collector::event::Nanos;
-use collector::sequence::Mode;
 use collector::{
-    Arm, Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kept, KeptHop, KeptKey, Kind,
-    Removed, Rollup, SeriesView, StreamId,
+    Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kept, KeptHop, KeptKey, Kind, Removed,
+    Rollup, Run, SeriesView, StreamId,
 };
 use detect::{Detection, Match, Metric, RuleSet, Thresholds};
 use support::{Bench, Log, Node, SECOND, START, Sent, config, node};
@@ -35,13 +34,6 @@ impl Random {
     }
 }
 
-/// A stream as the filter keeps it.
-#[derive(Clone, Copy, Default)]
-struct Numbered {
-    arm: Option<Arm>,
-    run: u64,
-}
-
 /// The counters that are the filter's for what it swallowed.
 type Counters = [u64; 5];
 
@@ -59,7 +51,7 @@ struct Model {
     few: Collector,
     heard: Log,
     told: Log,
-    streams: BTreeMap<StreamId, Numbered>,
+    streams: BTreeMap<StreamId, Run>,
     /// Reports of each flow, and the nodes they told of.
     swallowed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
     /// Values so far of each key, and what of it was swallowed.
@@ -128,7 +120,6 @@ impl Model {
         if news || !swallowed_number {
             self.given_up += 1;
             self.few.handle(&[datagram], &mut self.told);
-            self.rearm(&datagram);
             return;
         }
         self.kept.extend(keys.into_iter().map(|kept| ((kept.metric, kept.node, kept.part), kept)));
@@ -144,33 +135,27 @@ impl Model {
     /// The filter's step for the datagram's number. `true`: it was the expected one.
     fn number(&mut self, datagram: &Datagram<'_>, news: bool) -> bool {
         let Some((id, number)) = stream(datagram) else { return true };
-        let stream = self.streams.entry(id).or_default();
+        let Some(run) = self.streams.get_mut(&id) else {
+            self.streams.insert(id, Run { last: number, count: 0, same: false });
+            return false;
+        };
         let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
-        let expected = stream.arm.map(|arm| match arm.mode {
-            Mode::Next => arm.latest.wrapping_add(1) & circle,
-            Mode::Same => arm.latest,
-        });
-        if expected == Some(number) && !news {
-            stream.arm = stream.arm.map(|arm| Arm { latest: number, ..arm });
-            stream.run += 1;
+        let expected = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
+        if expected && !news {
+            (run.last, run.count) = (number, run.count + 1);
             return true;
         }
         // It is given up: what came before it is told first.
-        let run = (stream.arm.map_or(0, |arm| arm.latest), std::mem::take(&mut stream.run));
-        self.few.receive_run(&id, run, datagram.received, &mut self.told);
-        expected == Some(number)
-    }
-
-    fn rearm(&mut self, datagram: &Datagram<'_>) {
-        if let Some((id, _)) = stream(datagram) {
-            self.streams.entry(id).or_default().arm = self.few.arming(&id);
-        }
+        self.few.receive_run(&id, *run, datagram.received, &mut self.told);
+        let same = if expected { run.same } else { run.last == number };
+        *run = Run { last: number, count: 0, same };
+        expected
     }
 
     /// Tells what was swallowed.
     fn sync(&mut self) {
         for (id, stream) in &mut self.streams {
-            let run = (stream.arm.map_or(0, |arm| arm.latest), std::mem::take(&mut stream.run));
+            let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
             let seen = self.all.streams().find(|view| is(&view.id, id)).map_or(0, |view| view.last_seen);
             self.few.receive_run(id, run, seen, &mut self.told);
         }

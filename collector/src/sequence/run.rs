@@ -1,58 +1,44 @@
 //! Numbers that were received elsewhere: by a filter in front of the collector that lets the expected ones pass unseen.
 //!
-//! The filter is *armed* per stream with the number that was last seen and with what it may take by itself ([`Arm`]); what
-//! it took is told here as a run ([`Sequencer::receive_run`]), before anything that it did not take. Totals are then those
-//! of a sequencer that saw every number. What is missing in the window is found lost when the run is told, not at the
+//! The filter follows each stream by itself: a number that continues its present run (the next one each time, or the same
+//! one each time) may pass unseen; any other comes to the collector and begins a run. What passed is told here
+//! ([`Sequencer::receive_run`]) before anything that came after it. Totals are then those of a sequencer that saw every
+//! number, at the time at which it is told: what is missing in the window is found lost when the run is told, not at the
 //! datagram that pushed it out.
 
-use super::{NO_SLOT, Nanos, Sequencer, Sink, Stream, StreamId, WINDOW, eon, mask};
+use super::{Nanos, Sequencer, Sink, Stream, StreamId, WINDOW, eon, mask};
 
-/// What a filter may take by itself.
+/// Datagrams of one stream that were received one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// The number after the latest.
-    Next,
-    /// The latest number again: the stream does not count, or has not moved yet.
-    Same,
-}
-
-/// How a filter is armed for a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arm {
-    /// The highest number seen.
-    pub latest: u32,
-    /// What may follow it unseen.
-    pub mode: Mode,
+pub struct Run {
+    /// The number of the last one.
+    pub last: u32,
+    /// How many.
+    pub count: u64,
+    /// All have that number; otherwise each has the one after that of the one before.
+    pub same: bool,
 }
 
 impl Sequencer {
-    /// How a filter is to be armed for a stream; `None` when the stream is not known, and every number must be seen.
-    pub fn arming(&self, id: &StreamId) -> Option<Arm> {
-        let stream = self.streams.get(self.find(id) as usize)?;
-        let mode = if stream.moved { Mode::Next } else { Mode::Same };
-        Some(Arm { latest: stream.highest, mode })
-    }
-
-    /// `count` datagrams arrived that end with the number `last`: one after the other, or, where the stream's number does
-    /// not move, all with that number. `now` is the receive time of the latest.
-    pub fn receive_run(&mut self, id: &StreamId, (last, count): (u32, u64), now: Nanos, sink: &mut dyn Sink) {
+    /// The datagrams of a run arrived. `now` is the receive time of the latest.
+    pub fn receive_run(&mut self, id: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
+        let Run { last, count, same } = run;
         if count == 0 {
             return;
         }
         let slot = self.find(id);
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
-                stream.receive_run(last, count, now, sink);
-                let hash = id.hash(self.seed);
-                self.index.touch(hash, slot, count, eon(now));
+                stream.receive_run(run, now, sink);
+                self.index.touch(id.hash(self.seed), slot, count, eon(now));
             }
             None => {
-                let unused = 32 - id.bits();
-                let first = last.wrapping_sub((count - 1) as u32) & (u32::MAX >> unused);
+                let circle = u32::MAX >> (32 - id.bits());
+                let first = if same { last } else { last.wrapping_sub((count - 1) as u32) & circle };
                 self.observe(id, first, now, sink);
                 let slot = self.find(id);
                 if let Some(stream) = self.streams.get_mut(slot as usize) {
-                    stream.receive_run(last, count - 1, now, sink);
+                    stream.receive_run(Run { count: count - 1, ..run }, now, sink);
                 }
             }
         }
@@ -66,41 +52,61 @@ impl Sequencer {
     }
 }
 
-const _: () = assert!(NO_SLOT == u32::MAX, "beyond every table");
-
 impl Stream {
-    fn receive_run(&mut self, last: u32, count: u64, now: Nanos, sink: &mut dyn Sink) {
-        if !self.moved && last == self.highest {
-            self.datagrams = self.datagrams.wrapping_add(count);
-            self.last_seen = self.last_seen.max(now);
-            self.still = self.still.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-            return;
-        }
-        // The first ones settle whatever is odd: a suspect, numbers that stood still, a run that was not agreed upon.
+    /// Looks at numbers one by one until the rest of the run can change nothing but counts: a run that is late, or follows
+    /// a jump, joins the highest number within a window.
+    fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, sink: &mut dyn Sink) {
         let mut left = count;
-        while left > count.saturating_sub(SINGLY) {
-            self.observe(self.before(last, (left - 1) as u32), now, sink);
+        while left > 0 {
+            if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, sink) {
+                return;
+            }
+            let before = (self.reordered, self.duplicated);
             left -= 1;
+            let number = if same { last } else { self.before(last, left as u32) };
+            self.observe(number, now, sink);
+            if same && number != self.highest && count - left > SINGLY {
+                // Late, or a stray: whatever this one was, the others are too.
+                self.reordered += (self.reordered - before.0) * left;
+                self.duplicated += (self.duplicated - before.1) * left;
+                self.datagrams = self.datagrams.wrapping_add(left);
+                return;
+            }
         }
-        if left == 0 {
-            return;
+    }
+
+    /// The highest number, so many times. `false`: that is more than a repetition.
+    fn repeat_all(&mut self, number: u32, count: u64, now: Nanos) -> bool {
+        if self.moved || number != self.highest {
+            return false;
         }
-        if self.highest != self.before(last, left as u32) {
-            self.datagrams = self.datagrams.wrapping_add(left - 1);
-            self.observe(last, now, sink);
-            return;
+        self.datagrams = self.datagrams.wrapping_add(count);
+        self.last_seen = now;
+        self.still = self.still.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        true
+    }
+
+    /// So many numbers that follow the highest, up to `last`. `false`: they do not, or there is something to settle first.
+    fn advance_all(&mut self, last: u32, count: u64, now: Nanos, sink: &mut dyn Sink) -> bool {
+        let odd = !self.moved || self.still != 0 || self.suspect.is_some();
+        if odd || self.highest != self.before(last, count as u32) {
+            return false;
         }
-        self.datagrams = self.datagrams.wrapping_add(left);
-        let by = u32::try_from(left).unwrap_or(u32::MAX).min(WINDOW);
+        self.datagrams = self.datagrams.wrapping_add(count);
+        self.last_seen = now;
+        let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);
         self.give_up(by, now, sink);
         self.window = if by == WINDOW { u128::MAX } else { self.window << by | mask(by) };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = last;
+        self.steady = true;
+        true
     }
 }
 
-/// Numbers of a run that are looked at one by one: the first may be far away, the second then decides.
-const SINGLY: u64 = 2;
+/// Repetitions of a number that is not the highest after which every further one counts alike: the first may be missing,
+/// or settle a suspect.
+const SINGLY: u64 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -130,37 +136,36 @@ mod tests {
     struct Filter {
         sequencer: Sequencer,
         id: StreamId,
-        arm: Option<Arm>,
-        run: u64,
+        run: Option<Run>,
         passed: u64,
     }
 
     impl Filter {
         fn new(id: StreamId) -> Self {
-            Self { sequencer: Sequencer::new(4, 0), id, arm: None, run: 0, passed: 0 }
+            Self { sequencer: Sequencer::new(4, 0), id, run: None, passed: 0 }
         }
 
         fn observe(&mut self, number: u32, now: Nanos) {
             let circle = u32::MAX >> (32 - self.id.bits());
-            if let Some(arm) = &mut self.arm {
-                let expected = match arm.mode {
-                    Mode::Next => arm.latest.wrapping_add(1) & circle,
-                    Mode::Same => arm.latest,
-                };
+            if let Some(run) = &mut self.run {
+                let expected = if run.same { run.last } else { run.last.wrapping_add(1) & circle };
                 if number == expected {
-                    (arm.latest, self.run) = (number, self.run + 1);
+                    (run.last, run.count) = (number, run.count + 1);
                     self.passed += 1;
                     return;
                 }
             }
+            let same = self.run.is_some_and(|run| run.last == number);
             self.tell(now);
             self.sequencer.observe(&self.id, number, now, &mut Silent);
-            self.arm = self.sequencer.arming(&self.id);
+            self.run = Some(Run { last: number, count: 0, same });
         }
 
         fn tell(&mut self, now: Nanos) {
-            let latest = self.arm.map_or(0, |arm| arm.latest);
-            self.sequencer.receive_run(&self.id, (latest, std::mem::take(&mut self.run)), now, &mut Silent);
+            if let Some(run) = &mut self.run {
+                self.sequencer.receive_run(&self.id, *run, now, &mut Silent);
+                run.count = 0;
+            }
         }
     }
 
@@ -229,14 +234,14 @@ mod tests {
                     &mut Silent,
                 );
             }
-            let from = sequencer.arming(&id).unwrap().latest;
+            let from = sequencer.streams[0].highest;
             let last = from.wrapping_add(count as u32) & (u32::MAX >> (32 - id.bits()));
-            sequencer.receive_run(&id, (last, count), 2, &mut Silent);
+            sequencer.receive_run(&id, Run { last, count, same: false }, 2, &mut Silent);
             let view = sequencer.streams().next().unwrap();
             let expected = StreamView { datagrams: count + 3, last_seen: 2, missing: 0, ..view };
             assert_eq!(view, expected);
             assert_eq!((view.lost, view.reordered, view.duplicated, view.restarts), (0, 0, 0, 0), "{count}");
-            assert_eq!(sequencer.arming(&id), Some(Arm { latest: last, mode: Mode::Next }));
+            assert_eq!(sequencer.streams[0].highest, last);
         }
     }
 
@@ -245,24 +250,43 @@ mod tests {
         let mut sequencer = Sequencer::new(4, 0);
         (10..300).for_each(|number| sequencer.observe(&id(10), number, 1, &mut Silent));
         // Five are missing before it.
-        sequencer.receive_run(&id(10), (400, 96), 2, &mut Silent);
-        sequencer.receive_run(&id(10), (1000, 600), 3, &mut Silent);
+        let run = |last, count| Run { last, count, same: false };
+        sequencer.receive_run(&id(10), run(400, 96), 2, &mut Silent);
+        sequencer.receive_run(&id(10), run(1000, 600), 3, &mut Silent);
         let view = sequencer.streams().next().unwrap();
         assert_eq!((view.datagrams, view.lost, view.missing, view.restarts), (986, 5, 0, 0));
         // Of a stream that was forgotten.
-        sequencer.receive_run(&id(20), (7, 100), 3, &mut Silent);
+        sequencer.receive_run(&id(20), run(7, 100), 3, &mut Silent);
         let view = sequencer.streams().nth(1).unwrap();
         assert_eq!((view.datagrams, view.lost, view.missing, view.countable), (100, 0, 0, true));
-        assert_eq!(sequencer.arming(&StreamId { hw_id: 9, ..id(10) }), None);
     }
 
     #[test]
-    fn a_number_that_stands_still_is_armed_as_such() {
+    fn a_number_that_stands_still_is_counted_at_once() {
         let mut sequencer = Sequencer::new(4, 0);
         sequencer.observe(&id(10), 0, 1, &mut Silent);
-        assert_eq!(sequencer.arming(&id(10)), Some(Arm { latest: 0, mode: Mode::Same }));
-        sequencer.receive_run(&id(10), (0, 1 << 40), 2, &mut Silent);
+        sequencer.receive_run(&id(10), Run { last: 0, count: 1 << 40, same: true }, 2, &mut Silent);
         let view = sequencer.streams().next().unwrap();
         assert_eq!((view.datagrams, view.countable, view.duplicated), ((1 << 40) + 1, false, 0));
+    }
+
+    #[test]
+    fn a_number_that_is_repeated_elsewhere_counts_as_often() {
+        for (number, counted) in
+            [(150, (0, 1 << 40)), (100, (1, (1 << 40) - 1)), (9, ((1 << 40) - 1, 0)), (5000, (0, 0))]
+        {
+            let mut sequencer = Sequencer::new(4, 0);
+            (10..200).filter(|&n| n != 100).for_each(|n| sequencer.observe(&id(10), n, 1, &mut Silent));
+            let run = Run { last: number, count: 1 << 40, same: true };
+            sequencer.receive_run(&id(10), run, 2, &mut Silent);
+            let view = sequencer.streams().next().unwrap();
+            assert_eq!(view.datagrams, (1 << 40) + 189, "{number}");
+            if number < 200 {
+                assert_eq!((view.reordered, view.duplicated), counted, "{number}");
+            } else {
+                // It moved there, and stands still.
+                assert!(!view.countable, "{number}");
+            }
+        }
     }
 }
