@@ -4,8 +4,14 @@
 mod support;
 
 use bpf::Units;
+use dataplane::fabric::{Family, FlowSpec, Transport, Wire};
+use dataplane::report::{Format, Version};
+use dataplane::switch::{self, Congestion, Mark};
+use dataplane::watchlist::Mode;
+use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
+use detect::Match;
 use support::dice::Dice;
-use support::normal::{Outcome, Told};
+use support::normal::{Frame, Outcome, Told};
 use support::vectors::{self, Kind, Vector};
 use support::{KEPT, Kernel, frame_of, normal, random};
 use wire::{Profile, Refusal};
@@ -215,5 +221,113 @@ fn random_frames_mean_what_they_mean_to_wire() {
         let frame = random::frame(&mut dice, &payload);
         all.compare("random frame", &frame, &profile, &Units::default());
     }
+    all.none();
+}
+
+/// Datagrams of switches, as many as are wanted of one configuration.
+struct Reports(Vec<Vec<u8>>);
+
+impl FabricSink for Reports {
+    fn report(&mut self, _t: u64, _from: &Reporter, payload: &[u8]) {
+        const WANTED: usize = 60;
+        if self.0.len() < WANTED {
+            self.0.push(payload.to_vec());
+        }
+    }
+}
+
+/// What switches report of flows through a line of three, whose queues overflow now and then.
+fn switches_report(mode: Mode, format: Format, port: Option<u16>, bitmap: u16) -> Vec<Vec<u8>> {
+    let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
+    let topology = Topology::line(3, wire).unwrap();
+    let switch = switch::Config {
+        mark: Mark { port, ..Mark::default() },
+        available: 0xff80,
+        format,
+        congestion: Some(Congestion { rise: 2_000, fall: 1_000 }),
+    };
+    let watch = Watch { mode, bitmap, ..Watch::new(Match::default()) };
+    let config = Config { switch, watchlist: watch.into(), ..Config::default() };
+    // Report 1.0 cannot say everything.
+    let Ok(mut fabric) = Fabric::new(topology, config, 1) else { return Vec::new() };
+    let kinds = [Family::V4, Family::V6].map(|family| [(family, Transport::Udp), (family, Transport::Tcp)]);
+    for (at, (family, transport)) in kinds.into_iter().flatten().enumerate() {
+        let (sport, pattern) = (4000 + at as u16, Pattern::poisson(3_000));
+        let spec = FlowSpec::new(10_001, 10_002, sport, 80);
+        fabric.add_flow(&FlowSpec { family, transport, pattern, ..spec }).unwrap();
+    }
+    let mut reports = Reports(Vec::new());
+    fabric.run_until(30_000_000, &mut reports);
+    reports.0
+}
+
+#[test]
+fn reports_of_switches_mean_what_they_mean_to_wire() {
+    let Some(mut all) = Differences::new("reports_of_switches_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0xfab1);
+    let modes = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard];
+    for case in 0..64 {
+        let has = |bit: usize| case >> bit & 1 != 0;
+        let version = if has(2) { Version::V10 } else { Version::V20 };
+        let format = Format {
+            version,
+            own_on_stack: has(3),
+            ethernet: has(4),
+            group: if has(5) && version == Version::V20 { 8 } else { 1 },
+            drop_with_int: has(5),
+            ..Format::default()
+        };
+        // A port marks INT 2.x only.
+        let port = (has(5) && modes[case % 4] != Mode::Md10).then_some(33_122);
+        let bitmap = if has(4) { 0xff80 } else { Watch::USUAL };
+        for payload in switches_report(modes[case % 4], format, port, bitmap) {
+            let units = random::units(&mut dice);
+            all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
+        }
+    }
+    assert!(all.count > 2_000, "only {} datagrams", all.count);
+    all.none();
+}
+
+/// A datagram of one report 2.0 to its end, of so many bytes; TLVs without a packet before one with it.
+fn long_datagram(len: usize) -> Vec<u8> {
+    let mut payload = vec![0x20, 0, 0, 7, 0, 0, 0, 3, 0x01, 0xff, 0, 0x20];
+    let packet =
+        [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..], &[7; 20]].concat();
+    while payload.len() + 1024 + packet.len() < len {
+        payload.extend([0, 255, 0, 7]);
+        payload.extend([0; 1020]);
+    }
+    while payload.len() + 4 + packet.len() < len {
+        payload.extend([0, 0, 0, 7]);
+    }
+    payload.extend([0x20, 10, 0, 0]);
+    payload.extend(packet);
+    payload
+}
+
+#[test]
+fn long_frames_are_read_or_passed() {
+    let Some(mut all) = Differences::new("long_frames_are_read_or_passed") else { return };
+    for len in [1_200, 3_000, 4_096, 8_900, 16_200, 16_332] {
+        let frame = frame_of(&long_datagram(len));
+        all.compare(&format!("{len} bytes"), &frame, &Profile::default(), &Units::default());
+        let got = all.kernel.decode(&frame);
+        assert!(matches!(&got.told[..], [Told::Report(report)] if report.flow.is_some()), "{got:?}");
+    }
+    let too_long = frame_of(&long_datagram(16_400));
+    assert!(too_long.len() > 16_384);
+    assert_eq!(all.kernel.decode(&too_long), Outcome::not_read(Frame::Passed { reason: normal::TOO_LONG }));
+    all.none();
+}
+
+#[test]
+fn a_group_of_the_most_reports_is_read_to_its_end() {
+    let Some(mut all) = Differences::new("a_group_of_the_most_reports_is_read_to_its_end") else { return };
+    // Reports of four bytes: inner only, and nothing inside.
+    let payload = [&[0x20, 0, 0, 7, 0, 0, 0, 3][..], &[0; 4 * 4_000]].concat();
+    let frame = frame_of(&payload);
+    all.compare("4000 reports", &frame, &Profile::default(), &Units::default());
+    assert_eq!(all.kernel.decode(&frame).count, 4_000);
     all.none();
 }
