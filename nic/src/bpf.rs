@@ -91,11 +91,29 @@ impl Object {
         program::attach(&self.bpf, program, interface, mode)
     }
 
+    /// Attaches as kernels before 5.9 do it, to try that way; see [`Attachment`].
+    ///
+    /// # Errors
+    /// As for [`Object::attach`].
+    #[doc(hidden)]
+    pub fn attach_by_netlink(&self, program: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
+        program::attach_by_netlink(&self.bpf, program, interface, mode)
+    }
+
     /// Runs a program `repeat` times on a frame (the same bytes: what the program writes, the next run sees).
     ///
     /// # Errors
     /// The kernel refused, for example a frame shorter than an Ethernet header.
     pub fn test_run(&self, program: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
         program::test_run(&self.bpf, program, frame, repeat)
+    }
+
+    /// Sends a frame `count` times through a program, each as a frame of its own that goes where the program says, as if it had
+    /// come in by `interface` (of the caller's network namespace).
+    ///
+    /// # Errors
+    /// The kernel refused, for example because it is older than 5.18.
+    pub fn run_live(&self, program: &str, frame: &[u8], count: u32, interface: u32) -> Result<(), Error> {
+        program::run_live(&self.bpf, program, frame, count, interface)
     }
 }

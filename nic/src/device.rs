@@ -4,11 +4,11 @@
 //! `None`: nothing here is a guess. What the facts mean is for others to judge; only [`attempt`] tries things out.
 
 mod attempt;
-mod ethtool;
-mod link;
+pub(crate) mod ethtool;
+pub(crate) mod link;
 mod machine;
-mod netlink;
-mod program;
+pub(crate) mod netlink;
+pub(crate) mod program;
 
 use std::fs;
 use std::path::Path;

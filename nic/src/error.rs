@@ -11,12 +11,14 @@ pub struct Error {
     /// The address, file or name it was about; empty when there is none.
     about: String,
     port: Option<u16>,
+    /// What to do, where whoever met the error knows it better than the number says.
+    advice: Option<String>,
     source: io::Error,
 }
 
 impl Error {
     pub(crate) fn new(call: &'static str, about: impl fmt::Display, source: io::Error) -> Self {
-        Self { call, about: about.to_string(), port: None, source }
+        Self { call, about: about.to_string(), port: None, advice: None, source }
     }
 
     /// Of the call that just returned a negative number.
@@ -27,6 +29,12 @@ impl Error {
     /// Of the call that just returned a negative number, on a socket of `address`.
     pub(crate) fn socket(call: &'static str, address: SocketAddr) -> Self {
         Self { port: Some(address.port()), ..Self::last(call, address) }
+    }
+
+    /// The same, with what it means and what to do.
+    #[must_use]
+    pub(crate) fn with_advice(self, advice: String) -> Self {
+        Self { advice: Some(advice), ..self }
     }
 
     /// The system call, as in its manual page.
@@ -41,6 +49,9 @@ impl Error {
 
     /// What to do, where it is known.
     fn advice(&self) -> Option<String> {
+        if self.advice.is_some() {
+            return self.advice.clone();
+        }
         let port = self.port.unwrap_or(0);
         Some(match self.errno()? {
             libc::EADDRINUSE => format!(

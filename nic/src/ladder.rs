@@ -2,6 +2,7 @@
 //! is kept, in words for the operator.
 
 mod watch;
+mod xdp;
 
 use std::fmt;
 
@@ -10,6 +11,7 @@ use crate::link::Link;
 use crate::packet;
 use crate::source::Source;
 use crate::udp::{self, Buffered, Burst, Receiver};
+use crate::xdp::Way;
 
 pub use watch::{Counters, State, Watch};
 
@@ -68,6 +70,8 @@ pub struct Options {
     pub program: Option<&'static [u8]>,
     /// Sources wanted on an XDP rung: each reads its share of the receive queues. At most one per queue is given.
     pub threads: usize,
+    /// The memory of the XDP rungs. An interface whose packets may be longer than such a frame gets frames of 4096 bytes.
+    pub xdp: crate::xdp::Options,
     /// The ring of the packet rung, bytes.
     pub packet_ring: usize,
     /// Sockets: those of the UDP rung, and those for what XDP leaves to the stack.
@@ -84,6 +88,7 @@ impl Default for Options {
             worst: Rung::Udp,
             program: None,
             threads: 1,
+            xdp: crate::xdp::Options::default(),
             packet_ring: 32 << 20,
             udp: udp::Options::default(),
             slot_size: udp::JUMBO_SLOT_SIZE,
@@ -115,6 +120,10 @@ pub struct Opened {
     pub companion: Option<Box<dyn Source>>,
     /// The rung taken.
     pub rung: Rung,
+    /// Receive queues of the interface that the sources read; 0 where the stack reads them.
+    pub queues: u32,
+    /// The kind of memory that frames lie in, on an XDP rung.
+    pub pages: Option<crate::xdp::Pages>,
     /// The better ones, and why not.
     pub tried: Vec<Refused>,
     /// Sentences for the operator about what works less well than it could.
@@ -160,7 +169,7 @@ impl std::error::Error for NoRung {}
 pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRung> {
     let mut tried = Vec::new();
     let wanted = |rung: &Rung| (options.best..=options.worst).contains(rung);
-    for rung in [Rung::Packet, Rung::Udp].into_iter().filter(wanted) {
+    for rung in Rung::ALL.into_iter().filter(wanted) {
         match try_rung(interface, rung, options) {
             Ok(opened) => return Ok(Opened { tried, ..opened }),
             Err(error) => tried.push(Refused { rung, reason: error.to_string() }),
@@ -172,8 +181,11 @@ pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRung> {
 fn try_rung(interface: &str, rung: Rung, options: &Options) -> Result<Opened, Error> {
     let link = Link::open(interface)?;
     match rung {
+        Rung::ZeroCopy => xdp::rung(link, Way::ZeroCopy, options),
+        Rung::Native => xdp::rung(link, Way::Copy, options),
+        Rung::Generic => xdp::rung(link, Way::Generic, options),
         Rung::Packet => packet_rung(link, options),
-        _ => udp_rung(link, options),
+        Rung::Udp => udp_rung(link, options),
     }
 }
 
@@ -185,6 +197,8 @@ fn packet_rung(link: Link, options: &Options) -> Result<Opened, Error> {
         sources: vec![Box::new(ring)],
         companion: None,
         rung: Rung::Packet,
+        queues: 0,
+        pages: None,
         tried: Vec::new(),
         warnings: Vec::new(),
         watch: Watch::of_link(link)?,
@@ -199,7 +213,8 @@ fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
         sources.push(Box::new(Buffered::new(receiver, burst)));
     }
     let watch = Watch::of_link(link)?;
-    Ok(Opened { sources, companion: None, rung: Rung::Udp, tried: Vec::new(), warnings, watch })
+    let (rung, tried) = (Rung::Udp, Vec::new());
+    Ok(Opened { sources, companion: None, rung, queues: 0, pages: None, tried, warnings, watch })
 }
 
 /// Sockets on the ports, for what comes in by the interface.

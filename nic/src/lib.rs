@@ -17,6 +17,7 @@ pub mod source;
 mod sys;
 pub mod time;
 pub mod udp;
+pub mod xdp;
 
 pub use error::Error;
 pub use source::Source;

@@ -2,6 +2,8 @@
 //!
 //! For measurements; nothing here is part of the collector.
 
+mod live;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -11,6 +13,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::time;
 use crate::udp::{Burst, Options, Receiver, SEGMENTS_PER_CALL, Sender};
+
+pub use live::{LiveFrames, Word};
 
 /// How load is made.
 #[derive(Clone, Copy, Default, Debug)]

@@ -103,7 +103,8 @@ impl Pair {
     /// Addresses of [`Pair::far`], IPv4 and IPv6.
     pub const FAR: [IpAddr; 2] = addresses(2);
 
-    const DEVICE: &str = "veth0";
+    /// The device's name, on both sides.
+    pub const DEVICE: &str = "veth0";
 
     /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits (and is
     /// perhaps lost) for it.
@@ -111,11 +112,22 @@ impl Pair {
     /// # Errors
     /// This needs root, and `ip`.
     pub fn create() -> Result<Self, Error> {
+        Self::with_queues(1)
+    }
+
+    /// The same, with this many receive and transmit queues at each end.
+    ///
+    /// # Errors
+    /// This needs root, and `ip`.
+    pub fn with_queues(queues: u32) -> Result<Self, Error> {
         let pair = Self { near: Namespace::create()?, far: Namespace::create()? };
         let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
-        let near = ["link", "add", Self::DEVICE, "address", near_mac, "type", "veth"];
-        let far = ["peer", "name", Self::DEVICE, "address", far_mac, "netns", &pair.far.name];
-        pair.near.ip(&[&near[..], &far].concat())?;
+        let queues = queues.to_string();
+        let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
+        let near = ["link", "add", Self::DEVICE, "address", near_mac];
+        let far = ["peer", "name", Self::DEVICE, "address", far_mac];
+        let netns = ["netns", &pair.far.name];
+        pair.near.ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
         for (side, own, other, other_mac) in
             [(&pair.near, Self::NEAR, Self::FAR, far_mac), (&pair.far, Self::FAR, Self::NEAR, near_mac)]
         {

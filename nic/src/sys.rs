@@ -1,7 +1,5 @@
 //! System calls on descriptors, each in a safe function.
 
-#![allow(dead_code)]
-
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -130,9 +128,16 @@ impl Mapping {
         Self::new(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)
     }
 
-    /// Zeroed memory of our own, its pages present at once; `flags` are added to the usual ones.
+    /// Zeroed memory of our own; `flags` are added to the usual ones.
     pub(crate) fn anonymous(len: usize, flags: i32) -> io::Result<Self> {
         Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
+    }
+
+    /// Tells the kernel how the memory will be used.
+    pub(crate) fn advise(&self, advice: i32) -> io::Result<()> {
+        // SAFETY: our own mapping; the advice we give changes nothing of what is in it.
+        let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Self> {
@@ -149,11 +154,6 @@ impl Mapping {
     /// Where it begins.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
-    }
-
-    /// Its length, bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     /// The place `at`, if `len` bytes from there are inside.
@@ -188,7 +188,6 @@ mod tests {
         assert!(mapping.place(4096, 0).is_some());
         assert_eq!(mapping.place(1, 4096), None);
         assert_eq!(mapping.place(usize::MAX, 2), None);
-        assert_eq!(mapping.len(), 4096);
     }
 
     #[test]

@@ -33,6 +33,8 @@ macro_rules! object {
 
 /// The steering program of AF_XDP.
 pub static STEER: &[u8] = object!("steer.bpf.o");
+/// The generator of [`nic::load::LiveFrames`], for measurements.
+pub static BENCH: &[u8] = object!("bench.bpf.o");
 /// Detection in the kernel.
 pub static DETECT: &[u8] = object!("detect.bpf.o");
 /// The decoder alone.

@@ -7,6 +7,7 @@ use aya::Ebpf;
 use aya::programs::{Program, ProgramError, Xdp};
 
 use super::system::{LinkCreate, TestRun, bpf, command};
+use crate::device::netlink::Netlink;
 use crate::error::Error;
 
 /// Where in the kernel a program runs.
@@ -29,10 +30,49 @@ pub struct Run {
     pub frame: Vec<u8>,
 }
 
-/// A program at an interface. It is detached when this is dropped, and when the process ends in any way.
+/// A program at an interface. It is detached when this is dropped, and when the process ends in any way (but for kernels
+/// before 5.9, which know no links: there it stays when the process is killed, and is found by its name).
 #[derive(Debug)]
 pub struct Attachment {
-    _link: OwnedFd,
+    interface: u32,
+    program: u32,
+    mode: Mode,
+    netlink: Netlink,
+    /// Closing it detaches.
+    link: Option<OwnedFd>,
+}
+
+impl Attachment {
+    /// The kernel's number of the program that is now at the interface in the place of ours: 0 if there is none; `None` if ours
+    /// is there.
+    ///
+    /// # Errors
+    /// The system refused to say.
+    pub fn replaced(&self) -> Result<Option<u32>, Error> {
+        let programs = crate::link::programs(&self.netlink, self.interface)?;
+        if programs.iter().any(|program| program.id == self.program) {
+            return Ok(None);
+        }
+        Ok(Some(programs.first().map_or(0, |program| program.id)))
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if self.link.is_none() && self.replaced().is_ok_and(|other| other.is_none()) {
+            // Nobody is left to tell; the next start finds it by its name.
+            let _ = crate::link::set_program(&self.netlink, self.interface, -1, self.mode.into());
+        }
+    }
+}
+
+impl From<Mode> for crate::device::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Native => Self::Native,
+            Mode::Generic => Self::Generic,
+        }
+    }
 }
 
 /// An error of `aya`, with everything that it knows about its cause.
@@ -89,11 +129,12 @@ pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
     Ok(info.id())
 }
 
-/// Attaches by a link, which the kernel takes back when nobody holds it (Linux 5.9).
-pub(super) fn attach(bpf_object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
+/// Attaches by a link, which the kernel takes back when nobody holds it; by netlink where the kernel knows no links.
+pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
     /// `BPF_XDP`.
     const ATTACH_TYPE: u32 = 37;
-    let fd = xdp(bpf_object, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let program = xdp(object, name)?;
+    let fd = program.fd().map_err(|refused| error("bpf", name, refused))?;
     let mut arguments = LinkCreate {
         program: fd.as_fd().as_raw_fd().cast_unsigned(),
         target: interface,
@@ -103,10 +144,65 @@ pub(super) fn attach(bpf_object: &Ebpf, name: &str, interface: u32, mode: Mode) 
         ..LinkCreate::default()
     };
     // SAFETY: no addresses.
-    let link = unsafe { bpf(command::LINK_CREATE, &mut arguments) }
-        .map_err(|refused| Error::new("attach the XDP program", "", refused))?;
-    // SAFETY: a descriptor that the kernel has just made for us.
-    Ok(Attachment { _link: unsafe { OwnedFd::from_raw_fd(link) } })
+    let link = match unsafe { bpf(command::LINK_CREATE, &mut arguments) } {
+        // SAFETY: a descriptor that the kernel has just made for us.
+        Ok(link) => Some(unsafe { OwnedFd::from_raw_fd(link) }),
+        // What kernels say that know no links of XDP. A driver may say it too: then it will again.
+        Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => None,
+        Err(refused) => return Err(Error::new("attach the XDP program", "", refused)),
+    };
+    if link.is_none() {
+        return attach_by_netlink(object, name, interface, mode);
+    }
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link })
+}
+
+/// Attaches in the way of old kernels.
+pub(super) fn attach_by_netlink(
+    object: &Ebpf,
+    name: &str,
+    interface: u32,
+    mode: Mode,
+) -> Result<Attachment, Error> {
+    let fd = xdp(object, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    crate::link::set_program(&netlink, interface, fd.as_fd().as_raw_fd(), mode.into())?;
+    Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link: None })
+}
+
+/// Sends a frame `count` times through the program, each as a frame of its own that goes where the program says, as if it had
+/// come in by `interface` of the caller's network namespace. Linux 5.18.
+pub(super) fn run_live(
+    object: &Ebpf,
+    name: &str,
+    frame: &[u8],
+    count: u32,
+    interface: u32,
+) -> Result<(), Error> {
+    /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+    const LIVE: u32 = 2;
+    /// Frames sent at once.
+    const BATCH: u32 = 64;
+    let fd = xdp(object, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    // `struct xdp_md`: data, its end, metadata, interface, queue, outgoing interface.
+    let context = [0, len, 0, interface, 0, 0];
+    let mut arguments = TestRun {
+        program: fd.as_fd().as_raw_fd().cast_unsigned(),
+        data_in_len: len,
+        data_in: frame.as_ptr() as u64,
+        context_in_len: size_of_val(&context) as u32,
+        context_in: context.as_ptr() as u64,
+        repeat: count,
+        flags: LIVE,
+        batch: BATCH,
+        ..TestRun::default()
+    };
+    // SAFETY: frame and context are as long as we say.
+    unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) }
+        .map_err(|refused| Error::new("bpf", format!("live frames of {name}"), refused))?;
+    Ok(())
 }
 
 pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {

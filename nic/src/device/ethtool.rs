@@ -14,14 +14,14 @@ const SIOCETHTOOL: u32 = 0x8946;
 
 /// linux/ethtool.h
 mod command {
-    pub(super) const GDRVINFO: u32 = 0x03;
-    pub(super) const GRINGPARAM: u32 = 0x10;
-    pub(super) const GSTRINGS: u32 = 0x1b;
-    pub(super) const GSSET_INFO: u32 = 0x37;
-    pub(super) const GFEATURES: u32 = 0x3a;
-    pub(super) const SFEATURES: u32 = 0x3b;
-    pub(super) const GCHANNELS: u32 = 0x3c;
-    pub(super) const SCHANNELS: u32 = 0x3d;
+    pub(crate) const GDRVINFO: u32 = 0x03;
+    pub(crate) const GRINGPARAM: u32 = 0x10;
+    pub(crate) const GSTRINGS: u32 = 0x1b;
+    pub(crate) const GSSET_INFO: u32 = 0x37;
+    pub(crate) const GFEATURES: u32 = 0x3a;
+    pub(crate) const SFEATURES: u32 = 0x3b;
+    pub(crate) const GCHANNELS: u32 = 0x3c;
+    pub(crate) const SCHANNELS: u32 = 0x3d;
 }
 
 /// The set of strings that names the offloads.
@@ -32,13 +32,13 @@ const STRING: usize = 32;
 
 /// One interface, ready to be asked.
 #[derive(Debug)]
-pub(super) struct Ethtool {
+pub(crate) struct Ethtool {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl Ethtool {
-    pub(super) fn open(interface: &str) -> Result<Self, Error> {
+    pub(crate) fn open(interface: &str) -> Result<Self, Error> {
         let mut name = [0; libc::IFNAMSIZ];
         // The last byte stays zero, as the kernel wants it.
         for (place, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
@@ -76,25 +76,25 @@ impl Ethtool {
     }
 
     /// The driver and its place on the bus.
-    pub(super) fn driver(&self) -> Option<(String, Option<String>)> {
+    pub(crate) fn driver(&self) -> Option<(String, Option<String>)> {
         // SAFETY: `ethtool_drvinfo` is the command, five texts of 32 bytes, 12 reserved bytes and five numbers: 196 bytes.
         let words = unsafe { self.ask::<49>(command::GDRVINFO) }.ok()?;
         driver(&bytes(&words))
     }
 
     /// Receive descriptors per queue.
-    pub(super) fn rx_ring(&self) -> Option<Level> {
+    pub(crate) fn rx_ring(&self) -> Option<Level> {
         // SAFETY: `ethtool_ringparam` is nine words.
         unsafe { self.ask(command::GRINGPARAM) }.ok().and_then(rx_ring)
     }
 
-    pub(super) fn queues(&self) -> Option<Queues> {
+    pub(crate) fn queues(&self) -> Option<Queues> {
         // SAFETY: `ethtool_channels` is nine words.
         unsafe { self.ask(command::GCHANNELS) }.ok().map(queues)
     }
 
     /// Every offload the kernel knows, by name.
-    pub(super) fn features(&self) -> Option<Vec<(String, Feature)>> {
+    pub(crate) fn features(&self) -> Option<Vec<(String, Feature)>> {
         let names = self.names().ok()?;
         let blocks = names.len().div_ceil(32);
         let mut words = vec![0; 2 + blocks * 4];
@@ -119,7 +119,7 @@ impl Ethtool {
         Ok(bytes(&words[3..]).chunks_exact(STRING).map(text).collect())
     }
 
-    pub(super) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
+    pub(crate) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
         let names = self.names()?;
         let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "this kernel knows no such offload");
         let bit = names.iter().position(|known| known == name).ok_or_else(unknown)?;
@@ -134,7 +134,7 @@ impl Ethtool {
         unsafe { self.call(&mut words) }
     }
 
-    pub(super) fn set_queues(&self, rx: u32, tx: u32) -> io::Result<()> {
+    pub(crate) fn set_queues(&self, rx: u32, tx: u32) -> io::Result<()> {
         // SAFETY: `ethtool_channels` is nine words.
         let mut words = unsafe { self.ask::<9>(command::GCHANNELS) }?;
         (words[0], words[5], words[6]) = (command::SCHANNELS, rx, tx);
@@ -177,7 +177,7 @@ fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
 }
 
 /// Those that matter to a receiver.
-pub(super) fn offloads(features: &[(String, Feature)]) -> Offloads {
+pub(crate) fn offloads(features: &[(String, Feature)]) -> Offloads {
     let named = |name: &str| features.iter().find(|(known, _)| known == name).map(|(_, feature)| *feature);
     Offloads {
         lro: named("rx-lro"),

@@ -6,24 +6,24 @@ use crate::error::Error;
 
 /// The answer to `RTM_GETLINK`, as far as it is of use here.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Link {
-    pub(super) name: String,
-    pub(super) index: u32,
-    pub(super) up: bool,
-    pub(super) carrier: Option<bool>,
-    pub(super) mtu: Option<u32>,
-    pub(super) kind: Option<String>,
+pub(crate) struct Link {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) up: bool,
+    pub(crate) carrier: Option<bool>,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) kind: Option<String>,
     /// Where it is plugged in: the bus and the name there.
-    pub(super) parent: Option<(String, String)>,
-    pub(super) peer: Option<Peer>,
-    pub(super) member: Option<Member>,
-    pub(super) xdp: Option<Vec<Attached>>,
-    pub(super) lost: Option<Lost>,
+    pub(crate) parent: Option<(String, String)>,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) member: Option<Member>,
+    pub(crate) xdp: Option<Vec<Attached>>,
+    pub(crate) lost: Option<Lost>,
 }
 
 /// Which interface is meant.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Which<'a> {
+pub(crate) enum Which<'a> {
     Name(&'a str),
     Index(u32),
 }
@@ -36,28 +36,28 @@ const INFO: usize = 16;
 
 /// linux/if_link.h
 mod ifla {
-    pub(super) const IFNAME: u16 = 3;
-    pub(super) const MTU: u16 = 4;
-    pub(super) const LINK: u16 = 5;
-    pub(super) const MASTER: u16 = 10;
-    pub(super) const LINKINFO: u16 = 18;
-    pub(super) const INFO_KIND: u16 = 1;
-    pub(super) const INFO_SLAVE_KIND: u16 = 4;
-    pub(super) const STATS64: u16 = 23;
-    pub(super) const CARRIER: u16 = 33;
-    pub(super) const LINK_NETNSID: u16 = 37;
-    pub(super) const XDP: u16 = 43;
-    pub(super) const XDP_ATTACHED: u16 = 2;
-    pub(super) const XDP_PROG_ID: u16 = 4;
-    pub(super) const XDP_DRV_PROG_ID: u16 = 5;
-    pub(super) const XDP_SKB_PROG_ID: u16 = 6;
-    pub(super) const XDP_HW_PROG_ID: u16 = 7;
-    pub(super) const PARENT_DEV_NAME: u16 = 56;
-    pub(super) const PARENT_DEV_BUS_NAME: u16 = 57;
+    pub(crate) const IFNAME: u16 = 3;
+    pub(crate) const MTU: u16 = 4;
+    pub(crate) const LINK: u16 = 5;
+    pub(crate) const MASTER: u16 = 10;
+    pub(crate) const LINKINFO: u16 = 18;
+    pub(crate) const INFO_KIND: u16 = 1;
+    pub(crate) const INFO_SLAVE_KIND: u16 = 4;
+    pub(crate) const STATS64: u16 = 23;
+    pub(crate) const CARRIER: u16 = 33;
+    pub(crate) const LINK_NETNSID: u16 = 37;
+    pub(crate) const XDP: u16 = 43;
+    pub(crate) const XDP_ATTACHED: u16 = 2;
+    pub(crate) const XDP_PROG_ID: u16 = 4;
+    pub(crate) const XDP_DRV_PROG_ID: u16 = 5;
+    pub(crate) const XDP_SKB_PROG_ID: u16 = 6;
+    pub(crate) const XDP_HW_PROG_ID: u16 = 7;
+    pub(crate) const PARENT_DEV_NAME: u16 = 56;
+    pub(crate) const PARENT_DEV_BUS_NAME: u16 = 57;
 }
 
 /// Asks for one interface; `None`: there is none like that.
-pub(super) fn get(netlink: &Netlink, which: Which<'_>) -> Result<Option<Link>, Error> {
+pub(crate) fn get(netlink: &Netlink, which: Which<'_>) -> Result<Option<Link>, Error> {
     let mut body = vec![0; INFO];
     match which {
         Which::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
@@ -139,25 +139,25 @@ fn lost(stats: &[u8]) -> Option<Lost> {
 
 /// The generic netlink family that knows what a driver can do with XDP (since Linux 6.3).
 mod netdev {
-    pub(super) const FAMILY: &[u8] = b"netdev\0";
-    pub(super) const DEV_GET: u8 = 1;
-    pub(super) const IFINDEX: u16 = 1;
-    pub(super) const XDP_FEATURES: u16 = 3;
+    pub(crate) const FAMILY: &[u8] = b"netdev\0";
+    pub(crate) const DEV_GET: u8 = 1;
+    pub(crate) const IFINDEX: u16 = 1;
+    pub(crate) const XDP_FEATURES: u16 = 3;
 }
 
 /// The family that knows the numbers of the others.
 mod ctrl {
-    pub(super) const ID: u16 = 16;
-    pub(super) const GETFAMILY: u8 = 3;
-    pub(super) const FAMILY_ID: u16 = 1;
-    pub(super) const FAMILY_NAME: u16 = 2;
+    pub(crate) const ID: u16 = 16;
+    pub(crate) const GETFAMILY: u8 = 3;
+    pub(crate) const FAMILY_ID: u16 = 1;
+    pub(crate) const FAMILY_NAME: u16 = 2;
 }
 
 /// Bytes of `genlmsghdr`: command, version, reserved.
 const GENERIC: usize = 4;
 
 /// What the driver says it can do; `None`: this kernel does not tell.
-pub(super) fn xdp_features(index: u32) -> Option<XdpFeatures> {
+pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {
     let netlink = Netlink::open(libc::NETLINK_GENERIC).ok()?;
     let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];
     put(&mut body, ctrl::FAMILY_NAME, netdev::FAMILY);

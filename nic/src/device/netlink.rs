@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// A netlink socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
-pub(super) struct Netlink {
+pub(crate) struct Netlink {
     socket: OwnedFd,
 }
 
@@ -22,7 +22,7 @@ const ANSWER: usize = 64 * 1024;
 
 impl Netlink {
     /// `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.
-    pub(super) fn open(protocol: i32) -> Result<Self, Error> {
+    pub(crate) fn open(protocol: i32) -> Result<Self, Error> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
         if fd < 0 {
@@ -33,11 +33,27 @@ impl Netlink {
     }
 
     /// Sends a request of this type and gives back the answer after its header.
-    pub(super) fn ask(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn ask(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let bytes = self.exchange(kind, libc::NLM_F_REQUEST as u16, body)?;
+        answer(&bytes).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
+    }
+
+    /// Sends an order of this type, and hears whether it was followed.
+    pub(crate) fn tell(&self, kind: u16, body: &[u8]) -> Result<(), Error> {
+        let bytes = self.exchange(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body)?;
+        match answer(&bytes) {
+            // "Error number 0" is how netlink says yes.
+            Err(error) if error.raw_os_error() == Some(0) => Ok(()),
+            Err(source) => Err(Error::new("recv", "netlink", source)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn exchange(&self, kind: u16, flags: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
         let mut request = Vec::with_capacity(HEADER + body.len());
         request.extend_from_slice(&((HEADER + body.len()) as u32).to_ne_bytes());
         request.extend_from_slice(&kind.to_ne_bytes());
-        request.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request.extend_from_slice(&flags.to_ne_bytes());
         request.extend_from_slice(&[0; 8]);
         request.extend_from_slice(body);
         let fd = self.socket.as_raw_fd();
@@ -51,7 +67,8 @@ impl Netlink {
         // SAFETY: the kernel writes at most `bytes.len()` bytes.
         let len = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
         let len = usize::try_from(len).map_err(|_| Error::last("recv", "netlink"))?;
-        answer(&bytes[..len]).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
+        bytes.truncate(len);
+        Ok(bytes)
     }
 }
 
@@ -70,29 +87,29 @@ fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
 
 /// The attributes of an answer, as far as they are whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Attributes<'a> {
     /// The value of the first attribute of this type.
-    pub(super) fn value(mut self, kind: u16) -> Option<&'a [u8]> {
+    pub(crate) fn value(mut self, kind: u16) -> Option<&'a [u8]> {
         self.find(|(found, _)| *found == kind).map(|(_, value)| value)
     }
 
     /// The attributes inside it.
-    pub(super) fn nested(self, kind: u16) -> Option<Self> {
+    pub(crate) fn nested(self, kind: u16) -> Option<Self> {
         self.value(kind).map(Self)
     }
 
-    pub(super) fn u32(self, kind: u16) -> Option<u32> {
+    pub(crate) fn u32(self, kind: u16) -> Option<u32> {
         self.value(kind).and_then(|value| u32_at(value, 0))
     }
 
-    pub(super) fn u8(self, kind: u16) -> Option<u8> {
+    pub(crate) fn u8(self, kind: u16) -> Option<u8> {
         self.value(kind)?.first().copied()
     }
 
     /// Up to the zero at its end.
-    pub(super) fn text(self, kind: u16) -> Option<String> {
+    pub(crate) fn text(self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
 }
@@ -113,7 +130,7 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 /// Appends an attribute.
-pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(value);
@@ -121,29 +138,29 @@ pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// Text up to its first zero.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// An attribute that holds others.
-    pub(in crate::device) fn nest(kind: u16, inside: &[(u16, &[u8])]) -> Vec<u8> {
+    pub(crate) fn nest(kind: u16, inside: &[(u16, &[u8])]) -> Vec<u8> {
         let mut value = Vec::new();
         for (kind, bytes) in inside {
             put(&mut value, *kind, bytes);

@@ -68,7 +68,7 @@ impl Attr {
 }
 
 /// The program with its name, where that may be known.
-pub(super) fn named(program: Attached) -> Attached {
+pub(crate) fn named(program: Attached) -> Attached {
     let name = name(program.id);
     let ours = name.as_ref().map(|name| name.starts_with(OUR_PROGRAMS));
     Attached { name, ours, ..program }

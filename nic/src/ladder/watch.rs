@@ -1,7 +1,11 @@
 //! Whether an interface is still as it was opened.
 
+use std::os::fd::OwnedFd;
+
+use crate::bpf::{Attachment, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState};
+use crate::xdp::{self, Way};
 
 /// What an interface is like, compared with when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,18 +46,62 @@ pub struct Counters {
     pub device_dropped: u64,
 }
 
-/// Knows how an interface was when it was opened.
+/// Knows how an interface was when it was opened. Holds the steering program: dropped, it is detached.
 #[derive(Debug)]
 pub struct Watch {
     link: Link,
-    queues: Option<u32>,
+    queues: u32,
     at_start: LinkState,
+    steering: Option<Steering>,
+}
+
+/// The program, and what it counts.
+#[derive(Debug)]
+pub(super) struct Steering {
+    object: Object,
+    attached: Attachment,
+    /// The sockets it sends to, to ask them what they dropped.
+    sockets: Vec<OwnedFd>,
+    way: Way,
+}
+
+impl Steering {
+    /// The map of counters; the order of its numbers is that of [`Counters`].
+    const COUNTERS: &str = "steered";
+
+    pub(super) fn new(object: Object, attached: Attachment, sockets: Vec<OwnedFd>, way: Way) -> Self {
+        Self { object, attached, sockets, way }
+    }
+
+    fn count(&self) -> Result<Counters, Error> {
+        let mut sums = [0; 5];
+        self.object.map(Self::COUNTERS)?.sum(&0_u32.to_ne_bytes(), &mut sums)?;
+        let [taken, passed_fragment, passed_too_long, passed_unusual, passed_no_socket] = sums;
+        Ok(Counters {
+            taken,
+            passed_fragment,
+            passed_too_long,
+            passed_unusual,
+            passed_no_socket,
+            device_dropped: 0,
+        })
+    }
+
+    /// Frames that the sockets refused and counted.
+    fn refused(&self) -> u64 {
+        let counted = self.sockets.iter().filter_map(xdp::statistics);
+        counted.map(|counted| counted.rx_dropped + counted.rx_ring_full).sum()
+    }
 }
 
 impl Watch {
     pub(super) fn of_link(link: Link) -> Result<Self, Error> {
         let at_start = link.state()?.unwrap_or_default();
-        Ok(Self { queues: link.queues(), at_start, link })
+        Ok(Self { queues: link.queues(), at_start, link, steering: None })
+    }
+
+    pub(super) fn of_steering(link: Link, steering: Steering) -> Result<Self, Error> {
+        Ok(Self { steering: Some(steering), ..Self::of_link(link)? })
     }
 
     /// How the interface is now.
@@ -64,10 +112,12 @@ impl Watch {
         if self.link.state()?.is_none() {
             return Ok(State::Gone);
         }
-        Ok(match (self.queues, self.link.queues()) {
-            (Some(before), Some(now)) if before != now => State::QueuesChanged { before, now },
-            _ => State::Good,
-        })
+        let (before, now) = (self.queues, self.link.queues());
+        if before != now {
+            return Ok(State::QueuesChanged { before, now });
+        }
+        let replaced = self.steering.as_ref().map(|steering| steering.attached.replaced()).transpose()?;
+        Ok(replaced.flatten().map_or(State::Good, |id| State::Replaced { id }))
     }
 
     /// What happened since it was opened.
@@ -75,8 +125,14 @@ impl Watch {
     /// # Errors
     /// The system refused to say.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let state = self.link.state()?.unwrap_or(self.at_start);
-        let device_dropped = state.dropped.saturating_sub(self.at_start.dropped);
-        Ok(Counters { device_dropped, ..Counters::default() })
+        let state = self.link.state()?.unwrap_or_else(|| self.at_start.clone());
+        let dropped = state.dropped.saturating_sub(self.at_start.dropped);
+        let Some(steering) = &self.steering else {
+            return Ok(Counters { device_dropped: dropped, ..Counters::default() });
+        };
+        // A veth counts what a socket refuses as dropped by itself, too; other drivers do not.
+        let twice = steering.way == Way::Copy && self.link.driver().as_deref() == Some("veth");
+        let refused = if twice { steering.refused() } else { 0 };
+        Ok(Counters { device_dropped: dropped.saturating_sub(refused), ..steering.count()? })
     }
 }

@@ -1,0 +1,140 @@
+//! The rungs with XDP: sockets on all queues, and the steering program in front of them.
+
+use super::watch::Steering;
+use super::{Opened, Options, Rung, Watch, receivers};
+use crate::bpf::{LoadOptions, Mode, Object};
+use crate::error::Error;
+use crate::link::{Link, LinkState, set_program};
+use crate::source::Source;
+use crate::udp::{self, Burst, Group};
+use crate::xdp::{self, Way};
+
+/// What the steering program and its maps are called in the object.
+const PROGRAM: &str = "hopwise_steer";
+const SOCKETS: &str = "sockets";
+const PORTS: &str = "ports";
+const LONGEST: &str = "longest";
+
+pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Error> {
+    let refused = |advice: String| {
+        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        Error::new("XDP", link.name(), source).with_advice(advice)
+    };
+    let program = options.program.ok_or_else(|| refused("there is no steering program".to_owned()))?;
+    let state = link.state()?.unwrap_or_default();
+    if !state.up {
+        return Err(refused(format!("the interface is down: `ip link set {} up`", link.name())));
+    }
+    make_room(&link, &state)?;
+    let memory = memory(&state, &options.xdp);
+    let queues = link.queues();
+    let (sources, pages) = xdp::open(&link, queues, way, options.threads, &memory)?;
+    let load =
+        LoadOptions { max_entries: vec![(SOCKETS, queues)], constants: vec![(LONGEST, memory.longest())] };
+    let object = Object::load(program, &load)?;
+    name_ports(&object, &options.ports)?;
+    let sockets = object.map(SOCKETS)?;
+    let mut counted = Vec::new();
+    for (queue, socket) in sources.iter().flat_map(xdp::XskSource::sockets) {
+        sockets.update_socket(queue, socket)?;
+        let copy = socket.try_clone_to_owned();
+        counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
+    }
+    // Opened before the program sends anything its way or the sockets' way, so that nothing falls between.
+    let companion = companion(&link, options)?;
+    let mode = if way == Way::Generic { Mode::Generic } else { Mode::Native };
+    let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
+    let steering = Steering::new(object, attached, counted, way);
+    Ok(Opened {
+        sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
+        companion: Some(companion),
+        rung: match way {
+            Way::ZeroCopy => Rung::ZeroCopy,
+            Way::Copy => Rung::Native,
+            Way::Generic => Rung::Generic,
+        },
+        queues,
+        pages: Some(pages),
+        tried: Vec::new(),
+        warnings: Vec::new(),
+        watch: Watch::of_steering(link, steering)?,
+    })
+}
+
+/// Frames long enough for the interface, with two tags.
+fn memory(state: &LinkState, wanted: &xdp::Options) -> xdp::Options {
+    const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
+    let needed = state.mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
+    let frame_size = if needed > wanted.longest() { 4096 } else { wanted.frame_size };
+    xdp::Options { frame_size, ..wanted.clone() }
+}
+
+/// No program may be at the interface yet. One of ours, left by a run that was killed on a kernel without links, is removed.
+fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
+    for program in &state.programs {
+        let program = crate::device::program::named(program.clone());
+        let ours = program.ours == Some(true);
+        // A program of another hopwise that runs is held by a link, and this is refused.
+        if ours && set_program(link.netlink(), link.index(), -1, program.mode).is_ok() {
+            continue;
+        }
+        let name = program.name.as_deref().unwrap_or("of unknown name");
+        let advice = if ours {
+            format!(
+                "another hopwise receives from this interface (program `{name}`, number {}): stop it, or let it listen for both",
+                program.id
+            )
+        } else {
+            format!(
+                "another XDP program is on this interface (`{name}`, number {}): stop what put it there, or take it off with \
+                 `ip link set {} xdp off`",
+                program.id,
+                link.name()
+            )
+        };
+        let source = std::io::Error::from_raw_os_error(libc::EBUSY);
+        return Err(Error::new("XDP", link.name(), source).with_advice(advice));
+    }
+    Ok(())
+}
+
+/// Sets the bits of our ports.
+fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
+    let mut words = std::collections::BTreeMap::<u32, u64>::new();
+    for port in ports {
+        *words.entry(u32::from(port >> 6)).or_default() |= 1 << (port & 63);
+    }
+    let map = object.map(PORTS)?;
+    words.iter().try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
+}
+
+/// For what XDP leaves to the stack.
+fn companion(link: &Link, options: &Options) -> Result<Box<dyn Source>, Error> {
+    let burst = Burst::new(udp::DEFAULT_SLOTS, options.slot_size);
+    Ok(Box::new(Group::new(receivers(link, options)?, burst)))
+}
+
+/// What a driver or the kernel means when it refuses the program.
+fn explain(error: Error, link: &Link, mode: Mode) -> Error {
+    let name = link.name();
+    let advice = match error.errno() {
+        Some(libc::EOPNOTSUPP) if mode == Mode::Native => "the driver cannot run XDP programs".to_owned(),
+        Some(libc::EBUSY | libc::EEXIST) => {
+            format!("another XDP program is on this interface: `ip link show {name}` names it")
+        }
+        Some(libc::ERANGE) => format!(
+            "packets of this interface may be longer than its driver can give to XDP: `ip link set {name} mtu 1500` (on a veth at both ends)"
+        ),
+        Some(libc::EPERM | libc::EACCES) => "CAP_NET_ADMIN is missing: grant it, or run as root".to_owned(),
+        Some(libc::EINVAL) => format!(
+            "the driver refuses with the present settings; often large-receive-offload is in the way: `ethtool -K {name} lro off`"
+        ),
+        Some(libc::ENOMEM | libc::ENOSPC) => {
+            format!(
+                "the driver needs a transmit queue per CPU for XDP: `ethtool -L {name} combined N` with fewer queues leaves it some"
+            )
+        }
+        _ => return error,
+    };
+    error.with_advice(advice)
+}

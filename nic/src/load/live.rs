@@ -1,0 +1,80 @@
+//! Frames made in the kernel: several times faster than any socket sends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::bpf::{LoadOptions, Object};
+use crate::error::Error;
+use crate::sys;
+
+/// A word of the template that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word {
+    /// Where in the frame its four bytes are, big-endian; below 2048.
+    pub at: u32,
+    /// Its first value.
+    pub base: u32,
+    /// It goes up after this many frames.
+    pub each: u32,
+    /// It has this many values, then begins anew.
+    pub of: u32,
+}
+
+/// Sends a frame over and over by an interface, some words of it counting.
+///
+/// A UDP checksum in it should be 0, because it is not made anew.
+#[derive(Debug)]
+pub struct LiveFrames {
+    object: Object,
+    interface: u32,
+}
+
+impl LiveFrames {
+    /// The program in the object.
+    const PROGRAM: &str = "hopwise_bench";
+    /// Frames per system call. Each call has some 20 ms of its own.
+    const PER_CALL: u32 = 1 << 20;
+
+    /// `object` is the generator's (`bpf::BENCH`); frames leave by `interface`, of the caller's network namespace, in which
+    /// [`send`](Self::send) must be called too. At most four words count; `per_second` limits the rate.
+    ///
+    /// # Errors
+    /// This needs CAP_BPF and CAP_NET_ADMIN; there is no such interface.
+    pub fn open(
+        object: &[u8],
+        interface: &str,
+        words: &[Word],
+        per_second: Option<u32>,
+    ) -> Result<Self, Error> {
+        let index = sys::interface_index(interface)
+            .map_err(|source| Error::new("open interface", interface, source))?;
+        let names: Vec<[String; 4]> = (0..words.len())
+            .map(|word| ["at", "base", "each", "of"].map(|name| format!("{name}_{word}")))
+            .collect();
+        let mut constants = vec![("out", index)];
+        if let Some(per_second) = per_second {
+            constants.push(("gap", 1_000_000_000 / per_second.max(1)));
+        }
+        for (names, word) in names.iter().zip(words) {
+            let values = [word.at, word.base, word.each, word.of];
+            constants.extend(names.iter().map(String::as_str).zip(values));
+        }
+        let object = Object::load(object, &LoadOptions { constants, ..LoadOptions::default() })?;
+        Ok(Self { object, interface: index })
+    }
+
+    /// Sends `frame` `total` times, or until `stop` becomes true. Returns how many were sent: what the link itself had no room
+    /// for is among them.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn send(&self, frame: &[u8], total: u64, stop: &AtomicBool) -> Result<u64, Error> {
+        let mut sent = 0;
+        // Relaxed: only the flag itself matters; joining the thread orders everything else.
+        while sent < total && !stop.load(Ordering::Relaxed) {
+            let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(Self::PER_CALL);
+            self.object.run_live(Self::PROGRAM, frame, count, self.interface)?;
+            sent += u64::from(count);
+        }
+        Ok(sent)
+    }
+}

@@ -1,0 +1,144 @@
+//! The memory that frames lie in.
+
+use std::io;
+
+use crate::error::Error;
+use crate::sys::Mapping;
+
+/// What kind of pages the memory has. Fewer and larger pages are found sooner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// From the pool that the administrator set aside (`vm.nr_hugepages`).
+    Huge,
+    /// The kernel was asked to use huge pages where it can.
+    Transparent,
+    /// Of 4 KiB.
+    Small,
+}
+
+/// Bytes of a huge page on the machines this is for.
+const HUGE: usize = 2 << 20;
+
+/// Frames, one after the other.
+#[derive(Debug)]
+pub(super) struct Umem {
+    mapping: Mapping,
+    /// Where in the mapping the frames begin, and how much memory they take.
+    start: usize,
+    len: usize,
+    frame_size: usize,
+    pages: Pages,
+}
+
+impl Umem {
+    pub(super) fn allocate(frame_size: usize, frames: usize, huge: bool) -> Result<Self, Error> {
+        let len = (frame_size * frames).next_multiple_of(4096);
+        let failed = |source| {
+            let advice =
+                format!("there is no memory for {frames} frames ({} MiB): configure fewer", len >> 20);
+            Error::new("mmap", "AF_XDP frames", source).with_advice(advice)
+        };
+        if huge
+            && let Ok(mapping) =
+                Mapping::anonymous(len.next_multiple_of(HUGE), libc::MAP_HUGETLB | libc::MAP_POPULATE)
+        {
+            return Ok(Self { mapping, start: 0, len, frame_size, pages: Pages::Huge });
+        }
+        // Room to begin where a huge page would.
+        let mapping = Mapping::anonymous(len + HUGE, 0).map_err(failed)?;
+        let start = mapping.start().as_ptr().align_offset(HUGE).min(HUGE);
+        let advised = huge && mapping.advise(libc::MADV_HUGEPAGE).is_ok();
+        let pages = if advised { Pages::Transparent } else { Pages::Small };
+        Ok(Self { mapping, start, len, frame_size, pages })
+    }
+
+    pub(super) fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    pub(super) fn frame_size(&self) -> usize {
+        self.frame_size
+    }
+
+    /// How the kernel is told of it.
+    pub(super) fn registration(&self) -> libc::xdp_umem_reg {
+        libc::xdp_umem_reg {
+            addr: self.mapping.start().as_ptr() as u64 + self.start as u64,
+            len: self.len as u64,
+            chunk_size: self.frame_size as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        }
+    }
+
+    /// The frame that `address` lies in, as the fill ring names it.
+    #[inline]
+    pub(super) fn frame_of(&self, address: u64) -> u64 {
+        address - address % self.frame_size as u64
+    }
+
+    /// The bytes at `address`, or nothing if they are not all inside.
+    ///
+    /// # Safety
+    /// The kernel has given us the frame they lie in by a receive ring, and does not get it back before the slice is gone.
+    #[inline]
+    pub(super) unsafe fn bytes(&self, address: u64, len: u32) -> Option<&[u8]> {
+        let (at, len) = (usize::try_from(address).ok()?, len as usize);
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        let place = self.mapping.place(self.start + at, len)?;
+        // SAFETY: inside the mapping, initialised (anonymous memory is zero at first), and nobody writes there while the slice
+        // lives, as the caller promises.
+        Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len) })
+    }
+}
+
+/// What the kernel means when it refuses to register the memory.
+pub(super) fn refused(source: io::Error, umem: &Umem) -> Error {
+    let mib = umem.len.div_ceil(1 << 20);
+    let advice = match source.raw_os_error() {
+        Some(libc::ENOBUFS | libc::ENOMEM) => Some(format!(
+            "{mib} MiB of memory may not be locked: grant CAP_IPC_LOCK, or raise the limit (`ulimit -l {}`, in a unit \
+             `LimitMEMLOCK={mib}M`)",
+            mib << 10
+        )),
+        _ => None,
+    };
+    let error = Error::new("setsockopt XDP_UMEM_REG", "", source);
+    match advice {
+        Some(advice) => error.with_advice(advice),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_to_their_frames_and_never_outside() {
+        let umem = Umem::allocate(2048, 8, true).unwrap();
+        assert_eq!(umem.frame_of(2048 * 3 + 256), 2048 * 3);
+        assert_eq!((umem.registration().addr % 4096, umem.registration().len), (0, 16384));
+        // SAFETY: no kernel knows of this memory.
+        let bytes = |address, len| unsafe { umem.bytes(address, len) }.map(<[u8]>::len);
+        assert_eq!(bytes(16384 - 100, 100), Some(100));
+        assert_eq!(bytes(16384 - 100, 101), None);
+        assert_eq!(bytes(u64::MAX, 1), None);
+        assert_eq!(bytes(0, 0), Some(0));
+    }
+
+    #[test]
+    fn a_refusal_to_lock_says_what_to_do() {
+        let umem = Umem::allocate(2048, 4096, false).unwrap();
+        assert_eq!(umem.pages(), Pages::Small);
+        let error = refused(io::Error::from_raw_os_error(libc::ENOBUFS), &umem);
+        assert_eq!(
+            error.to_string(),
+            "setsockopt XDP_UMEM_REG: 8 MiB of memory may not be locked: grant CAP_IPC_LOCK, or raise the limit \
+             (`ulimit -l 8192`, in a unit `LimitMEMLOCK=8M`)"
+        );
+    }
+}

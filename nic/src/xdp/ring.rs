@@ -1,0 +1,217 @@
+//! The two rings of a queue, each with one side that writes and one that reads: the kernel is the other side.
+//!
+//! A position counts up for ever and wraps at 2^32; its place in the ring is its lowest bits. Whoever writes entries publishes
+//! them by storing the producer's position with release, and whoever reads them loads it with acquire; the same holds for
+//! the consumer's position and the places it frees (kernel: net/xdp/xsk_queue.h, "The structure of the shared state of the
+//! rings", and `xskq_prod_submit`, `__xskq_cons_release`, `__xskq_cons_peek`).
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys::Mapping;
+
+/// A ring in memory shared with the other side.
+#[derive(Debug)]
+pub(super) struct Ring<T> {
+    memory: Mapping,
+    producer: usize,
+    consumer: usize,
+    flags: usize,
+    entries: usize,
+    /// Places, less one.
+    mask: u32,
+    /// Our own position: nobody else changes it.
+    own: u32,
+    /// What was last seen of the other side's.
+    other: u32,
+    entry: PhantomData<T>,
+}
+
+/// Frames that we give, by address.
+pub(super) type Fill = Ring<u64>;
+/// Frames that we get.
+pub(super) type Receive = Ring<libc::xdp_desc>;
+
+impl<T: Copy> Ring<T> {
+    /// Bytes to map for a ring of `places` (a power of two).
+    pub(super) fn bytes(offsets: &libc::xdp_ring_offset, places: u32) -> usize {
+        offsets.desc as usize + places as usize * size_of::<T>()
+    }
+
+    /// `None` if the offsets do not fit the memory, which the kernel would not do.
+    pub(super) fn new(memory: Mapping, offsets: &libc::xdp_ring_offset, places: u32) -> Option<Self> {
+        let at = |offset: u64, len: usize| {
+            let offset = usize::try_from(offset).ok()?;
+            (offset % align_of::<T>().min(4) == 0).then_some(())?;
+            memory.place(offset, len).map(|_| offset)
+        };
+        let (producer, consumer) = (at(offsets.producer, 4)?, at(offsets.consumer, 4)?);
+        let (flags, entries) = (at(offsets.flags, 4)?, at(offsets.desc, places as usize * size_of::<T>())?);
+        let aligned =
+            [producer, consumer, flags].iter().all(|at| at % 4 == 0) && entries % align_of::<T>() == 0;
+        let mask = places.checked_sub(1).filter(|mask| aligned && places & mask == 0)?;
+        Some(Self { memory, producer, consumer, flags, entries, mask, own: 0, other: 0, entry: PhantomData })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: `new` checked that the word is inside and aligned; both sides access it as a whole.
+        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
+    }
+
+    /// The place of `position`.
+    #[inline]
+    fn entry(&self, position: u32) -> *mut T {
+        let place = (position & self.mask) as usize;
+        // SAFETY: `new` checked that `mask + 1` entries are inside, and aligned.
+        unsafe { self.memory.start().as_ptr().add(self.entries).cast::<T>().add(place) }
+    }
+}
+
+impl Fill {
+    /// Gives frames to the kernel. The caller has as many as there are places, so they always fit; what would not is left
+    /// and counted in the answer.
+    #[inline]
+    pub(super) fn give(&mut self, frames: &[u64]) -> usize {
+        let places = self.mask + 1;
+        if places - self.own.wrapping_sub(self.other) < frames.len() as u32 {
+            // Acquire: pairs with the kernel's release in `__xskq_cons_release`: it has read the places it frees.
+            self.other = self.word(self.consumer).load(Ordering::Acquire);
+        }
+        let free = places - self.own.wrapping_sub(self.other);
+        let count = frames.len().min(free as usize);
+        for &frame in &frames[..count] {
+            // SAFETY: a free place: the kernel reads it only after the store below.
+            unsafe { self.entry(self.own).write(frame) };
+            self.own = self.own.wrapping_add(1);
+        }
+        // Release: pairs with the kernel's acquire in `__xskq_cons_peek`: the entries are written when it sees them. And our
+        // reads of the frames themselves are done.
+        self.word(self.producer).store(self.own, Ordering::Release);
+        frames.len() - count
+    }
+
+    /// Does the kernel sleep, and must be woken to use what we gave?
+    #[inline]
+    pub(super) fn needs_wakeup(&self) -> bool {
+        // Relaxed: a hint; what it is about is ordered by the positions.
+        self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+impl Receive {
+    /// How many frames have come, at most `most`.
+    #[inline]
+    pub(super) fn available(&mut self, most: u32) -> u32 {
+        let known = self.other.wrapping_sub(self.own);
+        if known >= most {
+            return most;
+        }
+        // Acquire: pairs with the kernel's release in `xskq_prod_submit`: the entries and the frames are written.
+        self.other = self.word(self.producer).load(Ordering::Acquire);
+        self.other.wrapping_sub(self.own).min(most)
+    }
+
+    /// The frame that came as number `index` of those available.
+    #[inline]
+    pub(super) fn peek(&self, index: u32) -> libc::xdp_desc {
+        debug_assert!(self.other.wrapping_sub(self.own) > index);
+        // SAFETY: inside the ring, and published by the kernel, which does not write there before we free the place.
+        unsafe { self.entry(self.own.wrapping_add(index)).read() }
+    }
+
+    /// Frees the places of the first `count` frames.
+    #[inline]
+    pub(super) fn release(&mut self, count: u32) {
+        self.own = self.own.wrapping_add(count);
+        // Release: pairs with the kernel's acquire in `xskq_prod_nb_free`: we have read the places we free.
+        self.word(self.consumer).store(self.own, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Both sides of a ring in ordinary memory; the second mapping is the kernel's view of the same pages.
+    fn offsets() -> libc::xdp_ring_offset {
+        libc::xdp_ring_offset { producer: 0, consumer: 64, desc: 192, flags: 128 }
+    }
+
+    fn ring<T: Copy>(places: u32) -> Ring<T> {
+        let memory = Mapping::anonymous(4096, 0).unwrap();
+        Ring::new(memory, &offsets(), places).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_no_ring() {
+        let memory = || Mapping::anonymous(4096, 0).unwrap();
+        assert!(Receive::new(memory(), &offsets(), 0).is_none());
+        assert!(Receive::new(memory(), &offsets(), 3).is_none());
+        assert!(Receive::new(memory(), &offsets(), 256).is_none());
+        assert!(Receive::new(memory(), &libc::xdp_ring_offset { producer: 2, ..offsets() }, 4).is_none());
+        assert!(Receive::new(memory(), &libc::xdp_ring_offset { flags: 5000, ..offsets() }, 4).is_none());
+        assert_eq!(Receive::bytes(&offsets(), 4), 192 + 64);
+        assert_eq!(Fill::bytes(&offsets(), 4), 192 + 32);
+    }
+
+    #[test]
+    fn a_full_fill_ring_leaves_what_does_not_fit_and_positions_wrap() {
+        let mut fill = ring::<u64>(4);
+        fill.own = u32::MAX - 1;
+        fill.other = u32::MAX - 1;
+        fill.word(fill.consumer).store(u32::MAX - 1, Ordering::Release);
+        assert_eq!(fill.give(&[1, 2, 3]), 0);
+        assert_eq!(fill.word(fill.producer).load(Ordering::Acquire), 1);
+        assert_eq!(fill.give(&[4, 5]), 1);
+        // The kernel takes three.
+        fill.word(fill.consumer).store(1, Ordering::Release);
+        assert_eq!(fill.give(&[5, 6, 7, 8]), 1);
+        assert!(!fill.needs_wakeup());
+        fill.word(fill.flags).store(1, Ordering::Release);
+        assert!(fill.needs_wakeup());
+    }
+
+    #[test]
+    fn frames_come_in_order_while_a_thread_plays_the_kernel() {
+        const FRAMES: u64 = 20_000;
+        let mut receive = ring::<libc::xdp_desc>(8);
+        let kernel = Arc::new(Mapping::anonymous(4096, 0).unwrap());
+        // The thread writes where the ring lies, as the kernel does.
+        let (start, entries) = (receive.memory.start().as_ptr() as usize, receive.entries);
+        let playing = std::thread::spawn(move || {
+            let _kept = kernel;
+            let word = |at: usize| {
+                // SAFETY: the ring lives until this thread is joined.
+                unsafe { AtomicU32::from_ptr((start + at) as *mut u32) }
+            };
+            for number in 0..FRAMES {
+                let position = number as u32;
+                while position.wrapping_sub(word(64).load(Ordering::Acquire)) >= 8 {
+                    std::thread::yield_now();
+                }
+                let place = (start + entries) as *mut libc::xdp_desc;
+                let frame = libc::xdp_desc { addr: number * 3, len: position, options: 0 };
+                // SAFETY: a free place of the ring.
+                unsafe { place.add((position & 7) as usize).write(frame) };
+                word(0).store(position.wrapping_add(1), Ordering::Release);
+            }
+        });
+        let mut next = 0;
+        while next < FRAMES {
+            let count = receive.available(5);
+            for index in 0..count {
+                let frame = receive.peek(index);
+                assert_eq!((frame.addr, frame.len), (next * 3, next as u32));
+                next += 1;
+            }
+            receive.release(count);
+            if count == 0 {
+                std::thread::yield_now();
+            }
+        }
+        playing.join().unwrap();
+        assert_eq!(receive.available(5), 0);
+    }
+}

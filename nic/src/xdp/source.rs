@@ -1,0 +1,188 @@
+//! Some queues of an interface as a [`Source`].
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::Refusal;
+
+use super::Way;
+use super::memory::Umem;
+use super::socket::Socket;
+use crate::error::Error;
+use crate::pace::Pace;
+use crate::source::{BURST, Lent, Packet, Source, Stats};
+use crate::{sys, time};
+
+/// Bursts taken from one queue before the next queue's turn.
+const BURSTS_PER_TURN: usize = 4;
+/// A receive that found this many frames need not wait for more.
+const MANY: usize = BURST * BURSTS_PER_TURN;
+/// So many frames ahead of the one being read, memory is asked for.
+const AHEAD: u32 = 6;
+
+/// AF_XDP sockets of one or more queues, read by one thread.
+#[derive(Debug)]
+pub struct XskSource {
+    umem: Arc<Umem>,
+    sockets: Vec<Socket>,
+    waiting: Vec<libc::pollfd>,
+    pace: Pace,
+    way: Way,
+    interface: String,
+    stats: Stats,
+}
+
+impl XskSource {
+    pub(super) fn new(
+        umem: Arc<Umem>,
+        sockets: Vec<Socket>,
+        way: Way,
+        interface: &str,
+        batch_wait: Duration,
+    ) -> Self {
+        let waiting = sockets.iter().map(|socket| sys::readable(socket.as_fd())).collect();
+        let interface = interface.to_owned();
+        Self { umem, sockets, waiting, pace: Pace::new(batch_wait), way, interface, stats: Stats::default() }
+    }
+
+    /// The sockets with the queue of each.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
+    }
+
+    /// Lends what has come, each queue in its turn.
+    fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
+        let Self { umem, sockets, stats, .. } = self;
+        let mut found = 0;
+        for socket in sockets {
+            for _ in 0..BURSTS_PER_TURN {
+                let count = socket.receive.available(BURST as u32);
+                if count == 0 {
+                    break;
+                }
+                lend_burst(umem, socket, count, stats, take);
+                found += count as usize;
+                if (count as usize) < BURST {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// Waits for something to read.
+    fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
+        let failed = |source| Error::new("poll", &self.interface, source);
+        sys::poll(&mut self.waiting, timeout_ms).map_err(failed)?;
+        for (socket, waiting) in self.sockets.iter().zip(&self.waiting) {
+            if waiting.revents & (libc::POLLERR | libc::POLLHUP) != 0
+                && let Some(error) = sys::pending_error(socket)
+            {
+                let advice = match error.raw_os_error() {
+                    Some(libc::ENETDOWN) => "the interface went down or away",
+                    _ => return Err(Error::new("receive", &self.interface, error)),
+                };
+                return Err(Error::new("receive", &self.interface, error).with_advice(advice.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lends the next `count` frames of a queue (at most [`BURST`]) and gives them back to the kernel.
+#[inline]
+fn lend_burst(
+    umem: &Umem,
+    socket: &mut Socket,
+    count: u32,
+    stats: &mut Stats,
+    take: &mut dyn FnMut(&[Packet<'_>]),
+) {
+    let received = time::now();
+    let mut frames = [0_u64; BURST];
+    {
+        let mut lent = Lent::new();
+        for index in 0..AHEAD.min(count) {
+            fetch(umem, socket.receive.peek(index));
+        }
+        for (index, frame) in (0..count).zip(&mut frames) {
+            if index + AHEAD < count {
+                fetch(umem, socket.receive.peek(index + AHEAD));
+            }
+            let libc::xdp_desc { addr, len, .. } = socket.receive.peek(index);
+            *frame = umem.frame_of(addr);
+            // SAFETY: the kernel gave us this frame, and gets it back below, when `lent` is gone.
+            let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
+            match wire::frame::datagram(bytes) {
+                Ok(datagram) => {
+                    let source = SocketAddr::new(datagram.src, datagram.sport);
+                    let packet = Packet { data: datagram.payload, source, received, truncated: false };
+                    lent.push(packet, stats, take);
+                }
+                Err(refusal) => refuse(stats, refusal),
+            }
+        }
+        lent.lend(stats, take);
+    }
+    stats.bursts += 1;
+    socket.receive.release(count);
+    // There are as many places as frames: all fit.
+    socket.fill.give(&frames[..count as usize]);
+    socket.wake_if_needed();
+}
+
+/// Asks for the headers of a frame to be brought near.
+#[inline]
+fn fetch(umem: &Umem, frame: libc::xdp_desc) {
+    // SAFETY: as in `lend_burst`.
+    if let Some([first, ..]) = unsafe { umem.bytes(frame.addr, frame.len) } {
+        memory::prefetch(first);
+    }
+}
+
+#[cold]
+fn refuse(stats: &mut Stats, refusal: Refusal) {
+    stats.refused[refusal.index()] += 1;
+}
+
+impl Source for XskSource {
+    fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
+        if let Some(wait) = self.pace.wait_first() {
+            time::sleep(wait);
+        }
+        let before = self.stats.datagrams;
+        let mut found = self.sweep(take);
+        if found == 0 && timeout_ms > 0 {
+            self.wait(timeout_ms)?;
+            found = self.sweep(take);
+        }
+        self.pace.note(found, MANY, time::monotonic());
+        Ok((self.stats.datagrams - before) as usize)
+    }
+
+    fn stats(&mut self) -> Stats {
+        let mut stats = self.stats;
+        for counted in self.sockets.iter().filter_map(Socket::statistics) {
+            // For want of a free frame both counters go up, in the modes that copy. A card that writes into the memory itself
+            // asks again and again instead: then that counter is not one of frames, and the card counts what it dropped.
+            let starved = match self.way {
+                Way::ZeroCopy => 0,
+                Way::Copy | Way::Generic => counted.rx_fill_ring_empty_descs.min(counted.rx_dropped),
+            };
+            stats.fill_empty += starved;
+            stats.kernel_drops += counted.rx_dropped - starved;
+            stats.ring_full += counted.rx_ring_full;
+        }
+        stats
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)
+    }
+
+    fn kind(&self) -> &'static str {
+        self.way.kind()
+    }
+}
