@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 enum Command {
     Run(commands::run::Args),
     Check(commands::check::Args),
+    Doctor(commands::doctor::Args),
     Decode(commands::decode::Args),
     Replay(commands::replay::Args),
     Query(commands::query::Args),
@@ -43,6 +44,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
     match Cli::parse().command {
         Command::Run(args) => commands::run::run(args),
         Command::Check(args) => commands::check::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Decode(args) => commands::decode::run(args),
         Command::Replay(args) => commands::replay::run(args),
         Command::Query(args) => commands::query::run(args),

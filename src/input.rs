@@ -5,7 +5,7 @@
 //! An input is opened by its [`Open`], at the start and, where [`watch`] finds that it no longer works, again; its figures
 //! go on over that.
 
-mod device;
+pub(crate) mod device;
 mod gauge;
 mod reader;
 mod udp;

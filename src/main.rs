@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod doctor;
 mod error;
 mod fanout;
 mod in_force;

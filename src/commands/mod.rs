@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod client;
 pub(crate) mod decode;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod generate;
 pub(crate) mod path;

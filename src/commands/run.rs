@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use crate::{
     api::pages,
     config::{Overrides, Settings, values::Listen},
+    doctor,
     error::CliError,
     lifecycle::Server,
     log::Log,
@@ -48,6 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
     let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
     let log = Log::start(settings.log.level);
+    doctor::at_start(&settings);
     let mut server =
         Server::new(settings.clone(), args.config, log).with_overrides(overrides).giving_up_rights();
     let addresses = server.start()?;

@@ -12,7 +12,7 @@ use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
 use crate::{
     config::{
         Settings,
-        sections::{Rung, XdpMode, ZeroCopy},
+        sections::{Rung, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
     error::CliError,
@@ -114,18 +114,7 @@ impl Device {
     fn options(&self) -> ladder::Options {
         let collector = &self.settings.collector;
         let xdp = &collector.xdp;
-        let lowest = match xdp.lowest {
-            Rung::ZeroCopy => ladder::Rung::ZeroCopy,
-            Rung::Native => ladder::Rung::Native,
-            Rung::Generic => ladder::Rung::Generic,
-            Rung::Packet => ladder::Rung::Packet,
-            Rung::Udp => ladder::Rung::Udp,
-        };
-        let (best, worst) = match xdp.zero_copy {
-            ZeroCopy::Auto => (ladder::Rung::ZeroCopy, lowest),
-            ZeroCopy::Never => (ladder::Rung::Native, lowest),
-            ZeroCopy::Require => (ladder::Rung::ZeroCopy, ladder::Rung::ZeroCopy),
-        };
+        let (best, worst) = rungs(xdp);
         ladder::Options {
             ports: self.ports.clone(),
             best,
@@ -170,6 +159,22 @@ impl Device {
 
     fn remedy(&self, none: &ladder::NoRung) -> String {
         format!("{none}; `hopwise doctor {}` says what mends it", self.interface)
+    }
+}
+
+/// The first and the last rung that these settings allow.
+pub(crate) fn rungs(xdp: &XdpSettings) -> (ladder::Rung, ladder::Rung) {
+    let lowest = match xdp.lowest {
+        Rung::ZeroCopy => ladder::Rung::ZeroCopy,
+        Rung::Native => ladder::Rung::Native,
+        Rung::Generic => ladder::Rung::Generic,
+        Rung::Packet => ladder::Rung::Packet,
+        Rung::Udp => ladder::Rung::Udp,
+    };
+    match xdp.zero_copy {
+        ZeroCopy::Auto => (ladder::Rung::ZeroCopy, lowest),
+        ZeroCopy::Never => (ladder::Rung::Native, lowest),
+        ZeroCopy::Require => (ladder::Rung::ZeroCopy, ladder::Rung::ZeroCopy),
     }
 }
 

@@ -1,0 +1,215 @@
+//! Checks of the machine, as far as the inputs ask for it.
+
+use nic::device::Machine;
+use nic::rights::Cap;
+
+use super::{Check, Examined, HIDDEN, Verdict, Wishes, rung};
+use crate::output::units;
+
+/// Of a check that sockets make for themselves at the start.
+pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
+
+/// What AF_XDP wants of a machine.
+struct Need<'a> {
+    machine: &'a Machine,
+    /// Bytes of frames in all.
+    frames: u64,
+    /// What it means that something is missing: in the way if an interface was asked for.
+    verdict: Verdict,
+}
+
+/// All checks; those of AF_XDP only if there is an interface to read.
+pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
+    let interfaces = || inputs.iter().filter(|examined| examined.input.interface.is_some());
+    let mut checks = vec![receive_buffer(wishes.receive_buffer, machine), backlog(machine)];
+    checks.push(transparent_huge_pages(machine));
+    if interfaces().next().is_none() {
+        return checks;
+    }
+    let queues =
+        |examined: &Examined| examined.facts.as_ref()?.queues.map(|queues| queues.receiving().max(1));
+    let all: u64 = interfaces().map(|examined| u64::from(queues(examined).unwrap_or(1))).sum();
+    let asked = interfaces().any(|examined| examined.input.asked);
+    let verdict = if asked { Verdict::Blocking } else { Verdict::Better };
+    let need = Need { machine, frames: wishes.frames * all, verdict };
+    checks.extend([need.kernel(), need.sockets(), need.rights(), need.memlock()]);
+    if wishes.huge_pages {
+        checks.push(need.huge_pages());
+    }
+    checks.extend([need.jit(), need.btf()]);
+    checks
+}
+
+fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
+    let name = RECEIVE_BUFFER;
+    let why =
+        "What arrives while hopwise is busy waits in the socket's buffer, and is lost when that is full.";
+    if machine.rights.is_some_and(|rights| rights.effective.has(Cap::NET_ADMIN)) {
+        return Check::good(name, format!("{}, by CAP_NET_ADMIN", size(wanted)), why);
+    }
+    let Some(most) = machine.rmem_max else { return Check::unknown(name, HIDDEN) };
+    if most >= wanted {
+        return Check::good(name, size(wanted), why);
+    }
+    Check::good(name, format!("{} instead of {}", size(most), size(wanted)), why)
+        .with(Verdict::Better)
+        .mended_by(format!("sysctl -w net.core.rmem_max={wanted}"))
+}
+
+fn backlog(machine: &Machine) -> Check {
+    let (name, why) = (
+        "backlog",
+        "Frames of drivers without a queue of their own (veth, loopback, receive packet steering) wait here; what finds it full is lost.",
+    );
+    let (Some(drops), Some(now)) = (machine.backlog_drops, machine.backlog) else {
+        return Check::unknown(name, HIDDEN);
+    };
+    let room = format!("room for {}", units::counted(now, "frame"));
+    if drops == 0 {
+        return Check::good(name, format!("{room}, none lost"), why);
+    }
+    Check::good(
+        name,
+        format!("{room}, {} lost since the machine started", units::counted(drops, "frame")),
+        why,
+    )
+    .with(Verdict::Better)
+    .mended_by(format!("sysctl -w net.core.netdev_max_backlog={}", (now * 4).max(10_000)))
+}
+
+fn transparent_huge_pages(machine: &Machine) -> Check {
+    let name = "transparent_huge_pages";
+    let why = "With them the tables of flows take fewer steps to reach.";
+    match machine.transparent_huge_pages.as_deref() {
+        None => {
+            Check::unknown(name, "It is looked for in /sys, which is not mounted, or this kernel has none.")
+        }
+        Some("never") => Check::good(name, "never", why)
+            .with(Verdict::Better)
+            .mended_by("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
+        Some(other) => Check::good(name, other, why),
+    }
+}
+
+impl Need<'_> {
+    fn kernel(&self) -> Check {
+        let (name, why) = (
+            "kernel",
+            "AF_XDP as it is used here came with Linux 5.4, programs that go away with their process with 5.9.",
+        );
+        let Some(version) = self.machine.kernel_version() else { return Check::unknown(name, why) };
+        let check = Check::good(name, self.machine.kernel.clone().unwrap_or_default(), why);
+        match version {
+            (5, 9..) | (6.., _) => check,
+            (5, 4..) => check.with(Verdict::Better),
+            _ => check.with(self.verdict),
+        }
+    }
+
+    fn sockets(&self) -> Check {
+        let (name, why) = (
+            "xdp_sockets",
+            "Kernels built without CONFIG_XDP_SOCKETS have none, and reports take the slower ways.",
+        );
+        match self.machine.xdp_sockets {
+            Some(true) => Check::good(name, "there", why),
+            Some(false) => Check::good(name, "not in this kernel", why).with(self.verdict),
+            None => Check::unknown(name, "Without CAP_NET_RAW the kernel does not say."),
+        }
+    }
+
+    fn rights(&self) -> Check {
+        let (name, why) = (
+            "capabilities",
+            "Loading and attaching a program and opening its sockets takes CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
+             This is what the process that asks now has; the packaged service has its own.",
+        );
+        match rung::missing_rights(self.machine) {
+            None => Check::unknown(name, why),
+            Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
+            Some(missing) => Check::good(name, format!("{} missing", missing.join(", ")), why)
+                .with(self.verdict)
+                .mended_by(SETCAP),
+        }
+    }
+
+    fn memlock(&self) -> Check {
+        let (name, why) = (
+            "memlock",
+            "The memory that frames are received into is locked; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both.",
+        );
+        if self.machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
+            return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
+        }
+        let Some(limits) = self.machine.memlock else { return Check::unknown(name, why) };
+        let wanted = size(self.frames);
+        match limits.soft {
+            u64::MAX => Check::good(name, "not limited", why),
+            soft if soft >= self.frames => Check::good(name, format!("{}, {wanted} needed", size(soft)), why),
+            soft => {
+                let mend = if limits.hard >= self.frames {
+                    format!("ulimit -l {}", self.frames.div_ceil(1024))
+                } else {
+                    SETCAP.to_owned()
+                };
+                let found = format!("{}, {wanted} needed", size(soft));
+                Check::good(name, found, why).with(self.verdict).mended_by(mend)
+            }
+        }
+    }
+
+    fn huge_pages(&self) -> Check {
+        let (name, why) = (
+            "huge_pages",
+            "Frames in huge pages are reached with fewer steps; without them ordinary pages are taken.",
+        );
+        let Some(pages) = self.machine.huge_pages.filter(|pages| pages.size > 0) else {
+            return Check::unknown(name, why);
+        };
+        let wanted = self.frames.div_ceil(pages.size);
+        let check =
+            Check::good(name, format!("{} of {} free, {wanted} wanted", pages.free, pages.total), why);
+        if pages.free >= wanted {
+            return check;
+        }
+        let total = pages.total + wanted - pages.free;
+        check.with(Verdict::Better).mended_by(format!("sysctl -w vm.nr_hugepages={total}"))
+    }
+
+    fn jit(&self) -> Check {
+        let (name, why) =
+            ("bpf_jit", "Programs that are not compiled to machine code take several times as long.");
+        match self.machine.bpf_jit {
+            None => Check::unknown(name, HIDDEN),
+            Some(0) => Check::good(name, "off", why)
+                .with(Verdict::Better)
+                .mended_by("sysctl -w net.core.bpf_jit_enable=1"),
+            Some(_) => Check::good(name, "on", why),
+        }
+    }
+
+    fn btf(&self) -> Check {
+        let name = "btf";
+        match self.machine.btf {
+            None => Check::unknown(name, "It is looked for in /sys, which is not mounted."),
+            Some(true) => Check::good(name, "there", "The kernel describes its own types to programs."),
+            Some(false) => {
+                let why = "The kernel does not describe its own types; hopwise's programs use none of them, so nothing is lost.";
+                Check::good(name, "not there, not needed", why)
+            }
+        }
+    }
+}
+
+/// Gives a program what reading interfaces takes.
+const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+
+/// Powers of two, as the settings are written.
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b.is_multiple_of(1 << 30) => format!("{} GiB", b >> 30),
+        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
+        b => format!("{} B", units::count(b)),
+    }
+}

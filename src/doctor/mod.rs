@@ -1,0 +1,308 @@
+//! Can this machine do what is asked of it? Facts are [`nic::device`]'s; here they are judged, each with the reason and, where
+//! there is one, the command that mends it.
+//!
+//! `hopwise doctor` shows everything; `hopwise run` tells at its start what is not good.
+
+mod interface;
+mod machine;
+mod rung;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use nic::device::{self, Facts, Machine};
+use nic::ladder::Rung;
+
+use crate::{
+    config::{Settings, values::Listen},
+    error::CliError,
+    input::device::rungs,
+};
+pub(crate) use rung::Expected;
+
+/// What is to be thought of a fact, worst last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Good,
+    /// The kernel does not say.
+    Unknown,
+    /// It works, but less well than it could.
+    Better,
+    /// The input does not work, or not in the way that was asked for.
+    Blocking,
+}
+
+impl Verdict {
+    /// For programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Unknown => "unknown",
+            Self::Better => "could_be_better",
+            Self::Blocking => "in_the_way",
+        }
+    }
+}
+
+/// A fact, judged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Check {
+    /// What was looked at; stable.
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
+    /// The fact.
+    pub(crate) found: String,
+    /// Why it matters: a sentence.
+    pub(crate) why: String,
+    /// The command that mends it.
+    pub(crate) mend: Option<String>,
+}
+
+impl Check {
+    fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
+        Self { name, verdict: Verdict::Good, found: found.into(), why: why.to_owned(), mend: None }
+    }
+
+    fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
+    }
+
+    fn mended_by(self, command: impl Into<String>) -> Self {
+        Self { mend: Some(command.into()), ..self }
+    }
+
+    fn found(self, found: impl Into<String>) -> Self {
+        Self { found: found.into(), ..self }
+    }
+
+    fn unknown(name: &'static str, why: &str) -> Self {
+        Self::good(name, "unknown", why).with(Verdict::Unknown)
+    }
+}
+
+/// A name as a shell takes it for one word, whatever is in it.
+fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:%+".contains(c);
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", name.replace('\'', "'\\''"))
+}
+
+/// Why some settings cannot be seen.
+const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
+
+/// An input, and what it takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Input {
+    /// As it is written in the configuration.
+    pub(crate) listen: String,
+    /// The interface, of `xdp://`.
+    pub(crate) interface: Option<String>,
+    /// Sockets that it opens.
+    sockets: Vec<SocketAddr>,
+    /// Somebody asked for it; else it is shown as a possibility.
+    pub(crate) asked: bool,
+}
+
+impl Input {
+    /// What `xdp://INTERFACE` would take.
+    pub(crate) fn interface(name: &str, asked: bool) -> Self {
+        Self { listen: format!("xdp://{name}"), interface: Some(name.to_owned()), sockets: Vec::new(), asked }
+    }
+
+    fn of(listen: &Listen) -> Self {
+        let (any4, any6) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
+        let any = |port: u16| families.iter().map(move |any| SocketAddr::from((*any, port)));
+        let sockets = match listen {
+            Listen::Udp(address) => vec![*address],
+            Listen::UdpAny(port) => any(*port).collect(),
+            // For what the program leaves to the kernel's own stack.
+            Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
+        };
+        let interface = listen.interface().map(str::to_owned);
+        Self { listen: listen.to_string(), interface, sockets, asked: true }
+    }
+}
+
+fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// What is asked of the machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) inputs: Vec<Input>,
+    /// Bytes of receive buffer per socket.
+    receive_buffer: u64,
+    /// Bytes of frames per queue of an interface.
+    frames: u64,
+    /// Frames may lie in huge pages.
+    huge_pages: bool,
+    /// No rung above this is to be taken.
+    best: Rung,
+    /// A rung below this is not good enough.
+    lowest: Rung,
+}
+
+/// Bytes of a frame.
+const FRAME: u64 = 4096;
+
+impl Wishes {
+    /// Those of a configuration.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let collector = &settings.collector;
+        let (best, lowest) = rungs(&collector.xdp);
+        Self {
+            inputs: collector.listen.iter().map(Input::of).collect(),
+            receive_buffer: collector.receive_buffer.0,
+            frames: u64::from(collector.xdp.frames) * FRAME,
+            huge_pages: collector.xdp.huge_pages,
+            best,
+            lowest,
+        }
+    }
+}
+
+/// How far the examination goes.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Depth {
+    /// Attach a program and open sockets, for a moment.
+    pub(crate) try_rungs: bool,
+    /// Open the inputs' own sockets, for a moment.
+    pub(crate) try_ports: bool,
+}
+
+/// An input, examined.
+#[derive(Clone, Debug)]
+pub(crate) struct Examined {
+    pub(crate) input: Input,
+    /// Of the interface, when there is one.
+    pub(crate) facts: Option<Facts>,
+    /// How it will be read; not known of what is not there.
+    pub(crate) expected: Option<Expected>,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// Everything found.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) inputs: Vec<Examined>,
+}
+
+impl Report {
+    /// The worst of what concerns the inputs that were asked for.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let asked = self.inputs.iter().filter(|examined| examined.input.asked);
+        let all = self.checks.iter().chain(asked.flat_map(|examined| &examined.checks));
+        all.map(|check| check.verdict).max().unwrap_or(Verdict::Good)
+    }
+}
+
+/// Examines the machine and the inputs.
+///
+/// # Errors
+/// The kernel cannot be asked at all.
+pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError> {
+    let machine = device::machine();
+    let mut inputs = Vec::new();
+    for input in &wishes.inputs {
+        let facts = match &input.interface {
+            Some(name) => device::facts(name).map_err(|error| CliError::new(error.to_string()))?,
+            None => None,
+        };
+        inputs.push(examine_input(wishes, input, facts, &machine, depth));
+    }
+    let checks = machine::checks(wishes, &machine, &inputs);
+    Ok(Report { machine, checks, inputs })
+}
+
+fn examine_input(
+    wishes: &Wishes,
+    input: &Input,
+    facts: Option<Facts>,
+    machine: &Machine,
+    depth: Depth,
+) -> Examined {
+    let mut checks = Vec::new();
+    let expected = match (&input.interface, &facts) {
+        (None, _) => Some(Expected::default()),
+        (Some(name), None) => {
+            checks.push(interface::missing(name));
+            None
+        }
+        (Some(_), Some(facts)) => {
+            let expected = match depth.try_rungs {
+                true => rung::tried(facts, wishes.best),
+                false => rung::expect(facts, machine, wishes.best),
+            };
+            checks.extend(interface::checks(facts, machine));
+            checks.extend(rung::low(&expected, wishes.lowest));
+            Some(expected)
+        }
+    };
+    checks.extend(sockets(&input.sockets, depth.try_ports));
+    Examined { input: input.clone(), facts, expected, checks }
+}
+
+/// Is the address ours, and, where that may be tried, the port free?
+fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for address in addresses {
+        if !address.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_err() {
+            let why = "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] stand for all of them.";
+            let check = Check::good("address", format!("{} is not of this machine", address.ip()), why);
+            checks.push(check.with(Verdict::Blocking).mended_by("ip -br address"));
+        } else if try_ports {
+            checks.push(port(*address));
+        }
+    }
+    checks
+}
+
+fn port(address: SocketAddr) -> Check {
+    let why = "Two programs cannot listen on one port; it may be a hopwise that runs.";
+    match UdpSocket::bind(address) {
+        Ok(_) => Check::good("port", format!("{address} is free"), why),
+        Err(error) => Check::good("port", format!("{address}: {error}"), why)
+            .with(Verdict::Blocking)
+            .mended_by(format!("ss -ulpn 'sport = :{}'", address.port())),
+    }
+}
+
+/// Interfaces that somebody might want to listen on: hardware that is up.
+pub(crate) fn candidates() -> Vec<Input> {
+    let names = device::interfaces().unwrap_or_default();
+    let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());
+    let hardware = known.filter(|facts| facts.up && facts.kind.is_none() && facts.name != "lo");
+    hardware.map(|facts| Input::interface(&facts.name, false)).collect()
+}
+
+/// Tells in the log what is not good for the inputs of these settings.
+#[allow(clippy::cognitive_complexity)] // what the log's macros expand to
+pub(crate) fn at_start(settings: &Settings) {
+    let wishes = Wishes::of(settings);
+    let report = match examine(&wishes, Depth::default()) {
+        Ok(report) => report,
+        Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
+    };
+    // What a socket really got it says itself.
+    let machine = report.checks.iter().filter(|check| check.name != machine::RECEIVE_BUFFER);
+    let machine = machine.map(|check| ("machine", check));
+    let inputs = report.inputs.iter();
+    let inputs =
+        inputs.flat_map(|found| found.checks.iter().map(|check| (found.input.listen.as_str(), check)));
+    for (of, Check { name, verdict, found, why, mend }) in machine.chain(inputs) {
+        let mend = mend.as_deref().unwrap_or("see `hopwise doctor`");
+        match verdict {
+            Verdict::Good | Verdict::Unknown => {}
+            Verdict::Better => tracing::info!(of, name, found, mend, "could be better: {why}"),
+            Verdict::Blocking => tracing::warn!(of, name, found, mend, "in the way: {why}"),
+        }
+    }
+}

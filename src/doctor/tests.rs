@@ -1,0 +1,399 @@
+//! What is thought of facts, on facts that are written here.
+
+use nic::device::{
+    Attached, Facts, Feature, HugePages, Level, Limits, Lost, Machine, Member, Mode, Offloads, Peer, Queues,
+    XdpFeatures,
+};
+use nic::rights::{Cap, CapSet, Rights};
+
+use super::*;
+
+/// All that AF_XDP takes.
+const CAPS: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
+
+fn rights(caps: &[Cap]) -> Option<Rights> {
+    Some(Rights { effective: CapSet::of(caps), ..Rights::default() })
+}
+
+/// A machine on which nothing is to be mended.
+fn machine() -> Machine {
+    Machine {
+        kernel: Some("6.1.0-18-amd64".to_owned()),
+        cpus: Some(8),
+        rmem_max: Some(16 << 20),
+        rmem_default: Some(212_992),
+        backlog: Some(1000),
+        backlog_drops: Some(0),
+        memlock: Some(Limits { soft: 8 << 20, hard: 8 << 20 }),
+        huge_pages: Some(HugePages { total: 64, free: 64, size: 2 << 20 }),
+        transparent_huge_pages: Some("madvise".to_owned()),
+        rights: rights(&CAPS),
+        btf: Some(true),
+        bpf_jit: Some(1),
+        unprivileged_bpf_disabled: Some(2),
+        xdp_sockets: Some(true),
+    }
+}
+
+const OFF: Option<Feature> = Some(Feature { on: false, fixed: false });
+const ON: Option<Feature> = Some(Feature { on: true, fixed: false });
+const FIXED: Option<Feature> = Some(Feature { on: true, fixed: true });
+
+/// A card on which nothing is to be mended.
+fn card() -> Facts {
+    let none = Level { now: 0, max: 0 };
+    Facts {
+        name: "eth1".to_owned(),
+        index: 2,
+        up: true,
+        carrier: Some(true),
+        mtu: Some(1500),
+        kind: None,
+        driver: Some("ice".to_owned()),
+        bus: Some("0000:01:00.0".to_owned()),
+        numa: Some(0),
+        queues: Some(Queues { rx: none, tx: none, combined: Level { now: 8, max: 64 } }),
+        rx_ring: Some(Level { now: 4096, max: 8160 }),
+        offloads: Offloads {
+            lro: OFF,
+            gro: ON,
+            gro_hw: OFF,
+            gro_list: OFF,
+            udp_gro_forwarding: OFF,
+            rx_vlan: OFF,
+            ntuple: OFF,
+        },
+        xdp: Some(Vec::new()),
+        xdp_features: Some(XdpFeatures(0b1011)),
+        peer: None,
+        member: None,
+        lost: Some(Lost::default()),
+    }
+}
+
+/// A veth whose other end can be seen.
+fn veth() -> Facts {
+    let level = |now, max| Level { now, max };
+    let peer = Peer {
+        index: 3,
+        elsewhere: false,
+        name: Some("veth1".to_owned()),
+        mtu: Some(1500),
+        tx_queues: Some(1),
+    };
+    Facts {
+        kind: Some("veth".to_owned()),
+        driver: Some("veth".to_owned()),
+        bus: None,
+        queues: Some(Queues { rx: level(1, 4), tx: level(1, 4), combined: level(0, 0) }),
+        rx_ring: None,
+        xdp_features: Some(XdpFeatures(0b0011)),
+        peer: Some(peer),
+        ..card()
+    }
+}
+
+fn wishes(inputs: Vec<Input>) -> Wishes {
+    Wishes { inputs, ..Wishes::of(&Settings::default()) }
+}
+
+fn report(facts: &Facts, machine: &Machine) -> Report {
+    let input = Input::interface(&facts.name, true);
+    let wishes = wishes(vec![input.clone()]);
+    let examined = examine_input(&wishes, &input, Some(facts.clone()), machine, Depth::default());
+    let inputs = vec![examined];
+    let checks = machine::checks(&wishes, machine, &inputs);
+    Report { machine: machine.clone(), checks, inputs }
+}
+
+/// Everything that is not good: name, verdict, found, command.
+fn complaints(facts: &Facts, machine: &Machine) -> Vec<String> {
+    let report = report(facts, machine);
+    let all = report.checks.iter().chain(report.inputs.iter().flat_map(|examined| &examined.checks));
+    all.filter(|check| check.verdict != Verdict::Good)
+        .map(|check| {
+            let mend = check.mend.as_deref().unwrap_or("-");
+            format!("{}: {}: {}: {mend}", check.name, check.verdict.name(), check.found)
+        })
+        .collect()
+}
+
+#[test]
+fn a_good_machine_and_card_leave_nothing_to_say() {
+    assert_eq!(complaints(&card(), &machine()), [""; 0]);
+    assert_eq!(complaints(&veth(), &machine()), [""; 0]);
+    assert_eq!(report(&card(), &machine()).verdict(), Verdict::Good);
+}
+
+/// Each is all that is said of these facts on a good machine.
+fn said<const N: usize>(cases: [(Facts, &str); N]) {
+    for (facts, expected) in cases {
+        assert_eq!(complaints(&facts, &machine()), [expected]);
+    }
+}
+
+#[test]
+fn offloads_in_the_way_are_told_with_their_command() {
+    let with = |change: fn(&mut Offloads)| {
+        let mut facts = card();
+        change(&mut facts.offloads);
+        facts
+    };
+    said([
+        (with(|offloads| offloads.lro = ON), "lro: in_the_way: on: ethtool -K eth1 lro off"),
+        (with(|offloads| offloads.gro_hw = ON), "gro_hw: in_the_way: on: ethtool -K eth1 rx-gro-hw off"),
+        (with(|offloads| offloads.gro_hw = FIXED), "gro_hw: could_be_better: on, cannot be changed: -"),
+        (
+            with(|offloads| offloads.gro_list = ON),
+            "gro_list: could_be_better: on: ethtool -K eth1 rx-gro-list off",
+        ),
+        (
+            with(|offloads| offloads.udp_gro_forwarding = ON),
+            "udp_gro_forwarding: could_be_better: on: ethtool -K eth1 rx-udp-gro-forwarding off",
+        ),
+        (with(|offloads| offloads.rx_vlan = ON), "rx_vlan: could_be_better: on: ethtool -K eth1 rxvlan off"),
+    ]);
+}
+
+#[test]
+fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
+    let program = |name: Option<&str>, mode, ours| {
+        let name = name.map(str::to_owned);
+        Some(vec![Attached { id: 7, name, mode, ours }])
+    };
+    said([
+        (Facts { up: false, ..card() }, "link: in_the_way: down: ip link set dev eth1 up"),
+        (Facts { carrier: Some(false), ..card() }, "link: in_the_way: up, but nobody is at the other end: -"),
+        (
+            Facts { rx_ring: Some(Level { now: 512, max: 8160 }), ..card() },
+            "rx_ring: could_be_better: 512 of at most 8160: ethtool -G eth1 rx 4096",
+        ),
+        (
+            Facts { rx_ring: Some(Level { now: 256, max: 1024 }), ..card() },
+            "rx_ring: could_be_better: 256 of at most 1024: ethtool -G eth1 rx 1024",
+        ),
+        (Facts { mtu: Some(9000), ..card() }, "mtu: could_be_better: 9000: ip link set dev eth1 mtu 3506"),
+        (
+            Facts { xdp_features: Some(XdpFeatures(0)), ..card() },
+            "driver: could_be_better: ice: no native XDP: -",
+        ),
+        (
+            Facts { xdp: program(Some("other"), Mode::Native, Some(false)), ..card() },
+            "xdp_program: in_the_way: other (id 7, native): ip link set dev eth1 xdpdrv off",
+        ),
+        (
+            Facts { xdp: program(None, Mode::Generic, None), ..card() },
+            "xdp_program: in_the_way: of unknown name (id 7, generic): ip link set dev eth1 xdpgeneric off",
+        ),
+        (
+            Facts { xdp: program(Some("hopwise_steer"), Mode::Native, Some(true)), ..card() },
+            "xdp_program: in_the_way: hopwise_steer (id 7, native): pgrep -a hopwise",
+        ),
+        (
+            Facts {
+                member: Some(Member {
+                    kind: "bond".to_owned(),
+                    of: Some("bond0".to_owned()),
+                    index: Some(9),
+                }),
+                ..card()
+            },
+            "member: could_be_better: of the bond bond0: -",
+        ),
+        (
+            Facts { lost: Some(Lost { dropped: 9, overruns: 1, missed: 2 }), ..card() },
+            "lost_by_card: could_be_better: 3 frames since the interface exists: ethtool -S eth1",
+        ),
+        (
+            Facts { name: "e h".to_owned(), up: false, ..card() },
+            "link: in_the_way: down: ip link set dev 'e h' up",
+        ),
+    ]);
+}
+
+#[test]
+fn queues_are_enough_when_each_processor_has_one() {
+    let with = |queues| complaints(&Facts { queues: Some(queues), ..card() }, &machine());
+    let level = |now, max| Level { now, max };
+    let none = level(0, 0);
+    let combined = Queues { rx: none, tx: none, combined: level(1, 4) };
+    let expected = "queues: could_be_better: 1 of at most 4: ethtool -L eth1 combined 4";
+    assert_eq!(with(combined), [expected]);
+    let wide = Queues { combined: level(2, 64), ..combined };
+    let expected = "queues: could_be_better: 2 of at most 64: ethtool -L eth1 combined 8";
+    assert_eq!(with(wide), [expected]);
+    let apart = Queues { rx: level(1, 2), tx: level(1, 2), combined: none };
+    assert_eq!(with(apart), ["queues: could_be_better: 1 of at most 2: ethtool -L eth1 rx 2"]);
+}
+
+#[test]
+fn a_veth_runs_programs_on_two_conditions() {
+    let queues = |rx| Some(Queues { rx, ..veth().queues.unwrap() });
+    let peer = |tx_queues, mtu| {
+        let peer = Peer { tx_queues: Some(tx_queues), mtu: Some(mtu), ..veth().peer.unwrap() };
+        Facts { peer: Some(peer), ..veth() }
+    };
+    let reason = |facts: &Facts| rung::expect(facts, &machine(), Rung::ZeroCopy).not.pop().unwrap();
+    let wide = peer(3, 1500);
+    let expected = "peer: in_the_way: veth1 sends on 3 queues, eth1 receives on 1: ethtool -L eth1 rx 3";
+    assert_eq!(complaints(&wide, &machine()), [expected]);
+    let text = "its peer sends on 3 queues, and it receives on 1".to_owned();
+    assert_eq!(reason(&wide), (Rung::Native, text));
+    let narrow = Facts { queues: queues(Level { now: 1, max: 1 }), ..wide };
+    let expected = "peer: in_the_way: veth1 sends on 3 queues, eth1 receives on 1: ethtool -L veth1 tx 1";
+    assert_eq!(complaints(&narrow, &machine()), [expected]);
+    let long = peer(1, 3507);
+    let expected = "peer: in_the_way: veth1 has an MTU of 3507: ip link set dev veth1 mtu 3506";
+    assert_eq!(complaints(&long, &machine()), [expected]);
+    assert_eq!(reason(&long), (Rung::Native, "the MTU of its peer is 3507, more than 3506".to_owned()));
+    assert_eq!(complaints(&peer(1, 3506), &machine()), [""; 0]);
+    let hidden = Peer { elsewhere: true, name: None, mtu: None, tx_queues: None, ..veth().peer.unwrap() };
+    let hidden = complaints(&Facts { peer: Some(hidden), ..veth() }, &machine());
+    assert_eq!(hidden, ["peer: unknown: number 3 of another namespace, which cannot be seen from here: -"]);
+}
+
+#[test]
+fn the_rung_follows_from_the_facts() {
+    let rung = |facts: &Facts, machine: &Machine| {
+        let expected = rung::expect(facts, machine, Rung::ZeroCopy);
+        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rung| rung.name()).collect();
+        let not: Vec<&str> = expected.not.iter().map(|(rung, _)| rung.name()).collect();
+        format!("{} perhaps {} not {}", expected.rung.name(), perhaps.join(" "), not.join(" "))
+    };
+    let features = |bits| Facts { xdp_features: bits, ..card() };
+    let good = machine();
+    assert_eq!(rung(&card(), &good), "xdp-zerocopy perhaps  not ");
+    assert_eq!(rung(&features(Some(XdpFeatures(3))), &good), "xdp-native perhaps  not xdp-zerocopy");
+    assert_eq!(
+        rung(&features(Some(XdpFeatures(1))), &good),
+        "xdp-generic perhaps  not xdp-zerocopy xdp-native"
+    );
+    assert_eq!(
+        rung(&features(Some(XdpFeatures(0))), &good),
+        "xdp-generic perhaps  not xdp-zerocopy xdp-native"
+    );
+    assert_eq!(rung(&features(None), &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    let lro = Facts { offloads: Offloads { lro: ON, ..card().offloads }, ..card() };
+    assert_eq!(rung(&lro, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    let old = Machine { xdp_sockets: Some(false), ..machine() };
+    assert_eq!(rung(&card(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    let other =
+        Facts { xdp: Some(vec![Attached { id: 7, name: None, mode: Mode::Native, ours: None }]), ..card() };
+    assert_eq!(rung(&other, &good), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    let raw = Machine { rights: rights(&[Cap::NET_RAW]), ..machine() };
+    assert_eq!(rung(&card(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    let nobody = Machine { rights: rights(&[]), ..machine() };
+    assert_eq!(rung(&card(), &nobody), "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet");
+    // CAP_SYS_ADMIN loads programs, too.
+    let older = Machine { rights: rights(&[Cap::SYS_ADMIN, Cap::NET_ADMIN, Cap::NET_RAW]), ..machine() };
+    assert_eq!(rung(&card(), &older), "xdp-zerocopy perhaps  not ");
+    let never = rung::expect(&card(), &good, Rung::Native);
+    assert_eq!((never.rung, never.not), (Rung::Native, Vec::new()));
+}
+
+#[test]
+fn a_rung_that_is_too_low_is_in_the_way_unless_a_better_one_may_work() {
+    let low = |rung, perhaps: &[Rung], lowest| {
+        let expected = Expected { rung, perhaps: perhaps.to_vec(), ..Expected::default() };
+        rung::low(&expected, lowest).map(|check| check.found)
+    };
+    assert_eq!(low(Rung::Native, &[], Rung::Udp), None);
+    assert_eq!(low(Rung::Native, &[], Rung::Native), None);
+    assert_eq!(
+        low(Rung::Generic, &[], Rung::Native).as_deref(),
+        Some("xdp-generic at best, xdp-native asked for")
+    );
+    assert_eq!(low(Rung::Generic, &[Rung::ZeroCopy, Rung::Native], Rung::Native), None);
+}
+
+#[test]
+fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
+    let setcap = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+    let cases = [
+        (
+            Machine { kernel: Some("5.8.0".to_owned()), ..machine() },
+            "kernel: could_be_better: 5.8.0: -".to_owned(),
+        ),
+        (
+            Machine { kernel: Some("4.19.0".to_owned()), ..machine() },
+            "kernel: in_the_way: 4.19.0: -".to_owned(),
+        ),
+        (
+            Machine { backlog_drops: Some(7), ..machine() },
+            "backlog: could_be_better: room for 1,000 frames, 7 frames lost since the machine started: \
+             sysctl -w net.core.netdev_max_backlog=10000"
+                .to_owned(),
+        ),
+        (
+            Machine { huge_pages: Some(HugePages { total: 70, free: 60, size: 2 << 20 }), ..machine() },
+            "huge_pages: could_be_better: 60 of 70 free, 64 wanted: sysctl -w vm.nr_hugepages=74".to_owned(),
+        ),
+        (
+            Machine { transparent_huge_pages: Some("never".to_owned()), ..machine() },
+            "transparent_huge_pages: could_be_better: never: \
+             echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+                .to_owned(),
+        ),
+        (
+            Machine { bpf_jit: Some(0), ..machine() },
+            "bpf_jit: could_be_better: off: sysctl -w net.core.bpf_jit_enable=1".to_owned(),
+        ),
+        (
+            Machine { xdp_sockets: Some(false), ..machine() },
+            "xdp_sockets: in_the_way: not in this kernel: -".to_owned(),
+        ),
+        (
+            Machine { rights: rights(&[Cap::BPF, Cap::NET_ADMIN, Cap::IPC_LOCK]), ..machine() },
+            format!("capabilities: in_the_way: CAP_NET_RAW missing: {setcap}"),
+        ),
+        (
+            Machine { rights: rights(&CAPS[..3]), ..machine() },
+            format!("memlock: in_the_way: 8 MiB, 128 MiB needed: {setcap}"),
+        ),
+        (
+            Machine {
+                rights: rights(&CAPS[..3]),
+                memlock: Some(Limits { soft: 8 << 20, hard: u64::MAX }),
+                ..machine()
+            },
+            "memlock: in_the_way: 8 MiB, 128 MiB needed: ulimit -l 131072".to_owned(),
+        ),
+        (Machine { bpf_jit: None, ..machine() }, "bpf_jit: unknown: unknown: -".to_owned()),
+    ];
+    for (machine, expected) in cases {
+        assert_eq!(complaints(&card(), &machine), [expected]);
+    }
+    let poor = Machine { rmem_max: Some(212_992), rights: rights(&[]), ..machine() };
+    let found = complaints(&card(), &poor);
+    let expected =
+        "receive_buffer: could_be_better: 208 KiB instead of 16 MiB: sysctl -w net.core.rmem_max=16777216";
+    assert_eq!(found[0], expected);
+}
+
+#[test]
+fn what_nobody_asked_for_is_not_in_the_way() {
+    let nobody = Machine { rights: rights(&[]), ..machine() };
+    let facts = Facts { up: false, ..card() };
+    let inputs = |asked| {
+        let input = Input::interface("eth1", asked);
+        let examined =
+            examine_input(&wishes(Vec::new()), &input, Some(facts.clone()), &nobody, Depth::default());
+        let inputs = vec![examined];
+        let checks = machine::checks(&wishes(Vec::new()), &nobody, &inputs);
+        Report { machine: nobody.clone(), checks, inputs }
+    };
+    assert_eq!(inputs(true).verdict(), Verdict::Blocking);
+    assert_eq!(inputs(false).verdict(), Verdict::Better);
+}
+
+#[test]
+fn inputs_by_udp_need_nothing_of_af_xdp() {
+    let wishes = Wishes::of(&Settings::default());
+    let names: Vec<_> = machine::checks(&wishes, &machine(), &[]).iter().map(|check| check.name).collect();
+    assert_eq!(names, ["receive_buffer", "backlog", "transparent_huge_pages"]);
+}
+
+#[test]
+fn names_are_quoted_where_a_shell_would_read_them() {
+    assert_eq!(["eth1", "br-3.4", "$(x)", "a'b"].map(quoted), ["eth1", "br-3.4", "'$(x)'", r"'a'\''b'"]);
+}
