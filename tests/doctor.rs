@@ -63,11 +63,12 @@ fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
         assert_eq!(expected["tried"], args.contains(&"--try"));
         assert_eq!(expected["perhaps"], Value::Array(Vec::new()));
         assert_eq!(report["inputs"][0]["interface"]["xdp_programs"], Value::Array(Vec::new()));
-        (expected["rung"].as_str().unwrap().to_owned(), code)
+        (expected["rung"].as_str().unwrap().to_owned(), code, expected["not"].to_string())
     };
     let both = |expected: &str, code| {
         for args in [&[][..], &["--try"]] {
-            assert_eq!(rung(args), (expected.to_owned(), Some(code)), "{args:?}");
+            let (found, found_code, not) = rung(args);
+            assert_eq!((found.as_str(), found_code), (expected, Some(code)), "{args:?}: {not}");
         }
     };
     let set = |interface: &str, rx, tx| {

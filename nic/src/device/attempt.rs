@@ -5,9 +5,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use super::{Mode, program};
 use crate::error::Error;
+use crate::time;
 
 /// Ways of receiving, best first: each `Ok`, or why not; `None`: not tried, because a better one works.
 #[derive(Debug)]
@@ -123,13 +125,29 @@ impl Socket {
             sxdp_queue_id: 0,
             sxdp_shared_umem_fd: 0,
         };
-        let len = size_of_val(&name) as libc::socklen_t;
-        // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
-        let result = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const name).cast(), len) };
         let how = if zero_copy { "AF_XDP without copies" } else { "AF_XDP" };
+        let mut error = self.bind_to(&name, how);
+        for _ in 0..BUSY {
+            if !matches!(&error, Err(error) if error.errno() == Some(libc::EBUSY)) {
+                break;
+            }
+            time::sleep(Duration::from_millis(5));
+            error = self.bind_to(&name, how);
+        }
+        error
+    }
+
+    fn bind_to(&self, name: &libc::sockaddr_xdp, how: &str) -> Result<(), Error> {
+        let len = size_of_val(name) as libc::socklen_t;
+        // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
+        let result = unsafe { libc::bind(self.socket.as_raw_fd(), std::ptr::from_ref(name).cast(), len) };
         if result < 0 { Err(Error::last("bind", how)) } else { Ok(()) }
     }
 }
+
+/// Times that a queue that is busy is asked again: the kernel takes a closed socket off its queue some time after `close`
+/// (`xp_put_pool` of net/xdp/xsk_buff_pool.c leaves it to a work queue).
+const BUSY: u32 = 40;
 
 /// `xdp_umem_reg` as it is since Linux 6.8; older kernels read its beginning.
 #[repr(C)]
