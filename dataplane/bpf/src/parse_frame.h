@@ -58,11 +58,14 @@ static inline_always int note_port(struct scratch *s, u32 at)
 }
 
 /* From an IPv4 header on. */
-static noinline int frame_ipv4(struct scratch *s, u32 at)
+int frame_ipv4(struct scratch *s, u32 at)
 {
-    const u8 *ip = bytes(s, at);
+    const u8 *ip;
     u32 len, total, fragment, whole;
 
+    if (!s)
+        return REFUSE(TRUNCATED);
+    ip = bytes(s, at);
     NEED(s, at + 20);
     len = (ip[0] & 0x0f) * 4;
     total = be16(ip + 2);
@@ -85,11 +88,14 @@ static noinline int frame_ipv4(struct scratch *s, u32 at)
 }
 
 /* From an IPv6 header on. */
-static noinline int frame_ipv6(struct scratch *s, u32 at)
+int frame_ipv6(struct scratch *s, u32 at)
 {
-    const u8 *ip = bytes(s, at);
+    const u8 *ip;
     u32 total, next, start = at;
 
+    if (!s)
+        return REFUSE(TRUNCATED);
+    ip = bytes(s, at);
     NEED(s, at + 40);
     if (ip[0] >> 4 != 6)
         return REFUSE(BAD_IP_HEADER);

@@ -189,7 +189,6 @@ static inline_always int int_05(struct scratch *s, u32 at, u32 end, u32 tail, u3
     if (tail == TAIL_PRIVATE) {
         /* In reports host-int has removed the tail, though the length may still count it. */
         upto = end < held ? end : held;
-        upto = upto > at ? upto : at;
     } else if (end > held) {
         return REFUSE(INT_TRUNCATED);
     }

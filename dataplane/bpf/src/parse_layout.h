@@ -39,22 +39,25 @@ static inline_always u32 words(u32 bitmap, u32 wide) { return ones(bitmap) + one
 static inline_always void clear_layout(struct layout *layout, u64 key)
 {
     layout->key = key;
-    layout->carried = 0;
     *(raw32 *)&layout->words = 0;
     *(raw64 *)layout->at = NO_VALUE;
     *(raw64 *)(layout->at + 8) = NO_VALUE;
 }
 
-static inline_always void with(struct layout *layout, u32 item, u32 offset)
+/* The items that a layout has, from their places. */
+static inline_always void note_carried(struct layout *layout)
 {
-    layout->at[item & 15] = offset;
-    layout->carried |= ITEM(item & 15);
+    u32 carried = 0;
+
+    for (u32 item = NODE; item <= DROP; item++)
+        carried |= (~layout->at[item] >> 7 & 1) << item;
+    layout->carried = carried;
 }
 
-/* The layout of a bitmap under `rules`. */
+/* The layout of a bitmap under `rules`. Counted, not branched: the verifier would follow each bit both ways. */
 int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
 {
-    u32 offset = 0;
+    u32 wide = (rules & WIDE_TIME ? TIME_BITS : 0) | (rules & WIDE_L2 ? L2_BIT : 0), offset = 0;
 
     if (!layout)
         return 0;
@@ -62,19 +65,26 @@ int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
     layout->wide_ts = !!(rules & WIDE_TIME);
     layout->wide_l2 = !!(rules & WIDE_L2);
     for (u32 k = 0; k < 16; k++) {
-        u32 bit = 0x8000 >> k;
+        u32 set = bitmap >> (15 - k) & 1, twice = wide >> (15 - k) & 1;
+        /* NOWHERE without the bit. */
+        u32 place = offset | (set - 1);
 
-        if (!(bitmap & bit))
-            continue;
-        if (k == 6 && rules & CONGESTED)
-            with(layout, CONGESTION, offset);
-        else if (k == 0 ? !(rules & DROPPED) : k < 8 || (k == 8 && rules & BUFFERED))
-            with(layout, k, offset);
-        else if (k == 15 && rules & DROPPED)
-            with(layout, DROP, offset);
-        offset += (bit & TIME_BITS && rules & WIDE_TIME) || (bit & L2_BIT && rules & WIDE_L2) ? 8 : 4;
+        if (k <= BUFFER)
+            layout->at[k] = place;
+        if (k == 15 && rules & DROPPED)
+            layout->at[DROP] = place;
+        offset += (set << twice) * 4;
     }
     layout->words = offset / 4;
+    if (rules & DROPPED)
+        layout->at[NODE] = NOWHERE;
+    if (rules & CONGESTED) {
+        layout->at[CONGESTION] = layout->at[L2];
+        layout->at[L2] = NOWHERE;
+    }
+    if (!(rules & BUFFERED))
+        layout->at[BUFFER] = NOWHERE;
+    note_carried(layout);
     return 0;
 }
 
@@ -145,10 +155,11 @@ static inline_always void layout_report_10(struct layout *layout, u32 bits)
 
         if (!(bits & 0x20 >> k))
             continue;
-        with(layout, item, offset);
+        layout->at[item] = offset;
         offset += 4;
     }
     layout->words = offset / 4;
+    note_carried(layout);
 }
 
 /* The layouts of Report 0.5's drop header and switch-local header. */
@@ -159,16 +170,17 @@ static inline_always void layout_report_05(struct layout *layout, u32 kind)
     if (layout->key == key)
         return;
     clear_layout(layout, key);
-    with(layout, NODE, 0);
-    with(layout, PORTS, 4);
+    layout->at[NODE] = 0;
+    layout->at[PORTS] = 4;
     if (kind == 1) {
-        with(layout, DROP, 8);
+        layout->at[DROP] = 8;
         layout->words = 3;
     } else {
-        with(layout, QUEUE, 8);
-        with(layout, EGRESS, 12);
+        layout->at[QUEUE] = 8;
+        layout->at[EGRESS] = 12;
         layout->words = 4;
     }
+    note_carried(layout);
 }
 
 /* Offsets are words of a record of at most 31; said again for the verifier. */

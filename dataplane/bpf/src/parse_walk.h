@@ -312,9 +312,8 @@ int walk_udp(struct scratch *s, const struct profile *p)
         if (answer < 0)
             return answer;
         body = w->after;
-        /* NPT 2 names a protocol and no port: that one may be UDP again. */
-        if (w->mark == MARK_PORT && w->original_proto != ABSENT &&
-            (w->original_proto != IPPROTO_UDP || w->original_port == ABSENT)) {
+        /* NPT 2 names a protocol and no port; that protocol may be UDP again. */
+        if (w->mark == MARK_PORT && w->original_proto != ABSENT) {
             /* The UDP header was put in; the original L4 header follows INT. */
             w->seek = 0;
             w->at = body;

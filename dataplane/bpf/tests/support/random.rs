@@ -263,7 +263,10 @@ fn ipv4(dice: &mut Dice, depth: usize) -> Vec<u8> {
     let first = if rarely(dice, 30) { dice.roll() as u8 } else { 0x45 + options as u8 };
     let total = about(dice, 20 + options * 4 + body.len()).to_be_bytes();
     let fragment = if rarely(dice, 20) { 0x2001 } else { 0x4000_u16 }.to_be_bytes();
-    let mut out = vec![first, tos(dice), total[0], total[1], 0, 1, fragment[0], fragment[1], 64, proto, 0, 0];
+    // An identification may look like the first byte of IPv4.
+    let ident = pick(dice, &[0, 0, 0x45]);
+    let mut out =
+        vec![first, tos(dice), total[0], total[1], ident, 1, fragment[0], fragment[1], 64, proto, 0, 0];
     out.extend([10, 0, 0, 1, 10, 0, 0, dice.below(4) as u8]);
     if rarely(dice, 2) {
         let sum = wire::checksum::of(&out).to_be_bytes();
@@ -532,6 +535,8 @@ fn shim_1(dice: &mut Dice, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u
     let behind = [6, pick(dice, &[0, 0x23]), pick(dice, &[0, 0x28, 0xb5]), 0].repeat(tail);
     let words = (int.len() + behind.len()) / 4 + 1;
     let words = if rarely(dice, 30) { dice.below(words + 3) } else { words };
+    // For the destination: the length is all that is read of it.
+    let words = if kind == 2 && rarely(dice, 3) { 0 } else { words };
     out.extend([kind, 0, words.min(255) as u8, last]);
     out.extend(int);
     // host-int removes the tail and leaves the length.
