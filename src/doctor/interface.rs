@@ -122,7 +122,7 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
         };
         return Some(check(found).with(Verdict::Blocking).mended_by(mend));
     }
-    if peer.mtu.is_some_and(|mtu| mtu > rung::PAGE_MTU) {
+    if peer.mtu.is_some_and(|mtu| rung::too_long(facts, mtu)) {
         let found = format!("{named} has an MTU of {}", peer.mtu.unwrap_or_default());
         let mend = format!("ip link set dev {} mtu {}", quoted(&named), rung::PAGE_MTU);
         return Some(check(found).with(Verdict::Blocking).mended_by(mend));
@@ -148,10 +148,10 @@ fn ring(facts: &Facts) -> Option<Check> {
 
 fn mtu(facts: &Facts) -> Option<Check> {
     let mtu = facts.mtu?;
-    let why = "Many drivers run programs only if a packet fits into one page; reports that are longer than a frame come by the usual socket.";
+    let why = "Most drivers that give programs no frames in several buffers refuse a program when a packet does not fit into one page.";
     let check = Check::good("mtu", mtu.to_string(), why);
     // Of a veth the peer's counts.
-    if mtu <= rung::PAGE_MTU || facts.peer.is_some() {
+    if !rung::too_long(facts, mtu) || facts.peer.is_some() {
         return Some(check);
     }
     Some(check.with(Verdict::Better).mended_by(format!(

@@ -301,8 +301,8 @@ pub(crate) fn at_start(settings: &Settings) {
         let mend = mend.as_deref().unwrap_or("see `hopwise doctor`");
         match verdict {
             Verdict::Good | Verdict::Unknown => {}
-            Verdict::Better => tracing::info!(of, name, found, mend, "could be better: {why}"),
-            Verdict::Blocking => tracing::warn!(of, name, found, mend, "in the way: {why}"),
+            Verdict::Better => tracing::info!(of, check = name, found, mend, "could be better: {why}"),
+            Verdict::Blocking => tracing::warn!(of, check = name, found, mend, "in the way: {why}"),
         }
     }
 }

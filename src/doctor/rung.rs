@@ -72,6 +72,7 @@ fn in_driver(rung: Rung, facts: &Facts) -> Possible {
         return Possible::No(reason);
     }
     let Some(features) = facts.xdp_features else { return Possible::Unknown };
+    let long = facts.mtu.is_some_and(|mtu| too_long(facts, mtu));
     let driver = facts.driver.as_deref().unwrap_or("this kind of interface");
     if !(features.native() && features.redirect()) {
         return Possible::No(format!("the driver ({driver}) runs no XDP programs"));
@@ -81,7 +82,11 @@ fn in_driver(rung: Rung, facts: &Facts) -> Possible {
     }
     // Most drivers refuse then, some switch it off themselves, and none says which it is.
     let on = |feature: Option<device::Feature>| feature.is_some_and(|feature| feature.on);
-    if on(facts.offloads.lro) || on(facts.offloads.gro_hw) { Possible::Unknown } else { Possible::Yes }
+    if on(facts.offloads.lro) || on(facts.offloads.gro_hw) || long {
+        Possible::Unknown
+    } else {
+        Possible::Yes
+    }
 }
 
 /// Capabilities that AF_XDP takes and this process lacks.
@@ -111,13 +116,18 @@ fn taken(facts: &Facts) -> Option<String> {
 }
 
 /// Longest packet that one page holds beside what programs and the kernel put into it: 4096 bytes without 256 of headroom, 320
-/// of the kernel's own and 14 of the Ethernet header. From `veth_xdp_set` of drivers/net/veth.c.
+/// of the kernel's own and 14 of the Ethernet header, as `veth_xdp_set` of drivers/net/veth.c counts.
 pub(super) const PAGE_MTU: u32 = 3506;
+
+/// Packets of this length may need several buffers, and the driver says that it gives none such to programs.
+pub(super) fn too_long(facts: &Facts, mtu: u32) -> bool {
+    mtu > PAGE_MTU && facts.xdp_features.is_some_and(|features| !features.frags())
+}
 
 /// The two conditions of `veth_xdp_set`, as far as the other end can be seen.
 fn veth(facts: &Facts) -> Option<String> {
     let peer = facts.peer.as_ref()?;
-    if let Some(mtu) = peer.mtu.filter(|mtu| *mtu > PAGE_MTU) {
+    if let Some(mtu) = peer.mtu.filter(|mtu| too_long(facts, *mtu)) {
         return Some(format!("the MTU of its peer is {mtu}, more than {PAGE_MTU}"));
     }
     let (sends, receives) = (peer.tx_queues?, facts.queues?.receiving());

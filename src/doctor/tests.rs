@@ -64,7 +64,7 @@ fn card() -> Facts {
             ntuple: OFF,
         },
         xdp: Some(Vec::new()),
-        xdp_features: Some(XdpFeatures(0b1011)),
+        xdp_features: Some(XdpFeatures(0b10_1011)),
         peer: None,
         member: None,
         lost: Some(Lost::default()),
@@ -172,7 +172,10 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
             Facts { rx_ring: Some(Level { now: 256, max: 1024 }), ..card() },
             "rx_ring: could_be_better: 256 of at most 1024: ethtool -G eth1 rx 1024",
         ),
-        (Facts { mtu: Some(9000), ..card() }, "mtu: could_be_better: 9000: ip link set dev eth1 mtu 3506"),
+        (
+            Facts { mtu: Some(9000), xdp_features: Some(XdpFeatures(0b1011)), ..card() },
+            "mtu: could_be_better: 9000: ip link set dev eth1 mtu 3506",
+        ),
         (
             Facts { xdp_features: Some(XdpFeatures(0)), ..card() },
             "driver: could_be_better: ice: no native XDP: -",
@@ -242,6 +245,10 @@ fn a_veth_runs_programs_on_two_conditions() {
     let narrow = Facts { queues: queues(Level { now: 1, max: 1 }), ..wide };
     let expected = "peer: in_the_way: veth1 sends on 3 queues, eth1 receives on 1: ethtool -L veth1 tx 1";
     assert_eq!(complaints(&narrow, &machine()), [expected]);
+    assert_eq!(
+        complaints(&Facts { xdp_features: Some(XdpFeatures(0b10_0011)), ..peer(1, 9000) }, &machine()),
+        [""; 0]
+    );
     let long = peer(1, 3507);
     let expected = "peer: in_the_way: veth1 has an MTU of 3507: ip link set dev veth1 mtu 3506";
     assert_eq!(complaints(&long, &machine()), [expected]);
@@ -275,6 +282,10 @@ fn the_rung_follows_from_the_facts() {
     assert_eq!(rung(&features(None), &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let lro = Facts { offloads: Offloads { lro: ON, ..card().offloads }, ..card() };
     assert_eq!(rung(&lro, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    let jumbo = Facts { mtu: Some(9000), ..card() };
+    assert_eq!(rung(&jumbo, &good), "xdp-zerocopy perhaps  not ");
+    let jumbo = Facts { xdp_features: Some(XdpFeatures(0b1011)), ..jumbo };
+    assert_eq!(rung(&jumbo, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let old = Machine { xdp_sockets: Some(false), ..machine() };
     assert_eq!(rung(&card(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
     let other =

@@ -90,8 +90,18 @@ fn name(id: u32) -> Option<String> {
     Some(text(&info[NAME]))
 }
 
-/// Loads the program that lets everything pass.
+/// Loads the program that lets everything pass, as one that bears frames in several buffers, like those that do work; where
+/// the kernel does not know that (before Linux 5.18), as one that does not.
 pub(super) fn pass() -> Result<OwnedFd, Error> {
+    /// `BPF_F_XDP_HAS_FRAGS`
+    const FRAGS: u32 = 1 << 5;
+    match load(FRAGS) {
+        Err(error) if error.errno() == Some(libc::EINVAL) => load(0),
+        loaded => loaded,
+    }
+}
+
+fn load(flags: u32) -> Result<OwnedFd, Error> {
     let mut name = [0; 16];
     let own = b"hopwise_try";
     name[..own.len()].copy_from_slice(own);
@@ -101,6 +111,7 @@ pub(super) fn pass() -> Result<OwnedFd, Error> {
         .pointer(8, PASS.as_ptr())
         // No licence: it uses no function that asks for one.
         .pointer(16, c"".as_ptr())
+        .u32(44, flags)
         .put(48, name);
     // SAFETY: instructions and licence are static; the command gives a descriptor.
     unsafe { attr.open(command::PROG_LOAD) }.map_err(|source| Error::new("bpf", "BPF_PROG_LOAD", source))
