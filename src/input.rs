@@ -242,7 +242,7 @@ impl Work {
 }
 
 /// Gives packets to `take` as the collector's datagrams, a few at a time, without allocating.
-fn each_chunk(packets: &[Packet<'_>], listener: u16, mut take: impl FnMut(&[Datagram<'_>])) {
+pub(crate) fn each_chunk(packets: &[Packet<'_>], listener: u16, mut take: impl FnMut(&[Datagram<'_>])) {
     for packets in packets.chunks(CHUNK) {
         let mut chunk = [Datagram { payload: &[], source: [0; 16], sport: 0, listener, received: 0 }; CHUNK];
         for (datagram, packet) in chunk.iter_mut().zip(packets) {

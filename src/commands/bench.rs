@@ -2,6 +2,7 @@
 
 mod fastpath;
 mod harness;
+mod rungs;
 mod store;
 mod udp;
 
@@ -93,6 +94,15 @@ const CASES: &[Case] = &[
         run: udp::flood,
     },
     Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
+    Case {
+        name: "rung-xdp-native",
+        about: "AF_XDP by the driver, over veth, beside a loop that throws away (root)",
+        run: rungs::climb,
+    },
+    Case { name: "rung-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rungs::climb },
+    Case { name: "rung-xdp-zerocopy", about: "AF_XDP by the card: not over veth (root)", run: rungs::climb },
+    Case { name: "rung-packet", about: "the ring of AF_PACKET, likewise (root)", run: rungs::climb },
+    Case { name: "rung-udp", about: "a UDP socket, likewise (root)", run: rungs::climb },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
         name: "store-query",

@@ -240,6 +240,12 @@ fn run_for(
     }
 }
 
+/// The middle one of some figures.
+pub(super) fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// A directory for the time of a measurement.
 pub(super) struct Scratch(PathBuf);
 

@@ -11,7 +11,7 @@ use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
 use nic::udp::{Burst, Options, Receiver, Sender};
 
-use super::harness::{Conditions, Failure, Outcome, Plan};
+use super::harness::{Conditions, Failure, Outcome, Plan, middle};
 use crate::error::CliError;
 use crate::input::octets;
 
@@ -154,11 +154,6 @@ fn padded(payload: &[u8]) -> Vec<u8> {
     // The beginning of the packet that the report is about.
     payload.resize(PAYLOAD, 0);
     payload
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Sends for one run while `receive` receives, on another thread; it ends when its flag is set and nothing is left.
