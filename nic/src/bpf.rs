@@ -3,6 +3,7 @@
 //! Loading (maps, relocations, BTF) is the `aya` crate's work. Access to maps is by whole keys and values as bytes, so that
 //! this module needs to know nothing of what is in them.
 
+mod ids;
 mod map;
 mod program;
 mod system;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use aya::{Ebpf, EbpfLoader};
 
+pub use ids::Ids;
 pub use map::{Map, Mapped, Ring};
 pub use program::{Attachment, Mode, Run};
 
@@ -81,6 +83,16 @@ impl Object {
     /// The object has none of this name.
     pub fn program_id(&self, program: &str) -> Result<u32, Error> {
         program::id(&self.bpf, program)
+    }
+
+    /// The kernel's numbers of all of it.
+    ///
+    /// # Errors
+    /// The system refused to say.
+    pub fn ids(&self) -> Result<Ids, Error> {
+        let names = self.bpf.programs().map(|(name, _)| name);
+        let programs = names.map(|name| self.program_id(name)).collect::<Result<_, _>>()?;
+        Ok(Ids { programs, maps: self.maps.values().map(Map::id).collect() })
     }
 
     /// Attaches a program to an interface. It stays as long as the [`Attachment`] lives.

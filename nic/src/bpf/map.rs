@@ -18,6 +18,7 @@ pub struct Map {
     key: usize,
     value: usize,
     entries: u32,
+    id: u32,
     /// One value per possible CPU, each in a multiple of eight bytes.
     per_cpu: bool,
 }
@@ -32,7 +33,15 @@ impl Map {
         let info = data.info().map_err(|error| failed(io::Error::other(error.to_string())))?;
         let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
         let (key, value) = (info.key_size() as usize, info.value_size() as usize);
-        Ok(Self { fd, name: name.to_owned(), key, value, entries: info.max_entries(), per_cpu })
+        Ok(Self {
+            fd,
+            name: name.to_owned(),
+            key,
+            value,
+            entries: info.max_entries(),
+            id: info.id(),
+            per_cpu,
+        })
     }
 
     /// Another handle of the same map.
@@ -42,6 +51,11 @@ impl Map {
     pub fn try_clone(&self) -> Result<Self, Error> {
         let fd = self.fd.try_clone().map_err(|source| self.error("dup", source))?;
         Ok(Self { fd, name: self.name.clone(), ..*self })
+    }
+
+    /// The kernel's number of it, as `bpftool map` shows it.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     /// Entries at most.

@@ -9,6 +9,8 @@ pub(super) mod command {
     pub(in super::super) const MAP_UPDATE: u32 = 2;
     pub(in super::super) const MAP_DELETE: u32 = 3;
     pub(in super::super) const PROG_TEST_RUN: u32 = 10;
+    pub(in super::super) const PROG_BY_ID: u32 = 13;
+    pub(in super::super) const MAP_BY_ID: u32 = 14;
     pub(in super::super) const MAP_LOOKUP_BATCH: u32 = 24;
     pub(in super::super) const LINK_CREATE: u32 = 28;
 }
@@ -71,12 +73,21 @@ pub(super) struct LinkCreate {
     pub(super) rest: [u64; 4],
 }
 
+/// Arguments of opening something by its number.
+#[repr(C)]
+pub(super) struct Number {
+    pub(super) id: u32,
+    pub(super) next: u32,
+    pub(super) flags: u32,
+}
+
 /// Sealed: the structs above, which are what the kernel expects of their commands.
 pub(super) trait Arguments {}
 impl Arguments for Element {}
 impl Arguments for Batch {}
 impl Arguments for TestRun {}
 impl Arguments for LinkCreate {}
+impl Arguments for Number {}
 
 impl Element {
     pub(super) fn of(map: BorrowedFd<'_>) -> Self {

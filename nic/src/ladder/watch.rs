@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::bpf::{Attachment, Object};
+use crate::bpf::{Attachment, Ids, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState};
 use crate::xdp::{self, Way};
@@ -102,6 +102,14 @@ impl Watch {
 
     pub(super) fn of_steering(link: Link, steering: Steering) -> Result<Self, Error> {
         Ok(Self { steering: Some(steering), ..Self::of_link(link)? })
+    }
+
+    /// The steering program and its maps, where there are any.
+    ///
+    /// # Errors
+    /// The system refused to say.
+    pub fn ids(&self) -> Result<Ids, Error> {
+        self.steering.as_ref().map_or_else(|| Ok(Ids::default()), |steering| steering.object.ids())
     }
 
     /// How the interface is now.

@@ -75,19 +75,15 @@ impl XskSource {
     /// Waits for something to read.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
         let failed = |source| Error::new("poll", &self.interface, source);
-        sys::poll(&mut self.waiting, timeout_ms).map_err(failed)?;
-        for (socket, waiting) in self.sockets.iter().zip(&self.waiting) {
-            if waiting.revents & (libc::POLLERR | libc::POLLHUP) != 0
-                && let Some(error) = sys::pending_error(socket)
-            {
-                let advice = match error.raw_os_error() {
-                    Some(libc::ENETDOWN) => "the interface went down or away",
-                    _ => return Err(Error::new("receive", &self.interface, error)),
-                };
-                return Err(Error::new("receive", &self.interface, error).with_advice(advice.to_owned()));
-            }
+        if sys::poll(&mut self.waiting, timeout_ms).map_err(failed)? > 0 {
+            return Ok(());
         }
-        Ok(())
+        // An interface that went away does not end the waiting (`xsk_poll` looks at the rings alone); its error must be asked
+        // for.
+        let Some(error) = self.sockets.iter().find_map(sys::pending_error) else { return Ok(()) };
+        let gone = error.raw_os_error() == Some(libc::ENETDOWN);
+        let error = Error::new("receive", &self.interface, error);
+        Err(if gone { error.with_advice("the interface is gone".to_owned()) } else { error })
     }
 }
 

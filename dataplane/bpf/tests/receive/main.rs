@@ -1,0 +1,22 @@
+//! Receiving by AF_XDP: the steering program by test runs, and the ladder's rungs in network namespaces.
+//!
+//! They need root; without, each says aloud that it is skipped.
+
+// The helpers are part of the tests.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write as _;
+
+mod frames;
+mod ladder;
+mod load;
+mod steering;
+
+/// Says aloud that a test needs what is not there, past the test runner, which keeps the prints of passing tests. Everything
+/// but a missing permission is a failure.
+fn skipped<T>(test: &str, error: &nic::Error) -> Option<T> {
+    const MISSING: [i32; 2] = [1, 13];
+    assert!(error.errno().is_none_or(|errno| MISSING.contains(&errno)), "{error}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
+    None
+}
