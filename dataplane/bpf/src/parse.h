@@ -99,7 +99,7 @@ _Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, po
 #define FRAME_HEAD 128
 
 /* Items of a record; the first eleven are the bit numbers of wire::Items. */
-enum item { NODE, PORTS, LATENCY, QUEUE, INGRESS, EGRESS, L2, TX, BUFFER, CONGESTION, CHECKSUM, DROP, QUEUE_ID = 11 };
+enum item { NODE, PORTS, LATENCY, QUEUE, INGRESS, EGRESS, L2, TX, BUFFER, CONGESTION, CHECKSUM, DROP };
 #define ITEM(item) (1u << (item))
 /* Offset of an item that a record does not have. */
 #define NOWHERE 0xff

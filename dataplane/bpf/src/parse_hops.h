@@ -82,8 +82,6 @@ static inline_always void read_said(struct said *said, const struct layout *l, c
     u32 halves;
 
     said->carried = l->carried;
-    if (l->carried & ITEM(DROP) && l->carried & ITEM(QUEUE))
-        said->carried &= ~ITEM(QUEUE_ID);
     said->wide_ts = l->wide_ts;
     said->node = item32(l, record, NODE);
     said->ports = item32(l, record, PORTS);
@@ -125,7 +123,8 @@ static inline_always void merge(struct said *hop, const struct said *header)
         hop->ports = header->ports;
     if (has & ITEM(LATENCY))
         hop->latency = header->latency;
-    if (has & (ITEM(QUEUE) | ITEM(QUEUE_ID)))
+    /* A drop reason has a queue's id beside it. */
+    if (has & (ITEM(QUEUE) | ITEM(DROP)))
         hop->queue_id = header->queue_id;
     if (has & ITEM(QUEUE))
         hop->occupancy = header->occupancy;

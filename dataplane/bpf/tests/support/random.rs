@@ -564,7 +564,24 @@ fn hops(dice: &mut Dice) -> usize {
 /// An instruction bitmap, often a usual one.
 fn bitmap(dice: &mut Dice) -> u16 {
     let any = dice.roll() as u16;
-    pick(dice, &[0x8000, 0x9000, 0xfd00, 0xff00, 0xdc00, 0x0c00, 0x8200, 0xc200, any, any & 0xff81, 0])
+    pick(
+        dice,
+        &[
+            0x8000,
+            0x9000,
+            0xfd00,
+            0xff00,
+            0xdc00,
+            0x0c00,
+            0x8200,
+            0xc200,
+            0xbfff,
+            0xffff,
+            any,
+            any & 0xff81,
+            0,
+        ],
+    )
 }
 
 fn int_2(dice: &mut Dice, out: &mut Vec<u8>, hops: usize) {
