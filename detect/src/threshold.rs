@@ -220,6 +220,11 @@ impl Thresholds {
         &self.sets[0]
     }
 
+    /// The overrides from general to specific: for each metric the last one that matches a flow and names the metric wins.
+    pub fn overrides(&self) -> &[(Match, Override)] {
+        &self.overrides
+    }
+
     /// How many different sets there are.
     pub fn set_count(&self) -> usize {
         self.sets.len()

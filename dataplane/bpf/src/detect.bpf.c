@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-#include "report.h"
+/* Detection in the kernel: every telemetry datagram is decoded and decided here, and only those with news go up. */
+#include "detect.h"
 
-struct {
-    MAP_UINT(type, MAP_PERCPU_ARRAY);
-    MAP_UINT(max_entries, 1);
-    MAP_TYPE(key, u32);
-    MAP_TYPE(value, u64);
-} counters SEC(".maps");
-
-SEC("xdp") int hopwise_detect(struct xdp_md *frame)
-{
-    u32 zero = 0;
-    u64 *counter = map_lookup(&counters, &zero);
-
-    if (counter)
-        *counter += frame->data_end - frame->data;
-    return XDP_PASS;
-}
+SEC("xdp.frags") int hopwise_detect(struct xdp_md *frame) { return detect(frame); }
 
 LICENSE;

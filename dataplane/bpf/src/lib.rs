@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
 //! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
+//! | [`COST`] | `hopwise_cost` | what detection costs: for measuring, never attached |
 //! | [`DECODE`] | `hopwise_decode` | the decoder of the one above, alone: for tests, never attached |
 //!
 //! The decoder (`parse.h` and what it is made of) says of every frame what the `wire` crate says of it: the same reports, in
@@ -16,9 +17,13 @@
 //! are no telemetry, IP fragments, frames of more than 16 KiB.
 #![forbid(unsafe_code)]
 
+mod layout;
 mod profile;
+mod tables;
 
+pub use layout::{Counters, FLOW_HOPS, Told, Why};
 pub use profile::{PORTS_LEN, PROFILE_LEN, Units, ports, profile};
+pub use tables::{FlowEntry, HopEntry, LevelEntry, Sizes, StreamEntry, Tables};
 
 /// Keeps an object where its words are aligned.
 #[repr(C, align(8))]
@@ -37,5 +42,8 @@ pub static STEER: &[u8] = object!("steer.bpf.o");
 pub static BENCH: &[u8] = object!("bench.bpf.o");
 /// Detection in the kernel.
 pub static DETECT: &[u8] = object!("detect.bpf.o");
+/// Detection on frames that it changes itself, and the changes alone: `hopwise_cost`, `hopwise_cost_only`. For measuring,
+/// never attached: see `cost.bpf.c`.
+pub static COST: &[u8] = object!("cost.bpf.o");
 /// The decoder alone.
 pub static DECODE: &[u8] = object!("decode.bpf.o");

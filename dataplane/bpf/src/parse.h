@@ -200,6 +200,7 @@ struct scratch {
     struct layout int_layout;
     struct layout own_layout;
     struct report report;
+    u8 told[64]; /* room for what goes up in front of the frame */
     u8 frame[FRAME_BYTES + FRAME_SLACK];
 };
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What detection costs. BPF_PROG_TEST_RUN gives a program the same frame over and over; so this one makes another report of
+ * it each time (flow, number, nodes, values), as `hopwise bench fastpath` does, and then decides it by the same code as
+ * hopwise_detect. hopwise_cost_only makes the changes and nothing else: what it takes is to be subtracted. Never attached.
+ */
+#include "detect.h"
+
+/* Different flows, met in turn, in an order that no prefetcher foresees: each is so many further than the one before. */
+const volatile u32 cost_flows = 1000;
+const volatile u32 cost_stride = 617;
+const volatile u32 cost_hops = 6;
+const volatile u32 cost_words = 8;
+/* Values vary by less than this (a power of two, or 0), below every threshold. */
+const volatile u32 cost_jitter = 512;
+/* One of so many reports (a power of two; 0: none) moves by more than its threshold. */
+const volatile u32 cost_change = 0;
+
+static u32 cost_next;
+static u32 cost_flow;
+
+static inline_always void put32(u8 *at, u32 value) { *(raw32 *)at = from_be32(value); }
+
+static inline_always u32 cost_node(u32 hop, u32 flow)
+{
+    return 100 * (hop + 1) + (hop + 1 == cost_hops ? 0 : flow >> (2 * hop & 31) & 3);
+}
+
+/* Makes the next report of the frame. 0: the frame is too short. */
+static inline_always u32 cost_rewrite(struct xdp_md *frame)
+{
+    u8 *data = (u8 *)(long)frame->data, *end = (u8 *)(long)frame->data_end;
+    u32 flow = cost_flow + cost_stride, n = cost_next++, noise = n * 2654435761u, changed;
+    u64 offset = STACK;
+
+    flow = flow >= cost_flows ? flow - cost_flows : flow;
+    cost_flow = flow;
+    changed = cost_change && !(n & (cost_change - 1)) ? 20000 * (n / cost_flows & 1) + 20000 : 0;
+    if (data + STACK > end)
+        return 0;
+    put32(data + NUMBER, n);
+    put32(data + INNER_SRC, 0x0a000000 + flow / 4);
+    *(raw16 *)(data + INNER_SPORT) = from_be16(1024 + flow % 4);
+    /* The last hop lies first. */
+    for (u32 i = 0; i < MAX_HOPS; i++) {
+        u32 hop = cost_hops - 1 - i;
+        u8 *record;
+
+        if (i >= cost_hops)
+            break;
+        asm volatile("%0 &= 0x7ff" : "+r"(offset));
+        record = data + offset;
+        if (record + 28 > end)
+            return 0;
+        noise = noise * 1664525 + 1013904223;
+        put32(record, cost_node(hop, flow));
+        put32(record + 4, 1 << 16 | ((flow & 7) + 2));
+        put32(record + 8, 1000 * (hop + 1) + (noise >> 8 & (cost_jitter - !!cost_jitter)) + (hop ? 0 : changed));
+        put32(record + 12, (flow & 3) << 24 | (400 + (noise >> 20 & (cost_jitter - !!cost_jitter) & 255)));
+        offset += cost_words * 4;
+    }
+    return 1;
+}
+
+SEC("xdp.frags") int hopwise_cost(struct xdp_md *frame)
+{
+    if (!cost_rewrite(frame))
+        return XDP_ABORTED;
+    return detect(frame);
+}
+
+SEC("xdp.frags") int hopwise_cost_only(struct xdp_md *frame) { return cost_rewrite(frame) ? XDP_DROP : XDP_ABORTED; }
+
+LICENSE;

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Is there news in a report? The comparisons are those of the collector (state.rs, update.rs), on the same state.
+ *
+ * A report is looked at twice at most. `examine` changes nothing but latest values, and answers whether the collector would
+ * tell something of it, or would change what it compares later reports with. If so the datagram goes up, and `commit` writes
+ * down, under the lock, what the collector will have told when it has read it.
+ */
+#ifndef HOPWISE_DECIDE_H
+#define HOPWISE_DECIDE_H
+
+#include "flows.h"
+#include "levels.h"
+#include "lock.h"
+#include "report.h"
+#include "rules.h"
+
+/* Why a datagram goes up; 0: it does not. */
+enum told_flags {
+    TOLD_NEWS = 1,
+    TOLD_SEQUENCE = 2, /* its number was not the expected one */
+    TOLD_RULE = 4,
+    TOLD_OWED = 8,       /* the one before was lost on its way up */
+    TOLD_UNDECIDED = 16, /* more than can be held here */
+    TOLD_DROP = 32,
+    TOLD_REFUSED = 64,   /* no report of it could be read */
+    TOLD_STREAM = 128,   /* stream_latest and stream_count mean something */
+    TOLD_SAME = 256,     /* the numbers before it were all stream_latest */
+};
+
+/* What is known of a datagram while it is looked at. */
+struct desk {
+    u32 generation;
+    u32 watched;
+    u32 user_metrics;
+    u32 stamp_ns;
+    u32 synchronised;
+    u32 flow;      /* that of the report examined last, if it is known */
+    u32 is_node;   /* it updated nothing but values of nodes */
+    u32 is_new;    /* its flow was made for it */
+    u32 serial;    /* the version of what is made next */
+    struct thresholds thresholds;
+};
+
+static inline_always u32 is_whole(const struct report *r)
+{
+    return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) && (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE &&
+           !(r->marks & REPORT_HAS_REASON);
+}
+
+static inline_always u32 is_postcard(const struct report *r)
+{
+    return r->marks & REPORT_OWN_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED);
+}
+
+/* E and M as a flow keeps them. */
+static inline_always u32 signals(const struct report *r)
+{
+    return (r->marks & REPORT_HOP_LIMIT ? FLOW_HOP_LIMIT : 0) | (r->marks & REPORT_MTU ? FLOW_MTU : 0);
+}
+
+/* The time from the first node's ingress to the last node's egress; `total` is the sum of the hops', if all are known. */
+static inline_always u64 flow_latency(const struct report *r, const struct desk *d, u64 total, u8 *basis)
+{
+    u64 later, most, measured = NO_VALUE, rounding = (u64)d->stamp_ns * r->hop_count;
+    u32 backwards = 0;
+
+    *basis = total == NO_VALUE || r->hop_count == 1 ? BASIS_MEASURED : BASIS_HOP_SUM;
+    if (!d->synchronised)
+        return total;
+    if (r->first_ingress != NO_VALUE && r->last_egress != NO_VALUE) {
+        later = r->wide_ends ? r->last_egress - r->first_ingress : (u32)(r->last_egress - r->first_ingress);
+        backwards = r->wide_ends ? r->last_egress < r->first_ingress : later >> 31;
+        if (!backwards) {
+            most = NO_VALUE / (d->stamp_ns | !d->stamp_ns);
+            /* Or else the compiler multiplies by 128 bits, which BPF cannot. */
+            asm volatile("" : "+r"(most));
+            measured = later > most ? NO_VALUE : later * d->stamp_ns;
+            /* Stamps are rounded at each hop. */
+            if (total == NO_VALUE || measured + rounding < measured || measured + rounding >= total) {
+                *basis = BASIS_MEASURED;
+                return measured;
+            }
+        }
+    }
+    if (total == NO_VALUE && backwards)
+        *basis = BASIS_UNSYNCHRONISED;
+    return total;
+}
+
+/* What is asked of each hop is a global function, which the verifier looks at once, for any hop. */
+
+/* Is nothing new in what a hop says of its queue and its link? */
+noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
+{
+    if (!hop || !t)
+        return 0;
+    if (hop->utilization != NO_VALUE &&
+        !level_is_quiet(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
+                        t->of[LINK_UTILIZATION]))
+        return 0;
+    if (hop->queue != ABSENT && !level_is_quiet(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24),
+                                                hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+        return 0;
+    return hop->congestion == ABSENT || level_is_quiet(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24),
+                                                       hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]);
+}
+
+/* Values of which no flow keeps the latest. */
+noinline int note_others(const struct hop *hop, u32 kept)
+{
+    if (!hop)
+        return 0;
+    if (hop->congestion != ABSENT)
+        level_note(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff);
+    if (kept)
+        return 0;
+    if (hop->queue != ABSENT)
+        level_note(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff);
+    if (hop->utilization != NO_VALUE)
+        level_note(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization);
+    return 0;
+}
+
+/* A report that updates values of nodes only. */
+static noinline int examine_nodes(const struct report *r, const struct thresholds *t)
+{
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        if (!others_are_quiet(&r->hops[i], t))
+            return TOLD_NEWS;
+    }
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        note_others(&r->hops[i], 0);
+    }
+    return 0;
+}
+
+static inline_always void thresholds_in_use(const struct flow *flow, struct thresholds *t)
+{
+    t->of[FLOW_PATH] = 0;
+    t->of[FLOW_LATENCY] = flow->latency_threshold;
+    t->of[HOP_LATENCY] = flow->hop_threshold;
+    t->of[QUEUE_OCCUPANCY] = flow->queue_threshold;
+    t->of[QUEUE_CONGESTION] = flow->congestion_threshold;
+    t->of[LINK_UTILIZATION] = flow->link_threshold;
+}
+
+static inline_always u32 utilization_held(u64 utilization)
+{
+    return utilization == NO_VALUE ? ABSENT : utilization < ABSENT ? utilization : ABSENT - 1;
+}
+
+static inline_always void keep_latest(struct flow_hop *state, const struct hop *hop)
+{
+    state->link = hop->link;
+    state->latest = hop->latency == NO_VALUE ? ABSENT : held(hop->latency);
+    state->queue = hop->queue;
+    state->utilization = utilization_held(hop->utilization);
+}
+
+/* Does a hop differ from the flow's report before, in a metric that a rule in user space looks at? */
+static inline_always u32 differs_for_user(const struct flow_hop *state, const struct hop *hop, u32 metrics)
+{
+    u32 differs = (state->latest != (hop->latency == NO_VALUE ? ABSENT : held(hop->latency))) << HOP_LATENCY;
+
+    differs |= (state->queue != hop->queue) << QUEUE_OCCUPANCY;
+    differs |= (state->utilization != utilization_held(hop->utilization)) << LINK_UTILIZATION;
+    /* Not kept here. */
+    differs |= (hop->congestion != ABSENT) << QUEUE_CONGESTION;
+    return differs & metrics;
+}
+
+/* Brings a flow up to date with another generation of thresholds and rules. Under the lock. */
+static inline_always void flow_refresh(struct flow *flow, const struct key *key, struct desk *d)
+{
+    thresholds_of(key, d->generation, 1, &d->thresholds);
+    flow_use(flow, &d->thresholds);
+    flow->rules = 0;
+    /* What rules in user space have seen of it was under other rules. */
+    if (d->watched & WATCHED_USER)
+        flow->flags |= FLOW_OWED;
+    flow->context = d->generation;
+}
+
+/* What one node of a flow says by itself: a postcard. */
+static inline_always int examine_postcard(struct flow *flow, const struct report *r, struct desk *d)
+{
+    const struct hop *hop = &r->hops[0];
+
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        struct flow_hop *state = &flow->hops[i];
+
+        if (i >= flow->states)
+            break;
+        if (state->node != hop->node)
+            continue;
+        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, d->thresholds.of[HOP_LATENCY]))
+            return TOLD_NEWS;
+        if (!others_are_quiet(hop, &d->thresholds))
+            return TOLD_NEWS;
+        keep_latest(state, hop);
+        note_others(hop, 1);
+        return 0;
+    }
+    /* Its node is not known: room must be made for it, or a path of one node was none. */
+    if (flow->flags & FLOW_LONE || !flow->path_length)
+        return TOLD_NEWS;
+    if (!others_are_quiet(hop, &d->thresholds))
+        return TOLD_NEWS;
+    note_others(hop, 0);
+    return 0;
+}
+
+static inline_always u32 is_path(const struct flow *flow, const struct report *r)
+{
+    if (r->hop_count != flow->path_length)
+        return 0;
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        if (r->hops[i].node != flow->hops[i].node)
+            return 0;
+    }
+    return 1;
+}
+
+/* The sum of the hops' latencies; NO_VALUE if not all are told. */
+static noinline u64 total_of(const struct report *r, u32 *level_2)
+{
+    u32 complete = 1;
+    u64 total = 0;
+
+    *level_2 = 0;
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        complete &= r->hops[i].latency != NO_VALUE;
+        total += r->hops[i].latency;
+        *level_2 |= (r->hops[i].level_2 & 1) << i;
+    }
+    return complete ? total : NO_VALUE;
+}
+
+/* A report about a flow whose path it tells, and is on. */
+static noinline int examine_path(struct flow *flow, const struct report *r, struct desk *d)
+{
+    u32 differs = 0, level_2, metrics = d->user_metrics;
+    u64 latency;
+    u8 basis;
+
+    for (int i = 0; i < MAX_HOPS; i++) {
+        const struct hop *hop = &r->hops[i];
+        struct flow_hop *state = &flow->hops[i];
+
+        if (i >= (int)r->hop_count)
+            break;
+        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, flow->hop_threshold))
+            return TOLD_NEWS;
+        if (!others_are_quiet(hop, &d->thresholds))
+            return TOLD_NEWS;
+        differs |= differs_for_user(state, hop, metrics);
+    }
+    latency = flow_latency(r, d, total_of(r, &level_2), &basis);
+    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > flow->latency_threshold))
+        return TOLD_NEWS;
+    if ((flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
+        return TOLD_NEWS;
+    differs |= (flow->latest != latency) << FLOW_LATENCY & metrics;
+    if (differs)
+        return TOLD_RULE;
+    if (d->watched & WATCHED_TABLE &&
+        rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP)) != flow->rules)
+        return TOLD_RULE;
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        keep_latest(&flow->hops[i], &r->hops[i]);
+        note_others(&r->hops[i], 1);
+    }
+    flow->latest = latency;
+    flow->basis = basis;
+    flow->level_2 = level_2;
+    return 0;
+}
+
+/* Is there news in a report? enum told_flags; 0: none. */
+noinline int examine(const struct report *r, struct desk *d)
+{
+    struct flow *flow;
+    struct key key;
+    u32 version, part;
+    int news;
+
+    if (!r || !d)
+        return TOLD_NEWS;
+    d->flow = NO_FLOW;
+    d->is_node = 0;
+    if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS)
+        return TOLD_UNDECIDED;
+    if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
+        return TOLD_DROP;
+    key_of(r, &key);
+    if (!(r->marks & REPORT_HAS_FLOW)) {
+        d->is_node = 1;
+        thresholds_of(&key, d->generation, 0, &d->thresholds);
+        return examine_nodes(r, &d->thresholds);
+    }
+    part = !is_whole(r) || !r->hop_count;
+    d->flow = flow_search(&key);
+    flow = d->flow == NO_FLOW ? 0 : flow_at(d->flow);
+    if (!flow) {
+        if (is_whole(r))
+            return TOLD_NEWS;
+        d->is_node = 1;
+        thresholds_of(&key, d->generation, 1, &d->thresholds);
+        return examine_nodes(r, &d->thresholds);
+    }
+    version = *(volatile u32 *)&flow->version;
+    if (!version)
+        return TOLD_NEWS;
+    if (flow->context != d->generation) {
+        if (!lock_take())
+            return TOLD_NEWS;
+        flow_refresh(flow, &key, d);
+        lock_give();
+    }
+    thresholds_in_use(flow, &d->thresholds);
+    if (flow->flags & (FLOW_OWED | FLOW_ALWAYS))
+        return TOLD_OWED;
+    if (!part && is_postcard(r)) {
+        u32 alone = !(r->marks & REPORT_POSTCARD) && flow->path_length == 1 && flow->states == 1 &&
+                    flow->hops[0].node == r->hops[0].node;
+
+        if (alone && !(flow->flags & FLOW_LONE))
+            return TOLD_NEWS;
+        news = alone ? examine_path(flow, r, d) : examine_postcard(flow, r, d);
+    } else if (!part) {
+        news = is_path(flow, r) ? examine_path(flow, r, d) : TOLD_NEWS;
+    } else if (r->hop_count && is_path(flow, r)) {
+        news = examine_path(flow, r, d);
+    } else {
+        news = examine_nodes(r, &d->thresholds);
+    }
+    if (!news && *(volatile u32 *)&flow->version != version)
+        return TOLD_NEWS;
+    return news;
+}
+
+/* From here on: under the lock. */
+
+noinline int commit_others(const struct hop *hop, const struct thresholds *t)
+{
+    u32 kept = 1;
+
+    if (!hop || !t)
+        return 0;
+    if (hop->utilization != NO_VALUE)
+        kept &= level_commit(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
+                             t->of[LINK_UTILIZATION]);
+    if (hop->queue != ABSENT)
+        kept &= level_commit(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff,
+                             t->of[QUEUE_OCCUPANCY]);
+    if (hop->congestion != ABSENT)
+        kept &= level_commit(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff,
+                             t->of[QUEUE_CONGESTION]);
+    if (!kept) {
+        struct counters *counters = my_counters();
+
+        if (counters)
+            counters->levels_full++;
+    }
+    return 0;
+}
+
+static noinline int commit_nodes(const struct report *r, struct desk *d)
+{
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        commit_others(&r->hops[i], &d->thresholds);
+    }
+    return 0;
+}
+
+noinline int commit_hop(struct flow_hop *state, const struct hop *hop, u64 threshold)
+{
+    if (!state || !hop)
+        return 0;
+    keep_latest(state, hop);
+    if (hop->latency != NO_VALUE && is_hop_news(state->latest, state->told, threshold))
+        state->told = state->latest;
+    return 0;
+}
+
+static inline_always void forget_hop(struct flow_hop *state, u32 node)
+{
+    state->node = node;
+    state->link = state->told = state->latest = state->queue = state->utilization = ABSENT;
+}
+
+/* Room for the old hops while a path is replaced; used under the lock. */
+static struct flow_hop old_hops[FLOW_HOPS];
+
+/* Where the old hop of a node was, at best at the same place; FLOW_HOPS: nowhere. */
+static inline_always u32 old_place(u32 node, u32 at, u32 count)
+{
+    u32 from = FLOW_HOPS;
+
+    if (at < count && old_hops[at & (FLOW_HOPS - 1)].node == node)
+        return at;
+    for (u32 i = 0; i < FLOW_HOPS; i++) {
+        if (i >= count)
+            break;
+        if (old_hops[i].node == node) {
+            from = i;
+            break;
+        }
+    }
+    return from;
+}
+
+/* Is the node of hop `at` one of those before it? */
+noinline u32 is_visited(const struct report *r, u32 at)
+{
+    u32 node;
+
+    if (!r)
+        return 0;
+    node = r->hops[at & (MAX_HOPS - 1)].node;
+    for (u32 i = 0; i < MAX_HOPS; i++) {
+        if (i >= at)
+            break;
+        if (node != ABSENT && r->hops[i].node == node)
+            return 1;
+    }
+    return 0;
+}
+
+/* Fills the place of a hop on a new path with what was known of its node. */
+noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
+{
+    u32 from = old_place(node, at, old);
+
+    if (!state)
+        return 0;
+    if (from < FLOW_HOPS)
+        *state = old_hops[from];
+    else
+        forget_hop(state, node);
+    return 0;
+}
+
+/* Gives a flow another path, and keeps what is known of nodes that stay on it. */
+static noinline int set_path(struct flow *flow, const struct report *r, struct desk *d)
+{
+    u32 looped = 0, old = flow->states;
+
+    __sync_lock_test_and_set(&flow->version, 0);
+    for (int i = 0; i < FLOW_HOPS; i++)
+        old_hops[i] = flow->hops[i];
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        move_hop(&flow->hops[i], r->hops[i].node, i, old);
+        looped |= is_visited(r, i);
+    }
+    flow->path_length = flow->states = r->hop_count;
+    flow->flags = (flow->flags & ~(FLOW_LOOP | FLOW_LONE)) | (looped ? FLOW_LOOP : 0);
+    __sync_lock_test_and_set(&flow->version, d->serial);
+    return 0;
+}
+
+/* Takes hops from `from` on, until one is on another node than the path says. Answers which. */
+static noinline u32 commit_hops(struct flow *flow, const struct report *r, u32 from)
+{
+    for (u32 i = 0; i < MAX_HOPS; i++) {
+        if (i >= r->hop_count)
+            break;
+        if (i < from)
+            continue;
+        if (r->hops[i].node != flow->hops[i].node)
+            return i;
+        commit_hop(&flow->hops[i], &r->hops[i], flow->hop_threshold);
+    }
+    return MAX_HOPS;
+}
+
+static noinline int commit_path(struct flow *flow, const struct report *r, struct desk *d)
+{
+    u32 from = 0, level_2;
+    u64 latency;
+    u8 basis;
+
+    if (r->hop_count == flow->path_length)
+        from = commit_hops(flow, r, 0);
+    if (from < MAX_HOPS) {
+        /* Those before it are as they were, and have been taken. */
+        set_path(flow, r, d);
+        commit_hops(flow, r, from);
+    }
+    commit_nodes(r, d);
+    latency = flow_latency(r, d, total_of(r, &level_2), &basis);
+    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > flow->latency_threshold))
+        flow->told = latency;
+    flow->latest = latency;
+    flow->basis = basis;
+    flow->level_2 = level_2;
+    flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r);
+    if (d->watched & WATCHED_TABLE)
+        flow->rules = rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP));
+    return 0;
+}
+
+static noinline int commit_postcard(struct flow *flow, const struct report *r, struct desk *d)
+{
+    const struct hop *hop = &r->hops[0];
+    u32 states = flow->states;
+
+    commit_nodes(r, d);
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        if (i >= (int)states)
+            break;
+        if (flow->hops[i].node == hop->node) {
+            commit_hop(&flow->hops[i], hop, flow->hop_threshold);
+            return 0;
+        }
+    }
+    __sync_lock_test_and_set(&flow->version, 0);
+    if (flow->flags & FLOW_LONE) {
+        flow->flags &= ~FLOW_LONE;
+        flow->path_length = 0;
+        flow->latest = NO_VALUE;
+    }
+    if (!flow->path_length) {
+        if (states < FLOW_HOPS) {
+            struct flow_hop *state = &flow->hops[states];
+
+            forget_hop(state, hop->node);
+            flow->states = states + 1;
+            commit_hop(state, hop, flow->hop_threshold);
+        } else {
+            flow->flags |= FLOW_ALWAYS;
+        }
+    }
+    __sync_lock_test_and_set(&flow->version, d->serial);
+    return 0;
+}
+
+/* The flow of a report, made if it is new and its path is told. */
+static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct desk *d)
+{
+    u32 index = flow_search(key);
+    struct counters *counters;
+    struct flow *flow;
+
+    d->is_new = index == NO_FLOW;
+    if (index != NO_FLOW) {
+        flow = flow_at(index);
+        if (!flow)
+            return NO_FLOW;
+        if (flow->context != d->generation)
+            flow_refresh(flow, key, d);
+        else
+            thresholds_in_use(flow, &d->thresholds);
+        flow->flags &= ~FLOW_OWED;
+        return index;
+    }
+    thresholds_of(key, d->generation, 1, &d->thresholds);
+    if (!is_whole(r))
+        return NO_FLOW;
+    index = flow_insert(key, &d->thresholds, d->generation, d->serial);
+    counters = my_counters();
+    if (index == NO_FLOW && counters)
+        counters->flows_full++;
+    return index;
+}
+
+/* Writes down a report that was told. */
+noinline int commit(const struct report *r, struct desk *d)
+{
+    struct flow *flow;
+    struct key key;
+    u32 index, part;
+
+    if (!r || !d)
+        return 0;
+    d->serial++;
+    d->serial |= !d->serial;
+    key_of(r, &key);
+    if (!(r->marks & REPORT_HAS_FLOW)) {
+        thresholds_of(&key, d->generation, 0, &d->thresholds);
+        return commit_nodes(r, d);
+    }
+    index = flow_enter(r, &key, d);
+    flow = index == NO_FLOW ? 0 : flow_at(index);
+    if (!flow)
+        return commit_nodes(r, d);
+    if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS) {
+        flow->flags |= FLOW_ALWAYS;
+        return commit_nodes(r, d);
+    }
+    part = !is_whole(r) || !r->hop_count;
+    if (!part && is_postcard(r)) {
+        u32 alone = !(r->marks & REPORT_POSTCARD) &&
+                    (d->is_new || (flow->path_length == 1 && flow->states == 1 && flow->hops[0].node == r->hops[0].node));
+
+        if (!alone)
+            return commit_postcard(flow, r, d);
+        commit_path(flow, r, d);
+        flow->flags |= FLOW_LONE;
+        return 0;
+    }
+    if (!part || (r->hop_count && is_path(flow, r)))
+        return commit_path(flow, r, d);
+    return commit_nodes(r, d);
+}
+
+#endif

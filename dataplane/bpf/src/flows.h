@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The table of flows, and which thresholds are in force for whom. */
+#ifndef HOPWISE_FLOWS_H
+#define HOPWISE_FLOWS_H
+
+#include "report.h"
+#include "tables.h"
+
+#define NO_FLOW ABSENT
+
+/* A flow's key as it is compared. */
+struct key {
+    u64 words[5];
+};
+
+static inline_always void key_of(const struct report *r, struct key *key)
+{
+    const raw64 *words = (const raw64 *)&r->flow;
+    const struct flow_key *flow = &r->flow;
+
+    key->words[0] = words[0];
+    key->words[1] = words[1];
+    key->words[2] = words[2];
+    key->words[3] = words[3];
+    key->words[4] = (u64)flow->sport | (u64)flow->dport << 16 | (u64)flow->proto << 32 | (u64)flow->kind << 40;
+}
+
+static inline_always struct tags *tags_at(u32 bucket) { return map_lookup(&flow_tags, &bucket); }
+
+/* The entry of a flow, wherever it may be, or NO_FLOW. */
+noinline u32 flow_search(const struct key *key)
+{
+    u64 hash, tag;
+
+    if (!key)
+        return NO_FLOW;
+    hash = flow_hash(key->words);
+    tag = flow_tag(hash);
+    for (int second = 0; second < 2; second++) {
+        u32 bucket = second ? flow_other_bucket(hash) : flow_bucket(hash);
+        struct tags *tags = tags_at(bucket);
+
+        if (!tags)
+            return NO_FLOW;
+        for (int way = 0; way < WAYS; way++) {
+            struct flow *flow;
+
+            if ((tags->words[way / 4] >> (way % 4 * 16) & 0xffff) != tag)
+                continue;
+            flow = flow_at(bucket * WAYS + way);
+            if (flow && flow_is(flow, key->words))
+                return bucket * WAYS + way;
+        }
+    }
+    return NO_FLOW;
+}
+
+/* The first of four tags that is `tag`, as a bit of its lane; 0: none. */
+static inline_always u64 lane_of(u64 word, u64 tag)
+{
+    u64 other = word ^ tag * 0x0001000100010001ull;
+    u64 zero = (other - 0x0001000100010001ull) & ~other & 0x8000800080008000ull;
+
+    return (zero & -zero) >> 15;
+}
+
+/* From the bit of a lane to its number. */
+static inline_always u32 lane_number(u64 lane) { return lane * 0x0000000100020003ull >> 48 & 3; }
+
+/* The same as flow_search, for a flow that is where it is looked for first. */
+static inline_always u32 flow_find(const struct key *key)
+{
+    u64 hash = flow_hash(key->words), tag = flow_tag(hash), lane;
+    u32 bucket = flow_bucket(hash), index;
+    struct tags *tags = tags_at(bucket);
+    struct flow *flow;
+
+    if (!tags)
+        return NO_FLOW;
+    index = bucket * WAYS;
+    lane = lane_of(tags->words[0], tag);
+    if (!lane) {
+        lane = lane_of(tags->words[1], tag);
+        index += 4;
+    }
+    index += lane_number(lane);
+    flow = flow_at(index);
+    if (likely(lane && flow && flow_is(flow, key->words)))
+        return index;
+    return flow_search(key);
+}
+
+static inline_always struct detection *detection_of(u32 generation)
+{
+    u32 half = generation & 1;
+
+    return map_lookup(&detection, &half);
+}
+
+struct resolving {
+    const struct detection *detection;
+    struct key key;
+    struct thresholds *thresholds;
+};
+
+static inline_always u32 is_mapped(const u64 *address)
+{
+    return !address[0] && (u32)address[1] == from_be32(0xffff);
+}
+
+static inline_always u32 is_in(const u64 *address, const u64 *network, const u64 *mask, u32 v6)
+{
+    if (((address[0] ^ network[0]) & mask[0]) | ((address[1] ^ network[1]) & mask[1]))
+        return 0;
+    return !(v6 && is_mapped(address));
+}
+
+/* A flow without ports is in the range of all ports only. */
+static inline_always u32 is_in_range(u32 port, u32 has_ports, const u16 *range)
+{
+    if (!has_ports)
+        return range[0] == 0 && range[1] == 0xffff;
+    return range[0] <= port && port <= range[1];
+}
+
+static long override_next(u32 i, struct resolving *on)
+{
+    const struct override *o;
+    u64 tail = on->key.words[4];
+    u32 ports = tail >> 40 & FLOW_PORTS;
+
+    if (i >= on->detection->overrides_used || i >= MAX_OVERRIDES)
+        return 1;
+    o = &on->detection->overrides[i];
+    if ((o->proto <= 255 && o->proto != (tail >> 32 & 0xff)) ||
+        !is_in(on->key.words, o->src, o->src_mask, o->src_v6) ||
+        !is_in(on->key.words + 2, o->dst, o->dst_mask, o->dst_v6) || !is_in_range(tail & 0xffff, ports, o->sport) ||
+        !is_in_range(tail >> 16 & 0xffff, ports, o->dport))
+        return 0;
+    for (int metric = 0; metric < METRICS; metric++)
+        if (o->given >> metric & 1)
+            on->thresholds->of[metric] = o->values[metric];
+    return 0;
+}
+
+/* The thresholds of a flow, or those of nobody in particular. */
+noinline int thresholds_of(const struct key *key, u32 generation, u32 has_flow, struct thresholds *out)
+{
+    struct detection *detection = detection_of(generation);
+    struct resolving on;
+
+    if (!detection || !out || !key)
+        return 0;
+    *out = detection->defaults;
+    if (!has_flow || !detection->overrides_used)
+        return 1;
+    on.detection = detection;
+    on.key = *key;
+    on.thresholds = out;
+    bpf_loop(MAX_OVERRIDES, override_next, &on, 0);
+    return 1;
+}
+
+static inline_always void flow_use(struct flow *flow, const struct thresholds *thresholds)
+{
+    flow->latency_threshold = thresholds->of[FLOW_LATENCY];
+    flow->hop_threshold = thresholds->of[HOP_LATENCY];
+    flow->band = flow->hop_threshold < WIDEST ? flow->hop_threshold : WIDEST;
+    flow->queue_threshold = thresholds->of[QUEUE_OCCUPANCY];
+    flow->congestion_threshold = thresholds->of[QUEUE_CONGESTION];
+    flow->link_threshold = thresholds->of[LINK_UTILIZATION];
+}
+
+/* Entries in use. */
+static inline_always u32 tags_used(const struct tags *tags)
+{
+    u32 used = 0;
+
+    for (int way = 0; way < WAYS; way++)
+        used += !!(tags->words[way / 4] >> (way % 4 * 16) & 0xffff);
+    return used;
+}
+
+/* The bucket for a new flow: where it is looked for first, unless that is well filled and the other one is less so. Then two
+ * full buckets hardly ever meet while five eighths of all places are in use.
+ */
+static inline_always u32 flow_bucket_for(u64 hash)
+{
+    u32 first = flow_bucket(hash), other = flow_other_bucket(hash);
+    struct tags *tags = tags_at(first), *others = tags_at(other);
+    u32 used;
+
+    if (!tags || !others)
+        return first;
+    used = tags_used(tags);
+    return used < WAYS - 2 || used <= tags_used(others) ? first : other;
+}
+
+/* Makes an entry for a new flow; NO_FLOW: both its buckets are full. Under the lock. */
+noinline u32 flow_insert(const struct key *key, const struct thresholds *thresholds, u32 generation, u32 version)
+{
+    struct tags *tags;
+    struct flow *flow;
+    u32 bucket, index;
+    u64 hash;
+
+    if (!key || !thresholds)
+        return NO_FLOW;
+    hash = flow_hash(key->words);
+    bucket = flow_bucket_for(hash);
+    tags = tags_at(bucket);
+    if (!tags)
+        return NO_FLOW;
+    for (index = 0; index < WAYS; index++)
+        if (!(tags->words[index / 4] >> (index % 4 * 16) & 0xffff))
+            break;
+    flow = index < WAYS ? flow_at(bucket * WAYS + index) : 0;
+    if (!flow)
+        return NO_FLOW;
+    /* Whoever still looks at the entry's former flow sees that it is not that any more. */
+    __sync_lock_test_and_set(&flow->version, 0);
+    for (int i = 0; i < 5; i++)
+        flow->key[i] = key->words[i];
+    flow->context = generation;
+    flow->path_length = flow->states = flow->flags = flow->basis = 0;
+    flow->reports = 0;
+    flow->told = flow->latest = NO_VALUE;
+    flow->rules = 0;
+    flow->level_2 = 0;
+    flow_use(flow, thresholds);
+    __sync_lock_test_and_set(&flow->version, version);
+    ((volatile u16 *)tags)[index & (WAYS - 1)] = flow_tag(hash);
+    return bucket * WAYS + index;
+}
+
+#endif

@@ -1,0 +1,367 @@
+//! The twins of what detection in the kernel shares with user space (`tables.h`, `detect.h`): where fields lie, how tables are
+//! hashed, what a record of the ring says.
+
+use detect::{Detection, Match, Metric, Prefix, Table};
+use wire::{FlowKey, Refusal};
+
+/// Entries of one bucket of flows.
+pub(crate) const WAYS: usize = 8;
+/// Slots of one bucket of queues or links.
+pub(crate) const LEVEL_WAYS: usize = 4;
+/// Places in which a stream may be.
+pub(crate) const STREAM_WINDOW: usize = 8;
+/// Hops of one flow that are kept.
+pub const FLOW_HOPS: usize = 16;
+
+/// Offsets in `struct control`.
+pub(crate) mod control {
+    /// Generation, and what is watched above it, as one word.
+    pub(crate) const GENERATION: usize = 0;
+    pub(crate) const SLEEPING: usize = 8;
+    pub(crate) const SEQUENCE: usize = 12;
+    pub(crate) const PREFIXES: usize = 16;
+    pub(crate) const PORTS: usize = 20;
+    pub(crate) const LISTENERS: usize = 40;
+    pub(crate) const LEN: usize = 56;
+    pub(crate) const WATCHED_TABLE: u32 = 1;
+    pub(crate) const WATCHED_USER: u32 = 2;
+}
+
+/// Offsets in `struct flow`.
+pub(crate) mod flow {
+    pub(crate) const VERSION: usize = 40;
+    /// Path length, states, flags and basis, a byte each, then the number of reports.
+    pub(crate) const SMALL: usize = 48;
+    pub(crate) const LATEST: usize = 64;
+    pub(crate) const LEVEL_2: usize = 120;
+    pub(crate) const HOPS: usize = 128;
+    pub(crate) const HOP_LEN: usize = 24;
+    pub(crate) const LEN: usize = 512;
+}
+
+/// Offsets in `struct level_slot`.
+pub(crate) mod slot {
+    pub(crate) const KEY: usize = 0;
+    pub(crate) const TOLD: usize = 8;
+    pub(crate) const LATEST: usize = 16;
+    pub(crate) const REPORTS: usize = 24;
+    pub(crate) const LEN: usize = 32;
+}
+
+/// Offsets in `struct stream`.
+pub(crate) mod stream {
+    pub(crate) const KEY: usize = 0;
+    pub(crate) const SOURCE: usize = 8;
+    pub(crate) const WORD: usize = 24;
+    pub(crate) const USED: usize = 32;
+    pub(crate) const LEN: usize = 64;
+    pub(crate) const NODELESS: u64 = 1 << 63;
+    pub(crate) const SAME: u64 = 1 << 31;
+}
+
+/// Why a datagram came up.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Why(pub u32);
+
+impl Why {
+    /// There is news in it, or something that later reports are compared with.
+    pub const NEWS: Self = Self(1);
+    /// Its number was not the expected one.
+    pub const SEQUENCE: Self = Self(2);
+    /// Rules begin or cease to be true, or a rule that runs in user space must see it.
+    pub const RULE: Self = Self(4);
+    /// Rules in user space have changed, and must see the flow; or its reports do not fit into the kernel's table.
+    pub const OWED: Self = Self(8);
+    /// The kernel could not decide.
+    pub const UNDECIDED: Self = Self(16);
+    /// It tells of a dropped packet.
+    pub const DROP: Self = Self(32);
+    /// [`Told::stream_latest`] and [`Told::stream_count`] mean something.
+    pub const STREAM: Self = Self(128);
+    /// The numbers before it were all [`Told::stream_latest`].
+    pub const SAME: Self = Self(256);
+
+    /// Is a bit of `other` in here?
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// Bytes of a record before the frame.
+const TOLD_HEADER: usize = 64;
+
+/// A datagram that came up: a record of the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told<'a> {
+    /// When, by the machine's monotonic clock, ns.
+    pub ktime: u64,
+    /// Numbers of its stream that were swallowed before it, modulo 2^31, and the last one.
+    pub stream_count: u32,
+    /// See there.
+    pub stream_latest: u32,
+    /// Why.
+    pub why: Why,
+    /// The interface's queue.
+    pub rx_queue: u32,
+    /// The interface.
+    pub ifindex: u32,
+    /// The listener that its port stands for.
+    pub listener: u16,
+    /// The frame, Ethernet first.
+    pub frame: &'a [u8],
+    /// The UDP payload in it.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Told<'a> {
+    /// Reads a record; `None` if it is none.
+    pub fn read(record: &'a [u8]) -> Option<Self> {
+        let (head, rest) = record.split_first_chunk::<TOLD_HEADER>()?;
+        let frame = rest.get(..u32_at(head, 16) as usize)?;
+        let at = usize::from(u16_at(head, 38));
+        Some(Self {
+            ktime: u64_at(head, 0),
+            stream_count: u64_at(head, 8) as u32,
+            why: Why(u32_at(head, 20)),
+            stream_latest: u32_at(head, 24),
+            rx_queue: u32_at(head, 28),
+            ifindex: u32_at(head, 32),
+            listener: u16_at(head, 36),
+            frame,
+            payload: frame.get(at..at + usize::from(u16_at(head, 40)))?,
+        })
+    }
+}
+
+/// What the kernel counted; each datagram that was not told, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Datagrams that were swallowed.
+    pub datagrams: u64,
+    /// Of those, the ones of which a report could be read.
+    pub accepted: u64,
+    /// Reports in them.
+    pub reports: u64,
+    /// Of those, the ones that updated a flow.
+    pub flow_reports: u64,
+    /// And those that updated values of nodes only.
+    pub node_reports: u64,
+    /// Datagrams that went up.
+    pub told: u64,
+    /// Datagrams that should have, for which the ring had no room. They are lost.
+    pub ring_full: u64,
+    /// Likewise, because another CPU held the lock for too long.
+    pub contended: u64,
+    /// Datagrams that went up undecided.
+    pub undecided: u64,
+    /// Told reports of flows for which the table had no room.
+    pub flows_full: u64,
+    /// Told values of queues and links for which the tables had no room.
+    pub levels_full: u64,
+    /// Told datagrams of numbered streams for which the table had no room.
+    pub streams_full: u64,
+    /// Refused reports, by [`Refusal::index`].
+    pub refused: [u64; Refusal::COUNT],
+    /// Datagrams of which no report could be read, by the first refusal.
+    pub refused_datagrams: [u64; Refusal::COUNT],
+    /// Frames to telemetry ports without a datagram in them, likewise.
+    pub refused_frames: [u64; Refusal::COUNT],
+    /// Frames left to the kernel, by refusal, and then: to other ports, too long, unreadable.
+    pub passed: [u64; Refusal::COUNT + 3],
+}
+
+impl Counters {
+    /// Numbers in a value of the map.
+    pub const LEN: usize = 13 + 4 * Refusal::COUNT + 3;
+
+    /// From the sums over all CPUs.
+    pub fn read(sums: &[u64; Self::LEN]) -> Self {
+        let mut sums = sums.iter().copied();
+        let mut next = || sums.next().unwrap_or(0);
+        let quick = next();
+        Self {
+            datagrams: next() + quick,
+            accepted: next() + quick,
+            reports: next() + quick,
+            flow_reports: next() + quick,
+            node_reports: next(),
+            told: next(),
+            ring_full: next(),
+            contended: next(),
+            undecided: next(),
+            flows_full: next(),
+            levels_full: next(),
+            streams_full: next(),
+            refused: std::array::from_fn(|_| next()),
+            refused_datagrams: std::array::from_fn(|_| next()),
+            refused_frames: std::array::from_fn(|_| next()),
+            passed: std::array::from_fn(|_| next()),
+        }
+    }
+}
+
+/// Rules that a table cannot hold, and thresholds in the form of `struct detection`.
+pub(crate) mod detection {
+    use super::Table;
+
+    pub(crate) const OVERRIDES_USED: usize = 48;
+    pub(crate) const USER_METRICS: usize = 52;
+    pub(crate) const RULES: usize = 56;
+    pub(crate) const OVERRIDES: usize = RULES + Table::BYTES;
+    pub(crate) const OVERRIDE_LEN: usize = 128;
+    pub(crate) const LEN: usize = OVERRIDES + detect::threshold::MAX_OVERRIDES * OVERRIDE_LEN;
+}
+
+/// Thresholds are held below this, far above every value, so that the kernel can add two of them.
+const WIDEST: u64 = 1 << 62;
+
+/// Thresholds and rules as the kernel reads them.
+pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
+    let mut out = vec![0; detection::LEN];
+    for (metric, value) in what.thresholds.defaults().iter().enumerate() {
+        put(&mut out, metric * 8, &value.min(&WIDEST).to_ne_bytes());
+    }
+    let overrides = what.thresholds.overrides();
+    put(&mut out, detection::OVERRIDES_USED, &(overrides.len() as u32).to_ne_bytes());
+    put(&mut out, detection::USER_METRICS, &u32::from(split.user_metrics).to_ne_bytes());
+    put(&mut out, detection::RULES, &split.table.to_bytes());
+    let places = out[detection::OVERRIDES..].chunks_exact_mut(detection::OVERRIDE_LEN);
+    for (place, (flows, values)) in places.zip(overrides) {
+        encode_override(place, flows, values);
+    }
+    out
+}
+
+fn encode_override(out: &mut [u8], flows: &Match, values: &detect::threshold::Override) {
+    encode_prefix(&mut out[..32], flows.src);
+    encode_prefix(&mut out[32..64], flows.dst);
+    for (at, range) in [(64, flows.sport), (68, flows.dport)] {
+        let (first, last) = range.bounds();
+        put(out, at, &first.to_ne_bytes());
+        put(out, at + 2, &last.to_ne_bytes());
+    }
+    put(out, 72, &flows.proto.map_or(u16::MAX, u16::from).to_ne_bytes());
+    out[74] = u8::from(flows.src.is_some_and(|prefix| prefix.is_v6()));
+    out[75] = u8::from(flows.dst.is_some_and(|prefix| prefix.is_v6()));
+    let mut given = 0_u32;
+    for (metric, value) in values.iter().enumerate() {
+        given |= u32::from(value.is_some()) << metric;
+        put(out, 80 + 8 * metric, &value.unwrap_or(0).min(WIDEST).to_ne_bytes());
+    }
+    put(out, 76, &given.to_ne_bytes());
+}
+
+/// Network and mask; a mask without bits where there is no prefix.
+fn encode_prefix(out: &mut [u8], prefix: Option<Prefix>) {
+    let Some(prefix) = prefix else { return };
+    let (network, bits) = wide(&prefix);
+    put(out, 0, &network);
+    let mask = if bits == 0 { 0 } else { u128::MAX << (128 - bits) };
+    put(out, 16, &mask.to_be_bytes());
+}
+
+/// The network's first address, IPv4 mapped into IPv6, and its length in bits of that.
+pub(crate) fn wide(prefix: &Prefix) -> ([u8; 16], u32) {
+    let octets = match prefix.network() {
+        std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(v6) => v6.octets(),
+    };
+    (octets, u32::from(prefix.len()) + if prefix.is_v6() { 0 } else { 96 })
+}
+
+/// A flow's key as the kernel compares it.
+pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
+    let [src, dst] = [key.src_octets(), key.dst_octets()].map(|octets| {
+        let (halves, _) = octets.as_chunks::<8>();
+        [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])]
+    });
+    let (sport, dport) = key.ports().unwrap_or((0, 0));
+    let kind = u64::from(key.is_v6()) | u64::from(key.ports().is_some()) << 1;
+    let tail = u64::from(sport) | u64::from(dport) << 16 | u64::from(key.proto()) << 32 | kind << 40;
+    [src[0], src[1], dst[0], dst[1], tail]
+}
+
+/// The flow of a key as the kernel holds it.
+pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
+    let address = |high: u64, low: u64| {
+        let mut octets = [0; 16];
+        put(&mut octets, 0, &high.to_ne_bytes());
+        put(&mut octets, 8, &low.to_ne_bytes());
+        octets
+    };
+    let (src, dst) = (address(words[0], words[1]), address(words[2], words[3]));
+    let [sport, dport] = [words[4] as u16, (words[4] >> 16) as u16];
+    let (proto, kind) = ((words[4] >> 32) as u8, words[4] >> 40);
+    let ports = (kind & 2 != 0).then_some((sport, dport));
+    let last = |octets: [u8; 16]| [octets[12], octets[13], octets[14], octets[15]];
+    if kind & 1 != 0 {
+        FlowKey::v6(src, dst, ports, proto)
+    } else {
+        FlowKey::v4(last(src), last(dst), ports, proto)
+    }
+}
+
+/// The hashes of `tables.h`, under the seed that the object was loaded with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seed(pub(crate) u32);
+
+fn mix(a: u64, b: u64) -> u64 {
+    let a = (a ^ b).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    a ^ a >> 32
+}
+
+/// Where `hash` points in a table of `size`.
+fn place(hash: u32, size: usize) -> usize {
+    ((u64::from(hash) * size as u64) >> 32) as usize
+}
+
+impl Seed {
+    fn flow(self, key: &[u64; 5]) -> u64 {
+        let start = u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = mix(mix(mix(start, key[1]), key[3]), key[4]);
+        if key[0] | key[2] == 0 { hash } else { mix(mix(hash, key[0]), key[2]) }
+    }
+
+    /// The buckets where a flow may be.
+    pub(crate) fn flow_buckets(self, key: &[u64; 5], size: usize) -> [usize; 2] {
+        let hash = self.flow(key);
+        [place((hash >> 32) as u32, size), place(hash as u32, size)]
+    }
+
+    /// The buckets where a value of a node may be.
+    pub(crate) fn level_buckets(self, key: u64, size: usize) -> [usize; 2] {
+        let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let hash = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        [place((hash >> 32) as u32, size), place(hash as u32, size)]
+    }
+
+    /// Where to begin to look for a stream.
+    pub(crate) fn stream(self, key: u64, source: [u64; 2], slots: usize) -> usize {
+        place(mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32, slots)
+    }
+}
+
+pub(crate) fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
+    out[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes(array_at(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(array_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(array_at(bytes, at))
+}
+
+const _: () = assert!(size_of::<FlowKey>() == 38);
+const _: () = assert!(Metric::COUNT == 6 && Metric::LinkUtilization as usize == 5);

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The common report, without news: proved in one pass over the packet where it lies.
+ *
+ * The common report is wire's `Brief`, with all items of INT 1.0: Report 1.0 without metadata of its own, about a UDP packet
+ * over Ethernet and IPv4, up to 16 hops. What is not that, or has news, or cannot be decided at once, is decoded whole and
+ * examined. The proof changes nothing but latest values, so that giving it up half-way does no harm.
+ */
+#ifndef HOPWISE_QUICK_H
+#define HOPWISE_QUICK_H
+
+#include "decide.h"
+#include "streams.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "flow keys are put together for little-endian machines"
+#endif
+
+enum { OTHERWISE = -1 };
+
+/* Offsets in the frame: Ethernet, IPv4 and UDP of the report, its header, and the packet's. */
+enum {
+    OUTER_TYPE = 12,
+    OUTER_IP = 14,
+    OUTER_TOTAL = 16,
+    OUTER_FRAGMENT = 20,
+    OUTER_PROTO = 23,
+    OUTER_SRC = 26,
+    OUTER_DPORT = 36,
+    OUTER_LEN = 38,
+    PAYLOAD = 42,
+    WORD = PAYLOAD,
+    SWITCH_ID = PAYLOAD + 4,
+    NUMBER = PAYLOAD + 8,
+    INNER_TYPE = PAYLOAD + 28,
+    INNER_IP = PAYLOAD + 30,
+    INNER_TOS = PAYLOAD + 31,
+    INNER_TOTAL = PAYLOAD + 32,
+    INNER_FRAGMENT = PAYLOAD + 36,
+    INNER_PROTO = PAYLOAD + 39,
+    INNER_SRC = PAYLOAD + 42,
+    INNER_DST = PAYLOAD + 46,
+    INNER_SPORT = PAYLOAD + 50,
+    INNER_DPORT = PAYLOAD + 52,
+    INNER_SHIM = PAYLOAD + 58,
+    INNER_SHIM_LEN = PAYLOAD + 60,
+    INNER_INT = PAYLOAD + 62,
+    HOP_ML = PAYLOAD + 64,
+    BITMAP = PAYLOAD + 66,
+    STACK = PAYLOAD + 70,
+};
+
+/* The longest frame that is looked at here. */
+#define QUICK_BYTES 1023
+
+#define AT16(offset) (*(const raw16 *)(data + (offset)))
+#define AT32(offset) (*(const raw32 *)(data + (offset)))
+
+/* Do records of this bitmap and length have the node, link, latency and queue first, and the utilisation last? */
+static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
+{
+    if (bitmap == 0xff00)
+        return words == 9 || words == 10 || (words == 8 && dialect == INTCOLLECTOR_GEN);
+    return bitmap == 0xfd00 && (words == 7 || words == 9);
+}
+
+/* Records in so many words of stack. */
+static inline_always u32 records_in(u32 stack, u32 words)
+{
+    switch (words) {
+    case 7:
+        return stack * 9363 >> 16;
+    case 8:
+        return stack >> 3;
+    case 9:
+        return stack * 7282 >> 16;
+    default:
+        return stack * 6554 >> 16;
+    }
+}
+
+static inline_always u32 dscp_marks(const struct profile *p, u32 dscp)
+{
+    return (p->dscp_mask && (dscp & p->dscp_mask) == p->dscp) || p->dscp_other == dscp;
+}
+
+/* Neither INT nor a tunnel nor, maybe, telemetry is marked by this port. */
+static inline_always u32 is_plain_port(const struct profile *p, u32 port)
+{
+    const raw64 *ports = (const raw64 *)p->ports;
+
+    return port != p->int_udp_port && port != VXLAN_PORT && port != GPE_PORT && port != GENEVE_PORT &&
+           !(lane_of(ports[0], port) | lane_of(ports[1], port));
+}
+
+/* Version 1, four words, Ethernet follows, no metadata: the upper 17 bits of the first word. INTCollector's generator writes a
+ * length below four, and metadata bits that mean nothing.
+ */
+static inline_always u32 is_plain_word(const struct profile *p, u32 word)
+{
+    return word >> 15 == 0x14000000 >> 15 ||
+           (p->dialect == INTCOLLECTOR_GEN && word >> 28 == 1 && (word >> 24 & 0xf) < 4 && !(word >> 21 & 7));
+}
+
+/* The number of hops of a common report of a flow's whole path; 0: it is not one. */
+static inline_always u32 common_hops(const u8 *data, const struct profile *p, u32 payload_len)
+{
+    u32 word = from_be32(AT32(WORD)), words = data[HOP_ML] & 0x1f, stack = data[INNER_SHIM_LEN], hops, marks;
+
+    /* F, Q, D from the lowest bit on; ONOS has them before the reserved bits. */
+    marks = word >> (p->dialect == ONOS ? 12 : 6);
+    if (!is_plain_word(p, word) || AT16(INNER_TYPE) != from_be16(ETH_IPV4) || data[INNER_IP] != 0x45 ||
+        data[INNER_PROTO] != IPPROTO_UDP || AT16(INNER_FRAGMENT) & from_be16(0x1fff) || data[INNER_SHIM] != 1 ||
+        data[INNER_INT] >> 4 != 1 || p->has_probe_marker || !dscp_marks(p, data[INNER_TOS] >> 2) ||
+        !is_plain_port(p, from_be16(AT16(INNER_DPORT))) || marks & 4 || (marks & 3) == 2 ||
+        !is_all_items(from_be16(AT16(BITMAP)), words, p->dialect) || AT32(SWITCH_ID) == ABSENT || stack < 3)
+        return 0;
+    stack -= 3;
+    hops = records_in(stack, words);
+    if (hops * words != stack || hops > MAX_HOPS || from_be16(AT16(INNER_TOTAL)) < 40 + stack * 4 ||
+        payload_len < STACK - PAYLOAD + stack * 4)
+        return 0;
+    return hops;
+}
+
+static inline_always void common_key(const u8 *data, struct key *key)
+{
+    /* Addresses as they lie there, behind the mark of IPv4 in IPv6. */
+    key->words[0] = key->words[2] = 0;
+    key->words[1] = (u64)AT32(INNER_SRC) << 32 | 0xffff0000;
+    key->words[3] = (u64)AT32(INNER_DST) << 32 | 0xffff0000;
+    key->words[4] = (u64)from_be16(AT16(INNER_SPORT)) | (u64)from_be16(AT16(INNER_DPORT)) << 16 |
+                    (u64)IPPROTO_UDP << 32 | (u64)FLOW_PORTS << 40;
+}
+
+/* Is nothing new in one hop? Adds its latency to the sum. */
+static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
+                                    const struct profile *p, u64 *total)
+{
+    u32 node = from_be32(*(const raw32 *)record), link = from_be32(*(const raw32 *)(record + 4));
+    u32 latency = from_be32(*(const raw32 *)(record + 8)), queue = from_be32(*(const raw32 *)(record + 12));
+    u32 used = from_be32(*(const raw32 *)last), latest;
+    u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
+
+    /* A latency that is not told may follow from stamps. */
+    if (node != state->node || latency == ABSENT)
+        return 0;
+    latest = held(ns);
+    if ((u64)latest + flow->band - state->told > 2ull * flow->band)
+        return 0;
+    if (used != ABSENT && !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
+        return 0;
+    if (queue != ABSENT &&
+        !level_is_quiet(LEVEL_QUEUE, level_key(node, queue >> 24), queue & 0xffffff, flow->queue_threshold))
+        return 0;
+    state->link = link;
+    state->latest = latest;
+    state->queue = queue;
+    state->utilization = used == ABSENT ? ABSENT : held(utilization);
+    *total += ns;
+    return 1;
+}
+
+/* The place of a port among ours; MAX_PORTS: it is not. */
+static inline_always u32 port_number(const struct control *c, u32 port)
+{
+    if (likely(port == c->ports.port[0]))
+        return c->ports.count ? 0 : MAX_PORTS;
+    for (u32 i = 1; i < MAX_PORTS; i++)
+        if (i < c->ports.count && c->ports.port[i] == port)
+            return i;
+    return MAX_PORTS;
+}
+
+/* XDP_DROP: a common report without news, counted. OTHERWISE: nothing is said about the frame. */
+static noinline int quick(struct xdp_md *frame, const struct control *c)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    u32 zero = 0, payload_len, total_len, hops, len, port, version, index;
+    struct profile *p = map_lookup(&profiles, &zero);
+    struct counters *counters;
+    struct number number;
+    struct flow *flow;
+    struct key key;
+    u64 total = 0, offset, last_offset;
+
+    if (data + STACK > end || !p || c->prefixes || c->watched || p->synchronised)
+        return OTHERWISE;
+    payload_len = from_be16(AT16(OUTER_LEN)) - 8;
+    total_len = from_be16(AT16(OUTER_TOTAL));
+    port = port_number(c, from_be16(AT16(OUTER_DPORT)));
+    if (AT16(OUTER_TYPE) != from_be16(ETH_IPV4) || data[OUTER_IP] != 0x45 || data[OUTER_PROTO] != IPPROTO_UDP ||
+        AT16(OUTER_FRAGMENT) & from_be16(0x3fff) || payload_len > QUICK_BYTES || payload_len + 28 > total_len ||
+        data + PAYLOAD + payload_len > end || port == MAX_PORTS)
+        return OTHERWISE;
+    hops = common_hops(data, p, payload_len);
+    if (!hops)
+        return OTHERWISE;
+    common_key(data, &key);
+    index = flow_find(&key);
+    if (index == NO_FLOW)
+        return OTHERWISE;
+    flow = flow_at(index);
+    if (!flow)
+        return OTHERWISE;
+    version = *(volatile u32 *)&flow->version;
+    /* E and M lie in the lowest bit of one byte, and the highest of the next. */
+    if (!version || flow->context != c->generation || flow->path_length != hops ||
+        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_OWED | FLOW_ALWAYS)) !=
+            ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
+        return OTHERWISE;
+    len = (data[HOP_ML] & 0x1f) * 4;
+    offset = STACK + (hops - 1) * len;
+    for (u32 i = 0; i < MAX_HOPS; i++) {
+        const u8 *record, *last;
+
+        if (i >= hops)
+            break;
+        /* The verifier must be told that they stay in bounds. */
+        last_offset = offset + len - 4;
+        asm volatile("%0 &= 0x7ff" : "+r"(offset));
+        asm volatile("%0 &= 0x7ff" : "+r"(last_offset));
+        record = data + offset;
+        last = data + last_offset;
+        if (record + 16 > end || last + 4 > end)
+            return OTHERWISE;
+        if (!common_hop(record, last, flow, &flow->hops[i], p, &total))
+            return OTHERWISE;
+        offset -= len;
+    }
+    if (flow->told == NO_VALUE || distance(flow->told, total) > flow->latency_threshold ||
+        *(volatile u32 *)&flow->version != version)
+        return OTHERWISE;
+    if (c->sequence) {
+        number.key = stream_key(10, from_be32(AT32(WORD)) & 0x3f, c->listeners[port & (MAX_PORTS - 1)],
+                                from_be32(AT32(SWITCH_ID)));
+        number.source[0] = number.source[1] = 0;
+        number.value = from_be32(AT32(NUMBER));
+        number.circle = ABSENT;
+        if (!stream_swallow(&number))
+            return OTHERWISE;
+    }
+    flow->latest = total;
+    flow->level_2 = 0;
+    flow->basis = hops == 1 ? BASIS_MEASURED : BASIS_HOP_SUM;
+    flow->reports++;
+    counters = my_counters();
+    if (counters)
+        counters->quick++;
+    return XDP_DROP;
+}
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What detection keeps, and how it is found. layout.rs is the Rust twin of every struct here.
+ *
+ * Tables are arrays that user space maps into its memory, hashed by ourselves: finding an entry is a multiplication and a
+ * load, without a call; iterating and deleting cost user space no system call.
+ *
+ * Who writes what, while several CPUs and user space look on:
+ *  - An entry is made, and what was told is changed, only by who holds the lock (lock.h). So the order in which records lie
+ *    in the ring is the order of those changes, and the collector, which reads the ring, has told what is written here.
+ *  - Latest values and counts are written without the lock. Decisions do not depend on them.
+ *  - User space deletes, by one atomic store: 0 into a flow's tag, into a slot's `told`, into a stream's `used`. Only then can
+ *    the entry be used again, and that takes the lock. Who looks at a flow without the lock compares its `version` before and
+ *    after, which changes whenever its key or path does; what differs is looked at again under the lock.
+ */
+#ifndef HOPWISE_TABLES_H
+#define HOPWISE_TABLES_H
+
+#include "parse.h"
+
+#define FLOW_HOPS MAX_HOPS
+
+/* Sizes of the tables, in buckets; set before loading, together with the maps' numbers of entries. */
+const volatile u32 flow_buckets = 128;
+const volatile u32 queue_buckets = 64;
+const volatile u32 link_buckets = 64;
+const volatile u32 stream_slots = 64;
+/* Keeps senders from aiming at one bucket. */
+const volatile u32 seed = 0x6a09e667;
+
+/* What one hop of a flow last said; all-ones: nothing. Latencies are held below all-ones, as the collector does. */
+struct flow_hop {
+    u32 node;
+    u32 link;
+    u32 told; /* hop latency as last told, and latest, ns */
+    u32 latest;
+    u32 queue;       /* id << 24 | occupancy */
+    u32 utilization; /* millionths of the link */
+};
+
+enum flow_flags {
+    FLOW_HOP_LIMIT = 1, /* E and M, as the latest report had them */
+    FLOW_MTU = 2,
+    FLOW_LOOP = 4,   /* the path visits a node twice */
+    FLOW_LONE = 8,   /* one node alone has spoken of the flow, and is taken for its whole path */
+    FLOW_OWED = 16,  /* the next report is told: rules in user space have changed */
+    FLOW_ALWAYS = 32 /* its reports do not fit in here: each is told */
+};
+
+/* How a latency came about: collector::Basis. */
+enum basis { BASIS_MEASURED, BASIS_HOP_SUM, BASIS_CORRECTED, BASIS_UNSYNCHRONISED };
+
+enum metric { FLOW_PATH, FLOW_LATENCY, HOP_LATENCY, QUEUE_OCCUPANCY, QUEUE_CONGESTION, LINK_UTILIZATION, METRICS };
+
+/* Thresholds are held below 2^62, so that twice one and a value can be added up. */
+struct thresholds {
+    u64 of[METRICS]; /* by enum metric */
+};
+
+/* The widest threshold of a hop's latency that is compared at once: half of what a hop holds, so that what was never told
+ * lies outside it.
+ */
+#define WIDEST (1ull << 31)
+
+struct flow {
+    u64 key[5]; /* struct flow_key, and two bytes of 0 */
+    u32 version;
+    u32 context; /* the generation under which the thresholds and rules below are right */
+    u8 path_length;
+    u8 states; /* hops kept: those of the path, or of nodes that spoke for themselves */
+    u8 flags;
+    u8 basis;
+    u32 reports; /* that were not told; wraps */
+    u64 told;    /* flow latency, ns */
+    u64 latest;
+    u64 rules; /* bit i: rule i is true */
+    u64 hop_threshold;
+    u64 queue_threshold;
+    u64 congestion_threshold;
+    u64 link_threshold;
+    u64 latency_threshold;
+    u32 level_2; /* bit i: the link of hop i is of level 2 */
+    u32 band;    /* the threshold of hop latency, at most WIDEST */
+    struct flow_hop hops[FLOW_HOPS];
+};
+_Static_assert(sizeof(struct flow) == 512 && __builtin_offsetof(struct flow, hops) == 128, "layout.rs has its twin");
+
+/* Eight entries, found by 16 bits of their hash; 0: free. */
+#define WAYS 8
+struct tags {
+    u64 words[2];
+};
+
+/* A value of a node and its queue or link. */
+struct level_slot {
+    u64 key;  /* node << 32 | part */
+    u64 told; /* and 1; 0: the slot is free */
+    u64 latest; /* of reports whose flow does not keep it, and how many they were */
+    u32 reports;
+    u32 pad;
+};
+
+#define LEVEL_WAYS 4
+struct level_bucket {
+    struct level_slot slots[LEVEL_WAYS];
+};
+_Static_assert(sizeof(struct level_bucket) == 128, "layout.rs has its twin");
+
+enum level { LEVEL_QUEUE, LEVEL_CONGESTION, LEVEL_LINK };
+
+/* What numbers its datagrams by itself. */
+struct stream {
+    u64 key;       /* version << 56 | hw_id << 48 | listener << 32 | node; NODELESS */
+    u64 source[2]; /* of a stream without node id; else 0 */
+    u64 word;      /* latest << 32 | same << 31 | count */
+    u32 used;
+    u32 pad;
+    u64 rest[3];
+};
+_Static_assert(sizeof(struct stream) == 64, "layout.rs has its twin");
+#define NODELESS (1ull << 63)
+#define STREAM_SAME (1u << 31)
+/* Places from where a stream's hash points, in which it may be. */
+#define STREAM_WINDOW 8
+
+/* What user space sets at any time. */
+struct control {
+    u32 generation; /* detection[generation & 1] is in force */
+    u32 watched;    /* WATCHED_* */
+    u32 sleeping;   /* user space waits to be woken; cleared by who does */
+    u32 sequence;   /* numbers of datagrams are followed */
+    u32 prefixes;   /* of sources with a profile of their own */
+    struct ports ports;
+    u16 listeners[MAX_PORTS]; /* number of the listener for each port */
+};
+enum { WATCHED_TABLE = 1, WATCHED_USER = 2 };
+_Static_assert(sizeof(struct control) == 56, "layout.rs has its twin");
+
+/* Which flows an override is for: an address matches where its bits under the mask are those of the network. */
+struct override {
+    u64 src[2], src_mask[2];
+    u64 dst[2], dst_mask[2];
+    u16 sport[2], dport[2]; /* first and last */
+    u16 proto;              /* more than 255: any */
+    u8 src_v6, dst_v6;      /* never an IPv4 address */
+    u32 given;              /* bit m: metric m is overridden */
+    u64 values[METRICS];
+};
+_Static_assert(sizeof(struct override) == 128, "layout.rs has its twin");
+
+#define MAX_OVERRIDES 1024
+#define RULES 64
+#define ROWS 128
+
+/* Rules in fixed-size arrays: detect::Table. */
+struct row {
+    u64 value;
+    u32 node;
+    u32 hops;
+    u8 subject;
+    u8 aggregate;
+    u8 comparison;
+    u8 hops_comparison;
+    u32 clause;
+};
+struct rule_table {
+    u64 rules;
+    u32 metrics;
+    u32 rows_used;
+    u64 clauses[RULES];
+    struct row rows[ROWS];
+};
+_Static_assert(sizeof(struct rule_table) == 16 + 8 * RULES + 24 * ROWS, "detect::Table is its twin");
+
+struct detection {
+    struct thresholds defaults;
+    u32 overrides_used;
+    u32 user_metrics; /* bit m: a rule that runs in user space looks at metric m */
+    struct rule_table rules;
+    struct override overrides[MAX_OVERRIDES]; /* from general to specific */
+};
+
+/* Per CPU, 64 bits each: enum Counter of layout.rs. */
+struct counters {
+    u64 quick; /* common reports without news: a datagram, accepted, one report about a flow */
+    u64 datagrams;
+    u64 accepted;
+    u64 reports;
+    u64 flow_reports;
+    u64 node_reports;
+    u64 told;
+    u64 ring_full;
+    u64 contended;
+    u64 undecided;
+    u64 flows_full;
+    u64 levels_full;
+    u64 streams_full;
+    u64 refused[REFUSALS];
+    u64 refused_datagrams[REFUSALS];
+    u64 refused_frames[REFUSALS];
+    u64 passed[REFUSALS + 3]; /* by refusal, or enum pass_reason */
+};
+
+#define TABLE(name, kind, entries, map_flags_, value_type)                                                             \
+    struct {                                                                                                           \
+        MAP_UINT(type, kind);                                                                                          \
+        MAP_UINT(max_entries, entries);                                                                                \
+        MAP_UINT(map_flags, map_flags_);                                                                               \
+        MAP_TYPE(key, u32);                                                                                            \
+        MAP_TYPE(value, value_type);                                                                                   \
+    } name SEC(".maps")
+
+TABLE(control, MAP_ARRAY, 1, MAP_MMAPABLE, struct control);
+TABLE(flows, MAP_ARRAY, 1024, MAP_MMAPABLE, struct flow);
+TABLE(flow_tags, MAP_ARRAY, 128, MAP_MMAPABLE, struct tags);
+TABLE(queues, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
+TABLE(congestions, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
+TABLE(links, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
+TABLE(streams, MAP_ARRAY, 64, MAP_MMAPABLE, struct stream);
+TABLE(detection, MAP_ARRAY, 2, 0, struct detection);
+TABLE(profiles, MAP_ARRAY, 256, 0, struct profile);
+TABLE(counters, MAP_PERCPU_ARRAY, 1, 0, struct counters);
+
+/* Sources with a profile of their own. An IPv4 address lies in IPv4 prefixes only, and so begins with its family. */
+struct prefix {
+    u32 bits;
+    u8 family; /* 4 or 6 */
+    u8 address[16];
+    u8 pad[3];
+};
+struct {
+    MAP_UINT(type, MAP_LPM_TRIE);
+    MAP_UINT(max_entries, 256);
+    MAP_UINT(map_flags, MAP_NO_PREALLOC);
+    MAP_TYPE(key, struct prefix);
+    MAP_TYPE(value, u32);
+} prefixes SEC(".maps");
+
+/* Multiplications that spread bits; the constants are those of MurmurHash3 and SplitMix64. */
+static inline_always u64 mix(u64 a, u64 b)
+{
+    a = (a ^ b) * 0xff51afd7ed558ccdull;
+    return a ^ a >> 32;
+}
+
+/* Where `hash` points in a table of `size`, without a division. */
+static inline_always u32 place(u32 hash, u32 size) { return (u64)hash * size >> 32; }
+
+static inline_always u64 flow_hash(const u64 *key)
+{
+    u64 hash = mix(seed * 0x9e3779b97f4a7c15ull, key[1]);
+
+    hash = mix(hash, key[3]);
+    hash = mix(hash, key[4]);
+    /* An IPv4 flow has nothing there. */
+    if (key[0] | key[2])
+        hash = mix(mix(hash, key[0]), key[2]);
+    return hash;
+}
+
+static inline_always u64 flow_tag(u64 hash)
+{
+    u64 tag = hash & 0xffff;
+
+    return tag ? tag : 1;
+}
+static inline_always u32 flow_bucket(u64 hash) { return place(hash >> 32, flow_buckets); }
+/* Where it may be as well. */
+static inline_always u32 flow_other_bucket(u64 hash) { return place(hash, flow_buckets); }
+
+static inline_always struct flow *flow_at(u32 index) { return map_lookup(&flows, &index); }
+
+static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
+{
+    return !((flow->key[0] ^ key[0]) | (flow->key[1] ^ key[1]) | (flow->key[2] ^ key[2]) | (flow->key[3] ^ key[3]) |
+             (flow->key[4] ^ key[4]));
+}
+
+static inline_always u64 level_hash(u64 key)
+{
+    u64 hash = (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull;
+
+    hash ^= hash >> 29;
+    return hash * 0xc4ceb9fe1a85ec53ull;
+}
+static inline_always u32 level_buckets(u32 level) { return level == LEVEL_LINK ? link_buckets : queue_buckets; }
+static inline_always u32 level_way(u64 hash) { return hash >> 32 & (LEVEL_WAYS - 1); }
+
+static inline_always struct level_bucket *level_bucket_at(u32 level, u32 index)
+{
+    switch (level) {
+    case LEVEL_QUEUE:
+        return map_lookup(&queues, &index);
+    case LEVEL_CONGESTION:
+        return map_lookup(&congestions, &index);
+    default:
+        return map_lookup(&links, &index);
+    }
+}
+
+static inline_always u64 level_key(u32 node, u32 part) { return (u64)node << 32 | part; }
+
+/* The egress interface of a link, all-ones when it was not told. */
+static inline_always u32 egress_of(u32 link, u32 level_2)
+{
+    u32 egress = link & 0xffff;
+
+    if (level_2)
+        return link;
+    return egress == 0xffff ? ABSENT : egress;
+}
+
+/* Does `value` lie within `threshold` of what was told? `told` is that and 1. */
+static inline_always u32 is_near(u64 value, u64 told, u64 threshold)
+{
+    return value + 1 - told + threshold <= 2 * threshold;
+}
+
+/* A latency as a hop holds it. */
+static inline_always u32 held(u64 latency) { return latency < ABSENT ? latency : ABSENT - 1; }
+
+static inline_always u64 distance(u64 a, u64 b) { return a > b ? a - b : b - a; }
+
+/* Must a latency be told, given what was? */
+static inline_always u32 is_hop_news(u32 latest, u32 told, u64 threshold)
+{
+    u64 band = threshold < WIDEST ? threshold : WIDEST;
+
+    if ((u64)latest + band - told <= 2 * band)
+        return 0;
+    return told == ABSENT || distance(told, latest) > threshold;
+}
+
+static inline_always struct counters *my_counters(void)
+{
+    u32 zero = 0;
+
+    return map_lookup(&counters, &zero);
+}
+
+#endif

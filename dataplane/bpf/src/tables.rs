@@ -1,0 +1,463 @@
+//! The tables of detection in the kernel, from user space's side: filled, read, and cleared of what the collector forgot.
+//!
+//! They lie in memory that is mapped here, and change at any moment; what is read of one entry is its latest values, each by
+//! itself. Deleting is one atomic store, after which the kernel may use the place again.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use detect::{Detection, Metric, Prefix, Split, Table};
+use nic::Error;
+use nic::bpf::{LoadOptions, Map, Mapped, Object};
+use wire::FlowKey;
+
+use crate::layout::{
+    self, Counters, FLOW_HOPS, LEVEL_WAYS, STREAM_WINDOW, Seed, WAYS, control, flow, key_of, key_words, slot,
+    stream, wide,
+};
+use crate::profile::{Units, profile};
+
+/// How large the tables are made when the object is loaded. The kernel reserves all of it: 512 bytes for each flow, 32 for
+/// each queue and link, 64 for each stream, times the room that hashing needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Flows. What the collector keeps, and some more: it forgets a moment before the kernel does.
+    pub flows: u32,
+    /// Queues, and as many buffers.
+    pub queues: u32,
+    /// Links.
+    pub links: u32,
+    /// Numbered streams.
+    pub streams: u32,
+    /// Bytes of the ring, a power of two of at least a page.
+    pub ring: u32,
+    /// Keeps senders from aiming at one bucket.
+    pub seed: u32,
+}
+
+impl Sizes {
+    /// A bucket is used up to five eighths on average, so that two full ones hardly ever meet.
+    fn flow_buckets(&self) -> u32 {
+        self.flows.div_ceil(5).max(2)
+    }
+
+    fn level_buckets(count: u32) -> u32 {
+        count.div_ceil(2).max(2)
+    }
+
+    fn stream_slots(&self) -> u32 {
+        self.streams.saturating_mul(4).max(64)
+    }
+
+    /// What the object is to be loaded with.
+    pub fn options(&self) -> LoadOptions<'static> {
+        let [queues, links] = [self.queues, self.links].map(Self::level_buckets);
+        LoadOptions {
+            max_entries: vec![
+                ("flows", self.flow_buckets() * WAYS as u32),
+                ("flow_tags", self.flow_buckets()),
+                ("queues", queues),
+                ("congestions", queues),
+                ("links", links),
+                ("streams", self.stream_slots() + STREAM_WINDOW as u32),
+                ("told", self.ring),
+            ],
+            constants: vec![
+                ("flow_buckets", self.flow_buckets()),
+                ("queue_buckets", queues),
+                ("link_buckets", links),
+                ("stream_slots", self.stream_slots()),
+                ("seed", self.seed),
+            ],
+        }
+    }
+}
+
+/// A flow as the kernel keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowEntry {
+    /// Which.
+    pub key: FlowKey,
+    /// Reports that were not told, modulo 2^32.
+    pub reports: u32,
+    /// Hops of its path; 0 where only single nodes have spoken of it.
+    pub path_length: u8,
+    /// Hops kept.
+    pub states: u8,
+    /// How the latest latency came about, as `collector::Basis` counts.
+    pub basis: u8,
+    /// Latest flow latency, ns; all-ones: none.
+    pub latency: u64,
+    /// Its hops, as many as [`FlowEntry::states`] says.
+    pub hops: [HopEntry; FLOW_HOPS],
+}
+
+/// What one hop last said; all-ones: nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HopEntry {
+    /// The node.
+    pub node: u32,
+    /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
+    pub link: u32,
+    /// Is `link` of level 2?
+    pub level_2: bool,
+    /// Hop latency, ns, held below all-ones.
+    pub latency: u32,
+    /// Queue id in the high 8 bits, occupancy in the low 24.
+    pub queue: u32,
+    /// Millionths of the link, held likewise.
+    pub utilization: u32,
+}
+
+/// A queue, buffer or link as the kernel keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LevelEntry {
+    /// The node.
+    pub node: u32,
+    /// Its queue, buffer or egress interface.
+    pub part: u32,
+    /// As last told.
+    pub told: u64,
+    /// Latest of reports of which no flow keeps the value, and how many they were, modulo 2^32.
+    pub latest: u64,
+    /// See there.
+    pub reports: u32,
+}
+
+/// A numbered stream as the kernel keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamEntry {
+    /// Report version: 5, 10, 20.
+    pub version: u8,
+    /// Subsystem of the reporter.
+    pub hw_id: u8,
+    /// Our listener.
+    pub listener: u16,
+    /// The reporter, where its reports name it.
+    pub node: Option<u32>,
+    /// Where they do not, the address they come from; else zero.
+    pub source: [u8; 16],
+    /// The latest number.
+    pub latest: u32,
+    /// All numbers of the present run are that one.
+    pub same: bool,
+    /// Numbers swallowed so far, modulo 2^31.
+    pub count: u32,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Tables {
+    control: Mapped,
+    flows: Mapped,
+    tags: Mapped,
+    /// Queues, congestions, links.
+    levels: [Mapped; 3],
+    streams: Mapped,
+    sizes: Sizes,
+    detection: Map,
+    profiles: Map,
+    prefixes: Map,
+    counters: Map,
+}
+
+impl Tables {
+    /// The tables of an object that was loaded with `sizes`.
+    ///
+    /// # Errors
+    /// It is not [`crate::DETECT`], or the system refused to map memory.
+    pub fn open(object: &Object, sizes: Sizes) -> Result<Self, Error> {
+        let memory = |name| object.map(name)?.map_memory();
+        let map = |name| object.map(name)?.try_clone();
+        Ok(Self {
+            control: memory("control")?,
+            flows: memory("flows")?,
+            tags: memory("flow_tags")?,
+            levels: [memory("queues")?, memory("congestions")?, memory("links")?],
+            streams: memory("streams")?,
+            sizes,
+            detection: map("detection")?,
+            profiles: map("profiles")?,
+            prefixes: map("prefixes")?,
+            counters: map("counters")?,
+        })
+    }
+
+    fn seed(&self) -> Seed {
+        Seed(self.sizes.seed)
+    }
+
+    fn set(&self, offset: usize, value: u32) {
+        if let Some(word) = self.control.half(0, offset) {
+            word.store(value, Release);
+        }
+    }
+
+    /// Sets the ports whose datagrams are telemetry, at most eight, each with the number of its listener.
+    pub fn set_ports(&self, ports: &[(u16, u16)]) {
+        let pair =
+            |list: &dyn Fn(usize) -> u16, at: usize| u32::from(list(at)) | u32::from(list(at + 1)) << 16;
+        let port = |at: usize| ports.get(at).map_or(0, |(port, _)| *port);
+        let listener = |at: usize| ports.get(at).map_or(0, |(_, listener)| *listener);
+        for at in (0..8).step_by(2) {
+            self.set(control::PORTS + 4 + 2 * at, pair(&port, at));
+            self.set(control::LISTENERS + 2 * at, pair(&listener, at));
+        }
+        self.set(control::PORTS, ports.len().min(8) as u32);
+    }
+
+    /// Are numbers of datagrams followed?
+    pub fn set_sequence(&self, on: bool) {
+        self.set(control::SEQUENCE, u32::from(on));
+    }
+
+    /// Sets how sources are read: the default, and at most 255 prefixes of sources with a profile of their own.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn set_profiles(
+        &self,
+        default: (&wire::Profile, Units),
+        listed: &[(Prefix, &wire::Profile, Units)],
+    ) -> Result<(), Error> {
+        let write = |at: usize, (wire, units): (&wire::Profile, Units)| {
+            self.profiles.update(&(at as u32).to_ne_bytes(), &profile(wire, &units))
+        };
+        write(0, default)?;
+        let listed = &listed[..listed.len().min(255)];
+        // Of equal prefixes the first counts: written last.
+        for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
+            write(at + 1, (wire, *units))?;
+            let (network, bits) = wide(prefix);
+            let mut key = [0; 28];
+            layout::put(&mut key, 0, &(8 + bits).to_ne_bytes());
+            key[4] = if prefix.is_v6() { 6 } else { 4 };
+            layout::put(&mut key, 5, &network);
+            self.prefixes.update(&key, &(at as u32 + 1).to_ne_bytes())?;
+        }
+        self.set(control::PREFIXES, listed.len() as u32);
+        Ok(())
+    }
+
+    /// Puts thresholds and rules in force, for the next report of each flow; answers where each rule runs. Not more than
+    /// once in a moment: the ones before the present are overwritten.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn set_detection(&self, what: &Detection) -> Result<Split, Error> {
+        let split = Table::split(&what.rules);
+        let Some(word) = self.control.word(0, control::GENERATION) else { return Ok(split) };
+        let generation = (word.load(Acquire) as u32).wrapping_add(1);
+        self.detection.update(&(generation & 1).to_ne_bytes(), &layout::encode(what, &split))?;
+        let table = if split.table.rules == 0 { 0 } else { control::WATCHED_TABLE };
+        let user = if split.user.is_empty() { 0 } else { control::WATCHED_USER };
+        word.store(u64::from(generation) | u64::from(table | user) << 32, Release);
+        Ok(split)
+    }
+
+    /// Says that whoever reads the ring is about to sleep, and wants to be woken by the next record. It must look into the
+    /// ring once more before it does, and sleep for some milliseconds at most.
+    pub fn sleep(&self) {
+        if let Some(word) = self.control.half(0, control::SLEEPING) {
+            word.store(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+
+    /// And that it is awake.
+    pub fn wake(&self) {
+        self.set(control::SLEEPING, 0);
+    }
+
+    /// Places for flows.
+    pub fn flow_places(&self) -> usize {
+        self.sizes.flow_buckets() as usize * WAYS
+    }
+
+    /// The number of reports of the flow at a place, modulo 2^32, if there is a flow: what tells whether to read it.
+    pub fn reports_at(&self, place: usize) -> Option<u32> {
+        self.tag(place).filter(|tag| *tag != 0)?;
+        self.flows.word(place, flow::SMALL).map(|small| (small.load(Relaxed) >> 32) as u32)
+    }
+
+    fn tag(&self, place: usize) -> Option<u16> {
+        let word = self.tags.word(place / WAYS, place % WAYS / 4 * 8)?;
+        Some((word.load(Acquire) >> (place % 4 * 16)) as u16)
+    }
+
+    fn key_at(&self, place: usize) -> Option<[u64; 5]> {
+        let mut key = [0; 5];
+        for (at, word) in key.iter_mut().enumerate() {
+            *word = self.flows.word(place, at * 8)?.load(Relaxed);
+        }
+        Some(key)
+    }
+
+    /// The flow at a place; `None` if there is none, or if it is being changed just now.
+    pub fn flow(&self, place: usize) -> Option<FlowEntry> {
+        self.tag(place).filter(|tag| *tag != 0)?;
+        let version = || self.flows.half(place, flow::VERSION).map(|version| version.load(Acquire));
+        let before = version().filter(|version| *version != 0)?;
+        let word = |offset| Some(self.flows.word(place, offset)?.load(Relaxed));
+        let small = word(flow::SMALL)?;
+        let level_2 = self.flows.half(place, flow::LEVEL_2)?.load(Relaxed);
+        let mut entry = FlowEntry {
+            key: key_of(self.key_at(place)?),
+            reports: (small >> 32) as u32,
+            path_length: small as u8,
+            states: (small >> 8) as u8,
+            basis: (small >> 24) as u8,
+            latency: word(flow::LATEST)?,
+            hops: [HopEntry::default(); FLOW_HOPS],
+        };
+        for (at, hop) in entry.hops.iter_mut().enumerate().take(usize::from(entry.states)) {
+            let start = flow::HOPS + at * flow::HOP_LEN;
+            let (ids, latencies, others) = (word(start)?, word(start + 8)?, word(start + 16)?);
+            *hop = HopEntry {
+                node: ids as u32,
+                link: (ids >> 32) as u32,
+                level_2: level_2 >> at & 1 == 1,
+                latency: (latencies >> 32) as u32,
+                queue: others as u32,
+                utilization: (others >> 32) as u32,
+            };
+        }
+        (version() == Some(before)).then_some(entry)
+    }
+
+    /// Forgets a flow; `false` if it was not there.
+    pub fn forget_flow(&self, key: &FlowKey) -> bool {
+        let words = key_words(key);
+        let buckets = self.seed().flow_buckets(&words, self.sizes.flow_buckets() as usize);
+        for bucket in buckets {
+            for place in bucket * WAYS..(bucket + 1) * WAYS {
+                if self.tag(place).is_some_and(|tag| tag != 0) && self.key_at(place) == Some(words) {
+                    return self.clear_tag(place);
+                }
+            }
+        }
+        false
+    }
+
+    fn clear_tag(&self, place: usize) -> bool {
+        let Some(word) = self.tags.word(place / WAYS, place % WAYS / 4 * 8) else { return false };
+        word.fetch_and(!(0xffff << (place % 4 * 16)), AcqRel);
+        true
+    }
+
+    fn levels(&self, metric: Metric) -> Option<(&Mapped, usize)> {
+        let [queues, links] = [self.sizes.queues, self.sizes.links].map(Sizes::level_buckets);
+        match metric {
+            Metric::QueueOccupancy => Some((&self.levels[0], queues as usize)),
+            Metric::QueueCongestion => Some((&self.levels[1], queues as usize)),
+            Metric::LinkUtilization => Some((&self.levels[2], links as usize)),
+            _ => None,
+        }
+    }
+
+    /// Places for values of a metric that belongs to nodes.
+    pub fn level_places(&self, metric: Metric) -> usize {
+        self.levels(metric).map_or(0, |(_, buckets)| buckets * LEVEL_WAYS)
+    }
+
+    /// What is at one.
+    pub fn level(&self, metric: Metric, place: usize) -> Option<LevelEntry> {
+        let (map, _) = self.levels(metric)?;
+        let start = place % LEVEL_WAYS * slot::LEN;
+        let word = |offset| Some(map.word(place / LEVEL_WAYS, start + offset)?.load(Acquire));
+        let told = word(slot::TOLD)?.checked_sub(1)?;
+        let key = word(slot::KEY)?;
+        let reports = word(slot::REPORTS)? as u32;
+        Some(LevelEntry {
+            node: (key >> 32) as u32,
+            part: key as u32,
+            told,
+            latest: word(slot::LATEST)?,
+            reports,
+        })
+    }
+
+    /// Forgets a value of a node; `false` if it was not there.
+    pub fn forget_level(&self, metric: Metric, node: u32, part: u32) -> bool {
+        let Some((map, size)) = self.levels(metric) else { return false };
+        let key = u64::from(node) << 32 | u64::from(part);
+        for bucket in self.seed().level_buckets(key, size) {
+            for way in 0..LEVEL_WAYS {
+                let word = |offset| map.word(bucket, way * slot::LEN + offset);
+                if let (Some(told), Some(held)) = (word(slot::TOLD), word(slot::KEY))
+                    && told.load(Acquire) != 0
+                    && held.load(Relaxed) == key
+                {
+                    told.store(0, Release);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Places for streams.
+    pub fn stream_places(&self) -> usize {
+        self.sizes.stream_slots() as usize + STREAM_WINDOW
+    }
+
+    /// The stream at one.
+    pub fn stream(&self, place: usize) -> Option<StreamEntry> {
+        if self.streams.half(place, stream::USED)?.load(Acquire) == 0 {
+            return None;
+        }
+        let word = |offset| Some(self.streams.word(place, offset)?.load(Relaxed));
+        let (key, run) = (word(stream::KEY)?, word(stream::WORD)?);
+        let mut source = [0; 16];
+        layout::put(&mut source, 0, &word(stream::SOURCE)?.to_ne_bytes());
+        layout::put(&mut source, 8, &word(stream::SOURCE + 8)?.to_ne_bytes());
+        Some(StreamEntry {
+            version: (key >> 56) as u8 & 0x7f,
+            hw_id: (key >> 48) as u8,
+            listener: (key >> 32) as u16,
+            node: (key & stream::NODELESS == 0).then_some(key as u32),
+            source,
+            latest: (run >> 32) as u32,
+            same: run & stream::SAME != 0,
+            count: (run & (stream::SAME - 1)) as u32,
+        })
+    }
+
+    /// Where the stream is that `like` names by its first five fields.
+    pub fn stream_place(&self, like: &StreamEntry) -> Option<usize> {
+        let nodeless = if like.node.is_none() { stream::NODELESS } else { 0 };
+        let key = u64::from(like.version) << 56
+            | u64::from(like.hw_id) << 48
+            | u64::from(like.listener) << 32
+            | u64::from(like.node.unwrap_or(0))
+            | nodeless;
+        let source = if like.node.is_some() { [0; 16] } else { like.source };
+        let (halves, _) = source.as_chunks::<8>();
+        let source = [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])];
+        let start = self.seed().stream(key, source, self.sizes.stream_slots() as usize);
+        (start..start + STREAM_WINDOW).find(|&place| {
+            let word = |offset| self.streams.word(place, offset).map(|word| word.load(Relaxed));
+            self.streams.half(place, stream::USED).is_some_and(|used| used.load(Acquire) != 0)
+                && word(stream::KEY) == Some(key)
+                && word(stream::SOURCE) == Some(source[0])
+                && word(stream::SOURCE + 8) == Some(source[1])
+        })
+    }
+
+    /// Forgets the stream at a place: its next datagram goes up.
+    pub fn forget_stream(&self, place: usize) {
+        if let Some(used) = self.streams.half(place, stream::USED) {
+            used.store(0, Release);
+        }
+    }
+
+    /// What was counted, all CPUs together.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        let mut sums = [0; Counters::LEN];
+        self.counters.sum(&0_u32.to_ne_bytes(), &mut sums)?;
+        Ok(Counters::read(&sums))
+    }
+}
+
+const _: () = assert!(control::LEN == 56 && flow::LEN == 512 && stream::LEN == 64);
