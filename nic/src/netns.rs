@@ -95,6 +95,8 @@ pub struct Pair {
     pub near: Namespace,
     /// The other side: 10.97.0.2 and fd97::2, on the device `veth0`.
     pub far: Namespace,
+    /// Of each kind, at each end.
+    queues: u32,
 }
 
 impl Pair {
@@ -120,16 +122,25 @@ impl Pair {
     /// # Errors
     /// This needs root, and `ip`.
     pub fn with_queues(queues: u32) -> Result<Self, Error> {
-        let pair = Self { near: Namespace::create()?, far: Namespace::create()? };
+        let pair = Self { near: Namespace::create()?, far: Namespace::create()?, queues };
+        pair.link()?;
+        Ok(pair)
+    }
+
+    /// Makes the link, also again after it was deleted.
+    ///
+    /// # Errors
+    /// There is one, or `ip` said something else.
+    pub fn link(&self) -> Result<(), Error> {
         let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
-        let queues = queues.to_string();
+        let queues = self.queues.to_string();
         let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
         let near = ["link", "add", Self::DEVICE, "address", near_mac];
         let far = ["peer", "name", Self::DEVICE, "address", far_mac];
-        let netns = ["netns", &pair.far.name];
-        pair.near.ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
+        let netns = ["netns", &self.far.name];
+        self.near.ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
         for (side, own, other, other_mac) in
-            [(&pair.near, Self::NEAR, Self::FAR, far_mac), (&pair.far, Self::FAR, Self::NEAR, near_mac)]
+            [(&self.near, Self::NEAR, Self::FAR, far_mac), (&self.far, Self::FAR, Self::NEAR, near_mac)]
         {
             let [v4, v6] = own.map(|address| address.to_string());
             side.ip(&["address", "add", &format!("{v4}/24"), "dev", Self::DEVICE])?;
@@ -149,8 +160,7 @@ impl Pair {
                 ])?;
             }
         }
-        pair.wait_until_open()?;
-        Ok(pair)
+        self.wait_until_open()
     }
 
     /// The kernel opens a link some time after it is set up, and drops what is sent before, without an error. So: sends until

@@ -42,7 +42,7 @@ impl Ring {
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
         let failed = |call| move |source| Error::new(call, interface, source);
         let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
-        let holders = if options.hold_ports { hold(&options.ports)? } else { Vec::new() };
+        let holders = if options.hold_ports { hold(interface, &options.ports)? } else { Vec::new() };
         // Protocol 0: nothing is received until it is bound, with the filter in place.
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
         let set = |option, value: i32, call| {
@@ -255,11 +255,11 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
-/// UDP sockets on the ports, of both families, that keep nothing.
-fn hold(ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
+/// UDP sockets on the ports of that interface, of both families, that keep nothing. Other interfaces' are for others to read.
+fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
     let mut held = Vec::new();
     for &port in ports {
-        let socket = udp::any_address(port, None)?;
+        let socket = udp::any_address(port, Some(interface))?;
         let refuse = sys::attach_filter(&socket, &filter::NOTHING);
         refuse.map_err(|source| Error::new("setsockopt SO_ATTACH_FILTER", port, source))?;
         held.push(socket);
