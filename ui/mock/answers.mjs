@@ -1,6 +1,40 @@
 // The fabric's state in the shapes of /api/v1.
 import { flowText, ns } from './fabric.mjs';
 
+function input(known) {
+  const how = { kind: 'udp', up: true, message: null, interface: null, queues: 0, tried: [], reopened: 0 };
+  const counts = { datagrams: 0, bytes: 0, kernel_drops: 0, truncated: 0, receive_buffer: 16777216 };
+  return { ...how, ...counts, drops: {}, passed: {}, device_drops: 0, ...known };
+}
+
+/** A socket, an interface on a lower rung, and one that is gone. */
+function inputs(read, dropped) {
+  const half = Math.floor(read / 2);
+  const busy = dropped === 0 ? {} : { ring_full: dropped };
+  const zero = 'the driver mlx5_core has no free XDP queues; `ethtool -L eth1 combined 8` makes room';
+  return [
+    input({
+      listen: 'xdp://eth1',
+      kind: 'xdp-native',
+      interface: 'eth1',
+      queues: 4,
+      tried: [{ rung: 'xdp-zerocopy', reason: zero }],
+      datagrams: half,
+      bytes: half * 304,
+      drops: busy,
+      passed: { fragment: 12 },
+    }),
+    input({
+      listen: 'xdp://eth2',
+      kind: 'xdp-zerocopy',
+      up: false,
+      message: 'the interface is gone',
+      interface: 'eth2',
+    }),
+    input({ listen: 'udp://0.0.0.0:32766', datagrams: read - half, bytes: (read - half) * 304 }),
+  ];
+}
+
 export function status(fabric, empty) {
   if (empty) return emptyStatus();
   const t = fabric.totals;
@@ -18,15 +52,13 @@ export function status(fabric, empty) {
     rates: { reports: fabric.rate.reports, events: fabric.rate.events, datagrams: fabric.rate.reports },
     loss_budget: [
       stage('network', t.expected, { lost: t.lost }),
-      stage('kernel', received, { receive_buffer: t.kernel }),
+      stage('kernel', received, { ring_full: t.kernel }),
       stage('decode', read, { truncated: t.truncated, nested: t.nested }),
       stage('state', decoded, {}),
       stage('queue', t.records, {}, 40),
       stage('store', t.records - 40, {}, 12),
     ],
-    inputs: [
-      { listen: '0.0.0.0:32766', kind: 'udp', datagrams: read, bytes: read * 304, kernel_drops: t.kernel },
-    ],
+    inputs: inputs(read, t.kernel),
     sources: sources(fabric),
     tables: [
       { name: 'flows', used: fabric.flows.length, capacity: 100000, evicted: 0, refused: 0 },
@@ -55,7 +87,7 @@ function emptyStatus() {
     now: Date.now() * 1e6,
     rates: { reports: 0, events: 0, datagrams: 0 },
     loss_budget: stages.map((stage) => ({ stage, in: 0, out: 0, drops: {} })),
-    inputs: [{ listen: '0.0.0.0:32766', kind: 'udp', datagrams: 0, bytes: 0, kernel_drops: 0 }],
+    inputs: [input({ listen: 'udp://0.0.0.0:32766' })],
     sources: [],
     tables: [{ name: 'flows', used: 0, capacity: 100000, evicted: 0, refused: 0 }],
     store: { state: 'Ok', written: 0, queue: 0, shed: 0, last_commit: null, bytes: 0 },

@@ -23,10 +23,23 @@ export interface BudgetStage {
 
 export interface Input {
   listen: string;
+  /** How it receives: udp, packet, xdp-generic, xdp-native, xdp-zerocopy, kernel. */
   kind: string;
+  up: boolean;
+  /** Why it does not receive. */
+  message: string | null;
+  interface: string | null;
+  queues: number;
+  /** Better ways to receive, and why they were not taken. */
+  tried: { rung: string; reason: string }[];
+  reopened: number;
   datagrams: number;
   bytes: number;
   kernel_drops: number;
+  drops: Drops;
+  /** Frames that came by a socket beside the interface's ring. */
+  passed: Drops;
+  device_drops: number;
 }
 
 export interface Source {

@@ -18,12 +18,19 @@ const WORDS: Readonly<Record<string, Words>> = {
     place: 'in the network',
     hint: 'Reports that reporters numbered, and those of them that arrived',
   },
+  nic: {
+    title: 'Interface',
+    takes: 'frame',
+    gives: 'frame',
+    place: 'at the interface',
+    hint: 'Frames that reached our interfaces, and those that they had room for; drops of other traffic count, too',
+  },
   kernel: {
     title: 'Kernel',
     takes: 'datagram',
     gives: 'datagram',
     place: 'in the kernel',
-    hint: 'Datagrams for our sockets, and those that we read in time',
+    hint: 'Datagrams for our sockets and rings, and those that we read in time',
   },
   decode: {
     title: 'Decode',

@@ -1,9 +1,10 @@
-import type { Drops, Flow, Source, Status, TableFill } from '../api/types';
+import type { Drops, Flow, Input, Source, Status, TableFill } from '../api/types';
 import { h, setText } from '../lib/dom';
 import { ago, bytes, count, duration, exact, flowName, pathText, percent } from '../lib/format';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
+import { dropText, inputState } from '../model/inputs';
 import { link } from '../router';
 
 export function flowTable() {
@@ -104,6 +105,53 @@ export function sourceTable() {
   });
 }
 
+export function inputTable() {
+  return new LiveTable<Input>({
+    label: 'Inputs',
+    empty: 'Nothing is listened on.',
+    columns: [
+      { title: 'Input', class: 'mono', cell: (row) => row.listen },
+      {
+        title: 'How',
+        cell: (row) => {
+          const { tone, text, hint } = inputState(row);
+          return { text, title: hint, class: tone === 'ok' ? '' : tone };
+        },
+      },
+      { title: 'Queues', numeric: true, cell: (row) => (row.queues > 0 ? exact(row.queues) : '') },
+      {
+        title: 'Datagrams',
+        numeric: true,
+        cell: (row) => ({ text: count(row.datagrams), title: exact(row.datagrams) }),
+      },
+      {
+        title: 'Dropped',
+        hint: 'Sent to us and not received: we were too slow',
+        numeric: true,
+        cell: (row) => ({ ...mild(sumOf(row.drops)), title: dropText(row.drops) }),
+      },
+      {
+        title: 'By socket',
+        hint: 'Frames that the interface’s program left to the network stack: fragments, too long, unusual. They come by a socket.',
+        numeric: true,
+        cell: (row) => ({
+          text: row.interface === null ? '' : exact(sumOf(row.passed)),
+          class: sumOf(row.passed) > 0 ? '' : 'zero',
+          title: reasons(row.passed),
+        }),
+      },
+      {
+        title: 'Why so',
+        class: 'grow why',
+        cell: (row) => {
+          const { why } = inputState(row);
+          return { text: why, title: why };
+        },
+      },
+    ],
+  });
+}
+
 export function fillPanel() {
   return new LiveTable<TableFill>({
     label: 'How full the tables are',
@@ -130,23 +178,12 @@ export function fillPanel() {
 export function storePanel() {
   const store = h('dd');
   const commit = h('dd');
-  const inputs = h('dd');
-  const element = h(
-    'dl',
-    { class: 'facts' },
-    h('dt', {}, 'Store'),
-    store,
-    h('dt', {}, 'Commit'),
-    commit,
-    h('dt', {}, 'Inputs'),
-    inputs,
-  );
+  const element = h('dl', { class: 'facts' }, h('dt', {}, 'Store'), store, h('dt', {}, 'Commit'), commit);
   return {
     element,
     update(status: Status) {
       setText(store, storeText(status));
       setText(commit, status.store ? ago(status.store.last_commit, live.now()) : '–');
-      setText(inputs, status.inputs.map(inputText).join(', ') || 'none');
       store.classList.toggle('bad', status.store !== null && status.store.state.toLowerCase() !== 'ok');
     },
   };
@@ -157,10 +194,4 @@ function storeText({ store }: Status): string {
   const shed = store.shed > 0 ? `, ${exact(store.shed)} shed` : '';
   const message = store.message ? `: ${store.message}` : '';
   return `${store.state.toLowerCase()}${message}, ${count(store.written)} records, ${bytes(store.bytes)}, ${count(store.queue)} queued${shed}`;
-}
-
-function inputText(input: { listen: string; kind: string; datagrams: number; kernel_drops: number }): string {
-  const lost = input.kernel_drops > 0 ? `, ${exact(input.kernel_drops)} dropped by the kernel` : '';
-  const address = input.listen.includes('://') ? input.listen : `${input.kind} ${input.listen}`;
-  return `${address} (${count(input.datagrams)} datagrams${lost})`;
 }

@@ -8,7 +8,7 @@ import { live } from '../live';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
 import { budgetView } from './overview-budget';
-import { fillPanel, flowTable, sourceTable, storePanel } from './overview-tables';
+import { fillPanel, flowTable, inputTable, sourceTable, storePanel } from './overview-tables';
 
 const SYNC = 'overview';
 const WORST_NODES = 6;
@@ -20,6 +20,7 @@ export function overviewPage(): Page {
   const budget = budgetView();
   const flows = flowTable();
   const sources = sourceTable();
+  const inputs = inputTable();
   const tables = fillPanel();
   const store = storePanel();
   const teach = teaching();
@@ -34,6 +35,7 @@ export function overviewPage(): Page {
     panel('Hop latency p99', { aside: waits.legend }, waits.chart.element),
     panel('Slowest flows', { class: 'two' }, flows.element),
     panel('Tables', {}, tables.element, store.element),
+    panel('Inputs', { class: 'wide' }, inputs.element),
     panel('Sources', { class: 'wide' }, sources.element),
   );
   const endLive = live.watch(() => {
@@ -43,6 +45,7 @@ export function overviewPage(): Page {
     setText(uptime, `since start, ${span(status.uptime_s)} ago`);
     budget.update(status);
     rates.update();
+    inputs.update(status.inputs);
     sources.update(status.sources);
     tables.update(status.tables);
     store.update(status);

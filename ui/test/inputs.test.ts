@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Input } from '../src/api/types';
+import { dropText, inputState } from '../src/model/inputs';
+
+const input: Input = {
+  listen: 'xdp://eth1',
+  kind: 'xdp-native',
+  up: true,
+  message: null,
+  interface: 'eth1',
+  queues: 4,
+  tried: [],
+  reopened: 0,
+  datagrams: 1,
+  bytes: 1,
+  kernel_drops: 0,
+  drops: {},
+  passed: {},
+  device_drops: 0,
+};
+
+test('an input on the best rung has nothing to explain', () => {
+  const { tone, text, why } = inputState(input);
+  assert.deepEqual([tone, text, why], ['ok', 'xdp-native', '']);
+});
+
+test('an input on a lower rung says why', () => {
+  const tried = [
+    { rung: 'xdp-zerocopy', reason: 'veth cannot' },
+    { rung: 'xdp-native', reason: 'a program is there' },
+  ];
+  const { tone, text, why } = inputState({ ...input, kind: 'packet', tried, reopened: 2 });
+  const expected = 'not xdp-zerocopy: veth cannot; not xdp-native: a program is there; opened again 2 ×';
+  assert.deepEqual([tone, text, why], ['warn', 'packet', expected]);
+});
+
+test('an input that is down says so first', () => {
+  const { tone, text, why } = inputState({ ...input, up: false, message: 'the interface is gone' });
+  assert.deepEqual([tone, text, why], ['bad', 'down', 'the interface is gone; it is tried again']);
+});
+
+test('drops are told in words, the largest first', () => {
+  assert.equal(
+    dropText({ ring_full: 3, socket_buffer_full: 1_200, new_reason: 2 }),
+    '1\u202f200: the socket’s buffer was full\n3: our ring was full\n2: new reason',
+  );
+});
