@@ -112,14 +112,11 @@ section! {
         /// The last rung of the ladder that is good enough. If none down to it works, the program does not start; an input that
         /// goes away later is tried again until one works.
         pub(crate) lowest: Rung = Rung::Udp,
-        /// Frames of memory per queue of the interface, a power of two: what can wait while the program is busy. With 4 KiB
-        /// each, a queue takes 16 MiB by default, locked in memory.
+        /// Frames of memory per queue of the interface, a power of two: what can wait while the program is busy. A frame takes
+        /// 2 KiB, or 4 KiB where the interface's packets may be longer than that; a queue so takes 8 MiB by default.
         pub(crate) frames: u32 = 4096,
         /// Put the frames into huge pages when there are any free.
         pub(crate) huge_pages: bool = true,
-        /// Let the kernel poll the card from our thread instead of by interrupts. It costs a core, and pays only with cards whose
-        /// interrupts are the limit.
-        pub(crate) busy_poll: bool = false,
         /// Memory of the ring between the kernel's program and ours (with `mode = "kernel"`), a power of two of at least 64 KiB.
         pub(crate) ring: Size = Size(16 << 20),
         /// Flows that the kernel's program remembers (with `mode = "kernel"`); not set: as many as `max_flows`. Reports of further

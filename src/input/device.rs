@@ -35,8 +35,10 @@ pub(super) struct Device {
 struct Traits {
     /// The kernel's number of the interface; `None`: there is none of this name.
     index: Option<u32>,
-    /// Programs on it, without ours.
-    others: Vec<u32>,
+    /// It is administratively up.
+    up: bool,
+    /// Programs on it, by number.
+    programs: Vec<u32>,
 }
 
 /// An interface as an input.
@@ -87,9 +89,8 @@ impl Open for Device {
             tracing::warn!("{}: {warning}", self.listen);
         }
         tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
-        let queues = opened.sources.len() as u32;
         let intakes = opened.sources.into_iter().chain(opened.companion).map(Intake::Source).collect();
-        let setup = self.setup(opened.rung.name(), queues, tried);
+        let setup = self.setup(opened.rung.name(), opened.queues, tried);
         Ok(Opened { intakes, setup, health: Box::new(Health { watch: opened.watch }) })
     }
 
@@ -97,8 +98,8 @@ impl Open for Device {
         let Some(known) = self.known.as_ref().filter(|_| !self.best) else { return false };
         let now = self.traits();
         // What went away is the health's to tell; here it is about what came, or made room.
-        now.index.is_some()
-            && (now.index != known.index || known.others.iter().any(|other| !now.others.contains(other)))
+        let freed = known.programs.iter().any(|id| !now.programs.contains(id));
+        now.index.is_some() && (now.index != known.index || now.up && !known.up || freed)
     }
 }
 
@@ -106,9 +107,8 @@ impl Device {
     fn traits(&self) -> Traits {
         // What cannot be asked is as if it were not there: then nothing seems to change.
         let Ok(Some(facts)) = device::facts(&self.interface) else { return Traits::default() };
-        let programs = facts.xdp.unwrap_or_default();
-        let others = programs.iter().filter(|program| program.ours != Some(true)).map(|program| program.id);
-        Traits { index: Some(facts.index), others: others.collect() }
+        let programs = facts.xdp.unwrap_or_default().iter().map(|program| program.id).collect();
+        Traits { index: Some(facts.index), up: facts.up, programs }
     }
 
     fn options(&self) -> ladder::Options {
@@ -119,6 +119,13 @@ impl Device {
             ports: self.ports.clone(),
             best,
             worst,
+            program: Some(bpf::STEER),
+            threads: collector.workers,
+            xdp: nic::xdp::Options {
+                frames_per_queue: xdp.frames,
+                huge_pages: xdp.huge_pages,
+                ..nic::xdp::Options::default()
+            },
             udp: super::udp::options(collector, &self.ports),
             slot_size: usize::try_from(collector.datagram.0).unwrap_or(usize::MAX),
             ..ladder::Options::default()

@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) input: SocketAddr,
     pub(crate) api: SocketAddr,
     directory: TempDir,
+    /// The network namespace it runs in, if not ours.
+    namespace: Option<String>,
 }
 
 /// An HTTP answer.
@@ -66,7 +68,52 @@ impl Server {
         };
         let input = after("udp://");
         let api = after("http://");
-        Self { child, lines, input, api, directory }
+        Self { child, lines, input, api, directory, namespace: None }
+    }
+
+    /// Starts hopwise inside a network namespace, on `listen`. After the namespace's name a command may follow that starts it.
+    ///
+    /// # Errors
+    /// It ended instead; what it said.
+    pub(crate) fn start_within(namespace: &str, listen: &str, extra: &str) -> Result<Self, String> {
+        let directory = TempDir::new();
+        let config = directory.join("hopwise.toml");
+        fs::write(&config, Self::config(&format!("collector.listen = [\"{listen}\"]\n{extra}"))).unwrap();
+        let program = run(&config, &directory);
+        let mut child = Command::new("ip")
+            .args(["netns", "exec"])
+            .args(namespace.split_whitespace())
+            .arg(program.get_program())
+            .args(program.get_args())
+            .current_dir(directory.join(""))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = read_lines(child.stderr.take().unwrap());
+        let mut told = String::new();
+        let api = loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => match line.split_once("http://") {
+                    Some((_, rest)) => break rest.trim_end_matches('/').parse().unwrap(),
+                    None => told = format!("{told}{line}\n"),
+                },
+                Err(_) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(told);
+                }
+            }
+        };
+        let (input, namespace) =
+            ((Ipv4Addr::UNSPECIFIED, 0).into(), namespace.split_whitespace().next().map(str::to_owned));
+        Ok(Self { child, lines, input, api, directory, namespace })
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// A configuration with `extra` lines; those of tables that are begun here are written `api.token = …`, and come first.
@@ -147,7 +194,12 @@ impl Server {
 
     /// A connection to the API.
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.api).unwrap();
+        let api = self.api;
+        let stream = match &self.namespace {
+            Some(name) => nic::netns::within(name, || TcpStream::connect(api)).unwrap(),
+            None => TcpStream::connect(api),
+        };
+        let stream = stream.unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }

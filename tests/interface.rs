@@ -1,0 +1,259 @@
+//! Interfaces as inputs: the whole program in a network namespace, reports from the other end of a link. Needs root and `ip`;
+//! what cannot be tested says so.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::SocketAddr;
+
+use nic::{netns::Pair, udp::Sender};
+use serde_json::{Value, json};
+use server::{Server, assert_balanced, dropped, report, stage};
+use support::skipped;
+
+/// The port of reports.
+const PORT: u16 = 32766;
+
+/// Two namespaces with a link, or a word about why there are none.
+fn pair() -> Option<Pair> {
+    let pair = Pair::create();
+    pair.map_err(|error| skipped(&format!("interfaces: network namespaces need root ({error})"))).ok()
+}
+
+/// Sends datagrams from one end of the link to the other, over IPv4 or IPv6.
+fn send(pair: &Pair, family: usize, datagrams: &[Vec<u8>]) {
+    let (from, to) = (SocketAddr::new(Pair::NEAR[family], 0), SocketAddr::new(Pair::FAR[family], PORT));
+    let mut sender = pair.near.run(|| Sender::connect(from, to)).unwrap().unwrap();
+    for burst in datagrams.chunks(32) {
+        let burst: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
+        assert_eq!(sender.send_burst(&burst).unwrap(), burst.len());
+        // A link has a short queue.
+        std::thread::sleep(std::time::Duration::from_micros(300));
+    }
+}
+
+/// Reports good and bad, with gaps in their numbers: what they say does not depend on when they come.
+fn mixed() -> Vec<Vec<u8>> {
+    let good = report(0, 1, [1, 2, 3]);
+    let mut datagrams: Vec<Vec<u8>> =
+        (0..2_000).map(|seq| report(seq, (seq % 50) as u16, [1, 2, seq * 1_000])).collect();
+    datagrams.extend((0..good.len()).map(|length| good[..length].to_vec()));
+    datagrams.extend((0..300_u32).map(|seed| (0..seed).map(|i| (seed * 31 + i * 7) as u8).collect()));
+    datagrams.extend((2_000..2_500).filter(|seq| seq % 10 != 0).map(|seq| report(seq, 1, [1, 2, 3])));
+    datagrams
+}
+
+/// Everything that the program concluded, without what depends on the time: when it was, and which of the missing numbers have
+/// been waited for long enough.
+fn conclusions(server: &Server, status: &Value) -> Value {
+    let events = server
+        .query(
+            "SELECT kind, metric, flow, node, interface, queue, value, previous, threshold, path, count(*) FROM events \
+             WHERE kind <> 'loss' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10",
+        )
+        .json();
+    let mut sources = status["sources"].clone();
+    for source in sources.as_array_mut().unwrap() {
+        source.as_object_mut().unwrap().retain(|name, _| name != "last_seen" && name != "lost");
+    }
+    json!({
+        "events": events["rows"],
+        "decode": stage(status, "decode"),
+        "state": stage(status, "state"),
+        "refused": status["refused"],
+        "sources": sources,
+    })
+}
+
+/// The elements of a list or an object, as text.
+fn lines(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(list) => list.iter().map(Value::to_string).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}: {value}")).collect(),
+        other => vec![other.to_string()],
+    }
+}
+
+/// The one input of a status.
+fn input(status: &Value) -> &Value {
+    assert_eq!(status["inputs"].as_array().unwrap().len(), 1, "{status:#}");
+    &status["inputs"][0]
+}
+
+#[test]
+fn an_interface_gives_the_same_answers_as_a_socket() {
+    let Some(pair) = pair() else { return };
+    let datagrams = mixed();
+    for family in 0..2 {
+        let concluded = ["udp", "xdp"].map(|way| {
+            let listen = match way {
+                "udp" => format!("udp://{}", SocketAddr::new(Pair::FAR[family], PORT)),
+                _ => "xdp://veth0".to_owned(),
+            };
+            let server = Server::start_within(pair.far.name(), &listen, "").unwrap();
+            send(&pair, family, &datagrams);
+            let status = server.settled(datagrams.len() as u64);
+            assert_balanced(&status);
+            conclusions(&server, &status)
+        });
+        assert!(concluded[0]["events"].as_array().unwrap().len() > 100, "{:#}", concluded[0]);
+        for (part, expected) in concluded[0].as_object().unwrap() {
+            let (expected, found) = (lines(expected), lines(&concluded[1][part]));
+            let missing: Vec<_> = expected.iter().filter(|line| !found.contains(line)).collect();
+            let more: Vec<_> = found.iter().filter(|line| !expected.contains(line)).collect();
+            assert_eq!((missing, more), (Vec::new(), Vec::new()), "{part}");
+        }
+    }
+}
+
+#[test]
+fn several_workers_share_an_interface() {
+    let Some(pair) = pair() else { return };
+    let server = Server::start_within(pair.far.name(), "xdp://veth0", "collector.workers = 3").unwrap();
+    let datagrams: Vec<_> = (0..6_000_u32)
+        .filter(|seq| seq % 100 != 50)
+        .map(|seq| report(seq, (seq % 1_000) as u16, [1, 2, 3]))
+        .collect();
+    send(&pair, 0, &datagrams);
+    let status = server.settled(datagrams.len() as u64);
+    assert_balanced(&status);
+    let busy = status["workers"].as_array().unwrap().iter().filter(|worker| worker["reports"] != 0).count();
+    assert_eq!((busy, dropped(&status, "fanout")), (3, 0), "{status:#}");
+    // The numbers that are missing are counted by those who receive, whichever queue they came by.
+    server.wait_for("60 lost", |status| stage(status, "network")["drops"]["lost"] == 60);
+}
+
+#[test]
+fn an_interface_that_goes_and_comes_back_is_read_again_and_the_counters_go_on() {
+    let Some(pair) = pair() else { return };
+    let server =
+        Server::start_within(pair.far.name(), "xdp://veth0", "collector.xdp.lowest = \"packet\"").unwrap();
+    let first = server.wait_for("started", |status| input(status)["up"] == true);
+    let kind = input(&first)["kind"].clone();
+    let datagrams: Vec<_> = (0..500).map(|seq| report(seq, 1, [1, 2, 3])).collect();
+    send(&pair, 0, &datagrams);
+    server.settled(500);
+    pair.far.ip(&["link", "delete", "veth0"]).unwrap();
+    let gone = server.wait_for("down", |status| input(status)["up"] == false);
+    assert!(input(&gone)["message"].is_string(), "{gone:#}");
+    assert_eq!(input(&gone)["datagrams"], 500);
+    pair.link().unwrap();
+    // An interface is made first and set up then; in between it may be read by a lower rung.
+    let back =
+        server.wait_for("up again", |status| input(status)["up"] == true && input(status)["kind"] == kind);
+    assert!((1..=2).contains(&input(&back)["reopened"].as_u64().unwrap()), "{back:#}");
+    let more: Vec<_> = (500..1_000).map(|seq| report(seq, 1, [1, 2, 3])).collect();
+    send(&pair, 0, &more);
+    let status = server.settled(1_000);
+    assert_balanced(&status);
+    assert_eq!(
+        (&input(&status)["datagrams"], stage(&status, "network")["drops"]["lost"].as_u64()),
+        (&json!(1_000), Some(0))
+    );
+}
+
+#[test]
+fn an_interface_that_comes_later_is_taken_when_it_comes() {
+    let Some(pair) = pair() else { return };
+    pair.far.ip(&["link", "set", "veth0", "name", "veth1"]).unwrap_or_default();
+    pair.far.ip(&["link", "delete", "veth0"]).unwrap_or_default();
+    pair.far.ip(&["link", "delete", "veth1"]).unwrap_or_default();
+    let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
+    let without = server.wait_for("started", |status| input(status)["up"] == true);
+    assert_eq!(input(&without)["kind"], "udp");
+    let reason = input(&without)["tried"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("there is no interface `veth0`"), "{reason}");
+    pair.link().unwrap();
+    let with = server.wait_for("opened again", |status| input(status)["reopened"] == 1);
+    assert_ne!(input(&with)["kind"], "udp", "{with:#}");
+    let datagrams: Vec<_> = (0..100).map(|seq| report(seq, 1, [1, 2, 3])).collect();
+    send(&pair, 1, &datagrams);
+    assert_balanced(&server.settled(100));
+}
+
+#[test]
+fn what_is_not_good_enough_is_refused_with_what_to_do() {
+    let Some(pair) = pair() else { return };
+    let refused = Server::start_within(pair.far.name(), "xdp://none0", "collector.xdp.lowest = \"packet\"");
+    let told = refused.map(|_| ()).unwrap_err();
+    let expected = "there is no interface `none0` here (`ip link` lists those there are); make it, name another one, or allow \
+                    lowest = \"udp\"";
+    assert!(told.contains(expected), "{told}");
+    let refused = Server::start_within(pair.far.name(), "xdp://lo", "collector.xdp.zero_copy = \"require\"");
+    let told = refused.map(|_| ()).unwrap_err();
+    assert!(told.contains("xdp-zerocopy") && told.contains("hopwise doctor lo"), "{told}");
+}
+
+#[test]
+fn five_capabilities_are_enough_for_the_best_rung() {
+    let Some(pair) = pair() else { return };
+    let how = "setpriv --reuid 65534 --clear-groups --inh-caps -all,+bpf,+perfmon,+net_admin,+net_raw,+ipc_lock \
+               --ambient-caps -all,+bpf,+perfmon,+net_admin,+net_raw,+ipc_lock";
+    if std::process::Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped("five capabilities: there is no `setpriv` (util-linux)");
+    }
+    let as_root = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
+    let best = input(&as_root.json("/api/v1/status"))["kind"].clone();
+    drop(as_root);
+    let namespace = format!("{} {how}", pair.far.name());
+    let server = Server::start_within(&namespace, "xdp://veth0", "store.enabled = false").unwrap();
+    let status = server.json("/api/v1/status");
+    assert_eq!(input(&status)["kind"], best, "{status:#}");
+    // And once more by the thread that opens again, with what it kept.
+    pair.far.ip(&["link", "delete", "veth0"]).unwrap();
+    server.wait_for("gone", |status| input(status)["kind"] != best || input(status)["up"] == false);
+    pair.link().unwrap();
+    server.wait_for("as before", |status| input(status)["kind"] == best && input(status)["up"] == true);
+}
+
+#[test]
+fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
+    let Some(pair) = pair() else { return };
+    /// Thread names with their effective capabilities.
+    fn rights(server: &Server) -> Vec<(String, u64)> {
+        let mut threads = Vec::new();
+        for task in std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap() {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let field = |name: &str| {
+                status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+            };
+            threads.push((field("Name:"), u64::from_str_radix(&field("CapEff:"), 16).unwrap()));
+        }
+        threads.sort();
+        threads
+    }
+    // Bits of linux/capability.h: dac_override, net_bind_service; and bpf, perfmon, net_admin, net_raw, ipc_lock.
+    let (every, opening) = (1 << 1 | 1 << 10, 1 << 39 | 1 << 38 | 1 << 12 | 1 << 13 | 1 << 14);
+    let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
+    let expected = |name: &str| match name {
+        "inputs" => every | opening,
+        reading if reading.starts_with("input-") => 1 << 39,
+        _ => every,
+    };
+    // A thread gives up its own as the first thing that it does, and may not have begun.
+    let start = std::time::Instant::now();
+    let other = loop {
+        let threads = rights(&server);
+        let other = threads.into_iter().find(|(name, held)| *held != expected(name));
+        if other.is_none() || start.elapsed() > server::PATIENCE {
+            break other;
+        }
+    };
+    assert_eq!(other, None);
+    drop(server);
+    for (wanted, expected) in [("none", every), ("all", u64::MAX)] {
+        let server =
+            Server::start_within(pair.far.name(), "xdp://veth0", &format!("collector.rights = \"{wanted}\""))
+                .unwrap();
+        let ours = rights(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
+        for (name, held) in ours {
+            assert!(
+                held & !expected == 0 && (wanted != "all" || held & opening == opening),
+                "{name}: {held:x}"
+            );
+        }
+    }
+}
