@@ -79,14 +79,14 @@ static inline_always u32 low24(u32 pair) { return pair == ABSENT ? ABSENT : pair
 static inline_always void read_said(struct said *said, const struct layout *l, const u8 *record)
 {
     u32 queue = item32(l, record, QUEUE), congestion = item32(l, record, CONGESTION), drop = item32(l, record, DROP);
-    u32 halves;
+    u32 halves, pair = queue != ABSENT ? queue : congestion != ABSENT ? congestion : drop;
 
     said->carried = l->carried;
     said->wide_ts = l->wide_ts;
     said->node = item32(l, record, NODE);
     said->ports = item32(l, record, PORTS);
     said->latency = item32(l, record, LATENCY);
-    said->queue_id = queue != ABSENT ? queue >> 24 : congestion != ABSENT ? congestion >> 24 : drop != ABSENT ? drop >> 24 : ABSENT;
+    said->queue_id = pair != ABSENT ? pair >> 24 : ABSENT;
     said->occupancy = low24(queue);
     said->congestion = low24(congestion);
     said->ingress_ts = stamp(l, record, INGRESS);

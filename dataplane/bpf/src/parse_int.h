@@ -8,7 +8,15 @@
 enum { INT_LEN_1 = 8, INT_LEN_2 = 12, SHIM_LEN = 4 };
 
 /* What a first shim byte and the version of the header behind it say together. */
-enum detected { FOUND_05 = 5, FOUND_10 = 10, FOUND_MD = 20, FOUND_MX = 21, FOUND_PRIVATE = 30, FOR_DESTINATION_1 = 40, FOR_DESTINATION_2 };
+enum detected {
+    FOUND_05 = 5,
+    FOUND_10 = 10,
+    FOUND_MD = 20,
+    FOUND_MX = 21,
+    FOUND_PRIVATE = 30,
+    FOR_DESTINATION_1 = 40,
+    FOR_DESTINATION_2,
+};
 
 /* Ruling (a): version nibble 0, but the counts are those of INT 1.0. The header may be cut. */
 static inline_always u32 is_10_under_version_0(const u8 *header, u32 held)

@@ -14,7 +14,7 @@ enum rules {
     WIDE_L2 = 2,
     CONGESTED = 4, /* bit 6 is queue congestion */
     BUFFERED = 8,  /* bit 8 is buffer occupancy */
-    DROPPED = 16,  /* bit 15 is the drop reason, and bit 0 nothing */
+    DROPPED = 16,  /* bit 15 is the drop reason; bit 0 says nothing, and nobody asks it: the node is in the report's header */
 };
 enum {
     INT_2 = WIDE_TIME | WIDE_L2 | BUFFERED,
@@ -76,8 +76,6 @@ int build_layout(struct layout *layout, u64 key, u32 bitmap, u32 rules)
         offset += (set << twice) * 4;
     }
     layout->words = offset / 4;
-    if (rules & DROPPED)
-        layout->at[NODE] = NOWHERE;
     if (rules & CONGESTED) {
         layout->at[CONGESTION] = layout->at[L2];
         layout->at[L2] = NOWHERE;

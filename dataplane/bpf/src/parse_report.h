@@ -290,8 +290,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     return REPORT;
 }
 
-/* The one report of a datagram of version 0.5, whose header has been read: what its header says. Answers the first header of the
- * packet inside, which is at s->walk.at .. s->walk.end; so do the two that follow.
+/* The one report of a datagram of version 0.5, whose header has been read. Answers the first header of the packet inside, which
+ * is at s->walk.at .. s->walk.end; so do the two that follow.
  */
 static inline_always int read_report_05(struct scratch *s)
 {

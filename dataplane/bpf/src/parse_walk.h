@@ -10,7 +10,20 @@
 #include "parse_int.h"
 #include "parse_ioam.h"
 
-enum step { STEP_DONE, STEP_ETHERNET, STEP_ETHERTYPE, STEP_IPV4, STEP_IPV6, STEP_TRANSPORT, STEP_UDP, STEP_TCP, STEP_GRE, STEP_VXLAN, STEP_GPE, STEP_GENEVE };
+enum step {
+    STEP_DONE,
+    STEP_ETHERNET,
+    STEP_ETHERTYPE,
+    STEP_IPV4,
+    STEP_IPV6,
+    STEP_TRANSPORT,
+    STEP_UDP,
+    STEP_TCP,
+    STEP_GRE,
+    STEP_VXLAN,
+    STEP_GPE,
+    STEP_GENEVE,
+};
 
 #define MAX_TUNNELS 4
 /* Steps of the longest walk: per tunnel Ethernet (twice where it is announced by a type), IP, transport
@@ -32,12 +45,8 @@ static inline_always void set_flow(struct walk *w, u32 has_ports, u32 sport, u32
     w->dport = has_ports ? dport : 0;
 }
 
-/* A tunnel begins: what was the flow is the tunnel, which is not kept here. */
-static inline_always void enter(struct walk *w)
-{
-    w->tunnels++;
-    w->has_flow = 0;
-}
+/* A tunnel begins: what is around it is not the flow, and the tunnel is not kept here. */
+static inline_always void enter(struct walk *w) { w->tunnels++; }
 
 /* The contents of a tunnel, unless tunnels are nested beyond reason. */
 static inline_always int inside(struct walk *w, u32 at, u32 ethertype)

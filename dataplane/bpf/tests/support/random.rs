@@ -331,6 +331,10 @@ fn ioam(dice: &mut Dice, out: &mut Vec<u8>) {
             put_words(dice, &mut nodes, opaque);
         }
     }
+    if trace & 0x0080_0000 != 0 && rarely(dice, 2) && nodes.len() >= 4 {
+        // The newest node is the reporter.
+        nodes[..4].copy_from_slice(&(0x4000_0000 | REPORTER).to_be_bytes());
+    }
     let free = if kind == 0 { dice.below(3) } else { 0 };
     let mut data = vec![0, kind, 0, 1, (len as u8) << 3, free as u8];
     if kind == 4 {
