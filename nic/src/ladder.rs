@@ -70,7 +70,8 @@ pub struct Options {
     pub program: Option<&'static [u8]>,
     /// Sources wanted on an XDP rung: each reads its share of the receive queues. At most one per queue is given.
     pub threads: usize,
-    /// The memory of the XDP rungs. An interface whose packets may be longer than such a frame gets frames of 4096 bytes.
+    /// The memory of the XDP rungs. An interface whose packets may be longer than such a frame gets frames of 4096 bytes; one
+    /// with more than four queues gets fewer frames per queue, so that all together are about 65,536.
     pub xdp: crate::xdp::Options,
     /// The ring of the packet rung, bytes.
     pub packet_ring: usize,
@@ -116,7 +117,7 @@ pub struct Opened {
     /// What the datagrams come from; each may be read by a thread of its own.
     pub sources: Vec<Box<dyn Source>>,
     /// On an XDP rung: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
-    /// little. `None` on the other rungs.
+    /// little. `None` on the other rungs, and when other sockets have all the ports.
     pub companion: Option<Box<dyn Source>>,
     /// The rung taken.
     pub rung: Rung,
@@ -207,7 +208,8 @@ fn packet_rung(link: Link, options: &Options) -> Result<Opened, Error> {
 
 fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
     let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
-    for receiver in receivers(&link, options)? {
+    for &port in &options.ports {
+        let receiver = receiver(&link, port, options)?;
         warnings.extend(receiver.warning());
         let burst = Burst::new(udp::DEFAULT_SLOTS, options.slot_size);
         sources.push(Box::new(Buffered::new(receiver, burst)));
@@ -217,8 +219,7 @@ fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
     Ok(Opened { sources, companion: None, rung, queues: 0, pages: None, tried, warnings, watch })
 }
 
-/// Sockets on the ports, for what comes in by the interface.
-fn receivers(link: &Link, options: &Options) -> Result<Vec<Receiver>, Error> {
-    let bind = |&port| Receiver::bind_any(port, Some(link.name()), &options.udp);
-    options.ports.iter().map(bind).collect()
+/// A socket on a port, for what comes in by the interface.
+fn receiver(link: &Link, port: u16, options: &Options) -> Result<Receiver, Error> {
+    Receiver::bind_any(port, Some(link.name()), &options.udp)
 }

@@ -11,6 +11,10 @@
 //!
 //! The time of a packet is when its burst was fetched: one reading of the clock for at most 64 frames. The kernel stamps no
 //! frames on this path. Checksums of UDP are not verified on it either, for the stack does not see the frames.
+//!
+//! Over links inside a machine a sender may hand on several datagrams as one (UDP segmentation offload). A driver with an XDP
+//! program has them taken apart before; XDP in the stack ([`Generic`](crate::ladder::Rung::Generic)) sees the whole as one
+//! datagram. Switches send no such thing.
 
 mod memory;
 mod ring;
@@ -33,7 +37,8 @@ use socket::{Socket, Wish};
 pub struct Options {
     /// Bytes of a frame's memory, 2048 or 4096; 256 of them are the driver's. Frames that do not fit go to the stack.
     pub frame_size: u32,
-    /// Frames of a queue, a power of two: how many may wait.
+    /// Frames of a queue, a power of two: how many may wait. At 5 M frames/s 16,384 of them last 3 ms, which is about as long as
+    /// the system makes a thread wait for its turn on a busy machine.
     pub frames_per_queue: u32,
     /// Huge pages are tried.
     pub huge_pages: bool,
@@ -46,7 +51,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             frame_size: 2048,
-            frames_per_queue: 4096,
+            frames_per_queue: 16_384,
             huge_pages: true,
             batch_wait: Duration::from_micros(50),
         }

@@ -29,20 +29,19 @@ struct {
     MAP_TYPE(value, u64);
 } ports SEC(".maps");
 
-/* What became of frames to our ports, by reason. */
-struct counters {
-    u64 by_reason[REASONS];
-};
-
+/* What became of frames to our ports, by reason. A reason is a key, not a place in a value: whoever loads this without
+ * CAP_PERFMON may not compute an address inside a value.
+ */
 struct {
     MAP_UINT(type, MAP_PERCPU_ARRAY);
-    MAP_UINT(max_entries, 1);
+    MAP_UINT(max_entries, REASONS);
     MAP_TYPE(key, u32);
-    MAP_TYPE(value, struct counters);
+    MAP_TYPE(value, u64);
 } steered SEC(".maps");
 
-/* What a frame is to us: a reason, or this. */
+/* What a frame is to us: a reason, or one of these. */
 #define NOT_OURS REASONS
+#define UNDECIDED (REASONS + 1)
 
 /* Tags or extension headers stepped over; MAX_TAGS of wire::frame. */
 #define MAX_TAGS 8
@@ -58,19 +57,11 @@ struct {
 #define EXTENSION_FRAGMENT 44
 #define EXTENSION_AUTHENTICATION 51
 
-struct cursor {
-    const u8 *at;
-    const u8 *end;
-};
-
 static inline_always u16 be16(const u8 *at) { return (u16)(at[0] << 8 | at[1]); }
 
-/* `fragment`: the datagram is not whole. */
-static inline_always u32 udp(struct cursor *cursor, u32 fragment)
+/* What a datagram to this port is; `fragment`: it is not whole. */
+static inline_always u32 by_port(u16 port, u32 fragment)
 {
-    if (cursor->at + 4 > cursor->end)
-        return NOT_OURS;
-    u16 port = be16(cursor->at + 2);
     u32 word = port >> 6;
     u64 *set = map_lookup(&ports, &word);
     if (!set || !(*set >> (port & 63) & 1))
@@ -78,10 +69,47 @@ static inline_always u32 udp(struct cursor *cursor, u32 fragment)
     return fragment ? PASSED_FRAGMENT : TAKEN;
 }
 
-static inline_always u32 ipv4(struct cursor *cursor)
+/* The common frames: no tag, no option, no extension. Everything is where it always is, so it is read in place. */
+static inline_always u32 plain(const u8 *data, const u8 *end)
 {
-    const u8 *header = cursor->at;
-    if (header + 20 > cursor->end)
+    if (data + 38 > end)
+        return UNDECIDED;
+    u16 ethertype = be16(data + 12);
+    if (ethertype == ETHERTYPE_IPV4) {
+        if (data[14] != 0x45)
+            return UNDECIDED;
+        if (data[23] != PROTOCOL_UDP)
+            return NOT_OURS;
+        return be16(data + 20) & 0x3fff ? UNDECIDED : by_port(be16(data + 36), 0);
+    }
+    if (ethertype == ETHERTYPE_IPV6) {
+        if (data[20] == PROTOCOL_UDP && data[14] >> 4 == 6 && data + 58 <= end)
+            return by_port(be16(data + 56), 0);
+        return UNDECIDED;
+    }
+    return UNDECIDED;
+}
+
+/* All others. Their headers are copied out one by one: who loads this without CAP_PERFMON may not compute an address inside
+ * the frame from what the frame says.
+ */
+struct walk {
+    struct xdp_md *frame;
+    u32 at;
+};
+
+static inline_always u32 udp(struct walk *walk, u32 fragment)
+{
+    u8 ports_of[4];
+    if (xdp_load(walk->frame, walk->at, ports_of, sizeof(ports_of)))
+        return NOT_OURS;
+    return by_port(be16(ports_of + 2), fragment);
+}
+
+static inline_always u32 ipv4(struct walk *walk)
+{
+    u8 header[20];
+    if (xdp_load(walk->frame, walk->at, header, sizeof(header)))
         return NOT_OURS;
     u32 length = (header[0] & 15) * 4;
     if (header[0] >> 4 != 4 || length < 20 || header[9] != PROTOCOL_UDP)
@@ -90,25 +118,24 @@ static inline_always u32 ipv4(struct cursor *cursor)
     /* Only the first fragment has ports. */
     if (fragment & 0x1fff)
         return NOT_OURS;
-    cursor->at += length;
-    return udp(cursor, fragment != 0);
+    walk->at += length;
+    return udp(walk, fragment != 0);
 }
 
-static inline_always u32 ipv6(struct cursor *cursor)
+static inline_always u32 ipv6(struct walk *walk)
 {
-    const u8 *header = cursor->at;
-    if (header + 40 > cursor->end || header[0] >> 4 != 6)
+    u8 header[8], extension[8];
+    if (xdp_load(walk->frame, walk->at, header, sizeof(header)) || header[0] >> 4 != 6)
         return NOT_OURS;
     u8 next = header[6];
     u32 fragment = 0;
-    cursor->at += 40;
+    walk->at += 40;
     for (u32 i = 0; i < MAX_TAGS; i++) {
         if (next == PROTOCOL_UDP)
-            return udp(cursor, fragment);
-        const u8 *extension = cursor->at;
-        if (extension + 8 > cursor->end)
+            return udp(walk, fragment);
+        if (xdp_load(walk->frame, walk->at, extension, sizeof(extension)))
             return NOT_OURS;
-        u32 length = 8;
+        walk->at += 8;
         switch (next) {
         case 0:
         case 43:
@@ -116,45 +143,41 @@ static inline_always u32 ipv6(struct cursor *cursor)
         case 135:
         case 139:
         case 140:
-            length += (u32)extension[1] * 8;
+            walk->at += (u32)extension[1] * 8;
             break;
         case EXTENSION_AUTHENTICATION:
-            length += (u32)extension[1] * 4;
+            walk->at += (u32)extension[1] * 4;
             break;
         case EXTENSION_FRAGMENT:
             /* Offset, then reserved bits, then "more follow". A whole datagram may have this header too. */
             if (be16(extension + 2) & 0xfff8)
                 return NOT_OURS;
-            fragment |= be16(extension + 2) & 1;
+            fragment |= extension[3] & 1;
             break;
         default:
             return NOT_OURS;
         }
         next = extension[0];
-        cursor->at += length;
     }
     return PASSED_UNUSUAL;
 }
 
-static inline_always u32 classify(struct cursor *cursor)
+static noinline u32 unusual(struct xdp_md *frame)
 {
-    if (cursor->at + 14 > cursor->end)
-        return NOT_OURS;
-    u16 ethertype = be16(cursor->at + 12);
-    cursor->at += 14;
+    struct walk walk = {frame, 14};
+    u8 ethertype[2];
     for (u32 i = 0; i < MAX_TAGS; i++) {
-        switch (ethertype) {
+        if (xdp_load(frame, walk.at - 2, ethertype, sizeof(ethertype)))
+            return NOT_OURS;
+        switch (be16(ethertype)) {
         case ETHERTYPE_IPV4:
-            return ipv4(cursor);
+            return ipv4(&walk);
         case ETHERTYPE_IPV6:
-            return ipv6(cursor);
+            return ipv6(&walk);
         case ETHERTYPE_VLAN:
         case ETHERTYPE_QINQ:
         case ETHERTYPE_QINQ_OLD:
-            if (cursor->at + 4 > cursor->end)
-                return NOT_OURS;
-            ethertype = be16(cursor->at + 2);
-            cursor->at += 4;
+            walk.at += 4;
             break;
         case ETHERTYPE_MPLS:
         case ETHERTYPE_MPLS_MULTICAST:
@@ -166,11 +189,12 @@ static inline_always u32 classify(struct cursor *cursor)
     return PASSED_UNUSUAL;
 }
 
-/* The frame may lie in several buffers: the headers are in the first. */
+/* The frame may lie in several buffers. */
 SEC("xdp.frags") int hopwise_steer(struct xdp_md *frame)
 {
-    struct cursor cursor = {(const u8 *)(long)frame->data, (const u8 *)(long)frame->data_end};
-    u32 reason = classify(&cursor);
+    u32 reason = plain((const u8 *)(long)frame->data, (const u8 *)(long)frame->data_end);
+    if (reason == UNDECIDED)
+        reason = unusual(frame);
     if (reason == NOT_OURS)
         return XDP_PASS;
     int verdict = XDP_PASS;
@@ -182,10 +206,9 @@ SEC("xdp.frags") int hopwise_steer(struct xdp_md *frame)
         if (reason == TAKEN && verdict == XDP_PASS)
             reason = PASSED_NO_SOCKET;
     }
-    u32 key = 0;
-    struct counters *counters = map_lookup(&steered, &key);
-    if (counters && reason < REASONS)
-        counters->by_reason[reason]++;
+    u64 *counter = map_lookup(&steered, &reason);
+    if (counter)
+        ++*counter;
     return verdict;
 }
 

@@ -66,7 +66,7 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// The map of counters; the order of its numbers is that of [`Counters`].
+    /// The map of counters; the order of its keys is that of [`Counters`].
     const COUNTERS: &str = "steered";
 
     pub(super) fn new(object: Object, attached: Attachment, sockets: Vec<OwnedFd>, way: Way) -> Self {
@@ -75,7 +75,9 @@ impl Steering {
 
     fn count(&self) -> Result<Counters, Error> {
         let mut sums = [0; 5];
-        self.object.map(Self::COUNTERS)?.sum(&0_u32.to_ne_bytes(), &mut sums)?;
+        for (reason, sum) in (0_u32..).zip(&mut sums) {
+            self.object.map(Self::COUNTERS)?.sum(&reason.to_ne_bytes(), std::slice::from_mut(sum))?;
+        }
         let [taken, passed_fragment, passed_too_long, passed_unusual, passed_no_socket] = sums;
         Ok(Counters {
             taken,

@@ -1,7 +1,7 @@
 //! The rungs with XDP: sockets on all queues, and the steering program in front of them.
 
 use super::watch::Steering;
-use super::{Opened, Options, Rung, Watch, receivers};
+use super::{Opened, Options, Rung, Watch, receiver};
 use crate::bpf::{LoadOptions, Mode, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState, set_program};
@@ -26,8 +26,8 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
         return Err(refused(format!("the interface is down: `ip link set {} up`", link.name())));
     }
     make_room(&link, &state)?;
-    let memory = memory(&state, &options.xdp);
     let queues = link.queues();
+    let memory = memory(&state, queues, &options.xdp);
     let (sources, pages) = xdp::open(&link, queues, way, options.threads, &memory)?;
     let load =
         LoadOptions { max_entries: vec![(SOCKETS, queues)], constants: vec![(LONGEST, memory.longest())] };
@@ -41,13 +41,14 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
         counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
     }
     // Opened before the program sends anything its way or the sockets' way, so that nothing falls between.
-    let companion = companion(&link, options)?;
+    let mut warnings = Vec::new();
+    let companion = companion(&link, options, &mut warnings)?;
     let mode = if way == Way::Generic { Mode::Generic } else { Mode::Native };
     let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
     let steering = Steering::new(object, attached, counted, way);
     Ok(Opened {
         sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
-        companion: Some(companion),
+        companion,
         rung: match way {
             Way::ZeroCopy => Rung::ZeroCopy,
             Way::Copy => Rung::Native,
@@ -56,18 +57,26 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
         queues,
         pages: Some(pages),
         tried: Vec::new(),
-        warnings: Vec::new(),
+        warnings,
         watch: Watch::of_steering(link, steering)?,
     })
 }
 
-/// Frames long enough for the interface, with two tags.
-fn memory(state: &LinkState, wanted: &xdp::Options) -> xdp::Options {
+/// Frames long enough for the interface, with two tags; and fewer of them per queue where there are many queues.
+fn memory(state: &LinkState, queues: u32, wanted: &xdp::Options) -> xdp::Options {
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = state.mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.longest() { 4096 } else { wanted.frame_size };
-    xdp::Options { frame_size, ..wanted.clone() }
+    let share = (MOST_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
+    // The power of two at or below it.
+    let share = 1 << share.ilog2();
+    xdp::Options { frame_size, frames_per_queue: wanted.frames_per_queue.min(share), ..wanted.clone() }
 }
+
+/// Frames of all queues together, unless that leaves a queue fewer than the fewest.
+const MOST_FRAMES: u32 = 1 << 16;
+/// A queue with fewer loses frames whenever its reader waits its turn.
+const FEWEST_FRAMES: u32 = 1 << 11;
 
 /// No program may be at the interface yet. One of ours, left by a run that was killed on a kernel without links, is removed.
 fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
@@ -108,10 +117,29 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
     words.iter().try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
 }
 
-/// For what XDP leaves to the stack.
-fn companion(link: &Link, options: &Options) -> Result<Box<dyn Source>, Error> {
+/// For what XDP leaves to the stack; and what the operator should know of it. That somebody else reads a port is no reason to
+/// do without XDP: then that one gets what is left.
+fn companion(
+    link: &Link,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Box<dyn Source>>, Error> {
+    let mut receivers = Vec::new();
+    for &port in &options.ports {
+        match receiver(link, port, options) {
+            Ok(receiver) => receivers.push(receiver),
+            Err(error) if error.errno() == Some(libc::EADDRINUSE) => warnings.push(format!(
+                "UDP port {port} is read by another socket: it gets the fragments and the frames that are too long for {}",
+                link.name()
+            )),
+            Err(error) => return Err(error),
+        }
+    }
+    if receivers.is_empty() {
+        return Ok(None);
+    }
     let burst = Burst::new(udp::DEFAULT_SLOTS, options.slot_size);
-    Ok(Box::new(Group::new(receivers(link, options)?, burst)))
+    Ok(Some(Box::new(Group::new(receivers, burst))))
 }
 
 /// What a driver or the kernel means when it refuses the program.
@@ -137,4 +165,24 @@ fn explain(error: Error, link: &Link, mode: Mode) -> Error {
         _ => return error,
     };
     error.with_advice(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_fits_the_interface() {
+        let with = |mtu, queues| {
+            let state = LinkState { mtu: Some(mtu), ..LinkState::default() };
+            let memory = memory(&state, queues, &xdp::Options::default());
+            (memory.frame_size, memory.frames_per_queue)
+        };
+        // 2048 less 256 of the driver's, 14 of Ethernet and 8 of tags.
+        assert_eq!(with(1770, 1), (2048, 16384));
+        assert_eq!(with(1771, 4), (4096, 16384));
+        assert_eq!(with(1500, 5), (2048, 8192));
+        assert_eq!(with(1500, 64), (2048, 2048));
+        assert_eq!(with(u32::MAX, 0), (4096, 16384));
+    }
 }

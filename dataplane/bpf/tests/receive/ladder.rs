@@ -398,6 +398,79 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
     gone(&ids);
 }
 
+#[test]
+fn a_port_that_somebody_reads_is_no_reason_to_do_without_xdp() {
+    let Some(pair) = pair("port in use", 1) else { return };
+    let other = pair.far.run(|| UdpSocket::bind(("0.0.0.0", PORT))).unwrap().unwrap();
+    let mut opened = open(&pair, &options(Rung::Native));
+    assert!(opened.companion.is_none());
+    let expected = "UDP port 32766 is read by another socket: it gets the fragments and the frames that are too long for veth0";
+    assert_eq!(opened.warnings, [expected]);
+    let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+    let from = sender.local_addr().unwrap();
+    for len in [100, 3000] {
+        sender.send_to(&vec![1; len], (Pair::FAR[0], PORT)).unwrap();
+    }
+    assert_eq!(receive(opened.sources[0].as_mut(), 1), [(vec![1; 100], from)]);
+    other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert_eq!(other.recv(&mut [0; 4000]).unwrap(), 3000);
+    close(opened);
+}
+
+/// Capabilities that receiving needs; all of them, and not root.
+const CAPABILITIES: &str = "+bpf,+net_admin,+net_raw,+ipc_lock";
+
+#[test]
+fn four_capabilities_are_enough() {
+    let Some(pair) = pair("capabilities", 1) else { return };
+    for (capabilities, expected) in [(CAPABILITIES, "opened xdp-native"), ("-all", "refused ")] {
+        let sets = if capabilities == "-all" { "-all".to_owned() } else { format!("-all,{capabilities}") };
+        let output = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                pair.far.name(),
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+            ])
+            .arg(format!("--inh-caps={sets}"))
+            .arg(format!("--ambient-caps={sets}"))
+            .arg(format!("--bounding-set={sets}"))
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "ladder::child_with_few_rights", "--nocapture"])
+            .env(CHILD, pair.far.name())
+            .output();
+        let output = match output {
+            Ok(output) if output.status.code() != Some(127) => output,
+            _ => {
+                let _ = writeln!(std::io::stderr(), "SKIPPED capabilities: there is no `setpriv`");
+                return;
+            }
+        };
+        let (told, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(told.lines().any(|line| line.starts_with(expected)), "{told}{errors}");
+    }
+}
+
+/// Not a test by itself: what [`four_capabilities_are_enough`] starts, in a namespace and without being root.
+#[test]
+fn child_with_few_rights() {
+    if std::env::var(CHILD).is_err() {
+        return;
+    }
+    match ladder::open(Pair::DEVICE, &options(Rung::Native)) {
+        Ok(mut opened) => {
+            let state = opened.watch.check().unwrap();
+            assert_eq!((state, opened.watch.counters().unwrap().taken), (State::Good, 0));
+            println!("\nopened {}", opened.rung);
+        }
+        Err(error) => println!("\nrefused {error}"),
+    }
+}
+
 /// Says which test the child is, and in which namespace.
 const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
 

@@ -37,7 +37,10 @@ impl Steering {
 
     fn counters(&self) -> [u64; 5] {
         let mut sums = [0; 5];
-        self.0.map("steered").unwrap().sum(&0_u32.to_ne_bytes(), &mut sums).unwrap();
+        let map = self.0.map("steered").unwrap();
+        for (reason, sum) in (0_u32..).zip(&mut sums) {
+            map.sum(&reason.to_ne_bytes(), std::slice::from_mut(sum)).unwrap();
+        }
         sums
     }
 
