@@ -49,7 +49,9 @@ impl Object {
         for (name, value) in &options.constants {
             loader.override_global(name, value, true);
         }
-        let mut bpf = loader.load(bytes).map_err(|error| program::error("load the BPF object", "", error))?;
+        let mut bpf = loader
+            .load(bytes)
+            .map_err(|error| program::load_error(program::error("load the BPF object", "", error)))?;
         let mut maps = BTreeMap::new();
         for (name, map) in bpf.maps() {
             maps.insert(name.to_owned(), Map::of(name, map)?);

@@ -90,6 +90,15 @@ pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Err
     }
 }
 
+/// The same, with the capabilities that are missing, if that is it.
+pub(super) fn load_error(error: Error) -> Error {
+    if error.errno() == Some(libc::EPERM) {
+        let advice = "BPF programs need CAP_BPF and CAP_NET_ADMIN: grant both, or run as root";
+        return error.with_advice(advice.to_owned());
+    }
+    error
+}
+
 pub(super) fn missing(what: &str, name: &str) -> Error {
     Error::new(
         "bpf",

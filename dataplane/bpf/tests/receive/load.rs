@@ -9,7 +9,7 @@ use nic::netns::Pair;
 use nic::source::Stats;
 
 use crate::frames::plain;
-use crate::ladder::{close, open, options, pair};
+use crate::ladder::{close, open, options, pair, receive};
 
 /// Sends `total` frames while a thread reads, slowly if asked to; gives what was handed out and counted.
 fn flood(pair: &Pair, options: &Options, total: u64, slow: bool) -> (Stats, Counters) {
@@ -75,4 +75,25 @@ fn under_overload_every_frame_is_accounted_for() {
             assert_eq!(counters.taken + counters.device_dropped, TOTAL, "{rung} {counters:?}");
         }
     }
+}
+
+#[test]
+fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
+    let Some(pair) = pair("pace", 1) else { return };
+    let mut opened = open(&pair, &options(Rung::Native));
+    // The first word of the payload: each value twice, three values.
+    let words = [Word { at: 42, base: 0x0102_0304, each: 2, of: 3 }];
+    let generator =
+        pair.near.run(|| LiveFrames::open(bpf::BENCH, Pair::DEVICE, &words, Some(100_000))).unwrap().unwrap();
+    let started = std::time::Instant::now();
+    let sent =
+        pair.near.run(|| generator.send(&plain(100), 10_000, &AtomicBool::new(false))).unwrap().unwrap();
+    // 10,000 at 100,000 per second are 100 ms; late is no fault of ours.
+    assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
+    let found = receive(opened.sources[0].as_mut(), 10_000);
+    assert_eq!((sent, found.len()), (10_000, 10_000));
+    let first: Vec<u8> = found[..8].iter().map(|(data, _)| data[3]).collect();
+    assert_eq!(first, [4, 4, 5, 5, 6, 6, 4, 4]);
+    assert!(found.iter().all(|(data, _)| data[..3] == [1, 2, 3] && data[4..] == [7; 54]));
+    close(opened);
 }
