@@ -66,6 +66,9 @@ struct {
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
 #define MOST_REPORTS (FRAME_BYTES / 4)
 
+/* Records in the longest stack. */
+#define MOST_RECORDS 256
+
 struct deciding {
     struct scratch *s;
     const struct profile *p;
@@ -112,6 +115,20 @@ static long examine_next(u32 i, struct deciding *on)
     return 0;
 }
 
+/* One hop of a path that is too long to be held: what it says of its node is written down all the same. */
+static long commit_beyond(u32 i, struct deciding *on)
+{
+    struct scratch *s = on->s;
+    u32 record = s->int_layout.words * 4;
+    struct hop hop;
+
+    if (i >= s->found.stack_count)
+        return 1;
+    stacked_hop(&hop, &s->int_layout, bytes(s, s->found.stack + (s->found.stack_count - 1 - i) * record), on->p);
+    commit_others(&hop, &on->sheet->desk.thresholds);
+    return 0;
+}
+
 static long commit_next(u32 i, struct deciding *on)
 {
     int answer = next_report(on->s, on->p);
@@ -119,8 +136,11 @@ static long commit_next(u32 i, struct deciding *on)
     (void)i;
     if (answer == NO_REPORT)
         return 1;
-    if (answer == REPORT)
-        commit(&on->s->report, &on->sheet->desk);
+    if (answer != REPORT)
+        return 0;
+    commit(&on->s->report, &on->sheet->desk);
+    if (on->s->report.marks & REPORT_UNDECIDED && on->s->found.int_version)
+        bpf_loop(MOST_RECORDS, commit_beyond, on, 0);
     return 0;
 }
 
