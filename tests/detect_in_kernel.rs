@@ -2,7 +2,12 @@
 //! news, or that changed what it compares later ones with, or whose number was not the next. And a second collector, which
 //! is given only what went up, tells the same events.
 
-#![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a helper of tests may panic, and each uses its part"
+)]
 
 #[path = "../wire/tests/support/dice.rs"]
 mod dice;
@@ -13,17 +18,17 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bpf::{Counters, Sizes, Tables, Told, Units, Why};
 use collector::config::Clocks;
 use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
-use detect::{Detection, Match, Prefix, RuleSet, Thresholds};
+use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use dice::Dice;
 use nic::bpf::{Object, Ring};
 use support::{Log, Node, START, Sent, config, node};
-use wire::{Decoder, Flags, FlowKey, Report};
+use wire::{Decoder, Dialect, Flags, FlowKey, Report};
 
 const SIZES: Sizes =
     Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
@@ -161,8 +166,8 @@ impl Model {
         self.kernel.tables.set_detection(detection).unwrap();
     }
 
-    fn profile(&self, source: [u8; 4]) -> wire::Profile {
-        let address = std::net::IpAddr::from(source);
+    fn profile(&self, source: Ipv4Addr) -> wire::Profile {
+        let address = IpAddr::from(source);
         let mut listed: Vec<_> = self.config.profiles.iter().collect();
         listed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let found = listed.iter().find(|(prefix, _)| prefix.contains(address));
@@ -170,8 +175,16 @@ impl Model {
     }
 
     fn give(&mut self, payload: &[u8], source: [u8; 4], tagged: bool) {
+        self.give_frame(&frame(payload, source, tagged));
+    }
+
+    /// Gives both a frame that holds a datagram.
+    fn give_frame(&mut self, frame: &[u8]) {
+        let Ok(wire::Datagram { src: IpAddr::V4(source), payload, .. }) = wire::datagram(frame) else {
+            return;
+        };
         self.now += 1000;
-        let mapped = Ipv4Addr::from(source).to_ipv6_mapped().octets();
+        let mapped = source.to_ipv6_mapped().octets();
         let datagram = Datagram { payload, source: mapped, sport: 40_000, listener: 0, received: self.now };
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
@@ -180,17 +193,20 @@ impl Model {
         self.all.handle(&[datagram], &mut self.heard);
         let news = self.heard.events.len() > before || hidden(&self.all, &flows) != state;
         let odd = self.number(&datagram, &profile);
-        let spare = flows.iter().any(|(key, hops)| {
-            if *hops > 16 {
-                self.long.insert(key.to_string());
+        let mut spare = false;
+        for (key, hops) in reports(payload, &profile) {
+            let key = key.map(|key| key.to_string());
+            if hops > bpf::FLOW_HOPS {
+                spare = true;
+                self.long.extend(key.clone());
             }
-            self.long.contains(&key.to_string())
-        });
-        let up = self.kernel.give(&frame(payload, source, tagged));
+            spare |= key.is_some_and(|key| self.long.contains(&key));
+        }
+        let up = self.kernel.give(frame);
         if up.is_some() != (news || odd) && !(spare && up.is_some()) {
             let events: Vec<_> = self.heard.events[before..].iter().collect();
             panic!(
-                "datagram {}: news {news}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
+                "datagram {} of {source}: news {news}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
                 self.all.stats().datagrams,
                 state,
                 hidden(&self.all, &flows)
@@ -275,23 +291,27 @@ fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId,
 }
 
 /// The flows of a datagram's good reports, and how many hops each tells of.
-fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<(FlowKey, usize)> {
+fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usize)> {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
-    let (mut reports, mut flows) = (decoder.reports(payload), Vec::new());
+    let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
     while let Some(read) = reports.read(&mut report) {
-        if let (Ok(()), Some(flow)) = (read, report.flow) {
-            flows.push((flow, report.hop_count()));
+        if read.is_ok() {
+            found.push((report.flow, report.hop_count()));
         }
     }
-    flows
+    found
 }
 
-fn hidden(collector: &Collector, flows: &[(FlowKey, usize)]) -> Vec<Option<Hidden>> {
+fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
+    reports(payload, profile).into_iter().filter_map(|(flow, _)| flow).collect()
+}
+
+fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
     let of = |flow: FlowView<'_>| {
         let nodes = flow.hops().map(|hop| hop.node).collect();
         ([flow.hop_limit, flow.mtu, flow.lone], flow.path_length, nodes)
     };
-    flows.iter().map(|(key, _)| collector.flow(key).map(of)).collect()
+    flows.iter().map(|key| collector.flow(key).map(of)).collect()
 }
 
 /// Reporters of every kind, and the flows they tell of.
@@ -324,7 +344,7 @@ impl Network {
         let count = 1 + self.dice.below(self.longest) as u32;
         let mut route: Vec<Node> =
             (0..count).map(|hop| node(10 * hop + first + self.dice.below(2) as u32)).collect();
-        if count > 2 && self.one_in(10) {
+        if count > 2 && route.len() < self.longest && self.one_in(10) {
             route.push(route[0]);
         }
         route
@@ -406,13 +426,26 @@ impl Network {
             }
             3 => Sent { hops: sent.hops[..1].to_vec(), ..plain(sent) }.postcard(),
             5 => plain(sent).v05(),
-            _ => sent.v10(),
+            1 => sent.v10(),
+            _ => over_ethernet(&sent),
         };
         if self.one_in(300) {
             bytes.truncate(self.dice.below(bytes.len()));
         }
         (bytes, [192, 0, 2, reporter as u8])
     }
+}
+
+/// A report 1.0 of a packet over Ethernet, if it has no metadata of its own: the common one.
+fn over_ethernet(sent: &Sent) -> Vec<u8> {
+    let mut bytes = sent.v10();
+    if sent.metadata == 0 {
+        let inner = if sent.v6 { [0x86, 0xdd] } else { [8, 0] };
+        // Next protocol.
+        bytes[1] &= 0x1f;
+        bytes.splice(16..16, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2].into_iter().chain(inner));
+    }
+    bytes
 }
 
 fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
@@ -457,4 +490,182 @@ fn what_goes_up_is_what_the_collector_finds_news_in() {
         assert!(model.up < 6000 * 3 / 4, "{} of 6000 went up", model.up);
         assert_eq!(model.spare, 0);
     }
+}
+
+#[test]
+fn thresholds_and_rules_change_while_it_runs() {
+    let rules = [
+        "max(hop_latency) > 1300 and hops > 2",
+        "queue_occupancy > 25 or loop",
+        "avg(hop_latency@20) < 1010",
+    ];
+    for seed in 1..=4 {
+        let Some(mut model) = Model::new("thresholds_and_rules_change_while_it_runs", start(0), SIZES) else {
+            return;
+        };
+        let changes = [
+            (1000, detection(300, &[], 2)),
+            (2000, detection(200, &rules, 3)),
+            (3500, detection(400, &rules[1..], 4)),
+            (5000, detection(u64::MAX, &[], 5)),
+        ];
+        run(&mut model, &mut Network::new(seed * 104_729, 5), 6000, &changes);
+        assert_eq!(model.spare, 0);
+    }
+}
+
+#[test]
+fn paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up() {
+    for (seed, longest) in [(1, 16), (2, 16), (3, 20), (4, 20)] {
+        let test = "paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up";
+        let Some(mut model) = Model::new(test, start(2000), SIZES) else { return };
+        run(&mut model, &mut Network::new(seed * 15_485_863, longest), 4000, &[]);
+        assert_eq!(model.spare > 0, longest > 16);
+    }
+}
+
+#[test]
+fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
+    for seed in 0..16_u64 {
+        let test = "every_dialect_and_unit_is_decided_as_the_collector_decides_it";
+        let mut dice = Dice(seed);
+        let units = random::units(&mut dice);
+        let profile = Profile {
+            timestamp_unit_ns: units.stamp_ns,
+            latency_unit_ns: units.latency_ns,
+            utilization_scale: f64::from(units.utilization) * 1e-6,
+            clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
+            ..Profile::new("random", random::profile(&mut dice))
+        };
+        let config = Config { default_profile: profile, ..start(40) };
+        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        // Few different ones, so that most are met again.
+        let pool: Vec<Vec<u8>> = (0..60).map(|_| random::datagram(&mut dice)).collect();
+        for _ in 0..1000 {
+            let mut datagram = pool[dice.below(pool.len())].clone();
+            if dice.below(4) == 0 && !datagram.is_empty() {
+                let at = dice.below(datagram.len());
+                datagram[at] = datagram[at].wrapping_add(dice.below(3) as u8);
+            }
+            model.give(&datagram, [192, 0, 2, dice.below(3) as u8], false);
+        }
+        model.finish();
+    }
+}
+
+#[test]
+fn the_common_report_is_decided_at_once_and_as_any_other() {
+    use collector::workload::{CASES, Values};
+    for case in CASES.iter().filter(|case| case.flows == 1000 && case.values != Values::Constant) {
+        let test = "the_common_report_is_decided_at_once_and_as_any_other";
+        let profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
+        let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
+        let detection = Arc::new(Detection { thresholds, ..Detection::default() });
+        let config = Config { default_profile: profile, detection, ..config() };
+        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let mut dice = Dice(9);
+        let feed = case.feed();
+        for (at, frame) in feed.whole().filter(|frame| frame[87] < 40).cycle().take(3000).enumerate() {
+            let mut frame = frame.to_vec();
+            frame[50..54].copy_from_slice(&(at as u32).to_be_bytes());
+            // Now and then another byte of the report or the packet, the stack or its header.
+            if dice.below(3) == 0 {
+                let at = 42 + dice.below(frame.len() - 42);
+                frame[at] =
+                    if dice.below(2) == 0 { dice.roll() as u8 } else { frame[at] ^ 1 << dice.below(8) };
+            }
+            model.give_frame(&frame);
+        }
+        model.finish();
+        let quick = model.kernel.tables.counters().unwrap().quick;
+        assert!(quick > 1000, "{quick} of 3000 were");
+    }
+}
+
+#[test]
+fn full_tables_lose_nothing_but_room() {
+    let test = "full_tables_lose_nothing_but_room";
+    let sizes = Sizes { flows: 10, queues: 4, links: 4, streams: 4, ..SIZES };
+    let Some(mut model) = Model::new(test, start(300), sizes) else { return };
+    let mut network = Network::new(3, 5);
+    for _ in 0..2000 {
+        let (bytes, source) = network.datagram();
+        let before = model.heard.events.len();
+        model.all.handle(&[datagram(&bytes, source)], &mut model.heard);
+        let told = model.kernel.give(&frame(&bytes, source, false)).is_some();
+        // A value for which there is no room is not watched, as in the collector; what is watched is told as ever, and
+        // a flow for which there is no room goes up always.
+        let paths =
+            model.heard.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
+        assert!(told || paths.count() == 0);
+    }
+    let counters = model.kernel.tables.counters().unwrap();
+    assert!(counters.flows_full > 0 && counters.levels_full > 0, "{counters:?}");
+}
+
+fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
+    let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
+    Datagram { payload, source, sport: 40_000, listener: 0, received: START }
+}
+
+#[test]
+fn a_full_ring_is_counted_and_news_stay_news() {
+    let sizes = Sizes { ring: 4096, ..SIZES };
+    let Some(mut model) = Model::new("a_full_ring_is_counted_and_news_stay_news", start(300), sizes) else {
+        return;
+    };
+    let sent = |seq: u32, flow: u16| Sent { seq, flow, ..Sent::default() }.v10();
+    for seq in 0..64 {
+        model
+            .kernel
+            .object
+            .test_run("hopwise_detect", &frame(&sent(seq, seq as u16), [192, 0, 2, 1], false), 1)
+            .unwrap();
+    }
+    let counters = model.kernel.tables.counters().unwrap();
+    assert_eq!(counters.told + counters.ring_full, 64);
+    assert!(counters.ring_full > 32, "{counters:?}");
+    let mut count = 0;
+    model.kernel.ring.consume(usize::MAX, |_| count += 1);
+    assert_eq!(count, counters.told);
+    // The first of them are known, the last are new still; its number was expected, and the ones before count as received.
+    assert_eq!(model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)), None);
+    let (why, count, latest, _) = model.kernel.give(&frame(&sent(65, 63), [192, 0, 2, 1], false)).unwrap();
+    assert_eq!((why.has(Why::NEWS), why.has(Why::SEQUENCE), latest), (true, false, 64));
+    assert_eq!(u64::from(count), counters.ring_full + 1);
+}
+
+#[test]
+fn what_is_forgotten_is_new_again() {
+    let Some(mut model) = Model::new("what_is_forgotten_is_new_again", start(300), SIZES) else { return };
+    let source = [192, 0, 2, 1];
+    let mut seq = 0;
+    let mut up = |model: &mut Model| {
+        seq += 1;
+        let bytes = Sent { seq, ..Sent::default() }.v10();
+        model.kernel.give(&frame(&bytes, source, false)).map(|(why, ..)| why.0 & !Why::STREAM.0)
+    };
+    let new = Some(Why::NEWS.0);
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::NEWS.0 | Why::SEQUENCE.0), None));
+    let flow = support::flow(1, false);
+    assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    assert!(model.kernel.tables.forget_level(Metric::QueueOccupancy, 2, 0));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    assert!(model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
+    assert!(!model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    let tables = &model.kernel.tables;
+    let streams: Vec<_> =
+        (0..tables.stream_places()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
+    let [(place, stream)] = streams[..] else { panic!("{streams:?}") };
+    assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
+    assert_eq!(tables.stream_place(&stream), Some(place));
+    tables.forget_stream(place);
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::SEQUENCE.0), None));
+    let tables = &model.kernel.tables;
+    let flows: Vec<_> = (0..tables.flow_places()).filter_map(|place| tables.flow(place)).collect();
+    let [entry] = flows[..] else { panic!("{flows:?}") };
+    let nodes: Vec<u32> = entry.hops[..3].iter().map(|hop| hop.node).collect();
+    assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
 }

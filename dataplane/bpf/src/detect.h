@@ -115,16 +115,37 @@ static long examine_next(u32 i, struct deciding *on)
     return 0;
 }
 
-/* One hop of a path that is too long to be held: what it says of its node is written down all the same. */
+/* Hop `i` of a path that is too long to be held, as read_hop has those of others. */
+static inline_always void hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
+{
+    u32 passed = s->found.stack_count, at = s->found.stack + (passed - 1 - i) * s->int_layout.words * 4;
+    struct said said, own;
+
+    if (is_stacked(s)) {
+        stacked_hop(hop, &s->int_layout, bytes(s, at), p);
+        return;
+    }
+    if (i == passed)
+        read_own(&said, s);
+    else
+        read_said(&said, &s->int_layout, bytes(s, at));
+    if (i < passed && i + 1 == count && s->report.marks & REPORT_MERGED) {
+        read_own(&own, s);
+        merge(&said, &own);
+    }
+    reading(hop, &said, p);
+}
+
+/* What the hops of such a path say of their nodes is written down all the same. */
 static long commit_beyond(u32 i, struct deciding *on)
 {
     struct scratch *s = on->s;
-    u32 record = s->int_layout.words * 4;
+    u32 count = s->found.stack_count + (s->has_own && !(s->report.marks & REPORT_MERGED));
     struct hop hop;
 
-    if (i >= s->found.stack_count)
+    if (i >= count)
         return 1;
-    stacked_hop(&hop, &s->int_layout, bytes(s, s->found.stack + (s->found.stack_count - 1 - i) * record), on->p);
+    hop_beyond(&hop, s, on->p, i, count);
     commit_others(&hop, &on->sheet->desk.thresholds);
     return 0;
 }
