@@ -578,7 +578,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
         }
         model.finish();
         let quick = model.kernel.tables.counters().unwrap().quick;
-        assert!(quick > 1000, "{quick} of 3000 were");
+        assert!(quick > 1000 || case.values == Values::Change, "{quick} of 3000 were");
     }
 }
 
