@@ -138,8 +138,6 @@ impl<'a> Told<'a> {
 pub struct Counters {
     /// Datagrams that were swallowed.
     pub datagrams: u64,
-    /// Of those, the common reports that were decided where they lie.
-    pub quick: u64,
     /// Of those, the ones of which a report could be read.
     pub accepted: u64,
     /// Reports in them.
@@ -183,7 +181,6 @@ impl Counters {
         let quick = next();
         Self {
             datagrams: next() + quick,
-            quick,
             accepted: next() + quick,
             reports: next() + quick,
             flow_reports: next() + quick,
