@@ -20,7 +20,8 @@ struct told {
     u16 payload; /* where the datagram lies in the frame, and how long it is */
     u16 payload_len;
     u16 pad[3];
-    u32 rest[2];
+    u32 stream; /* its place; ABSENT: none */
+    u32 rest;
     u64 last;
 };
 _Static_assert(sizeof(struct told) == 64, "layout.rs has its twin");
@@ -65,6 +66,9 @@ struct {
 
 /* No datagram of the longest frame has more reports, each of four bytes at least. */
 #define MOST_REPORTS (FRAME_BYTES / 4)
+
+/* Records in the longest stack. */
+#define MOST_RECORDS 256
 
 struct deciding {
     struct scratch *s;
@@ -112,6 +116,41 @@ static long examine_next(u32 i, struct deciding *on)
     return 0;
 }
 
+/* Hop `i` of a path that is too long to be held, as read_hop has those of others. */
+static inline_always void hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
+{
+    u32 passed = s->found.stack_count, at = s->found.stack + (passed - 1 - i) * s->int_layout.words * 4;
+    struct said said, own;
+
+    if (is_stacked(s)) {
+        stacked_hop(hop, &s->int_layout, bytes(s, at), p);
+        return;
+    }
+    if (i == passed)
+        read_own(&said, s);
+    else
+        read_said(&said, &s->int_layout, bytes(s, at));
+    if (i < passed && i + 1 == count && s->report.marks & REPORT_MERGED) {
+        read_own(&own, s);
+        merge(&said, &own);
+    }
+    reading(hop, &said, p);
+}
+
+/* What the hops of such a path say of their nodes is written down all the same. */
+static long commit_beyond(u32 i, struct deciding *on)
+{
+    struct scratch *s = on->s;
+    u32 count = s->found.stack_count + (s->has_own && !(s->report.marks & REPORT_MERGED));
+    struct hop hop;
+
+    if (i >= count)
+        return 1;
+    hop_beyond(&hop, s, on->p, i, count);
+    commit_others(&hop, &on->sheet->desk.thresholds);
+    return 0;
+}
+
 static long commit_next(u32 i, struct deciding *on)
 {
     int answer = next_report(on->s, on->p);
@@ -119,8 +158,11 @@ static long commit_next(u32 i, struct deciding *on)
     (void)i;
     if (answer == NO_REPORT)
         return 1;
-    if (answer == REPORT)
-        commit(&on->s->report, &on->sheet->desk);
+    if (answer != REPORT)
+        return 0;
+    commit(&on->s->report, &on->sheet->desk);
+    if (on->s->report.marks & REPORT_UNDECIDED && on->s->found.int_version)
+        bpf_loop(MOST_RECORDS, commit_beyond, on, 0);
     return 0;
 }
 
@@ -168,11 +210,13 @@ noinline int tell(struct xdp_md *frame, struct scratch *s, const struct profile 
     }
     sheet->run.is_known = 0;
     sheet->run.is_odd = 0;
+    sheet->run.place = ABSENT;
     if (sheet->number.key && c->sequence)
         stream_tell(&sheet->number, &sheet->run);
     head->ktime = ktime_ns();
     head->stream_count = sheet->run.before & (STREAM_SAME - 1);
     head->stream_latest = sheet->run.before >> 32;
+    head->stream = sheet->run.place;
     head->flags = sheet->flags | (sheet->run.is_known ? TOLD_STREAM : 0) | (sheet->run.is_odd ? TOLD_SEQUENCE : 0) |
                   (sheet->run.is_known && sheet->run.before & STREAM_SAME ? TOLD_SAME : 0);
     head->len = s->len;

@@ -95,6 +95,8 @@ const TOLD_HEADER: usize = 64;
 pub struct Told<'a> {
     /// When, by the machine's monotonic clock, ns.
     pub ktime: u64,
+    /// The place of its stream; `None` when its number is not followed.
+    pub stream: Option<u32>,
     /// Numbers of its stream that were swallowed before it, modulo 2^31, and the last one.
     pub stream_count: u32,
     /// See there.
@@ -121,6 +123,7 @@ impl<'a> Told<'a> {
         let at = usize::from(u16_at(head, 38));
         Some(Self {
             ktime: u64_at(head, 0),
+            stream: Some(u32_at(head, 48)).filter(|place| *place != u32::MAX),
             stream_count: u64_at(head, 8) as u32,
             why: Why(u32_at(head, 20)),
             stream_latest: u32_at(head, 24),
@@ -138,6 +141,8 @@ impl<'a> Told<'a> {
 pub struct Counters {
     /// Datagrams that were swallowed.
     pub datagrams: u64,
+    /// Of those, the common reports that were decided where they lie.
+    pub quick: u64,
     /// Of those, the ones of which a report could be read.
     pub accepted: u64,
     /// Reports in them.
@@ -181,6 +186,7 @@ impl Counters {
         let quick = next();
         Self {
             datagrams: next() + quick,
+            quick,
             accepted: next() + quick,
             reports: next() + quick,
             flow_reports: next() + quick,

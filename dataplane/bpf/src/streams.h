@@ -90,11 +90,12 @@ static inline_always u32 stream_swallow(const struct number *n)
 }
 
 /* The stream of a number, made if there is room. Under the lock. */
-static inline_always struct stream *stream_enter(const struct number *n, u32 *is_new)
+static inline_always struct stream *stream_enter(const struct number *n, u32 *place, u32 *is_new)
 {
     u32 start = stream_start(n), index = stream_search(n);
 
     *is_new = 0;
+    *place = index;
     if (index != ABSENT)
         return stream_at(index);
     for (int i = 0; i < STREAM_WINDOW; i++) {
@@ -108,6 +109,7 @@ static inline_always struct stream *stream_enter(const struct number *n, u32 *is
         stream->word = stream_word(n->value, 0, 0);
         __sync_lock_test_and_set(&stream->used, 1);
         *is_new = 1;
+        *place = start + i;
         return stream;
     }
     return 0;
@@ -116,6 +118,7 @@ static inline_always struct stream *stream_enter(const struct number *n, u32 *is
 /* What stream_tell found. */
 struct run {
     u64 before; /* the stream's word */
+    u32 place;  /* where the stream is; ABSENT: nowhere */
     u32 is_known;
     u32 is_odd;
 };
@@ -131,7 +134,7 @@ noinline int stream_tell(const struct number *n, struct run *run)
     run->is_known = 0;
     run->is_odd = 1;
     run->before = 0;
-    stream = stream_enter(n, &is_new);
+    stream = stream_enter(n, &run->place, &is_new);
     if (!stream) {
         struct counters *counters = my_counters();
 
