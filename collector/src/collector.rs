@@ -208,6 +208,11 @@ impl Collector {
         self.core.state.set_detection(detection);
     }
 
+    /// The thresholds and rules in force.
+    pub fn detection(&self) -> &Arc<Detection> {
+        &self.core.state.detection
+    }
+
     /// What was counted.
     pub fn stats(&self) -> Stats {
         let counts = &self.core.state.counts;

@@ -54,8 +54,8 @@ impl Profile {
         }
     }
 
-    /// One unit of utilisation in millionths of the link.
-    pub(crate) fn utilization_unit(&self) -> u32 {
+    /// One unit of utilisation in millionths of the link, at least 1.
+    pub fn utilization_unit(&self) -> u32 {
         (self.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32
     }
 }

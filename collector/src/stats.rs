@@ -3,6 +3,8 @@
 //! The numbers balance: [`Stats::decoding`] and [`Stats::deciding`] give what went in, what came out and what was dropped
 //! for which reason, and the tests add them up.
 
+use std::ops::AddAssign;
+
 use wire::Refusal;
 
 use crate::event::Kind;
@@ -124,7 +126,41 @@ impl Balance {
     }
 }
 
+impl AddAssign<&Self> for Stats {
+    fn add_assign(&mut self, other: &Self) {
+        self.combine(other, |one, other| *one += other);
+    }
+}
+
 impl Stats {
+    /// What was counted since `before`, an earlier reading.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        since.combine(before, |now, before| *now = now.saturating_sub(before));
+        since
+    }
+
+    fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
+        for (one, other) in [
+            (&mut self.datagrams, other.datagrams),
+            (&mut self.accepted, other.accepted),
+            (&mut self.reports, other.reports),
+            (&mut self.flow_reports, other.flow_reports),
+            (&mut self.node_reports, other.node_reports),
+            (&mut self.unadmitted, other.unadmitted),
+            (&mut self.drop_reports, other.drop_reports),
+            (&mut self.expired, other.expired),
+            (&mut self.cut_paths, other.cut_paths),
+        ] {
+            with(one, other);
+        }
+        self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
+        self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
+        let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
+        datagrams.for_each(|(one, other)| with(one, other));
+    }
+
     /// Datagrams in, datagrams with reports out.
     pub fn decoding(&self) -> Balance {
         let named =

@@ -1,0 +1,151 @@
+//! Traffic with everything in it, the same for the same seed: reporters of all versions, whose numbers are lost, late, double
+//! and begin again; flows whose routes change and whose values wander, mostly inside their thresholds.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses its part; a helper of tests may panic")]
+
+use std::sync::Arc;
+
+use detect::{Detection, Match, RuleSet, Thresholds};
+use wire::Flags;
+
+use super::support::{Node, Sent, node};
+
+/// A small generator, so that a failure can be repeated.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// Reporters and the flows they tell of.
+pub(crate) struct Network {
+    pub(crate) random: Random,
+    seq: [u32; 6],
+    /// A route per flow, and where its values stand.
+    routes: Vec<Vec<Node>>,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut network = Self { random: Random(seed | 1), seq: [0; 6], routes: Vec::new() };
+        network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
+        for _ in 0..40 {
+            let route = network.route();
+            network.routes.push(route);
+        }
+        network
+    }
+
+    pub(crate) fn route(&mut self) -> Vec<Node> {
+        let first = self.random.below(4) as u32;
+        let count = 1 + self.random.below(5) as u32;
+        let mut route: Vec<Node> =
+            (0..count).map(|hop| node(10 * hop + first + self.random.below(2) as u32)).collect();
+        if count > 2 && self.random.one_in(10) {
+            route.push(route[0]);
+        }
+        route
+    }
+
+    /// Values wander, mostly inside their thresholds.
+    pub(crate) fn wander(&mut self, flow: usize) {
+        let (random, route) = (&mut self.random, &mut self.routes[flow]);
+        for hop in route {
+            let step = if random.one_in(30) { 300 } else { 20 };
+            let up = |value: u32, random: &mut Random, by: u64| {
+                value.saturating_add(random.below(2 * by + 1) as u32).saturating_sub(by as u32)
+            };
+            hop.latency = hop.latency.map(|value| up(value, random, step));
+            hop.utilization = hop.utilization.map(|value| up(value, random, step));
+            hop.queue = hop.queue.map(|(id, value)| {
+                (if random.one_in(50) { random.below(3) as u8 } else { id }, up(value, random, step / 10))
+            });
+        }
+    }
+
+    pub(crate) fn sent(&mut self, reporter: usize) -> (usize, Sent) {
+        let flow = self.random.below(self.routes.len() as u64) as usize;
+        if self.random.one_in(60) {
+            self.routes[flow] = self.route();
+        }
+        self.wander(flow);
+        let random = &mut self.random;
+        let mut sent = Sent {
+            flow: flow as u16,
+            v6: flow.is_multiple_of(7),
+            hops: self.routes[flow].clone(),
+            reporter: 100 + reporter as u32,
+            ..Sent::default()
+        };
+        if random.one_in(80) {
+            sent.flags = Flags::QUEUE;
+        }
+        if random.one_in(15) {
+            sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
+        }
+        if random.one_in(100) {
+            (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
+        }
+        (flow, sent)
+    }
+
+    pub(crate) fn next(&mut self, reporter: usize) -> u32 {
+        let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
+        let random = &mut self.random;
+        let step = match random.below(300) {
+            0 => random.below(6) as u32 + 2,
+            1 => random.below(400) as u32,
+            2 => 0,
+            _ => 1,
+        };
+        let restart = random.one_in(3000);
+        let seq = &mut self.seq[reporter];
+        *seq = if restart { 0 } else { seq.wrapping_add(step) & mask };
+        // A late one now and then; the fifth does not count.
+        let late = if self.random.one_in(200) { self.random.below(100) as u32 } else { 0 };
+        if reporter == 4 { 0 } else { self.seq[reporter].wrapping_sub(late) & mask }
+    }
+
+    /// A datagram and its sender.
+    pub(crate) fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
+        let reporter = self.random.below(6) as usize;
+        let seq = self.next(reporter);
+        let (_, sent) = self.sent(reporter);
+        let sent = Sent { seq, ..sent };
+        let mut bytes = match reporter {
+            2 => {
+                let sent = Sent { metadata: 0, reason: None, ..sent };
+                let (_, other) = self.sent(reporter);
+                Sent::v20(&[sent, Sent { metadata: 0, reason: None, ..other }])
+            }
+            3 => Sent { reason: None, metadata: 0, hops: sent.hops[..1].to_vec(), ..sent }.postcard(),
+            5 => Sent { reason: None, metadata: 0, ..sent }.v05(),
+            _ => sent.v10(),
+        };
+        if self.random.one_in(200) {
+            bytes.truncate(self.random.below(bytes.len() as u64) as usize);
+        }
+        (bytes, [192, 0, 2, reporter as u8])
+    }
+}
+
+/// Thresholds around `threshold`, less for some flows, and rules.
+pub(crate) fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
+    let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+    let some = Match { sport: "1000-1012".parse().unwrap(), ..Match::default() };
+    let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
+    let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
+    Arc::new(Detection {
+        thresholds: Thresholds::new(set, vec![(some, less)]).unwrap(),
+        rules: RuleSet::compile(&rules).unwrap(),
+        generation,
+    })
+}
