@@ -1,6 +1,7 @@
 //! The best way to receive from an interface that works here: the rungs are tried from the best down, and why each was refused
 //! is kept, in words for the operator.
 
+mod filter;
 mod watch;
 mod xdp;
 
@@ -13,6 +14,7 @@ use crate::source::Source;
 use crate::udp::{self, Buffered, Burst, Receiver};
 use crate::xdp::Way;
 
+pub use filter::{Filter, filter};
 pub use watch::{Counters, State, Watch};
 
 /// A way to receive, from the best down.

@@ -284,6 +284,17 @@ impl Ring {
         }
         count
     }
+
+    /// Waits at most `timeout_ms` until there are records; returns at once if there are.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn wait(&self, timeout_ms: u32) -> Result<(), Error> {
+        // SAFETY: the ring's descriptor is open as long as the ring.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        let waited = crate::sys::poll(&mut [crate::sys::readable(fd)], timeout_ms);
+        waited.map(drop).map_err(|source| Error::new("poll", "ring buffer", source))
+    }
 }
 
 impl std::fmt::Debug for Ring {

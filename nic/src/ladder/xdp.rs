@@ -79,7 +79,7 @@ const MOST_FRAMES: u32 = 1 << 16;
 const FEWEST_FRAMES: u32 = 1 << 11;
 
 /// No program may be at the interface yet. One of ours, left by a run that was killed on a kernel without links, is removed.
-fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
+pub(super) fn make_room(link: &Link, state: &LinkState) -> Result<(), Error> {
     for program in &state.programs {
         let program = crate::device::program::named(program.clone());
         let ours = program.ours == Some(true);
@@ -119,7 +119,7 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
 
 /// For what XDP leaves to the stack; and what the operator should know of it. That somebody else reads a port is no reason to
 /// do without XDP: then that one gets what is left.
-fn companion(
+pub(super) fn companion(
     link: &Link,
     options: &Options,
     warnings: &mut Vec<String>,
@@ -143,7 +143,7 @@ fn companion(
 }
 
 /// What a driver or the kernel means when it refuses the program.
-fn explain(error: Error, link: &Link, mode: Mode) -> Error {
+pub(super) fn explain(error: Error, link: &Link, mode: Mode) -> Error {
     let name = link.name();
     let advice = match error.errno() {
         Some(libc::EOPNOTSUPP) if mode == Mode::Native => "the driver cannot run XDP programs".to_owned(),

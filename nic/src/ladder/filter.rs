@@ -1,0 +1,59 @@
+//! A program that deals with datagrams itself, on an interface: above every rung, since what it keeps needs none.
+
+use super::xdp::{companion, explain, make_room};
+use super::{Options, Refused, Rung, Watch};
+use crate::bpf::{Attachment, Mode, Object};
+use crate::error::Error;
+use crate::link::Link;
+use crate::source::Source;
+
+/// A program on an interface. Dropping the attachment takes it off.
+#[expect(missing_debug_implementations, reason = "a source has none")]
+pub struct Filter {
+    /// What holds it there.
+    pub attached: Attachment,
+    /// How it runs: [`Rung::Native`] or [`Rung::Generic`].
+    pub rung: Rung,
+    /// Receive queues of the interface.
+    pub queues: u32,
+    /// Why it does not run natively.
+    pub tried: Vec<Refused>,
+    /// For what the program leaves to the stack; `None` where others read all of its ports.
+    pub companion: Option<Box<dyn Source>>,
+    /// Sentences for the operator.
+    pub warnings: Vec<String>,
+    /// Knows how the interface was.
+    pub watch: Watch,
+}
+
+/// Puts `program` of `object` on `interface`, natively where that works.
+///
+/// # Errors
+/// The interface is down or not there, another program is on it, or it can run none.
+pub fn filter(interface: &str, object: &Object, program: &str, options: &Options) -> Result<Filter, Error> {
+    let link = Link::open(interface)?;
+    let state = link.state()?.unwrap_or_default();
+    if !state.up {
+        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let advice = format!("the interface is down: `ip link set {interface} up`");
+        return Err(Error::new("XDP", interface, source).with_advice(advice));
+    }
+    make_room(&link, &state)?;
+    // Opened before the program leaves anything to it, so that nothing falls between.
+    let mut warnings = Vec::new();
+    let companion = companion(&link, options, &mut warnings)?;
+    let attach = |mode| {
+        let attached = object.attach(program, link.index(), mode);
+        attached.map_err(|error| explain(error, &link, mode))
+    };
+    let mut tried = Vec::new();
+    let (attached, rung) = match attach(Mode::Native) {
+        Ok(attached) => (attached, Rung::Native),
+        Err(error) => {
+            tried.push(Refused { rung: Rung::Native, reason: error.to_string() });
+            (attach(Mode::Generic)?, Rung::Generic)
+        }
+    };
+    let queues = link.queues();
+    Ok(Filter { attached, rung, queues, tried, companion, warnings, watch: Watch::of_link(link)? })
+}
