@@ -39,7 +39,6 @@ pub(crate) enum Intake {
     /// Every datagram that was sent to us.
     Source(Box<dyn Source>),
     /// Those that the kernel did not deal with itself.
-    #[allow(dead_code)] // made by the kernel mode of an interface
     Kernel(Box<dyn KernelIntake>),
 }
 
@@ -53,7 +52,13 @@ pub(crate) trait KernelIntake: Send {
     /// The system refused; the input is then closed and opened again.
     fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error>;
 
-    /// What happened so far, read freshly from the kernel. `datagrams` are all that were dealt with, in the kernel or here.
+    /// The end: nothing comes up any more, and the collector learns all that was dealt with in the kernel.
+    ///
+    /// # Errors
+    /// The system refused.
+    fn finish(&mut self, core: &Mutex<Core>) -> Result<(), nic::Error>;
+
+    /// What happened so far. `datagrams` are all that were dealt with, in the kernel or here.
     fn stats(&mut self) -> Stats;
 }
 

@@ -13,6 +13,7 @@ mod error;
 mod fanout;
 mod in_force;
 mod input;
+mod kernel;
 mod lifecycle;
 mod live;
 mod log;

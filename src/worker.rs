@@ -8,11 +8,14 @@ use std::{
     },
 };
 
-use collector::{Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Rollup, Sink, Stats, event::Nanos};
+use collector::{
+    Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Removed, Rollup, Sink, Stats, event::Nanos,
+};
 use detect::Detection;
 use tokio::sync::oneshot;
 
 use crate::{
+    kernel::{Removals, Taker},
     pipeline::{Outlet, RuleNames},
     tap::Tap,
 };
@@ -36,6 +39,9 @@ pub(crate) struct Core {
     tasks: Receiver<Task>,
     published: Arc<Mutex<Stats>>,
     ticked: Option<Nanos>,
+    /// What programs of the kernel dealt with themselves.
+    elsewhere: Stats,
+    removals: Removals,
 }
 
 /// What others hold of a worker: its latest figures, and a way to ask it.
@@ -57,7 +63,20 @@ impl Core {
         let published = Arc::new(Mutex::new(collector.stats()));
         let handle = Worker { tasks: sender, published: Arc::clone(&published) };
         let batch = outlet.batch();
-        (Self { collector, outlet, tap, batch, rules, tasks, published, ticked: None }, handle)
+        let (elsewhere, removals) = (Stats::default(), Removals::default());
+        let core = Self {
+            collector,
+            outlet,
+            tap,
+            batch,
+            rules,
+            tasks,
+            published,
+            ticked: None,
+            elsewhere,
+            removals,
+        };
+        (core, handle)
     }
 
     /// Datagrams that arrived.
@@ -117,8 +136,33 @@ impl Core {
     }
 
     fn publish(&self) {
+        let mut stats = self.collector.stats();
+        stats += &self.elsewhere;
         // A copy is put in whole, so a panic elsewhere leaves a good one.
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.collector.stats();
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+}
+
+impl Taker for Core {
+    fn take(&mut self, datagrams: &[Datagram<'_>]) {
+        Self::take(self, datagrams);
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+        let Self { collector, outlet, batch, rules, .. } = self;
+        work(collector, &mut Overflow { batch, outlet, rules, patient: false })
+    }
+
+    fn count(&mut self, more: &Stats) {
+        self.elsewhere += more;
+    }
+
+    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+        self.removals.tell(&mut self.collector, input, hear);
+    }
+
+    fn keep_removals(&mut self) -> usize {
+        self.removals.add(&mut self.collector)
     }
 }
 

@@ -25,6 +25,25 @@ fn a_good_file_is_summed_up_in_a_line() {
 }
 
 #[test]
+fn check_says_which_rules_the_kernel_has_no_room_for() {
+    let directory = TempDir::new();
+    let file = directory.join("h.toml");
+    let many: Vec<String> = (0..64).map(|n| format!("queue_occupancy != {n}")).collect();
+    let rule = |name: &str, when: &str| format!("[[rules]]\nname = {name:?}\nwhen = {when:?}\n");
+    let text = rule("short", "hops > 3") + &rule("long", &many.join(" and "));
+    let input = "listen = [\"xdp://eth1\"]\nxdp.mode = \"kernel\"\n[store]\nenabled = false\n";
+    fs::write(&file, format!("[collector]\n{input}{text}")).unwrap();
+    let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    let expected = "\
+good: reports on xdp://eth1, 1 worker(s), 2 rule(s), nothing is stored, API on http://127.0.0.1:8080
+rules in the kernel: 1 of 2
+rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
+so each report whose queue_occupancy is not as in its flow's report before comes up
+";
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+}
+
+#[test]
 fn a_bad_file_is_refused_with_every_problem_and_code_2() {
     let directory = TempDir::new();
     let file = directory.join("h.toml");

@@ -9,8 +9,9 @@ use std::{
 use store::Store;
 
 use crate::{
-    config::{Settings, build},
+    config::{Settings, build, sections::XdpMode, values::Listen},
     error::CliError,
+    kernel,
 };
 
 /// Say what is wrong with a configuration; start nothing
@@ -39,7 +40,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if settings.store.enabled {
         usable(&settings.store_directory())?;
     }
-    let told = if args.dump { settings.to_toml() } else { summary(&settings) };
+    let told = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
     stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -53,6 +54,16 @@ fn usable(dir: &Path) -> Result<(), CliError> {
         )));
     }
     Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// Which rules the kernel's program cannot evaluate, where there is one.
+fn in_kernel(settings: &Settings) -> Result<String, CliError> {
+    let interfaces = settings.collector.listen.iter().any(|listen| matches!(listen, Listen::Xdp { .. }));
+    if settings.collector.xdp.mode != XdpMode::Kernel || !interfaces {
+        return Ok(String::new());
+    }
+    let rules = build::rules(settings).map_err(|error| CliError::new(error.to_string()))?;
+    Ok(kernel::explain_rules(&rules))
 }
 
 /// What would run.

@@ -133,6 +133,12 @@ impl Checker<'_, '_> {
                 "in this mode the kernel does the work on all cores, and one worker keeps what it tells; write workers = 1",
             );
         }
+        if xdp.mode == XdpMode::Kernel && settings.store.enabled && settings.store.reports {
+            self.refuse(
+                &["store", "reports"],
+                "with [collector.xdp] mode = \"kernel\" most reports end in the kernel and cannot be kept; write reports = false, or mode = \"user\"",
+            );
+        }
         if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == Rung::ZeroCopy {
             self.refuse(
                 &path("zero_copy"),

@@ -2,20 +2,25 @@
 
 use std::sync::Arc;
 
+use bpf::Sizes;
 use nic::{
     device,
     ladder::{self, Counters, State, Watch},
     udp::{Buffered, Burst, Receiver},
 };
 
-use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
+use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface, lock};
 use crate::{
     config::{
-        Settings,
+        Settings, build,
         sections::{Rung, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
     error::CliError,
+    kernel::{
+        Keeper,
+        live::{Hold, Live, PROGRAM, Reading},
+    },
 };
 
 /// An entry `xdp://…` of the configuration.
@@ -24,6 +29,7 @@ pub(super) struct Device {
     listen: String,
     interface: String,
     ports: Vec<u16>,
+    listener: u16,
     /// What the interface was like when it was opened last.
     known: Option<Traits>,
     /// It is on the best rung there is: nothing could be better.
@@ -57,6 +63,8 @@ pub(super) fn input(
         listen: listen.to_string(),
         interface: interface.to_owned(),
         ports: ports.to_vec(),
+        // As in `Input::new`.
+        listener: u16::try_from(listener).unwrap_or(u16::MAX),
         known: None,
         best: false,
     };
@@ -160,8 +168,42 @@ impl Device {
         Ok(Opened { intakes, setup, health: Box::new(super::AlwaysWell) })
     }
 
+    /// The kernel's program, which tells what the collector must see.
     fn open_kernel(&mut self) -> Result<Opened, String> {
-        Err("this build has no program for it".to_owned())
+        let collector = &self.settings.collector;
+        let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
+        let (default, profiles) = build::profiles(&self.settings);
+        let reading = Reading { ports: &ports, default: &default, profiles: &profiles };
+        let live = Live::load(self.sizes(), &reading).map_err(|error| error.to_string())?;
+        let filter = ladder::filter(&self.interface, live.object(), PROGRAM, &self.options())
+            .map_err(|error| error.to_string())?;
+        for warning in &filter.warnings {
+            tracing::warn!("{}: {warning}", self.listen);
+        }
+        let hold = live.hold();
+        *lock(&hold) = Some(filter.attached);
+        let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let keeper = Intake::Kernel(Box::new(Keeper::new(live, timeout)));
+        let tried = filter.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)).collect();
+        let kind = if filter.rung == ladder::Rung::Native { "kernel-native" } else { "kernel-generic" };
+        let setup = self.setup(kind, filter.queues, tried);
+        let health = Box::new(KernelHealth { watch: filter.watch, hold });
+        let intakes = std::iter::once(keeper).chain(filter.companion.map(Intake::Source)).collect();
+        Ok(Opened { intakes, setup, health })
+    }
+
+    /// What the kernel's program has room for: a quarter more flows than the collector, which forgets them first.
+    fn sizes(&self) -> Sizes {
+        let collector = &self.settings.collector;
+        let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX / 64);
+        Sizes {
+            flows: collector.xdp.kernel_flows.unwrap_or_else(|| whole(collector.max_flows / 4 * 5)),
+            queues: whole(collector.max_queues),
+            links: whole(collector.max_links),
+            streams: whole(collector.max_sources),
+            ring: u32::try_from(collector.xdp.ring.0).unwrap_or(1 << 30),
+            seed: build::seed() as u32,
+        }
     }
 
     fn remedy(&self, none: &ladder::NoRung) -> String {
@@ -182,6 +224,34 @@ pub(crate) fn rungs(xdp: &XdpSettings) -> (ladder::Rung, ladder::Rung) {
         ZeroCopy::Auto => (ladder::Rung::ZeroCopy, lowest),
         ZeroCopy::Never => (ladder::Rung::Native, lowest),
         ZeroCopy::Require => (ladder::Rung::ZeroCopy, ladder::Rung::ZeroCopy),
+    }
+}
+
+/// Whether the kernel's program is still on its interface. The number of queues does not matter to it.
+struct KernelHealth {
+    watch: Watch,
+    hold: Hold,
+}
+
+impl Check for KernelHealth {
+    fn check(&mut self) -> Result<(), String> {
+        if self.watch.check().is_ok_and(|state| state == State::Gone) {
+            return Err("the interface is gone".to_owned());
+        }
+        let replaced = lock(&self.hold).as_ref().map(nic::bpf::Attachment::replaced).transpose();
+        match replaced {
+            Ok(Some(Some(0))) => Err("our program was taken off the interface".to_owned()),
+            Ok(Some(Some(id))) => Err(format!(
+                "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
+            )),
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("the interface cannot be asked how it is: {error}")),
+        }
+    }
+
+    fn counters(&mut self) -> Counters {
+        // Asked again in a second.
+        self.watch.counters().unwrap_or_default()
     }
 }
 

@@ -71,6 +71,7 @@ impl Reader {
                 self.note();
             }
         }
+        self.finish();
         self.note();
         // What was copied for the workers goes to them.
         self.handler.turn(nic::time::now());
@@ -85,6 +86,15 @@ impl Reader {
             (Intake::Kernel(kernel), Handler::Inline(core)) => kernel.receive(timeout_ms, core),
             // The configuration allows it with one worker only.
             (Intake::Kernel(_), Handler::Spread(_)) => Ok(0),
+        }
+    }
+
+    /// A program of the kernel leaves what it knows.
+    fn finish(&mut self) {
+        if let (Intake::Kernel(kernel), Handler::Inline(core)) = (&mut self.intake, &self.handler)
+            && let Err(error) = kernel.finish(core)
+        {
+            tracing::error!(%error, "what the kernel's program counted last is not known");
         }
     }
 

@@ -1,0 +1,169 @@
+//! The user's end of detection in the kernel: the program there is a filter in front of the collector, and this keeps the
+//! two in step.
+//!
+//! - What the program **tells** (whole frames, in a ring) goes to the collector, after the numbers that were swallowed before
+//!   it.
+//! - What it **swallowed** is told to the collector about once per [`ROUND`]: numbers as runs, values by absorption. The
+//!   rounds go through the kernel's tables a piece at a time.
+//! - What the collector **forgets** is deleted there, so that its next report is news in both.
+//! - Thresholds and rules go there when they change, behind the collector's own change.
+//! - Each datagram is **counted** once: by the program, if it swallowed or dropped it, else here.
+//!
+//! See [`collector::absorb`] for what is then the same as without a filter, and what is not. Where several inputs work in
+//! this way, or where datagrams of a flow come in beside its kernel's program (fragments do), each program compares with
+//! what it told itself.
+//!
+//! [`Keeper`] does all that against the [`Kernel`] trait, so that it is tested without a kernel.
+
+mod keeper;
+pub(crate) mod live;
+mod removals;
+#[cfg(test)]
+mod same;
+#[cfg(test)]
+mod tests;
+
+use collector::{Collector, KeptKey, Run, StreamId, event::Nanos};
+use detect::{Detection, Metric, RuleSet, Table};
+use wire::{FlowKey, Refusal};
+
+pub(crate) use keeper::Keeper;
+pub(crate) use removals::Removals;
+
+/// Where each rule runs, for people: a line for all, and one for each that the kernel's program has no room for. Nothing
+/// without rules.
+pub(crate) fn explain_rules(rules: &RuleSet) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    let split = Table::split(rules);
+    let mut text = format!("rules in the kernel: {} of {}\n", split.kernel.count_ones(), rules.len());
+    for (name, reason) in split.in_user_space(rules) {
+        text.push_str(&format!("rule `{name}` runs in user space: {reason}\n"));
+    }
+    let metrics: Vec<&str> = split.metrics_for_user().map(Metric::name).collect();
+    if !metrics.is_empty() {
+        let metrics = metrics.join(" or ");
+        text.push_str(&format!(
+            "so each report whose {metrics} is not as in its flow's report before comes up\n"
+        ));
+    }
+    text
+}
+
+/// How long what was swallowed may wait, ns. A shorter timeout of flows makes it shorter.
+pub(crate) const ROUND: Nanos = 1_000_000_000;
+
+/// What a program of the kernel tells and keeps.
+pub(crate) trait Kernel: Send {
+    /// Gives what was told to `take`, the oldest first, at most `most` of it; returns how much it was.
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize;
+
+    /// Waits at most so long until something is told.
+    ///
+    /// # Errors
+    /// The system refused.
+    fn wait(&mut self, timeout_ms: u32) -> Result<(), nic::Error>;
+
+    /// Takes the program off the interface: nothing changes any more.
+    fn detach(&mut self);
+
+    /// Places for streams; a stream stays in its place until it is forgotten.
+    fn streams(&self) -> u32;
+
+    /// The stream in a place, and its present run; the count goes on over runs, modulo 2^31.
+    fn stream(&self, place: u32) -> Option<(StreamId, Run)>;
+
+    /// Frees the place of a stream.
+    fn forget_stream(&mut self, place: u32);
+
+    /// Places for flows.
+    fn flows(&self) -> u32;
+
+    /// Reports swallowed of the flow in a place, modulo 2^32; `None` when there is none.
+    fn flow_reports(&self, place: u32) -> Option<u32>;
+
+    /// Copies the flow in a place. `false`: there is none, or it changed meanwhile.
+    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool;
+
+    /// Forgets a flow.
+    fn forget_flow(&mut self, key: &FlowKey);
+
+    /// Places for keys of nodes of a metric.
+    fn keys(&self, metric: Metric) -> u32;
+
+    /// The key in a place, and the values swallowed that no flow keeps, modulo 2^32.
+    fn key(&self, metric: Metric, place: u32) -> Option<(KeptKey, u32)>;
+
+    /// Forgets a key.
+    fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
+
+    /// Puts thresholds and rules in force.
+    ///
+    /// # Errors
+    /// The system refused; the old ones stay.
+    fn set_detection(&mut self, detection: &Detection) -> Result<(), nic::Error>;
+
+    /// What was counted so far.
+    ///
+    /// # Errors
+    /// The system refused.
+    fn counters(&mut self) -> Result<Counters, nic::Error>;
+}
+
+/// A datagram that came up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// When it was told, by the kernel's clock that never goes back.
+    pub(crate) at: Nanos,
+    /// Its stream and the place of it; `None` when its number is not followed there.
+    pub(crate) stream: Option<(u32, StreamId)>,
+    /// The run that it ended or goes on with; `None` where it began the stream. It is not counted in it.
+    pub(crate) before: Option<Run>,
+    /// The listener that its port stands for.
+    pub(crate) listener: u16,
+    /// From the Ethernet header on.
+    pub(crate) frame: &'a [u8],
+}
+
+/// A flow, copied.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowCopy {
+    pub(crate) key: FlowKey,
+    /// Swallowed, modulo 2^32.
+    pub(crate) reports: u32,
+    /// Latest flow latency, ns.
+    pub(crate) latency: Option<u64>,
+    pub(crate) basis: Option<collector::event::Basis>,
+    /// The hops of its path.
+    pub(crate) hops: Vec<collector::KeptHop>,
+}
+
+/// What the kernel's program counted. What it told is counted again by whoever takes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// What it swallowed, as the collector would have counted it.
+    pub(crate) swallowed: collector::Stats,
+    /// Lost because the ring was full, or because another CPU was busy telling.
+    pub(crate) ring_full: u64,
+    /// Frames to our ports that held no datagram which can be read, by [`Refusal::index`].
+    pub(crate) refused_frames: [u64; Refusal::COUNT],
+}
+
+/// What is asked of the collector and its way out.
+pub(crate) trait Taker {
+    /// Datagrams that came up.
+    fn take(&mut self, datagrams: &[collector::Datagram<'_>]);
+
+    /// Works on the collector; what it tells is handed on.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn collector::Sink) -> T) -> T;
+
+    /// Adds to what was counted outside the collector.
+    fn count(&mut self, more: &collector::Stats);
+
+    /// What the collector forgot since the input of this number asked last.
+    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(collector::Removed));
+
+    /// A number for an input that wants to know what is forgotten.
+    fn keep_removals(&mut self) -> usize;
+}

@@ -1,0 +1,226 @@
+//! The program in this machine's kernel.
+
+use std::sync::{Arc, Mutex};
+
+use bpf::{Sizes, Tables, Told as Record, Units, Why};
+use collector::{KeptHop, KeptKey, Profile, Run, StreamId, config::Clocks, event::Basis};
+use detect::{Detection, Metric, Prefix};
+use nic::{
+    Error,
+    bpf::{Attachment, Object, Ring},
+};
+use wire::FlowKey;
+
+use super::{Counters, FlowCopy, Kernel, Told};
+use crate::input::lock;
+
+/// What the program is called in its object.
+pub(crate) const PROGRAM: &str = "hopwise_detect";
+
+/// The ring in it.
+const RING: &str = "told";
+
+/// Longest sleep, ms: what is told while we fall asleep may not wake us.
+const SLEEP_MS: u32 = 10;
+
+/// What holds the program on its interface; `None` when it has been taken off.
+pub(crate) type Hold = Arc<Mutex<Option<Attachment>>>;
+
+/// A loaded program with its tables.
+pub(crate) struct Live {
+    object: Object,
+    tables: Tables,
+    ring: Ring,
+    hold: Hold,
+}
+
+/// What it is to be told beside thresholds and rules.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    /// Ports of telemetry, each with its listener.
+    pub(crate) ports: &'a [(u16, u16)],
+    /// How sources are read that no prefix names.
+    pub(crate) default: &'a Profile,
+    /// And the others.
+    pub(crate) profiles: &'a [(Prefix, Profile)],
+}
+
+impl Live {
+    /// Loads the program with tables of these sizes. It is on no interface yet.
+    ///
+    /// # Errors
+    /// The kernel lacks something, or permission is missing.
+    pub(crate) fn load(sizes: Sizes, reading: &Reading<'_>) -> Result<Self, Error> {
+        let mut object = Object::load(bpf::DETECT, &sizes.options())?;
+        let tables = Tables::open(&object, sizes)?;
+        let ring = object.ring(RING)?;
+        tables.set_ports(reading.ports);
+        let listed: Vec<_> = reading
+            .profiles
+            .iter()
+            .map(|(prefix, profile)| (*prefix, &profile.wire, units(profile)))
+            .collect();
+        tables.set_profiles((&reading.default.wire, units(reading.default)), &listed)?;
+        tables.set_sequence(true);
+        Ok(Self { object, tables, ring, hold: Hold::default() })
+    }
+
+    /// The object, to be put on an interface.
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Frames to our ports that the program dealt with, however.
+    #[cfg(test)]
+    pub(super) fn seen(&self) -> Result<u64, Error> {
+        let counted = self.tables.counters()?;
+        let refused: u64 = counted.refused_frames.iter().sum();
+        Ok(counted.datagrams + counted.told + counted.ring_full + counted.contended + refused)
+    }
+
+    /// What is to hold the program on its interface.
+    pub(crate) fn hold(&self) -> Hold {
+        Arc::clone(&self.hold)
+    }
+}
+
+/// What a profile's numbers mean, for the kernel.
+fn units(profile: &Profile) -> Units {
+    Units {
+        stamp_ns: profile.timestamp_unit_ns.max(1),
+        latency_ns: profile.latency_unit_ns.max(1),
+        utilization: profile.utilization_unit(),
+        synchronised: profile.clocks == Clocks::Synchronised,
+    }
+}
+
+impl Kernel for Live {
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize {
+        let Self { ring, tables, .. } = self;
+        ring.consume(most, |record| {
+            let Some(record) = Record::read(record) else { return };
+            let place = record.stream.and_then(|place| Some((place, stream_at(tables, place)?.0)));
+            let before = Run {
+                last: record.stream_latest,
+                count: record.stream_count.into(),
+                same: record.why.has(Why::SAME),
+            };
+            take(&Told {
+                at: record.ktime,
+                stream: place,
+                before: record.why.has(Why::STREAM).then_some(before),
+                listener: record.listener,
+                frame: record.frame,
+            });
+        })
+    }
+
+    fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
+        self.tables.sleep();
+        let waited = self.ring.wait(timeout_ms.min(SLEEP_MS));
+        self.tables.wake();
+        waited
+    }
+
+    fn detach(&mut self) {
+        lock(&self.hold).take();
+    }
+
+    fn streams(&self) -> u32 {
+        self.tables.stream_places() as u32
+    }
+
+    fn stream(&self, place: u32) -> Option<(StreamId, Run)> {
+        stream_at(&self.tables, place)
+    }
+
+    fn forget_stream(&mut self, place: u32) {
+        self.tables.forget_stream(place as usize);
+    }
+
+    fn flows(&self) -> u32 {
+        self.tables.flow_places() as u32
+    }
+
+    fn flow_reports(&self, place: u32) -> Option<u32> {
+        self.tables.reports_at(place as usize)
+    }
+
+    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool {
+        let Some(flow) = self.tables.flow(place as usize) else { return false };
+        copy.key = flow.key;
+        copy.reports = flow.reports;
+        copy.latency = (flow.latency != u64::MAX).then_some(flow.latency);
+        copy.basis = match flow.basis {
+            0 => Some(Basis::Measured),
+            1 => Some(Basis::HopSum),
+            3 => Some(Basis::Unsynchronised),
+            _ => None,
+        };
+        copy.hops.clear();
+        let wide = |value: u32| if value == u32::MAX { u64::MAX } else { value.into() };
+        copy.hops.extend(flow.hops.iter().take(flow.states.into()).map(|hop| KeptHop {
+            node: hop.node,
+            link: hop.link,
+            level_2: hop.level_2,
+            latency: wide(hop.latency),
+            queue: hop.queue,
+            utilization: wide(hop.utilization),
+            ..KeptHop::NOTHING
+        }));
+        true
+    }
+
+    fn forget_flow(&mut self, key: &FlowKey) {
+        self.tables.forget_flow(key);
+    }
+
+    fn keys(&self, metric: Metric) -> u32 {
+        self.tables.level_places(metric) as u32
+    }
+
+    fn key(&self, metric: Metric, place: u32) -> Option<(KeptKey, u32)> {
+        let level = self.tables.level(metric, place as usize)?;
+        Some((KeptKey { metric, node: level.node, part: level.part, value: level.latest }, level.reports))
+    }
+
+    fn forget_key(&mut self, metric: Metric, node: u32, part: u32) {
+        self.tables.forget_level(metric, node, part);
+    }
+
+    fn set_detection(&mut self, detection: &Detection) -> Result<(), Error> {
+        self.tables.set_detection(detection).map(drop)
+    }
+
+    fn counters(&mut self) -> Result<Counters, Error> {
+        let counted = self.tables.counters()?;
+        let swallowed = collector::Stats {
+            datagrams: counted.datagrams,
+            accepted: counted.accepted,
+            reports: counted.reports,
+            flow_reports: counted.flow_reports,
+            node_reports: counted.node_reports,
+            refused: counted.refused,
+            refused_datagrams: counted.refused_datagrams,
+            ..collector::Stats::default()
+        };
+        Ok(Counters {
+            swallowed,
+            // To whoever misses a datagram the two are one: it was not told in time.
+            ring_full: counted.ring_full + counted.contended,
+            refused_frames: counted.refused_frames,
+        })
+    }
+}
+
+fn stream_at(tables: &Tables, place: u32) -> Option<(StreamId, Run)> {
+    let entry = tables.stream(place as usize)?;
+    let id = StreamId {
+        version: entry.version,
+        hw_id: entry.hw_id,
+        listener: entry.listener,
+        node: entry.node,
+        source: entry.source,
+    };
+    Some((id, Run { last: entry.latest, count: entry.count.into(), same: entry.same }))
+}

@@ -1,0 +1,51 @@
+//! What the collector forgot, for each of the inputs that must forget it too.
+
+use std::collections::VecDeque;
+
+use collector::{Collector, Removed};
+
+/// Removals that an input, or the collector, remembers until they are asked for.
+const MOST: usize = 16_384;
+
+/// A queue per input.
+#[derive(Debug, Default)]
+pub(crate) struct Removals {
+    queues: Vec<VecDeque<Removed>>,
+}
+
+impl Removals {
+    /// A queue for another input; answers its number.
+    pub(crate) fn add(&mut self, collector: &mut Collector) -> usize {
+        if self.queues.is_empty() {
+            collector.keep_removals(MOST);
+        }
+        self.queues.push(VecDeque::new());
+        self.queues.len() - 1
+    }
+
+    /// Tells an input what was forgotten since it asked last.
+    pub(crate) fn tell(&mut self, collector: &mut Collector, input: usize, hear: &mut dyn FnMut(Removed)) {
+        collector.removed(|removed| {
+            for queue in &mut self.queues {
+                // An input that no longer asks keeps its last word: all of it must be compared.
+                if queue.len() < MOST {
+                    queue.push_back(removed);
+                } else {
+                    queue.clear();
+                    queue.push_back(Removed::Many);
+                }
+            }
+        });
+        if let Some(queue) = self.queues.get_mut(input) {
+            queue.drain(..).for_each(hear);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Removals {
+    /// As after more removals than an input's queue holds.
+    pub(crate) fn add_full(&mut self) {
+        self.queues.push([Removed::Many].into());
+    }
+}

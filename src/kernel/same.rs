@@ -1,0 +1,369 @@
+//! The same answers, whichever way reports come in: a capture replayed, a UDP socket, AF_XDP, and the kernel's program, run on
+//! test input and on an interface.
+//!
+//! Compared are all events but those of the clock, with their record ids and paths, the counters, the totals of every stream
+//! and the latest state of every flow. Not compared are times.
+
+#[path = "../../wire/tests/support/dice.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod dice;
+#[path = "../../collector/tests/support/network.rs"]
+mod network;
+#[path = "../../dataplane/bpf/tests/support/random.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod random;
+#[path = "../../collector/tests/support/mod.rs"]
+mod support;
+#[path = "../../wire/tests/support/vectors.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod vectors;
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bpf::Sizes;
+use collector::{
+    Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Removed, Sink, Stats, StreamView,
+};
+use detect::Detection;
+use nic::ladder::{self, Options, Rung};
+use nic::netns::{Pair, send_frames};
+
+use super::live::{Live, PROGRAM, Reading};
+use super::{Keeper, Removals, Taker};
+use crate::input::octets;
+
+const PORT: u16 = 32_766;
+const SECOND: u64 = 1_000_000_000;
+/// Frames sent before what came is taken: fewer than fit into any ring.
+const BURST: usize = 256;
+
+/// What came of some traffic.
+#[derive(Debug, Default)]
+struct Answer {
+    events: Vec<(Event, Vec<u32>)>,
+    drops: Vec<Drop>,
+    stats: Option<Stats>,
+    streams: Vec<StreamView>,
+    flows: Vec<(FlowRow, u64, Vec<u32>)>,
+    /// Datagrams that came up, of those that were dealt with in the kernel.
+    told: Option<(u64, u64)>,
+}
+
+impl Sink for Answer {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        if !matches!(event.kind, Kind::Loss | Kind::Expired | Kind::Latest) {
+            self.events.push((Event { ts: 0, ..*event }, path.to_vec()));
+        }
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.drops.push(Drop { ts: 0, ..*drop });
+    }
+}
+
+/// A collector and what it answers.
+struct Bench {
+    collector: Collector,
+    answer: Answer,
+    elsewhere: Stats,
+    removals: Removals,
+}
+
+impl Bench {
+    fn new(config: &Config) -> Self {
+        let (elsewhere, removals) = (Stats::default(), Removals::default());
+        Self { collector: Collector::new(config.clone()), answer: Answer::default(), elsewhere, removals }
+    }
+
+    fn give(&mut self, payload: &[u8], (source, sport): (IpAddr, u16), received: u64) {
+        let source = octets(source);
+        self.collector
+            .handle(&[Datagram { payload, source, sport, listener: 0, received }], &mut self.answer);
+    }
+
+    fn answer(mut self) -> Answer {
+        self.collector.finish(nic::time::now(), &mut self.answer);
+        let mut stats = self.collector.stats();
+        stats += &self.elsewhere;
+        for kind in [Kind::Loss, Kind::Expired, Kind::Latest] {
+            stats.events[kind as usize] = 0;
+        }
+        let mut streams: Vec<StreamView> = self.collector.streams().collect();
+        for stream in &mut streams {
+            stream.last_seen = 0;
+            if stream.id.node.is_some() {
+                stream.id.source = [0; 16];
+            }
+        }
+        streams.sort_by_key(|stream| stream.id);
+        let timeless = |row| FlowRow { first_seen: 0, last_seen: 0, ..row };
+        let flow = |flow: collector::FlowView<'_>| (timeless(flow.row), flow.rules, flow.path().collect());
+        let mut flows: Vec<_> = self.collector.flows().map(flow).collect();
+        flows.sort_by_key(|(row, ..)| row.flow.to_string());
+        Answer { stats: Some(stats), streams, flows, ..self.answer }
+    }
+}
+
+impl Taker for Bench {
+    fn take(&mut self, datagrams: &[Datagram<'_>]) {
+        self.collector.handle(datagrams, &mut self.answer);
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+        work(&mut self.collector, &mut self.answer)
+    }
+
+    fn count(&mut self, more: &Stats) {
+        self.elsewhere += more;
+    }
+
+    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+        self.removals.tell(&mut self.collector, input, hear);
+    }
+
+    fn keep_removals(&mut self) -> usize {
+        self.removals.add(&mut self.collector)
+    }
+}
+
+/// Traffic, and how it is read and judged. At each step from there on other thresholds and rules are in force.
+struct Traffic {
+    config: Config,
+    frames: Vec<Vec<u8>>,
+    changes: Vec<(usize, Arc<Detection>)>,
+}
+
+impl Traffic {
+    fn new(profile: Profile, frames: Vec<Vec<u8>>) -> Self {
+        let config = Config {
+            max_flows: 4096,
+            push_interval: 0,
+            flow_timeout: 3600 * SECOND,
+            detection: network::detection(300, &[], 1),
+            default_profile: profile,
+            ..Config::default()
+        };
+        Self { config, frames, changes: Vec::new() }
+    }
+
+    /// The frames in pieces, each with the detection that comes into force before it.
+    fn pieces(&self) -> impl Iterator<Item = (Option<&Arc<Detection>>, &[Vec<u8>])> {
+        let starts: Vec<usize> = std::iter::once(0)
+            .chain(self.changes.iter().map(|(at, _)| *at))
+            .chain([self.frames.len()])
+            .collect();
+        let detections =
+            std::iter::once(None).chain(self.changes.iter().map(|(_, detection)| Some(detection)));
+        detections.zip(
+            (0..starts.len() - 1).map(move |at| &self.frames[starts[at]..starts[at + 1]]).collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// As `hopwise replay` reads a capture.
+fn by_capture(traffic: &Traffic) -> Answer {
+    let file = std::env::temp_dir().join(format!("hopwise-same-{}-{:p}.pcap", std::process::id(), traffic));
+    let mut writer = nic::capture::Writer::create(&file, nic::capture::LinkType::Ethernet).unwrap();
+    let start = nic::time::now();
+    for (at, frame) in traffic.frames.iter().enumerate() {
+        writer.write(start + at as u64 * 1000, frame).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut bench = Bench::new(&traffic.config);
+    let mut reader = nic::capture::Reader::open(&file).unwrap();
+    for (detection, frames) in traffic.pieces() {
+        if let Some(detection) = detection {
+            bench.collector.set_detection(Arc::clone(detection));
+        }
+        for _ in frames {
+            let frame = reader.next().unwrap().unwrap();
+            let nic::capture::Layer::Ethernet(bytes) = frame.layer() else { panic!("{frame:?}") };
+            if let Ok(datagram) = wire::datagram(bytes) {
+                bench.give(datagram.payload, (datagram.src, datagram.sport), frame.ts);
+            }
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+    bench.answer()
+}
+
+/// By an interface's rung, over a link between namespaces.
+fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
+    let options = Options {
+        ports: vec![PORT],
+        best: rung,
+        worst: rung,
+        program: Some(bpf::STEER),
+        ..Options::default()
+    };
+    let mut opened = pair.far.run(|| ladder::open(Pair::DEVICE, &options)).unwrap().unwrap();
+    let mut bench = Bench::new(&traffic.config);
+    for (detection, frames) in traffic.pieces() {
+        if let Some(detection) = detection {
+            bench.collector.set_detection(Arc::clone(detection));
+        }
+        for frames in frames.chunks(BURST) {
+            pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+            let mut missing = frames.len();
+            while missing > 0 {
+                let count = opened.sources[0].receive(1000, &mut |packets| {
+                    for packet in packets {
+                        let sender = (packet.source.ip(), packet.source.port());
+                        bench.give(packet.data, sender, packet.received);
+                    }
+                });
+                let count = count.unwrap();
+                assert!(count > 0, "{rung}: {missing} did not come");
+                missing -= count;
+            }
+        }
+    }
+    assert_eq!(opened.sources[0].stats().lost(), 0);
+    bench.answer()
+}
+
+fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
+    let sizes = Sizes { flows: 5120, queues: 4096, links: 4096, streams: 1024, ring: 1 << 22, seed: 7 };
+    let Config { default_profile, profiles, .. } = &traffic.config;
+    Live::load(sizes, &Reading { ports: &[(PORT, 0)], default: default_profile, profiles })
+}
+
+/// By the kernel's program: `send` brings frames to it.
+fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, &[Vec<u8>])) -> Answer {
+    let mut keeper = Keeper::new(live, 3600 * SECOND);
+    let mut bench = Bench::new(&traffic.config);
+    keeper.set_clock(nic::time::now(), nic::time::monotonic());
+    keeper.turn(nic::time::now(), &mut bench).unwrap();
+    for (detection, frames) in traffic.pieces() {
+        if let Some(detection) = detection {
+            bench.collector.set_detection(Arc::clone(detection));
+            keeper.turn(nic::time::now(), &mut bench).unwrap();
+        }
+        for frames in frames.chunks(BURST) {
+            send(&keeper, frames);
+            while keeper.take(&mut bench) > 0 {}
+            keeper.turn(nic::time::now(), &mut bench).unwrap();
+        }
+    }
+    keeper.end(nic::time::now(), &mut bench).unwrap();
+    let stats = keeper.stats();
+    let told = bench.collector.stats().datagrams;
+    assert_eq!(stats.datagrams, told + bench.elsewhere.datagrams, "each is counted once");
+    assert_eq!(stats.ring_full, 0);
+    assert_eq!(stats.datagrams + stats.refused.iter().sum::<u64>(), traffic.frames.len() as u64);
+    Answer { told: Some((told, stats.datagrams)), ..bench.answer() }
+}
+
+fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
+    by_kernel(traffic, live, |keeper, frames| {
+        for frame in frames {
+            keeper.kernel().object().test_run(PROGRAM, frame, 1).unwrap();
+        }
+    })
+}
+
+fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
+    let options = Options { ports: vec![PORT], ..Options::default() };
+    let filter = pair.far.run(|| ladder::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
+    let filter = filter.unwrap().unwrap();
+    assert_eq!(filter.rung, Rung::Native, "{:?}", filter.tried);
+    *crate::input::lock(&live.hold()) = Some(filter.attached);
+    let mut sent = 0;
+    by_kernel(traffic, live, |keeper, frames| {
+        pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+        sent += frames.len() as u64;
+        // The far end takes them from a queue of its own.
+        for _ in 0..1000 {
+            let counted = keeper.kernel().seen().unwrap();
+            if counted >= sent {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("not all came");
+    })
+}
+
+fn assert_same(what: &str, ours: &Answer, theirs: &Answer) {
+    for (at, (ours, theirs)) in ours.events.iter().zip(&theirs.events).enumerate() {
+        assert_eq!(ours, theirs, "{what}, event {at}");
+    }
+    assert_eq!(ours.events.len(), theirs.events.len(), "{what}");
+    assert_eq!(ours.drops, theirs.drops, "{what}");
+    assert_eq!(ours.stats, theirs.stats, "{what}");
+    assert_eq!(ours.streams, theirs.streams, "{what}");
+    for (ours, theirs) in ours.flows.iter().zip(&theirs.flows) {
+        assert_eq!(ours, theirs, "{what}");
+    }
+    assert_eq!(ours.flows.len(), theirs.flows.len(), "{what}");
+}
+
+/// Says aloud that a part is left out.
+fn skipped<T>(what: &str, why: impl std::fmt::Display) -> Option<T> {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {why}");
+    None
+}
+
+/// Compares all ways; those that this process may not go are skipped aloud. Answers how many datagrams the kernel's program
+/// told, of how many.
+fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
+    let expected = by_capture(traffic);
+    let live = load(traffic).map_or_else(|error| skipped(what, error), Some)?;
+    let kernel = by_test_run(traffic, live);
+    assert_same(&format!("{what}: kernel"), &kernel, &expected);
+    let told = kernel.told;
+    let pair = Pair::create().map_or_else(|error| skipped(what, error), Some)?;
+    for rung in [Rung::Udp, Rung::Native] {
+        assert_same(&format!("{what}: {rung}"), &by_rung(traffic, &pair, rung), &expected);
+    }
+    let live = load(traffic).unwrap();
+    assert_same(&format!("{what}: interface"), &by_interface(traffic, live, &pair), &expected);
+    told
+}
+
+/// A frame that a stack takes: to the far end of a pair, from the near one, which has so many addresses.
+fn frame(payload: &[u8], host: u8) -> Vec<u8> {
+    use wire::{ethernet, ipv4, udp};
+    let mut frame = vec![0; 42];
+    let far = [2, 0, 0, 0, 0, 2];
+    ethernet::Repr { dst: far, ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);
+    let len = u16::try_from(payload.len()).unwrap();
+    let [IpAddr::V4(dst), _] = Pair::FAR else { panic!("IPv4 comes first") };
+    let ip = ipv4::Repr {
+        proto: 17,
+        total_len: 28 + len,
+        ttl: 64,
+        src: [10, 97, 0, 10 + host],
+        dst: dst.octets(),
+        ..ipv4::Repr::default()
+    };
+    ip.emit(&mut frame[14..]);
+    udp::Repr { sport: 0x4000, dport: PORT, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+#[test]
+fn traffic_with_everything_in_it() {
+    let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
+    for seed in 1..=2 {
+        let mut network = network::Network::new(seed * 7919);
+        let datagrams: Vec<_> = (0..6000).map(|_| network.datagram()).collect();
+        let frames: Vec<_> = datagrams.iter().map(|(payload, source)| frame(payload, source[3])).collect();
+        let mut traffic = Traffic::new(Profile::default(), frames);
+        let many = (0..70).map(|n| format!("hops != {}", n + 20)).collect::<Vec<_>>();
+        let too_long =
+            [many[..40].join(" and "), format!("{} and queue_occupancy > 20", many[40..].join(" and "))];
+        traffic.changes = vec![
+            (1500, network::detection(200, &rules, 2)),
+            (3000, network::detection(400, &rules[1..], 3)),
+            (4000, network::detection(300, &[], 4)),
+            (5000, network::detection(300, &[&too_long[0], &too_long[1]], 5)),
+        ];
+        if let Some((told, all)) = compare(&format!("traffic {seed}"), &traffic) {
+            assert!(told < all * 9 / 10, "{told} of {all} were told");
+        }
+    }
+}

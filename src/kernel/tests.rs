@@ -1,0 +1,420 @@
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use collector::{
+    Collector, Config, Datagram, Event, Kept, KeptHop, KeptKey, Kind, Removed, Run, Sink, Stats, StreamId,
+};
+use collector::{event::Basis, workload};
+use detect::{Detection, Metric};
+use wire::FlowKey;
+
+use super::*;
+
+const SECOND: Nanos = 1_000_000_000;
+const START: Nanos = 1_700_000_000 * SECOND;
+/// The kernel's clock at the start.
+const BOOT: Nanos = 5 * SECOND;
+
+/// When, the place of its stream, the run before it, the frame.
+type Record = (Nanos, Option<u32>, Option<Run>, Vec<u8>);
+
+/// A kernel that is written down.
+#[derive(Default)]
+struct Tables {
+    ring: Vec<Record>,
+    streams: Vec<Option<(StreamId, Run)>>,
+    flows: Vec<Option<FlowCopy>>,
+    queues: Vec<Option<(KeptKey, u32)>>,
+    counters: Counters,
+    generations: Vec<u32>,
+    detached: bool,
+}
+
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<Tables>>);
+
+impl Fake {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Kernel for Fake {
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize {
+        let records: Vec<_> = {
+            let mut tables = self.tables();
+            let count = tables.ring.len().min(most);
+            tables.ring.drain(..count).collect()
+        };
+        for (at, place, before, frame) in &records {
+            let stream = place.and_then(|place| Some((place, self.stream(place)?.0)));
+            take(&Told { at: *at, stream, before: *before, listener: 0, frame });
+        }
+        records.len()
+    }
+
+    fn wait(&mut self, _: u32) -> Result<(), nic::Error> {
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        self.tables().detached = true;
+    }
+
+    fn streams(&self) -> u32 {
+        8
+    }
+
+    fn stream(&self, place: u32) -> Option<(StreamId, Run)> {
+        self.tables().streams.get(place as usize).copied().flatten()
+    }
+
+    fn forget_stream(&mut self, place: u32) {
+        self.tables().streams[place as usize] = None;
+    }
+
+    fn flows(&self) -> u32 {
+        64
+    }
+
+    fn flow_reports(&self, place: u32) -> Option<u32> {
+        Some(self.tables().flows.get(place as usize)?.as_ref()?.reports)
+    }
+
+    fn flow(&self, place: u32, copy: &mut FlowCopy) -> bool {
+        let tables = self.tables();
+        let flow = tables.flows.get(place as usize).and_then(Option::as_ref);
+        flow.is_some_and(|flow| {
+            copy.clone_from(flow);
+            true
+        })
+    }
+
+    fn forget_flow(&mut self, key: &FlowKey) {
+        for flow in &mut self.tables().flows {
+            flow.take_if(|flow| flow.key == *key);
+        }
+    }
+
+    fn keys(&self, metric: Metric) -> u32 {
+        if metric == Metric::QueueOccupancy { 4 } else { 0 }
+    }
+
+    fn key(&self, _: Metric, place: u32) -> Option<(KeptKey, u32)> {
+        self.tables().queues.get(place as usize).copied().flatten()
+    }
+
+    fn forget_key(&mut self, metric: Metric, node: u32, part: u32) {
+        for key in &mut self.tables().queues {
+            key.take_if(|(key, _)| (key.metric, key.node, key.part) == (metric, node, part));
+        }
+    }
+
+    fn set_detection(&mut self, detection: &Detection) -> Result<(), nic::Error> {
+        self.tables().generations.push(detection.generation);
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters, nic::Error> {
+        Ok(self.tables().counters)
+    }
+}
+
+/// A collector and what it tells.
+struct Bench {
+    collector: Collector,
+    heard: Heard,
+    elsewhere: Stats,
+    removals: Removals,
+}
+
+#[derive(Default)]
+struct Heard(Vec<Event>);
+
+impl Sink for Heard {
+    fn event(&mut self, event: &Event, _: &[u32]) {
+        self.0.push(*event);
+    }
+}
+
+impl Taker for Bench {
+    fn take(&mut self, datagrams: &[Datagram<'_>]) {
+        self.collector.handle(datagrams, &mut self.heard);
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+        work(&mut self.collector, &mut self.heard)
+    }
+
+    fn count(&mut self, more: &Stats) {
+        self.elsewhere += more;
+    }
+
+    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+        self.removals.tell(&mut self.collector, input, hear);
+    }
+
+    fn keep_removals(&mut self) -> usize {
+        self.removals.add(&mut self.collector)
+    }
+}
+
+/// A keeper of a written kernel, with the frames of a workload of eight flows.
+struct Setup {
+    keeper: Keeper<Fake>,
+    kernel: Fake,
+    bench: Bench,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let case = workload::Case { flows: 8, ..workload::CASES[0] };
+        let frames = case.feed().whole().map(<[u8]>::to_vec).collect();
+        let profile =
+            collector::Profile::new("generator", wire::Profile::new(wire::Dialect::IntCollectorGen));
+        let config = Config {
+            max_flows: 64,
+            flow_timeout: 10 * SECOND,
+            push_interval: 0,
+            default_profile: profile,
+            ..Config::default()
+        };
+        let (collector, removals) = (Collector::new(config), Removals::default());
+        let bench = Bench { collector, heard: Heard::default(), elsewhere: Stats::default(), removals };
+        let kernel = Fake::default();
+        let mut keeper = Keeper::new(kernel.clone(), 10 * SECOND);
+        keeper.set_clock(START, BOOT);
+        Self { keeper, kernel, bench, frames }
+    }
+
+    /// Tells frame `at`, after `before`.
+    fn tell(&mut self, at: usize, before: Option<Run>) {
+        self.kernel.tables().ring.push((BOOT + at as u64, Some(0), before, self.frames[at].clone()));
+    }
+
+    fn turn(&mut self, now: Nanos) {
+        self.keeper.take(&mut self.bench);
+        self.keeper.turn(now, &mut self.bench).unwrap();
+        self.bench.collector.tick(now, &mut self.bench.heard);
+    }
+
+    fn flow(&self, at: usize) -> FlowKey {
+        let (mut decoder, mut report) =
+            (wire::Decoder::new(wire::Profile::new(wire::Dialect::IntCollectorGen)), wire::Report::EMPTY);
+        let datagram = wire::datagram(&self.frames[at]).unwrap();
+        decoder.reports(datagram.payload).read(&mut report).unwrap().unwrap();
+        report.flow.unwrap()
+    }
+
+    /// The stream's totals: datagrams, lost, reordered.
+    fn stream(&self) -> (u64, u64, u64) {
+        let view = self.bench.collector.streams().next().unwrap();
+        (view.datagrams, view.lost + u64::from(view.missing), view.reordered)
+    }
+}
+
+fn stream() -> StreamId {
+    StreamId { version: 10, hw_id: 1, listener: 0, node: Some(600), source: [0; 16] }
+}
+
+fn run(last: u32, count: u64) -> Run {
+    Run { last, count, same: false }
+}
+
+#[test]
+fn what_was_swallowed_comes_before_what_was_told_after_it() {
+    let mut setup = Setup::new();
+    setup.kernel.tables().streams = vec![Some((stream(), run(0, 0)))];
+    setup.tell(0, None);
+    // Numbers 1 to 3 were swallowed, 4 was told; 5 and 6 were swallowed; 7 came out of turn.
+    setup.tell(4, Some(run(3, 3)));
+    setup.tell(7, Some(run(6, 5)));
+    setup.turn(START);
+    assert_eq!(setup.stream(), (8, 0, 0));
+    assert_eq!(setup.bench.collector.stats().datagrams, 3);
+    assert_eq!(setup.bench.heard.0[0].ts, START, "the kernel's time is put on our scale");
+    // The rest of a run comes with the round, once; a count read before something was told is not told again.
+    setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
+    setup.turn(START + 2 * SECOND);
+    setup.turn(START + 4 * SECOND);
+    assert_eq!(setup.stream(), (58, 0, 0));
+    setup.kernel.tables().streams = vec![Some((stream(), run(57, 50)))];
+    setup.turn(START + 6 * SECOND);
+    assert_eq!(setup.stream(), (58, 0, 0));
+}
+
+#[test]
+fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
+    let mut setup = Setup::new();
+    let near = (1 << 31) - 2;
+    setup.kernel.tables().streams = vec![Some((stream(), run(0, near)))];
+    setup.tell(0, None);
+    setup.turn(START);
+    // So many cannot have been swallowed within a round: it is a count from before.
+    assert_eq!(setup.stream(), (1, 0, 0));
+    setup.keeper.take(&mut setup.bench);
+    for (count, datagrams) in
+        [(1 << 29, 1 << 29), (1 << 30, 1 << 30), (3 << 29, 3 << 29), (near, near), (3, near + 5)]
+    {
+        setup.kernel.tables().streams = vec![Some((stream(), run(datagrams as u32, count)))];
+        let now = setup.bench.collector.streams().next().unwrap().last_seen + 3 * SECOND;
+        setup.turn(now);
+        assert_eq!(setup.stream(), (datagrams + 1, 0, 0), "{count}");
+    }
+    for second in 0..700 {
+        setup.turn(START + (100 + second) * SECOND);
+    }
+    assert!(setup.kernel.tables().streams[0].is_none());
+}
+
+#[test]
+fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
+    let mut setup = Setup::new();
+    (0..4).for_each(|at| setup.tell(at, None));
+    setup.turn(START);
+    let keys: Vec<FlowKey> = (0..6).map(|at| setup.flow(at)).collect();
+    let hops: Vec<KeptHop> = Vec::new();
+    let copy = |key: FlowKey| FlowCopy {
+        key,
+        reports: 0,
+        latency: Some(777),
+        basis: Some(Basis::HopSum),
+        hops: hops.clone(),
+    };
+    // The collector knows the first four; the sixth is known in the kernel alone.
+    setup.kernel.tables().flows = [0, 1, 2, 3, 5].map(|at| Some(copy(keys[at]))).into();
+    for step in 1..=150 {
+        for at in [0, 1, 4] {
+            if let Some(flow) = &mut setup.kernel.tables().flows[at] {
+                flow.reports += 3;
+            }
+        }
+        setup.turn(START + step * SECOND / 10);
+    }
+    let known: Vec<bool> = setup.kernel.tables().flows.iter().map(Option::is_some).collect();
+    assert_eq!(known, [true, true, false, false, false]);
+    let view = setup.bench.collector.flow(&keys[0]).unwrap();
+    assert_eq!((view.row.flow_latency, view.row.basis), (Some(777), Basis::HopSum));
+    assert!(START + 13 * SECOND < view.row.last_seen && (400..=451).contains(&view.row.reports), "{view:?}");
+    assert!(setup.bench.collector.flow(&keys[2]).is_none() && setup.bench.collector.flow(&keys[5]).is_none());
+    let expired = setup.bench.heard.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
+    assert_eq!(expired.count(), 2);
+    // Another flow in a place begins anew, whatever its count.
+    setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
+    let before = setup.bench.collector.flow(&keys[1]).unwrap().row.reports;
+    setup.kernel.tables().flows[1] = None;
+    setup.turn(START + 17 * SECOND);
+    setup.turn(START + 19 * SECOND);
+    let more = setup.bench.collector.flow(&keys[1]).unwrap().row.reports - before;
+    assert!((2..=5).contains(&more), "{more}");
+}
+
+#[test]
+fn keys_are_absorbed_and_forgotten() {
+    let mut setup = Setup::new();
+    setup.tell(0, None);
+    setup.turn(START);
+    let queue = setup.bench.collector.queues().next().unwrap();
+    let key =
+        |node| KeptKey { metric: Metric::QueueOccupancy, node, part: queue.part, value: queue.latest + 1 };
+    setup.kernel.tables().queues =
+        vec![Some((key(queue.node), 9)), Some((key(4444), 9)), Some((key(5555), 0))];
+    setup.turn(START + 2 * SECOND);
+    setup.turn(START + 4 * SECOND);
+    let known: Vec<bool> = setup.kernel.tables().queues.iter().map(Option::is_some).collect();
+    assert_eq!(known, [true, false, true], "the third had no values to tell of");
+    let latest = setup.bench.collector.queues().find(|view| view.node == queue.node).unwrap().latest;
+    assert_eq!(latest, queue.latest + 1);
+    // It expires, and is forgotten in both.
+    for second in 4..30 {
+        setup.turn(START + second * SECOND);
+    }
+    assert!(setup.kernel.tables().queues[0].is_none());
+}
+
+#[test]
+fn thresholds_and_rules_follow_the_collectors() {
+    let mut setup = Setup::new();
+    setup.turn(START);
+    setup.turn(START + SECOND / 50);
+    setup.bench.collector.set_detection(Arc::new(Detection { generation: 7, ..Detection::default() }));
+    setup.turn(START + 2 * SECOND / 50);
+    assert_eq!(setup.kernel.tables().generations, [0, 7]);
+}
+
+#[test]
+fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
+    let mut setup = Setup::new();
+    setup.turn(START);
+    let mut counters = Counters { ring_full: 5, ..Counters::default() };
+    counters.refused_frames[wire::Refusal::Truncated.index()] = 2;
+    counters.swallowed.datagrams = 100;
+    counters.swallowed.accepted = 97;
+    counters.swallowed.refused_datagrams[wire::Refusal::Truncated.index()] = 3;
+    (counters.swallowed.reports, counters.swallowed.flow_reports) = (98, 98);
+    setup.kernel.tables().counters = counters;
+    (0..8).for_each(|at| setup.tell(at, None));
+    setup.kernel.tables().ring.push((BOOT, None, None, vec![1, 2, 3]));
+    setup.kernel.tables().streams = vec![Some((stream(), run(40, 33)))];
+    let key = setup.flow(0);
+    setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports: 12, ..FlowCopy::default() })];
+    // In the middle of a round, which has met the flow already.
+    setup.turn(START + SECOND / 2);
+    if let Some(flow) = &mut setup.kernel.tables().flows[0] {
+        flow.reports += 7;
+    }
+    setup.keeper.end(START + SECOND / 2, &mut setup.bench).unwrap();
+    assert!(setup.kernel.tables().detached);
+    let stats = setup.keeper.stats();
+    assert_eq!((stats.datagrams, stats.ring_full, stats.refused.iter().sum::<u64>()), (108, 5, 3));
+    let mut all = setup.bench.collector.stats();
+    all += &setup.bench.elsewhere;
+    assert_eq!((all.datagrams, all.reports, all.flow_reports), (108, 106, 106));
+    assert!(all.decoding().holds() && all.deciding().holds(), "{all:?}");
+    assert_eq!(stats.datagrams, all.datagrams);
+    assert_eq!(setup.bench.collector.flow(&key).unwrap().row.reports, 20);
+    assert_eq!(setup.stream().0, 8 + 33);
+}
+
+#[test]
+fn too_much_forgotten_at_once_compares_everything() {
+    let mut setup = Setup::new();
+    (0..8).for_each(|at| setup.tell(at, None));
+    setup.turn(START);
+    let keys: Vec<FlowKey> = (0..8).map(|at| setup.flow(at)).collect();
+    setup.kernel.tables().flows =
+        keys.iter().map(|&key| Some(FlowCopy { key, ..FlowCopy::default() })).collect();
+    setup.turn(START + SECOND);
+    // Gone without a word.
+    let config = Config { max_flows: 64, ..Config::default() };
+    setup.bench.collector = Collector::new(config);
+    setup.turn(START + 3 * SECOND);
+    setup.turn(START + 5 * SECOND);
+    assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 8);
+    setup.bench.removals = Removals::default();
+    setup.bench.collector.keep_removals(0);
+    let kept = Kept { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], seen: START };
+    assert!(!setup.bench.collector.absorb(&kept, &mut setup.bench.heard));
+    setup.bench.removals.add_full();
+    setup.turn(START + 7 * SECOND);
+    setup.turn(START + 9 * SECOND);
+    setup.turn(START + 11 * SECOND);
+    assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 0);
+}
+
+#[test]
+fn rules_that_do_not_fit_are_named_with_the_reason_and_the_price() {
+    let all = |count: u32| (0..count).map(|n| format!("hops != {n}")).collect::<Vec<_>>().join(" and ");
+    let rules: Vec<_> =
+        [("long", all(60)), ("longer", all(64).replace("hops", "queue_occupancy")), ("loop", "loop".into())]
+            .map(|(name, text)| (name.to_owned(), text))
+            .into();
+    let text = explain_rules(&RuleSet::compile(&rules).unwrap());
+    let expected = "\
+rules in the kernel: 2 of 3
+rule `longer` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 4
+so each report whose queue_occupancy is not as in its flow's report before comes up
+";
+    assert_eq!(text, expected);
+    assert_eq!(explain_rules(&RuleSet::default()), "");
+}

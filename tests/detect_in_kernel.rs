@@ -1,0 +1,671 @@
+//! Detection in the kernel against a collector that sees every datagram: exactly those go up in which the collector found
+//! news, or that changed what it compares later ones with, or whose number was not the next. And a second collector, which
+//! is given only what went up, tells the same events.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a helper of tests may panic, and each uses its part"
+)]
+
+#[path = "../wire/tests/support/dice.rs"]
+mod dice;
+#[path = "../dataplane/bpf/tests/support/random.rs"]
+mod random;
+#[path = "../collector/tests/support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bpf::{Counters, Sizes, Tables, Told, Units, Why};
+use collector::config::Clocks;
+use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
+use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
+use dice::Dice;
+use nic::bpf::{Object, Ring};
+use support::{Log, Node, START, Sent, config, node};
+use wire::{Decoder, Dialect, Flags, FlowKey, Report};
+
+const SIZES: Sizes =
+    Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
+
+/// `XDP_DROP`: a datagram that was decided or told.
+const DROP: u32 = 1;
+
+/// The program, its tables and its ring.
+struct Kernel {
+    object: Object,
+    tables: Tables,
+    ring: Ring,
+}
+
+impl Kernel {
+    /// The program, or nothing (said aloud) where this process may not load one.
+    fn new(test: &str, sizes: Sizes) -> Option<Self> {
+        /// EPERM.
+        const FORBIDDEN: i32 = 1;
+        let mut object = match Object::load(bpf::DETECT, &sizes.options()) {
+            Ok(object) => object,
+            Err(error) if error.errno() == Some(FORBIDDEN) => {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "SKIPPED {test}: loading BPF programs needs CAP_BPF and CAP_NET_ADMIN"
+                );
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let tables = Tables::open(&object, sizes).unwrap();
+        let ring = object.ring("told").unwrap();
+        tables.set_ports(&[(32_766, 0)]);
+        tables.set_sequence(true);
+        Some(Self { object, tables, ring })
+    }
+
+    fn configure(&self, config: &Config) {
+        let listed: Vec<(Prefix, &wire::Profile, Units)> = config
+            .profiles
+            .iter()
+            .map(|(prefix, profile)| (*prefix, &profile.wire, units(profile)))
+            .collect();
+        let default = &config.default_profile;
+        self.tables.set_profiles((&default.wire, units(default)), &listed).unwrap();
+        self.tables.set_detection(&config.detection).unwrap();
+    }
+
+    /// What went up for a frame: why, the count and the last of the numbers swallowed before it, and the payload.
+    fn give(&mut self, frame: &[u8]) -> Option<(Why, u32, u32, Vec<u8>)> {
+        let run = self.object.test_run("hopwise_detect", frame, 1).unwrap();
+        assert_eq!(run.verdict, DROP);
+        let mut told = Vec::new();
+        self.ring.consume(usize::MAX, |record| {
+            let record = Told::read(record).unwrap();
+            assert_eq!(record.frame, frame);
+            told.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
+        });
+        assert!(told.len() <= 1);
+        told.pop()
+    }
+}
+
+fn units(profile: &Profile) -> Units {
+    Units {
+        stamp_ns: profile.timestamp_unit_ns.max(1),
+        latency_ns: profile.latency_unit_ns.max(1),
+        utilization: (profile.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32,
+        synchronised: profile.clocks == Clocks::Synchronised,
+    }
+}
+
+/// Ethernet, IPv4 and UDP around a payload, sometimes behind a VLAN tag.
+fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
+    let (total, length) = (28 + payload.len() as u16, 8 + payload.len() as u16);
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tagged {
+        frame.extend([0x81, 0, 0, 5]);
+    }
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend(source);
+    frame.extend([192, 0, 2, 100]);
+    for number in [40_000, 32_766, length, 0] {
+        frame.extend(u16::to_be_bytes(number));
+    }
+    frame.extend(payload);
+    frame
+}
+
+/// What of a flow decides later events, beside what tells an event whenever it changes.
+type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
+
+/// The kernel, a collector that sees all, and one that sees what goes up.
+struct Model {
+    kernel: Kernel,
+    all: Collector,
+    few: Collector,
+    heard: Log,
+    told: Log,
+    config: Config,
+    streams: BTreeMap<StreamId, Run>,
+    applied: BTreeMap<StreamId, u32>,
+    /// Flows that had a path of more hops than the kernel holds: all their reports go up.
+    long: BTreeSet<String>,
+    up: u64,
+    spare: u64,
+    now: u64,
+}
+
+impl Model {
+    fn new(test: &str, config: Config, sizes: Sizes) -> Option<Self> {
+        let kernel = Kernel::new(test, sizes)?;
+        kernel.configure(&config);
+        Some(Self {
+            kernel,
+            all: Collector::new(config.clone()),
+            few: Collector::new(config.clone()),
+            heard: Log::default(),
+            told: Log::default(),
+            config,
+            streams: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            long: BTreeSet::new(),
+            up: 0,
+            spare: 0,
+            now: START,
+        })
+    }
+
+    fn set_detection(&mut self, detection: &Arc<Detection>) {
+        self.all.set_detection(Arc::clone(detection));
+        self.few.set_detection(Arc::clone(detection));
+        self.kernel.tables.set_detection(detection).unwrap();
+    }
+
+    fn profile(&self, source: Ipv4Addr) -> wire::Profile {
+        let address = IpAddr::from(source);
+        let mut listed: Vec<_> = self.config.profiles.iter().collect();
+        listed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        let found = listed.iter().find(|(prefix, _)| prefix.contains(address));
+        found.map_or(self.config.default_profile.wire, |(_, profile)| profile.wire)
+    }
+
+    fn give(&mut self, payload: &[u8], source: [u8; 4], tagged: bool) {
+        self.give_frame(&frame(payload, source, tagged));
+    }
+
+    /// Gives both a frame that holds a datagram.
+    fn give_frame(&mut self, frame: &[u8]) {
+        let Ok(wire::Datagram { src: IpAddr::V4(source), payload, .. }) = wire::datagram(frame) else {
+            return;
+        };
+        self.now += 1000;
+        let mapped = source.to_ipv6_mapped().octets();
+        let datagram = Datagram { payload, source: mapped, sport: 40_000, listener: 0, received: self.now };
+        let profile = self.profile(source);
+        let flows = flows(payload, &profile);
+        let state = hidden(&self.all, &flows);
+        let before = self.heard.events.len();
+        self.all.handle(&[datagram], &mut self.heard);
+        let news = self.heard.events.len() > before || hidden(&self.all, &flows) != state;
+        let odd = self.number(&datagram, &profile);
+        let mut spare = false;
+        for (key, hops) in reports(payload, &profile) {
+            let key = key.map(|key| key.to_string());
+            if hops > bpf::FLOW_HOPS {
+                spare = true;
+                self.long.extend(key.clone());
+            }
+            spare |= key.is_some_and(|key| self.long.contains(&key));
+        }
+        let up = self.kernel.give(frame);
+        if up.is_some() != (news || odd) && !(spare && up.is_some()) {
+            let events: Vec<_> = self.heard.events[before..].iter().collect();
+            panic!(
+                "datagram {} of {source}: news {news}, odd {odd}, but up {up:?}; {events:?} {:?} -> {:?}\n{payload:02x?}",
+                self.all.stats().datagrams,
+                state,
+                hidden(&self.all, &flows)
+            );
+        }
+        let Some((why, count, latest, payload)) = up else { return };
+        self.up += 1;
+        self.spare += u64::from(!(news || odd));
+        self.catch_up(&datagram, &profile, (why, count, latest));
+        self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.told);
+    }
+
+    /// Tells the second collector of the numbers before a datagram that went up.
+    fn catch_up(
+        &mut self,
+        datagram: &Datagram<'_>,
+        profile: &wire::Profile,
+        (why, count, latest): (Why, u32, u32),
+    ) {
+        let Some((id, _)) = stream(datagram, profile) else { return };
+        let applied = self.applied.entry(id).or_default();
+        let swallowed = count.wrapping_sub(*applied) & 0x7fff_ffff;
+        *applied = count;
+        let run = Run { last: latest, count: swallowed.into(), same: why.has(Why::SAME) };
+        if swallowed > 0 {
+            self.few.receive_run(&id, run, datagram.received, &mut self.told);
+        }
+    }
+
+    /// Is the datagram's number another than the next of its stream?
+    fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
+        let Some((id, number)) = stream(datagram, profile) else { return false };
+        let Some(run) = self.streams.get_mut(&id) else {
+            self.streams.insert(id, Run { last: number, count: 0, same: false });
+            return true;
+        };
+        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let next = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
+        let same = if next { run.same } else { run.last == number };
+        *run = Run { last: number, count: 0, same };
+        !next
+    }
+
+    /// Every datagram is counted once, in the kernel or in the collector that saw what went up; and both told the same.
+    fn finish(&self) {
+        let events = |log: &Log| log.events.clone();
+        same_events(&events(&self.told), &events(&self.heard));
+        let (few, all) = (self.few.stats(), self.all.stats());
+        let kernel = self.kernel.tables.counters().unwrap();
+        let sum = |at: fn(&Counters) -> u64, few: u64| at(&kernel) + few;
+        assert_eq!(sum(|c| c.datagrams, few.datagrams), all.datagrams);
+        assert_eq!(sum(|c| c.accepted, few.accepted), all.accepted);
+        assert_eq!(sum(|c| c.reports, few.reports), all.reports);
+        assert_eq!(sum(|c| c.flow_reports, few.flow_reports), all.flow_reports);
+        assert_eq!(sum(|c| c.node_reports, few.node_reports), all.node_reports);
+        let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+        assert_eq!(both(&kernel.refused, &few.refused), all.refused);
+        assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);
+        assert_eq!(kernel.told, self.up);
+        assert_eq!((kernel.ring_full, kernel.contended), (0, 0));
+    }
+}
+
+fn same_events(ours: &[Event], theirs: &[Event]) {
+    for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert_eq!(ours, theirs, "event {at}");
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// The stream that a datagram counts in, and its number.
+fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32)> {
+    let peek = wire::peek(datagram.payload, profile).ok()?;
+    let version = match peek.version {
+        wire::Version::V05 => 5,
+        wire::Version::V10 => 10,
+        wire::Version::V20 => 20,
+    };
+    let node = peek.node_id.filter(|_| version != 5);
+    let source = if node.is_some() { [0; 16] } else { datagram.source };
+    Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
+}
+
+/// The flows of a datagram's good reports, and how many hops each tells of.
+fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usize)> {
+    let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
+    let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
+    while let Some(read) = reports.read(&mut report) {
+        if read.is_ok() {
+            found.push((report.flow, report.hop_count()));
+        }
+    }
+    found
+}
+
+fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
+    reports(payload, profile).into_iter().filter_map(|(flow, _)| flow).collect()
+}
+
+fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
+    let of = |flow: FlowView<'_>| {
+        let nodes = flow.hops().map(|hop| hop.node).collect();
+        ([flow.hop_limit, flow.mtu, flow.lone], flow.path_length, nodes)
+    };
+    flows.iter().map(|key| collector.flow(key).map(of)).collect()
+}
+
+/// Reporters of every kind, and the flows they tell of.
+struct Network {
+    dice: Dice,
+    seq: [u32; 6],
+    routes: Vec<Vec<Node>>,
+    longest: usize,
+    bitmaps: Vec<u16>,
+}
+
+impl Network {
+    fn new(seed: u64, longest: usize) -> Self {
+        let bitmaps = vec![0xfd00, 0xf900, 0xfd00, 0x8000, 0xf100, 0xd000, 0xcc00];
+        let mut network = Self { dice: Dice(seed), seq: [0; 6], routes: Vec::new(), longest, bitmaps };
+        network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
+        for _ in 0..40 {
+            let route = network.route();
+            network.routes.push(route);
+        }
+        network
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.dice.below(count) == 0
+    }
+
+    fn route(&mut self) -> Vec<Node> {
+        let first = self.dice.below(4) as u32;
+        let count = 1 + self.dice.below(self.longest) as u32;
+        let mut route: Vec<Node> =
+            (0..count).map(|hop| node(10 * hop + first + self.dice.below(2) as u32)).collect();
+        if count > 2 && route.len() < self.longest && self.one_in(10) {
+            route.push(route[0]);
+        }
+        route
+    }
+
+    /// Values wander, mostly inside their thresholds.
+    fn wander(&mut self, flow: usize) {
+        let dice = &mut self.dice;
+        for hop in &mut self.routes[flow] {
+            let step = if dice.below(60) == 0 { 300 } else { 8 };
+            let mut up = |value: u32, by: usize| {
+                value.saturating_add(dice.below(2 * by + 1) as u32).saturating_sub(by as u32)
+            };
+            hop.latency = hop.latency.map(|value| up(value, step));
+            hop.utilization = hop.utilization.map(|value| up(value, step));
+            let occupancy = hop.queue.map(|(_, value)| up(value, step / 8));
+            if let (Some(queue), Some(occupancy)) = (&mut hop.queue, occupancy) {
+                let id = if dice.below(80) == 0 { dice.below(3) as u8 } else { queue.0 };
+                *queue = (id, occupancy);
+            }
+            if dice.below(400) == 0 {
+                hop.latency = if hop.latency.is_some() { None } else { Some(900) };
+            }
+        }
+    }
+
+    fn sent(&mut self, reporter: usize) -> Sent {
+        let flow = self.dice.below(self.routes.len());
+        if self.one_in(80) {
+            self.routes[flow] = self.route();
+        }
+        self.wander(flow);
+        let mut sent = Sent {
+            flow: flow as u16,
+            v6: flow.is_multiple_of(7),
+            hops: self.routes[flow].clone(),
+            reporter: 100 + reporter as u32,
+            bitmap: self.bitmaps[flow % self.bitmaps.len()],
+            ..Sent::default()
+        };
+        if self.one_in(80) {
+            sent.flags = Flags::QUEUE;
+        }
+        if self.one_in(40) {
+            sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
+        }
+        if self.one_in(100) {
+            (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));
+        }
+        if self.one_in(20) {
+            sent.metadata = 0x20;
+        }
+        sent
+    }
+
+    fn next(&mut self, reporter: usize) -> u32 {
+        let mask = if reporter == 2 { (1 << 22) - 1 } else { u32::MAX };
+        let step = match self.dice.below(300) {
+            0 => self.dice.below(6) as u32 + 2,
+            1 => self.dice.below(400) as u32,
+            2 => 0,
+            _ => 1,
+        };
+        let seq = &mut self.seq[reporter];
+        *seq = seq.wrapping_add(step) & mask;
+        if reporter == 4 { 0 } else { self.seq[reporter] }
+    }
+
+    /// A datagram and its sender.
+    fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
+        let reporter = self.dice.below(6);
+        let seq = self.next(reporter);
+        let sent = Sent { seq, ..self.sent(reporter) };
+        let plain = |sent: Sent| Sent { metadata: 0, reason: None, ..sent };
+        let mut bytes = match reporter {
+            2 => {
+                let others: Vec<Sent> = (0..self.dice.below(3)).map(|_| plain(self.sent(2))).collect();
+                Sent::v20(&[vec![plain(sent)], others].concat())
+            }
+            3 => Sent { hops: sent.hops[..1].to_vec(), ..plain(sent) }.postcard(),
+            5 => plain(sent).v05(),
+            1 => sent.v10(),
+            _ => over_ethernet(&sent),
+        };
+        if self.one_in(300) {
+            bytes.truncate(self.dice.below(bytes.len()));
+        }
+        (bytes, [192, 0, 2, reporter as u8])
+    }
+}
+
+/// A report 1.0 of a packet over Ethernet, if it has no metadata of its own: the common one.
+fn over_ethernet(sent: &Sent) -> Vec<u8> {
+    let mut bytes = sent.v10();
+    if sent.metadata == 0 {
+        let inner = if sent.v6 { [0x86, 0xdd] } else { [8, 0] };
+        // Next protocol.
+        bytes[1] &= 0x1f;
+        bytes.splice(16..16, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2].into_iter().chain(inner));
+    }
+    bytes
+}
+
+fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
+    let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+    let some = Match { sport: "1000-1012".parse().unwrap(), ..Match::default() };
+    let v6 = Match { src: Some("2001:db8::/32".parse().unwrap()), ..Match::default() };
+    let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
+    let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
+    Arc::new(Detection {
+        thresholds: Thresholds::new(
+            set,
+            vec![(some, less), (v6, [None, None, Some(10), Some(3), None, None])],
+        )
+        .unwrap(),
+        rules: RuleSet::compile(&rules).unwrap(),
+        generation,
+    })
+}
+
+fn run(model: &mut Model, network: &mut Network, count: usize, changes: &[(usize, Arc<Detection>)]) {
+    for at in 0..count {
+        if let Some((_, detection)) = changes.iter().find(|(when, _)| *when == at) {
+            model.set_detection(detection);
+        }
+        let (bytes, source) = network.datagram();
+        let tagged = network.one_in(5);
+        model.give(&bytes, source, tagged);
+    }
+    model.finish();
+}
+
+fn start(threshold: u64) -> Config {
+    Config { detection: detection(threshold, &[], 1), ..config() }
+}
+
+#[test]
+fn what_goes_up_is_what_the_collector_finds_news_in() {
+    for seed in 1..=6 {
+        let test = "what_goes_up_is_what_the_collector_finds_news_in";
+        let Some(mut model) = Model::new(test, start(300), SIZES) else { return };
+        run(&mut model, &mut Network::new(seed * 7919, 5), 6000, &[]);
+        assert!(model.up < 6000 * 3 / 4, "{} of 6000 went up", model.up);
+        assert_eq!(model.spare, 0);
+    }
+}
+
+#[test]
+fn thresholds_and_rules_change_while_it_runs() {
+    let rules = [
+        "max(hop_latency) > 1300 and hops > 2",
+        "queue_occupancy > 25 or loop",
+        "avg(hop_latency@20) < 1010",
+    ];
+    for seed in 1..=4 {
+        let Some(mut model) = Model::new("thresholds_and_rules_change_while_it_runs", start(0), SIZES) else {
+            return;
+        };
+        let changes = [
+            (1000, detection(300, &[], 2)),
+            (2000, detection(200, &rules, 3)),
+            (3500, detection(400, &rules[1..], 4)),
+            (5000, detection(u64::MAX, &[], 5)),
+        ];
+        run(&mut model, &mut Network::new(seed * 104_729, 5), 6000, &changes);
+        assert_eq!(model.spare, 0);
+    }
+}
+
+#[test]
+fn paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up() {
+    for (seed, longest) in [(1, 16), (2, 16), (3, 20), (4, 20)] {
+        let test = "paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up";
+        let Some(mut model) = Model::new(test, start(2000), SIZES) else { return };
+        run(&mut model, &mut Network::new(seed * 15_485_863, longest), 4000, &[]);
+        assert_eq!(model.spare > 0, longest > 16);
+    }
+}
+
+#[test]
+fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
+    for seed in 0..16_u64 {
+        let test = "every_dialect_and_unit_is_decided_as_the_collector_decides_it";
+        let mut dice = Dice(seed);
+        let units = random::units(&mut dice);
+        let profile = Profile {
+            timestamp_unit_ns: units.stamp_ns,
+            latency_unit_ns: units.latency_ns,
+            utilization_scale: f64::from(units.utilization) * 1e-6,
+            clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
+            ..Profile::new("random", random::profile(&mut dice))
+        };
+        let config = Config { default_profile: profile, ..start(40) };
+        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        // Few different ones, so that most are met again.
+        let pool: Vec<Vec<u8>> = (0..60).map(|_| random::datagram(&mut dice)).collect();
+        for _ in 0..1000 {
+            let mut datagram = pool[dice.below(pool.len())].clone();
+            if dice.below(4) == 0 && !datagram.is_empty() {
+                let at = dice.below(datagram.len());
+                datagram[at] = datagram[at].wrapping_add(dice.below(3) as u8);
+            }
+            model.give(&datagram, [192, 0, 2, dice.below(3) as u8], false);
+        }
+        model.finish();
+    }
+}
+
+#[test]
+fn the_common_report_is_decided_at_once_and_as_any_other() {
+    use collector::workload::{CASES, Values};
+    for case in CASES.iter().filter(|case| case.flows == 1000 && case.values != Values::Constant) {
+        let test = "the_common_report_is_decided_at_once_and_as_any_other";
+        let profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
+        let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
+        let detection = Arc::new(Detection { thresholds, ..Detection::default() });
+        let config = Config { default_profile: profile, detection, ..config() };
+        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let mut dice = Dice(9);
+        let feed = case.feed();
+        for (at, frame) in feed.whole().filter(|frame| frame[87] < 40).cycle().take(3000).enumerate() {
+            let mut frame = frame.to_vec();
+            frame[50..54].copy_from_slice(&(at as u32).to_be_bytes());
+            // Now and then another byte of the report or the packet, the stack or its header.
+            if dice.below(3) == 0 {
+                let at = 42 + dice.below(frame.len() - 42);
+                frame[at] =
+                    if dice.below(2) == 0 { dice.roll() as u8 } else { frame[at] ^ 1 << dice.below(8) };
+            }
+            model.give_frame(&frame);
+        }
+        model.finish();
+        let quick = model.kernel.tables.counters().unwrap().quick;
+        assert!(quick > 1000 || case.values == Values::Change, "{quick} of 3000 were");
+    }
+}
+
+#[test]
+fn full_tables_lose_nothing_but_room() {
+    let test = "full_tables_lose_nothing_but_room";
+    let sizes = Sizes { flows: 10, queues: 4, links: 4, streams: 4, ..SIZES };
+    let Some(mut model) = Model::new(test, start(300), sizes) else { return };
+    let mut network = Network::new(3, 5);
+    for _ in 0..2000 {
+        let (bytes, source) = network.datagram();
+        let before = model.heard.events.len();
+        model.all.handle(&[datagram(&bytes, source)], &mut model.heard);
+        let told = model.kernel.give(&frame(&bytes, source, false)).is_some();
+        // A value for which there is no room is not watched, as in the collector; what is watched is told as ever, and
+        // a flow for which there is no room goes up always.
+        let paths =
+            model.heard.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
+        assert!(told || paths.count() == 0);
+    }
+    let counters = model.kernel.tables.counters().unwrap();
+    assert!(counters.flows_full > 0 && counters.levels_full > 0, "{counters:?}");
+}
+
+fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
+    let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
+    Datagram { payload, source, sport: 40_000, listener: 0, received: START }
+}
+
+#[test]
+fn a_full_ring_is_counted_and_news_stay_news() {
+    let sizes = Sizes { ring: 4096, ..SIZES };
+    let Some(mut model) = Model::new("a_full_ring_is_counted_and_news_stay_news", start(300), sizes) else {
+        return;
+    };
+    let sent = |seq: u32, flow: u16| Sent { seq, flow, ..Sent::default() }.v10();
+    for seq in 0..64 {
+        model
+            .kernel
+            .object
+            .test_run("hopwise_detect", &frame(&sent(seq, seq as u16), [192, 0, 2, 1], false), 1)
+            .unwrap();
+    }
+    let counters = model.kernel.tables.counters().unwrap();
+    assert_eq!(counters.told + counters.ring_full, 64);
+    assert!(counters.ring_full > 32, "{counters:?}");
+    let mut count = 0;
+    model.kernel.ring.consume(usize::MAX, |_| count += 1);
+    assert_eq!(count, counters.told);
+    // The first of them are known, the last are new still; its number was expected, and the ones before count as received.
+    assert_eq!(model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)), None);
+    let (why, count, latest, _) = model.kernel.give(&frame(&sent(65, 63), [192, 0, 2, 1], false)).unwrap();
+    assert_eq!((why.has(Why::NEWS), why.has(Why::SEQUENCE), latest), (true, false, 64));
+    assert_eq!(u64::from(count), counters.ring_full + 1);
+}
+
+#[test]
+fn what_is_forgotten_is_new_again() {
+    let Some(mut model) = Model::new("what_is_forgotten_is_new_again", start(300), SIZES) else { return };
+    let source = [192, 0, 2, 1];
+    let mut seq = 0;
+    let mut up = |model: &mut Model| {
+        seq += 1;
+        let bytes = Sent { seq, ..Sent::default() }.v10();
+        model.kernel.give(&frame(&bytes, source, false)).map(|(why, ..)| why.0 & !Why::STREAM.0)
+    };
+    let new = Some(Why::NEWS.0);
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::NEWS.0 | Why::SEQUENCE.0), None));
+    let flow = support::flow(1, false);
+    assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    assert!(model.kernel.tables.forget_level(Metric::QueueOccupancy, 2, 0));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    assert!(model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
+    assert!(!model.kernel.tables.forget_level(Metric::LinkUtilization, 3, 2));
+    assert_eq!((up(&mut model), up(&mut model)), (new, None));
+    let tables = &model.kernel.tables;
+    let streams: Vec<_> =
+        (0..tables.stream_places()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
+    let [(place, stream)] = streams[..] else { panic!("{streams:?}") };
+    assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
+    assert_eq!(tables.stream_place(&stream), Some(place));
+    tables.forget_stream(place);
+    assert_eq!((up(&mut model), up(&mut model)), (Some(Why::SEQUENCE.0), None));
+    let tables = &model.kernel.tables;
+    let flows: Vec<_> = (0..tables.flow_places()).filter_map(|place| tables.flow(place)).collect();
+    let [entry] = flows[..] else { panic!("{flows:?}") };
+    let nodes: Vec<u32> = entry.hops[..3].iter().map(|hop| hop.node).collect();
+    assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
+}
