@@ -234,6 +234,35 @@ fn every_queue_is_read_by_one_thread_or_by_several() {
 }
 
 #[test]
+fn frames_are_given_back_and_used_again() {
+    for rung in WITH_XDP {
+        let Some(pair) = pair("used again", 2) else { return };
+        let mut options = options(rung);
+        options.xdp.frames_per_queue = 64;
+        let mut opened = open(&pair, &options);
+        let mut number = 0_u32;
+        // Ten times as many as there are frames; never more than 64 at a time, so that none may be lost.
+        for _ in 0..30 {
+            let payloads: Vec<[u8; 4]> = (number..number + 40).map(u32::to_be_bytes).collect();
+            number += 40;
+            let frames =
+                payloads.iter().map(|payload| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, payload))));
+            send(&pair, &frames.collect::<Vec<_>>());
+            let mut found = receive(opened.sources[0].as_mut(), 40);
+            // They may have come by two queues.
+            found.sort();
+            assert!(
+                found.iter().map(|(data, _)| &data[..]).eq(payloads.iter().map(|payload| &payload[..])),
+                "{rung}"
+            );
+        }
+        let stats = opened.sources[0].stats();
+        assert_eq!((stats.datagrams, stats.lost()), (1200, 0), "{rung}");
+        close(opened);
+    }
+}
+
+#[test]
 fn two_interfaces_are_received_from_at_once() {
     let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else { return };
     let (mut first, mut second) = (open(&one, &options(Rung::Native)), open(&two, &options(Rung::Generic)));

@@ -76,7 +76,9 @@ fn datagrams_to_the_ports_are_taken_whatever_is_around_them() {
         assert_eq!(v4(0, 0, 6, &ours), Reason::NotOurs, "TCP");
         assert_eq!(v4(0, 0x2000, 17, &ours), Reason::Fragment, "the first");
         assert_eq!(v4(0, 0x2000, 17, &other), Reason::NotOurs);
-        assert_eq!(v4(0, 0x2001, 17, &ours), Reason::NotOurs, "no port in it");
+        for offset in [0x2001, 0x1000, 0x3000] {
+            assert_eq!(v4(0, offset, 17, &ours), Reason::NotOurs, "no port in it");
+        }
         let v6 = |next, body: &[u8]| steering.of(&ethernet(tags, 0x86dd, &ipv6(next, body)));
         assert_eq!(v6(17, &ours), Reason::Taken);
         assert_eq!(v6(17, &other), Reason::NotOurs);
@@ -89,7 +91,9 @@ fn datagrams_to_the_ports_are_taken_whatever_is_around_them() {
         assert_eq!(v6(51, &[&[17, 1, 0, 0][..], &[0; 8], &ours].concat()), Reason::Taken);
         assert_eq!(v6(44, &fragment(17, 0, false, &ours)), Reason::Taken, "whole");
         assert_eq!(v6(44, &fragment(17, 0, true, &ours)), Reason::Fragment, "the first");
-        assert_eq!(v6(44, &fragment(17, 8, false, &ours)), Reason::NotOurs, "no port in it");
+        for offset in [8, 0x8000] {
+            assert_eq!(v6(44, &fragment(17, offset, false, &ours)), Reason::NotOurs, "no port in it");
+        }
     }
 }
 
