@@ -6,8 +6,8 @@ use nic::rights::{Cap, CapSet, current, drop_thread_to, drop_to};
 
 use crate::config::sections::Rights;
 
-/// What opening an interface takes. CAP_PERFMON is for the verifier, which allows nobody else's programs to look at a place
-/// in a frame that depends on the frame.
+/// What opening an interface takes. CAP_PERFMON is only for `mode = "kernel"`: without it the verifier refuses a program that
+/// computes an address from what is in a frame.
 const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK, Cap::PERFMON];
 
 /// Given up in two steps.

@@ -186,7 +186,7 @@ fn public_copy(directory: &TempDir) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_ordinary_user_needs_five_capabilities_and_is_told_which() {
+fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
     let Ok(pair) = Pair::create().inspect_err(|error| skipped(&format!("doctor in namespaces: {error}")))
     else {
         return;
@@ -204,12 +204,12 @@ fn an_ordinary_user_needs_five_capabilities_and_is_told_which() {
         (report, output.status.code())
     };
     let (report, code) = run("");
-    let setcap = "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+    let setcap = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
     assert_eq!(check(&report["machine"], "capabilities"), mended("in_the_way", setcap));
     assert_eq!(report["machine"]["capabilities"], Value::Array(Vec::new()));
     assert_eq!((report["inputs"][0]["expected"]["rung"].as_str(), code), (Some("udp"), Some(1)));
 
-    let (report, code) = run("+net_admin,+bpf,+perfmon,+net_raw,+ipc_lock");
+    let (report, code) = run("+net_admin,+bpf,+net_raw,+ipc_lock");
     assert_eq!(check(&report["machine"], "capabilities"), good());
     assert_eq!(check(&report["machine"], "memlock"), good());
     assert_eq!(
@@ -266,10 +266,9 @@ fn the_service_has_what_is_asked_for() {
             unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
         line.split(' ').map(str::to_lowercase).collect::<BTreeSet<_>>()
     };
-    let five =
-        ["cap_bpf", "cap_perfmon", "cap_net_admin", "cap_net_raw", "cap_ipc_lock"].map(str::to_owned).into();
-    assert_eq!(words("AmbientCapabilities"), five);
-    assert_eq!(words("CapabilityBoundingSet"), five);
+    let four = ["cap_bpf", "cap_net_admin", "cap_net_raw", "cap_ipc_lock"].map(str::to_owned).into();
+    assert_eq!(words("AmbientCapabilities"), four);
+    assert_eq!(words("CapabilityBoundingSet"), four);
     let families = words("RestrictAddressFamilies");
     assert!(
         ["af_xdp", "af_packet", "af_netlink", "af_inet", "af_inet6"].iter().all(|af| families.contains(*af))

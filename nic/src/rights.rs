@@ -33,7 +33,7 @@ impl Cap {
     pub const IPC_LOCK: Self = Self(14);
     /// Includes what CAP_BPF allows, and much more.
     pub const SYS_ADMIN: Self = Self(21);
-    /// What the verifier allows programs beyond what any user's may do.
+    /// What the verifier allows programs beyond what any user's may do: computing an address from what is in a frame.
     pub const PERFMON: Self = Self(38);
     /// Loading programs and making maps.
     pub const BPF: Self = Self(39);
@@ -167,11 +167,6 @@ impl Rights {
     /// May it load programs? CAP_SYS_ADMIN stands for CAP_BPF.
     pub fn may_load(&self) -> bool {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
-    }
-
-    /// Does the verifier let its programs compute where to look? CAP_SYS_ADMIN stands for CAP_PERFMON.
-    pub fn may_compute(&self) -> bool {
-        self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
 
     /// From a `status` file of /proc; `None` when something is not there, which no kernel since 4.10 leaves out.

@@ -121,7 +121,7 @@ impl Need<'_> {
     fn rights(&self) -> Check {
         let (name, why) = (
             "capabilities",
-            "Loading and attaching a program and opening its sockets takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW. \
+            "Loading and attaching a program and opening its sockets takes CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
              This is what the process that asks now has; the packaged service has its own.",
         );
         match rung::missing_rights(self.machine) {
@@ -202,8 +202,7 @@ impl Need<'_> {
 }
 
 /// Gives a program what reading interfaces takes.
-const SETCAP: &str =
-    "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
 /// Powers of two, as the settings are written.
 fn size(bytes: u64) -> String {

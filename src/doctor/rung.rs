@@ -95,7 +95,6 @@ pub(super) fn missing_rights(machine: &Machine) -> Option<Vec<&'static str>> {
     let has = |cap| rights.effective.has(cap);
     let wanted = [
         ("CAP_BPF", rights.may_load()),
-        ("CAP_PERFMON", rights.may_compute()),
         ("CAP_NET_ADMIN", has(Cap::NET_ADMIN)),
         ("CAP_NET_RAW", has(Cap::NET_RAW)),
     ];

@@ -9,7 +9,7 @@ use nic::rights::{Cap, CapSet, Rights};
 use super::*;
 
 /// All that AF_XDP takes.
-const CAPS: [Cap; 5] = [Cap::BPF, Cap::PERFMON, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
+const CAPS: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
 
 fn rights(caps: &[Cap]) -> Option<Rights> {
     Some(Rights { effective: CapSet::of(caps), ..Rights::default() })
@@ -319,7 +319,7 @@ fn a_rung_that_is_too_low_is_in_the_way_unless_a_better_one_may_work() {
 
 #[test]
 fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
-    let setcap = "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+    let setcap = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
     let cases = [
         (
             Machine { kernel: Some("5.8.0".to_owned()), ..machine() },
@@ -354,16 +354,16 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
             "xdp_sockets: in_the_way: not in this kernel: -".to_owned(),
         ),
         (
-            Machine { rights: rights(&[Cap::BPF, Cap::PERFMON, Cap::NET_ADMIN, Cap::IPC_LOCK]), ..machine() },
+            Machine { rights: rights(&[Cap::BPF, Cap::NET_ADMIN, Cap::IPC_LOCK]), ..machine() },
             format!("capabilities: in_the_way: CAP_NET_RAW missing: {setcap}"),
         ),
         (
-            Machine { rights: rights(&CAPS[..4]), ..machine() },
+            Machine { rights: rights(&CAPS[..3]), ..machine() },
             format!("memlock: in_the_way: 8 MiB, 128 MiB needed: {setcap}"),
         ),
         (
             Machine {
-                rights: rights(&CAPS[..4]),
+                rights: rights(&CAPS[..3]),
                 memlock: Some(Limits { soft: 8 << 20, hard: u64::MAX }),
                 ..machine()
             },
