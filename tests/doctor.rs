@@ -158,9 +158,11 @@ fn inputs_of_a_configuration_are_examined() {
     assert_eq!((check(&report["inputs"][0], "port"), code), (expected, Some(1)));
     drop(taken);
 
-    let text = "collector.listen = [\"xdp://one:5000\"]\ncollector.xdp.zero_copy = \"require\"\n";
+    let text = "collector.listen = [\"xdp://one:5000\"]\ncollector.xdp.zero_copy = \"require\"\n\
+        collector.xdp.mode = \"kernel\"\n";
     fs::write(config, text).unwrap();
-    let (report, code) = examined(&namespace, &["-c", config, "--ports"]);
+    let (report, code) = examined(&namespace, &["-c", config, "--ports", "--try"]);
+    assert_eq!(check(&report["machine"], "detection_program"), good());
     let input = &report["inputs"][0];
     assert_eq!((input["input"].as_str(), code), (Some("xdp://one:5000"), Some(1)));
     assert_eq!(input["expected"]["rung"], "xdp-native");
@@ -209,7 +211,10 @@ fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
     assert_eq!(report["machine"]["capabilities"], Value::Array(Vec::new()));
     assert_eq!((report["inputs"][0]["expected"]["rung"].as_str(), code), (Some("udp"), Some(1)));
 
+    assert_eq!(check(&report["machine"], "steering_program").0, "in_the_way");
+
     let (report, code) = run("+net_admin,+bpf,+net_raw,+ipc_lock");
+    assert_eq!(check(&report["machine"], "steering_program"), good());
     assert_eq!(check(&report["machine"], "capabilities"), good());
     assert_eq!(check(&report["machine"], "memlock"), good());
     assert_eq!(

@@ -169,6 +169,11 @@ impl Rights {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
     }
 
+    /// Does the verifier let its programs compute where to look? CAP_SYS_ADMIN stands for CAP_PERFMON.
+    pub fn may_compute(&self) -> bool {
+        self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
+    }
+
     /// From a `status` file of /proc; `None` when something is not there, which no kernel since 4.10 leaves out.
     pub fn parse(status: &str) -> Option<Self> {
         let words = |name: &str| {
@@ -330,6 +335,8 @@ mod tests {
         let with = |caps: &[Cap]| Rights { effective: CapSet::of(caps), ..Rights::default() };
         assert!(with(&[Cap::BPF]).may_load() && with(&[Cap::SYS_ADMIN]).may_load());
         assert!(!with(&[Cap::NET_ADMIN]).may_load());
+        assert!(with(&[Cap::PERFMON]).may_compute() && with(&[Cap::SYS_ADMIN]).may_compute());
+        assert!(!with(&[Cap::BPF]).may_compute());
     }
 
     #[test]

@@ -14,6 +14,8 @@ struct Need<'a> {
     machine: &'a Machine,
     /// Bytes of frames in all.
     frames: u64,
+    /// The kernel is to decide what is an event.
+    kernel_mode: bool,
     /// What it means that something is missing: in the way if an interface was asked for.
     verdict: Verdict,
 }
@@ -31,8 +33,9 @@ pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) ->
     let all: u64 = interfaces().map(|examined| u64::from(queues(examined).unwrap_or(1))).sum();
     let asked = interfaces().any(|examined| examined.input.asked);
     let verdict = if asked { Verdict::Blocking } else { Verdict::Better };
-    let need = Need { machine, frames: wishes.frames * all, verdict };
+    let need = Need { machine, frames: wishes.frames * all, kernel_mode: wishes.kernel_mode, verdict };
     checks.extend([need.kernel(), need.sockets(), need.rights(), need.memlock()]);
+    checks.extend(wishes.kernel_mode.then(|| need.detection()));
     if wishes.huge_pages {
         checks.push(need.huge_pages());
     }
@@ -129,7 +132,23 @@ impl Need<'_> {
             Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
             Some(missing) => Check::good(name, format!("{} missing", missing.join(", ")), why)
                 .with(self.verdict)
-                .mended_by(SETCAP),
+                .mended_by(if self.kernel_mode { SETCAP_KERNEL } else { SETCAP }),
+        }
+    }
+
+    /// Of `mode = "kernel"` alone: a program that steers frames needs not compute where to look in them, one that reads reports does.
+    fn detection(&self) -> Check {
+        let (name, why) = (
+            "kernel_mode",
+            "Without CAP_PERFMON the verifier refuses programs that look at a place in a frame that depends on the frame, and \
+             reports are decided on as with mode = \"user\".",
+        );
+        match self.machine.rights {
+            None => Check::unknown(name, why),
+            Some(rights) if rights.may_compute() => Check::good(name, "CAP_PERFMON is there", why),
+            Some(_) => {
+                Check::good(name, "CAP_PERFMON missing", why).with(self.verdict).mended_by(SETCAP_KERNEL)
+            }
         }
     }
 
@@ -203,6 +222,10 @@ impl Need<'_> {
 
 /// Gives a program what reading interfaces takes.
 const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+
+/// And what detection in the kernel takes.
+const SETCAP_KERNEL: &str =
+    "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
 /// Powers of two, as the settings are written.
 fn size(bytes: u64) -> String {

@@ -11,11 +11,12 @@ mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use nic::bpf::{LoadOptions, Object};
 use nic::device::{self, Facts, Machine};
 use nic::ladder::Rung;
 
 use crate::{
-    config::{Settings, values::Listen},
+    config::{Settings, sections::XdpMode, values::Listen},
     error::CliError,
     input::device::rungs,
 };
@@ -142,6 +143,8 @@ pub(crate) struct Wishes {
     frames: u64,
     /// Frames may lie in huge pages.
     huge_pages: bool,
+    /// The kernel is to decide what is an event.
+    kernel_mode: bool,
     /// No rung above this is to be taken.
     best: Rung,
     /// A rung below this is not good enough.
@@ -161,6 +164,7 @@ impl Wishes {
             receive_buffer: collector.receive_buffer.0,
             frames: u64::from(collector.xdp.frames) * FRAME,
             huge_pages: collector.xdp.huge_pages,
+            kernel_mode: collector.xdp.mode == XdpMode::Kernel,
             best,
             lowest,
         }
@@ -218,7 +222,11 @@ pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError>
         };
         inputs.push(examine_input(wishes, input, facts, &machine, depth));
     }
-    let checks = machine::checks(wishes, &machine, &inputs);
+    let mut checks = machine::checks(wishes, &machine, &inputs);
+    if depth.try_rungs && inputs.iter().any(|examined| examined.facts.is_some()) {
+        checks.push(program("steering_program", bpf::STEER));
+        checks.extend(wishes.kernel_mode.then(|| program("detection_program", bpf::DETECT)));
+    }
     Ok(Report { machine, checks, inputs })
 }
 
@@ -248,6 +256,17 @@ fn examine_input(
     };
     checks.extend(sockets(&input.sockets, depth.try_ports));
     Examined { input: input.clone(), facts, expected, checks }
+}
+
+/// Does the kernel take this object's programs and maps? They go away at once.
+fn program(name: &'static str, object: &[u8]) -> Check {
+    let why = "Before the kernel runs a program it proves that it ends and touches nothing of others; old kernels prove less.";
+    match Object::load(object, &LoadOptions::default()) {
+        Ok(_) => Check::good(name, "accepted by the kernel", why),
+        // An error of the verifier has many lines; the log has them all.
+        Err(error) => Check::good(name, error.to_string().lines().next().unwrap_or_default(), why)
+            .with(Verdict::Blocking),
+    }
 }
 
 /// Is the address ours, and, where that may be tried, the port free?

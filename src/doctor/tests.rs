@@ -374,11 +374,17 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
     for (machine, expected) in cases {
         assert_eq!(complaints(&card(), &machine), [expected]);
     }
+}
+
+#[test]
+fn receive_buffers_have_a_limit_without_cap_net_admin() {
     let poor = Machine { rmem_max: Some(212_992), rights: rights(&[]), ..machine() };
     let found = complaints(&card(), &poor);
     let expected =
         "receive_buffer: could_be_better: 208 KiB instead of 16 MiB: sysctl -w net.core.rmem_max=16777216";
     assert_eq!(found[0], expected);
+    let enough = Machine { rmem_max: Some(16 << 20), ..poor };
+    assert!(complaints(&card(), &enough)[0].starts_with("capabilities: "));
 }
 
 #[test]
@@ -407,4 +413,21 @@ fn inputs_by_udp_need_nothing_of_af_xdp() {
 #[test]
 fn names_are_quoted_where_a_shell_would_read_them() {
     assert_eq!(["eth1", "br-3.4", "$(x)", "a'b"].map(quoted), ["eth1", "br-3.4", "'$(x)'", r"'a'\''b'"]);
+}
+
+#[test]
+fn detection_in_the_kernel_takes_one_capability_more() {
+    let wishes = Wishes { kernel_mode: true, ..wishes(Vec::new()) };
+    let input = Input::interface("eth1", true);
+    let found = |caps: &[Cap]| {
+        let machine = Machine { rights: rights(caps), ..machine() };
+        let examined = vec![examine_input(&wishes, &input, Some(card()), &machine, Depth::default())];
+        let checks = machine::checks(&wishes, &machine, &examined);
+        let check = checks.into_iter().find(|check| check.name == "kernel_mode").unwrap();
+        (check.verdict, check.mend)
+    };
+    let setcap = "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)"
+        .to_owned();
+    assert_eq!(found(&CAPS), (Verdict::Blocking, Some(setcap)));
+    assert_eq!(found(&[&CAPS[..], &[Cap::PERFMON]].concat()), (Verdict::Good, None));
 }

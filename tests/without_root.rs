@@ -1,0 +1,168 @@
+//! hopwise run by an ordinary user who has capabilities and nothing else, in a network namespace. Needs root to be set up,
+//! and `setpriv`; what cannot be tested says so.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use nic::netns::Pair;
+use nic::rights::{Cap, CapSet, Rights};
+use serde_json::Value;
+use server::{PATIENCE, assert_balanced, dropped, report, stage};
+use support::{TempDir, skipped};
+
+/// Where the API is, in a namespace of its own.
+const API: &str = "127.0.0.1:8080";
+
+/// The user and group `nobody`.
+const NOBODY: u32 = 65534;
+
+/// What an interface takes.
+const FOUR: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
+
+/// hopwise reading `veth0` of a namespace, as nobody. Killed when dropped.
+struct Unprivileged {
+    child: Child,
+    /// Its log up to where everything is open.
+    log: String,
+    pair: Pair,
+    _directory: TempDir,
+}
+
+impl Drop for Unprivileged {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Unprivileged {
+    /// With these ambient capabilities, as the service has them.
+    fn start(capabilities: &[Cap]) -> Option<Self> {
+        let pair = Pair::create();
+        let pair = pair.map_err(|error| skipped(&format!("without root: this takes root ({error})"))).ok()?;
+        let directory = TempDir::new();
+        let program = directory.join("hopwise");
+        fs::copy(env!("CARGO_BIN_EXE_hopwise"), &program).unwrap();
+        fs::set_permissions(directory.join(""), fs::Permissions::from_mode(0o777)).unwrap();
+        let given: Vec<String> = capabilities.iter().map(|cap| cap.name().replacen("cap_", "+", 1)).collect();
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
+        if !given.is_empty() {
+            let given = given.join(",");
+            command.args([format!("--inh-caps={given}"), format!("--ambient-caps={given}")]);
+        }
+        command.arg(&program).args(["run", "--listen", "xdp://veth0", "--api", API, "--store", "store"]);
+        command.current_dir(directory.join("")).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = pair.far.run(|| command.spawn()).unwrap().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut log = String::new();
+        while !log.contains("http://") {
+            assert!(lines.read_line(&mut log).unwrap() > 0, "{log}");
+        }
+        // The rest would fill the pipe some day, and is of no interest.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Some(Self { child, log, pair, _directory: directory })
+    }
+
+    /// The line of the log with `mark` in it.
+    fn told(&self, mark: &str) -> &str {
+        self.log
+            .lines()
+            .find(|line| line.contains(mark))
+            .unwrap_or_else(|| panic!("no {mark:?} in {}", self.log))
+    }
+
+    fn status(&self) -> Value {
+        let mut stream = self.pair.far.run(|| TcpStream::connect(API)).unwrap().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: {API}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap_or_else(|_| panic!("{text}"))
+    }
+
+    /// Sends reports from the other end of the link, and waits until all are accounted for.
+    fn receives(&self, reports: u32) -> Value {
+        let socket = self.pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+        let to = SocketAddr::new(Pair::FAR[0], 32766);
+        for seq in 0..reports {
+            socket.send_to(&report(seq, 1, [1, 2, 3]), to).unwrap();
+        }
+        let start = Instant::now();
+        loop {
+            let status = self.status();
+            let seen = stage(&status, "kernel")["in"].as_u64().unwrap();
+            let decoded = stage(&status, "decode")["in"].as_u64().unwrap();
+            if seen == u64::from(reports) && decoded + dropped(&status, "kernel") == seen {
+                assert_balanced(&status);
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{status:#}");
+        }
+    }
+
+    /// The rights of each thread, by its name.
+    fn rights(&self) -> BTreeMap<String, Rights> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks
+            .map(|task| {
+                let read = |name: &str| fs::read_to_string(task.as_ref().unwrap().path().join(name)).unwrap();
+                (read("comm").trim().to_owned(), Rights::parse(&read("status")).unwrap())
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn four_capabilities_are_enough_and_one_thread_keeps_them() {
+    let Some(hopwise) = Unprivileged::start(&FOUR) else { return };
+    let told = hopwise.told("xdp://veth0: received by");
+    assert!(told.contains("received by xdp-native on 1 queue"), "{told}");
+    let status = hopwise.receives(500);
+    assert_eq!(status["inputs"][0]["kind"], "xdp-native");
+    let rights = hopwise.rights();
+    assert!(rights.len() > 3, "{rights:?}");
+    for (thread, rights) in rights {
+        let most = match thread.as_str() {
+            // Opens interfaces again.
+            "inputs" => CapSet::of(&FOUR),
+            name if name.starts_with("input-") => CapSet::of(&[Cap::BPF]),
+            _ => CapSet::default(),
+        };
+        assert_eq!((rights.permitted, rights.effective), (most, most), "{thread}");
+        assert!(rights.ambient.is_empty() && rights.inheritable.is_empty() && !rights.root, "{thread}");
+        assert!(rights.no_new_privileges, "{thread}");
+    }
+}
+
+#[test]
+fn with_some_capabilities_the_next_rung_is_taken() {
+    let Some(hopwise) = Unprivileged::start(&[Cap::NET_RAW]) else { return };
+    let told = hopwise.told("xdp://veth0: received by");
+    assert!(told.contains("received by packet"), "{told}");
+    assert_eq!(hopwise.receives(500)["inputs"][0]["kind"], "packet");
+}
+
+#[test]
+fn without_capabilities_reports_come_by_udp_and_the_log_says_what_to_do() {
+    let Some(hopwise) = Unprivileged::start(&[]) else { return };
+    let told = hopwise.told("CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW missing");
+    let mend = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
+    assert!(told.contains("in the way: ") && told.contains(mend), "{told}");
+    let told = hopwise.told("xdp://veth0: received by");
+    assert!(told.contains("received by udp"), "{told}");
+    hopwise.receives(200);
+    assert!(hopwise.rights().values().all(|rights| rights.permitted.is_empty()));
+}
