@@ -8,6 +8,8 @@ use wire::{FlowKey, Refusal};
 pub(crate) const WAYS: usize = 8;
 /// Slots of one bucket of queues or links.
 pub(crate) const LEVEL_WAYS: usize = 4;
+/// Bytes of `struct prefix`.
+pub(crate) const PREFIX_LEN: usize = 24;
 /// Places in which a stream may be.
 pub(crate) const STREAM_WINDOW: usize = 8;
 /// Hops of one flow that are kept.

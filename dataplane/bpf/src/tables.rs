@@ -228,7 +228,7 @@ impl Tables {
         for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
             write(at + 1, (wire, *units))?;
             let (network, bits) = wide(prefix);
-            let mut key = [0; 28];
+            let mut key = [0; layout::PREFIX_LEN];
             layout::put(&mut key, 0, &(8 + bits).to_ne_bytes());
             key[4] = if prefix.is_v6() { 6 } else { 4 };
             layout::put(&mut key, 5, &network);
