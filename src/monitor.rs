@@ -391,7 +391,7 @@ fn drops_of(stats: &nic::source::Stats) -> BTreeMap<&'static str, u64> {
     let reasons = [
         ("socket_buffer_full", stats.kernel_drops),
         ("ring_full", stats.ring_full),
-        ("no_free_frame", stats.fill_empty),
+        ("fill_empty", stats.fill_empty),
         ("frame_refused", stats.refused.iter().sum()),
     ];
     reasons.into_iter().filter(|(_, count)| *count > 0).collect()

@@ -184,7 +184,7 @@ pub(crate) struct Stage {
 #[derive(Serialize, Clone, PartialEq, Default, Debug)]
 pub(crate) struct InputView {
     pub(crate) listen: String,
-    /// How it receives: `udp`, `packet`, `xdp-generic`, `xdp-native`, `xdp-zerocopy`, `kernel`.
+    /// How it receives: `udp`, `packet`, `xdp-generic`, `xdp-native`, `xdp-zerocopy`, `kernel-generic`, `kernel-native`.
     pub(crate) kind: &'static str,
     /// Does it receive?
     pub(crate) up: bool,

@@ -40,9 +40,26 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if settings.store.enabled {
         usable(&settings.store_directory())?;
     }
+    for warning in warnings(&settings) {
+        eprintln!("hopwise: warning: {warning}");
+    }
     let told = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
     stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is no mistake, but may not be what was meant.
+fn warnings(settings: &Settings) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for interface in settings.collector.listen.iter().filter_map(Listen::interface) {
+        // An interface may come later; and who cannot be asked is not known to be missing.
+        if let Ok(None) = nic::device::facts(interface) {
+            warnings.push(format!(
+                "there is no interface `{interface}` here now (`ip link` lists those there are); it is read when it comes"
+            ));
+        }
+    }
+    warnings
 }
 
 /// Could a store be opened in `dir`? Leaves nothing behind.
@@ -79,4 +96,18 @@ fn summary(settings: &Settings) -> String {
         listen.join(" "),
         settings.api.listen
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_a_warning() {
+        let file = "[collector]\nlisten = [\"xdp://no-such-nic\", \"xdp://lo\"]\n";
+        let settings = Settings::parse(file, "h.toml").unwrap();
+        let expected = "there is no interface `no-such-nic` here now (`ip link` lists those there are); it is read when it comes";
+        assert_eq!(warnings(&settings), [expected]);
+        assert_eq!(warnings(&Settings::default()), Vec::<String>::new());
+    }
 }

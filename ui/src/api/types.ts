@@ -23,7 +23,7 @@ export interface BudgetStage {
 
 export interface Input {
   listen: string;
-  /** How it receives: udp, packet, xdp-generic, xdp-native, xdp-zerocopy, kernel. */
+  /** How it receives: udp, packet, xdp-generic, xdp-native, xdp-zerocopy, kernel-generic, kernel-native. */
   kind: string;
   up: boolean;
   /** Why it does not receive. */

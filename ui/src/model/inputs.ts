@@ -8,13 +8,14 @@ const WAYS: Readonly<Record<string, string>> = {
   'xdp-generic': 'AF_XDP behind any driver: the kernel copies frames into our memory.',
   'xdp-native': 'AF_XDP in the driver: frames are copied into our memory before the network stack sees them.',
   'xdp-zerocopy': 'AF_XDP without a copy: the card writes into our memory.',
-  kernel: 'A program in the kernel decides, and tells us only reports that hold an event.',
+  'kernel-native': 'A program in the driver decides, and tells us only reports that hold an event.',
+  'kernel-generic': 'A program in the kernel decides, and tells us only reports that hold an event.',
 };
 
 const REASONS: Readonly<Record<string, string>> = {
   socket_buffer_full: 'the socket’s buffer was full',
   ring_full: 'our ring was full',
-  no_free_frame: 'no free frame was left',
+  fill_empty: 'no free frame was left',
   frame_refused: 'the frame held no datagram',
 };
 
