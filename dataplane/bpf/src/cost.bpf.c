@@ -15,6 +15,9 @@ const volatile u32 cost_jitter = 512;
 /* One of so many reports (a power of two; 0: none) moves by more than its threshold. */
 const volatile u32 cost_change = 0;
 
+/* Bytes in front of the report's IPv4 header, beside Ethernet: 4 for a VLAN tag. */
+const volatile u32 cost_tag = 0;
+
 static u32 cost_next;
 static u32 cost_flow;
 
@@ -30,16 +33,16 @@ static inline_always u32 cost_rewrite(struct xdp_md *frame)
 {
     u8 *data = (u8 *)(long)frame->data, *end = (u8 *)(long)frame->data_end;
     u32 flow = cost_flow + cost_stride, n = cost_next++, noise = n * 2654435761u, changed;
-    u64 offset = STACK;
+    u64 offset = STACK + cost_tag;
 
     flow = flow >= cost_flows ? flow - cost_flows : flow;
     cost_flow = flow;
     changed = cost_change && !(n & (cost_change - 1)) ? 20000 * (n / cost_flows & 1) + 20000 : 0;
-    if (data + STACK > end)
+    if (data + STACK + 4 > end || cost_tag > 4)
         return 0;
-    put32(data + NUMBER, n);
-    put32(data + INNER_SRC, 0x0a000000 + flow / 4);
-    *(raw16 *)(data + INNER_SPORT) = from_be16(1024 + flow % 4);
+    put32(data + cost_tag + NUMBER, n);
+    put32(data + cost_tag + INNER_SRC, 0x0a000000 + flow / 4);
+    *(raw16 *)(data + cost_tag + INNER_SPORT) = from_be16(1024 + flow % 4);
     /* The last hop lies first. */
     for (u32 i = 0; i < MAX_HOPS; i++) {
         u32 hop = cost_hops - 1 - i;

@@ -353,19 +353,23 @@ noinline int examine(const struct report *r, struct desk *d)
 
 noinline int commit_others(const struct hop *hop, const struct thresholds *t)
 {
+    u64 link, queue, congestion;
     u32 kept = 1;
 
     if (!hop || !t)
         return 0;
-    if (hop->utilization != NO_VALUE)
-        kept &= level_commit(LEVEL_LINK, level_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
-                             t->of[LINK_UTILIZATION]);
-    if (hop->queue != ABSENT)
-        kept &= level_commit(LEVEL_QUEUE, level_key(hop->node, hop->queue >> 24), hop->queue & 0xffffff,
-                             t->of[QUEUE_OCCUPANCY]);
-    if (hop->congestion != ABSENT)
-        kept &= level_commit(LEVEL_CONGESTION, level_key(hop->node, hop->congestion >> 24), hop->congestion & 0xffffff,
-                             t->of[QUEUE_CONGESTION]);
+    link = level_key(hop->node, egress_of(hop->link, hop->level_2));
+    queue = level_key(hop->node, hop->queue >> 24);
+    congestion = level_key(hop->node, hop->congestion >> 24);
+    /* What is quiet leaves nothing to write down. */
+    if (hop->utilization != NO_VALUE && !level_is_quiet(LEVEL_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
+        kept &= level_commit(LEVEL_LINK, link, hop->utilization);
+    if (hop->queue != ABSENT &&
+        !level_is_quiet(LEVEL_QUEUE, queue, hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+        kept &= level_commit(LEVEL_QUEUE, queue, hop->queue & 0xffffff);
+    if (hop->congestion != ABSENT &&
+        !level_is_quiet(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]))
+        kept &= level_commit(LEVEL_CONGESTION, congestion, hop->congestion & 0xffffff);
     if (!kept) {
         struct counters *counters = my_counters();
 

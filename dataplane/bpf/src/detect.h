@@ -47,6 +47,7 @@ struct sheet {
     struct number number;
     struct run run;
     u32 flags; /* why it goes up */
+    u32 single; /* its one report is decoded still */
     u32 good;  /* reports read, and refused, so far */
     u32 bad;
     u32 first_bad;
@@ -102,6 +103,7 @@ static long examine_next(u32 i, struct deciding *on)
         return 0;
     }
     news = examine(&on->s->report, &sheet->desk);
+    sheet->single = !sheet->good && !sheet->bad && (on->s->state == DATAGRAM_END || on->s->rest >= on->s->end);
     if (news) {
         sheet->flags |= news;
         return 1;
@@ -151,6 +153,13 @@ static long commit_beyond(u32 i, struct deciding *on)
     return 0;
 }
 
+static inline_always void commit_one(struct deciding *on)
+{
+    commit(&on->s->report, &on->sheet->desk);
+    if (on->s->report.marks & REPORT_UNDECIDED && on->s->found.int_version)
+        bpf_loop(MOST_RECORDS, commit_beyond, on, 0);
+}
+
 static long commit_next(u32 i, struct deciding *on)
 {
     int answer = next_report(on->s, on->p);
@@ -158,11 +167,8 @@ static long commit_next(u32 i, struct deciding *on)
     (void)i;
     if (answer == NO_REPORT)
         return 1;
-    if (answer != REPORT)
-        return 0;
-    commit(&on->s->report, &on->sheet->desk);
-    if (on->s->report.marks & REPORT_UNDECIDED && on->s->found.int_version)
-        bpf_loop(MOST_RECORDS, commit_beyond, on, 0);
+    if (answer == REPORT)
+        commit_one(on);
     return 0;
 }
 
@@ -235,8 +241,12 @@ noinline int tell(struct xdp_md *frame, struct scratch *s, const struct profile 
             stream_lost(&sheet->number);
     } else {
         counters->told++;
-        start_reports(s);
-        bpf_loop(MOST_REPORTS, commit_next, &on, 0);
+        if (sheet->single) {
+            commit_one(&on);
+        } else {
+            start_reports(s);
+            bpf_loop(MOST_REPORTS, commit_next, &on, 0);
+        }
     }
     lock_give();
     return XDP_DROP;
@@ -267,7 +277,7 @@ static inline_always void sheet_begin(struct sheet *sheet, const struct profile 
     if (sheet->bad)
         for (u32 i = 0; i < REFUSALS; i++)
             sheet->refused[i] = 0;
-    sheet->flags = sheet->good = sheet->bad = sheet->flow_reports = sheet->node_reports = 0;
+    sheet->flags = sheet->single = sheet->good = sheet->bad = sheet->flow_reports = sheet->node_reports = 0;
     sheet->desk.generation = c->generation;
     sheet->desk.watched = c->watched;
     sheet->desk.user_metrics = 0;

@@ -102,8 +102,8 @@ static inline_always u32 level_is_quiet(u32 level, u64 key, u64 value, u64 thres
     return is_near(value, told, threshold);
 }
 
-/* Writes down a value of a report that was told. Under the lock. 0: there was no room. */
-noinline int level_commit(u32 level, u64 key, u64 value, u64 threshold)
+/* Writes down a value that was told. Under the lock. 0: there was no room. */
+noinline int level_commit(u32 level, u64 key, u64 value)
 {
     u32 at = level_find(level, key), is_new = at == ABSENT;
     struct level_slot *slot;
@@ -114,8 +114,7 @@ noinline int level_commit(u32 level, u64 key, u64 value, u64 threshold)
     if (!slot)
         return 0;
     if (!is_new) {
-        if (!is_near(value, slot->told, threshold))
-            slot->told = value + 1;
+        slot->told = value + 1;
         return 1;
     }
     slot->key = key;
