@@ -34,6 +34,7 @@ pub(crate) mod flow {
     pub(crate) const VERSION: usize = 40;
     /// Path length, states, flags and basis, a byte each, then the number of reports.
     pub(crate) const SMALL: usize = 48;
+    pub(crate) const TOLD: usize = 56;
     pub(crate) const LATEST: usize = 64;
     pub(crate) const LEVEL_2: usize = 120;
     pub(crate) const HOPS: usize = 128;

@@ -85,7 +85,9 @@ pub struct FlowEntry {
     pub states: u8,
     /// How the latest latency came about, as `collector::Basis` counts.
     pub basis: u8,
-    /// Latest flow latency, ns; all-ones: none.
+    /// Flow latency as last told, and latest, ns; all-ones: none.
+    pub told: u64,
+    /// See there.
     pub latency: u64,
     /// Its hops, as many as [`FlowEntry::states`] says.
     pub hops: [HopEntry; FLOW_HOPS],
@@ -100,7 +102,9 @@ pub struct HopEntry {
     pub link: u32,
     /// Is `link` of level 2?
     pub level_2: bool,
-    /// Hop latency, ns, held below all-ones.
+    /// Hop latency as last told, and latest, ns, held below all-ones.
+    pub told: u32,
+    /// See there.
     pub latency: u32,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
@@ -305,6 +309,7 @@ impl Tables {
             path_length: small as u8,
             states: (small >> 8) as u8,
             basis: (small >> 24) as u8,
+            told: word(flow::TOLD)?,
             latency: word(flow::LATEST)?,
             hops: [HopEntry::default(); FLOW_HOPS],
         };
@@ -315,6 +320,7 @@ impl Tables {
                 node: ids as u32,
                 link: (ids >> 32) as u32,
                 level_2: level_2 >> at & 1 == 1,
+                told: latencies as u32,
                 latency: (latencies >> 32) as u32,
                 queue: others as u32,
                 utilization: (others >> 32) as u32,
