@@ -212,15 +212,18 @@ impl Monitor {
 
     /// The stages before us: `network`, `nic` when there are interfaces, `kernel`.
     fn arrival(&self, missing: u64) -> Vec<Stage> {
-        let (mut received, mut by_device, mut interfaces) = (0, 0, false);
+        let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
         let mut drops: BTreeMap<&'static str, u64> = [("socket_buffer_full", 0)].into();
         for input in &self.inputs {
             let stats = input.stats();
             received += stats.datagrams;
             by_device += input.counters().device_dropped;
             interfaces |= input.setup().interface.is_some();
+            // The kernel's program counts the numbers of what it could not tell.
+            let numbered = input.setup().kind.starts_with("kernel");
             for (reason, count) in drops_of(&stats) {
                 *drops.entry(reason).or_default() += count;
+                missed += if numbered { 0 } else { count };
             }
         }
         let dropped: u64 = drops.values().sum();
@@ -229,7 +232,7 @@ impl Monitor {
         let kernel = stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
         // What was dropped here is missing in its sequence as well; it must not be counted twice.
-        let lost = missing.saturating_sub(dropped + by_device);
+        let lost = missing.saturating_sub(missed + by_device);
         let mut stages = vec![stage("network", at_device + lost, at_device, [("lost", lost)].into())];
         if interfaces {
             stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));

@@ -31,11 +31,11 @@ fn check_says_which_rules_the_kernel_has_no_room_for() {
     let many: Vec<String> = (0..64).map(|n| format!("queue_occupancy != {n}")).collect();
     let rule = |name: &str, when: &str| format!("[[rules]]\nname = {name:?}\nwhen = {when:?}\n");
     let text = rule("short", "hops > 3") + &rule("long", &many.join(" and "));
-    let input = "listen = [\"xdp://eth1\"]\nxdp.mode = \"kernel\"\n[store]\nenabled = false\n";
+    let input = "listen = [\"xdp://lo\"]\nxdp.mode = \"kernel\"\n[store]\nenabled = false\n";
     fs::write(&file, format!("[collector]\n{input}{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = "\
-good: reports on xdp://eth1, 1 worker(s), 2 rule(s), nothing is stored, API on http://127.0.0.1:8080
+good: reports on xdp://lo, 1 worker(s), 2 rule(s), nothing is stored, API on http://127.0.0.1:8080
 rules in the kernel: 1 of 2
 rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
 so each report whose queue_occupancy is not as in its flow's report before comes up

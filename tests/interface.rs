@@ -116,6 +116,9 @@ fn an_interface_gives_the_same_answers_as_a_socket() {
     }
 }
 
+/// The settings of detection in the kernel.
+const KERNEL: &str = "collector.xdp.mode = \"kernel\"";
+
 #[test]
 fn several_workers_share_an_interface() {
     let Some(pair) = pair() else { return };
@@ -279,6 +282,39 @@ fn under_overload_every_frame_is_accounted_for() {
     }
 }
 
+#[test]
+fn under_overload_the_kernels_program_accounts_for_every_frame() {
+    let Some(pair) = pair() else { return };
+    let extra = format!("{KERNEL}\ncollector.xdp.ring = \"64 KiB\"");
+    let server = Server::start_within(pair.far.name(), "xdp://veth0", &extra).unwrap();
+    if input(&server.json("/api/v1/status"))["kind"] != "kernel-native" {
+        return skipped("overload of the kernel's program: it does not run here");
+    }
+    let steady: Vec<_> = (0..3_000).map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3])).collect();
+    send(&pair, 0, &steady[..100]);
+    server.settled(100);
+    // What is no news needs nobody.
+    server.signal("-STOP");
+    send(&pair, 0, &steady[100..]);
+    server.signal("-CONT");
+    let status = server.settled(3_000);
+    assert_balanced(&status);
+    assert_eq!((dropped(&status, "kernel"), dropped(&status, "network")), (0, 0), "{status:#}");
+    // What is news fills the ring.
+    let news: Vec<_> = (3_000..7_000).map(|seq| report(seq, 1, [1, 2, seq * 100_000])).collect();
+    server.signal("-STOP");
+    send(&pair, 0, &news);
+    server.signal("-CONT");
+    let status = server.wait_for("accounted for", |status| stage(status, "kernel")["in"] == 7_000);
+    let drops = &stage(&status, "kernel")["drops"];
+    assert!(drops["ring_full"].as_u64() > Some(1_000), "{status:#}");
+    // They are not missing: the numbers were received.
+    let status =
+        server.wait_for("told", |status| stage(status, "kernel")["out"] == stage(status, "decode")["in"]);
+    assert_balanced(&status);
+    assert_eq!(dropped(&status, "network"), 0, "{status:#}");
+}
+
 /// Programs and maps that a process holds.
 fn held(process: u32) -> Ids {
     let mut ids = Ids { programs: Vec::new(), maps: Vec::new() };
@@ -294,9 +330,8 @@ fn held(process: u32) -> Ids {
 #[test]
 fn no_program_and_no_map_is_left_behind() {
     let Some(pair) = pair() else { return };
-    let kernel = "collector.xdp.mode = \"kernel\"";
-    for (end, mode) in [("-KILL", ""), ("-TERM", ""), ("-KILL", kernel), ("-TERM", kernel)] {
-        let server = Server::start_within(pair.far.name(), "xdp://veth0", mode).unwrap();
+    for (end, settings) in [("-KILL", ""), ("-TERM", ""), ("-KILL", KERNEL), ("-TERM", KERNEL)] {
+        let server = Server::start_within(pair.far.name(), "xdp://veth0", settings).unwrap();
         let ids = held(server.id());
         if ids.programs.is_empty() {
             return skipped("what is left behind: no program can be loaded here");
@@ -314,7 +349,7 @@ fn no_program_and_no_map_is_left_behind() {
             if left.is_empty() && on_it.is_none_or(|programs| programs.is_empty()) {
                 break;
             }
-            assert!(start.elapsed() < server::PATIENCE, "{end} {mode}: {left:?} left of {ids:?}");
+            assert!(start.elapsed() < server::PATIENCE, "{end} {settings}: {left:?} left of {ids:?}");
         }
     }
 }
