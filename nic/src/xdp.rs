@@ -6,8 +6,8 @@
 //! back with something in them. Frames are lent to the caller of [`Source::receive`](crate::Source::receive) for that call
 //! and go back by the fill ring after it: a frame cannot outlive it, because the packet borrows it.
 //!
-//! A queue's rings have as many places as it has frames. So the receive ring is never full, and what comes too fast finds the
-//! fill ring empty, which the kernel notices before it copies anything.
+//! A queue's receive ring has as many places as it has frames, and its fill ring twice as many. So neither is ever full, no frame
+//! is lost between them, and what comes too fast finds the fill ring empty, which the kernel notices before it copies anything.
 //!
 //! The time of a packet is when its burst was fetched: one reading of the clock for at most 64 frames. The kernel stamps no
 //! frames on this path. Checksums of UDP are not verified on it either, for the stack does not see the frames.

@@ -19,8 +19,8 @@ pub struct Map {
     value: usize,
     entries: u32,
     id: u32,
-    /// One value per possible CPU, each in a multiple of eight bytes.
-    per_cpu: bool,
+    /// Of a per-CPU map, how many CPUs there can be: it has a value for each, in a multiple of eight bytes.
+    cpus: Option<usize>,
 }
 
 impl Map {
@@ -32,6 +32,7 @@ impl Map {
         let failed = |source| Error::new("bpf", format!("map {name}"), source);
         let info = data.info().map_err(|error| failed(io::Error::other(error.to_string())))?;
         let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
+        let cpus = per_cpu.then(possible_cpus).transpose()?;
         let (key, value) = (info.key_size() as usize, info.value_size() as usize);
         Ok(Self {
             fd,
@@ -40,7 +41,7 @@ impl Map {
             value,
             entries: info.max_entries(),
             id: info.id(),
-            per_cpu,
+            cpus,
         })
     }
 
@@ -70,7 +71,7 @@ impl Map {
 
     /// Bytes that the kernel reads or writes for one value.
     fn span(&self) -> usize {
-        if self.per_cpu { self.value.next_multiple_of(8) * possible_cpus() } else { self.value }
+        self.cpus.map_or(self.value, |cpus| self.value.next_multiple_of(8) * cpus)
     }
 
     fn check(&self, what: &'static str, given: usize, wanted: usize) -> Result<(), Error> {
@@ -171,6 +172,9 @@ impl Map {
         values: &mut [u8],
     ) -> Result<usize, Error> {
         let room = (keys.len() / self.key.max(1)).min(values.len() / self.span().max(1));
+        if let Some(cursor) = cursor {
+            self.check("cursor", cursor.len(), self.key.max(4))?;
+        }
         // A cursor is as long as a key, and at least four bytes.
         let mut next = vec![0_u8; self.key.max(4)];
         let mut arguments = Batch {
@@ -250,7 +254,8 @@ impl Mapped {
 
     fn place(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
         let at = index.checked_mul(self.stride)?.checked_add(offset)?;
-        (offset + len <= self.stride && offset.is_multiple_of(len) && at + len <= self.bytes).then_some(at)
+        let fits = |at: usize, room| at.checked_add(len).is_some_and(|end| end <= room);
+        (fits(offset, self.stride) && offset.is_multiple_of(len) && fits(at, self.bytes)).then_some(at)
     }
 }
 
@@ -310,9 +315,12 @@ impl AsRawFd for Ring {
     }
 }
 
-/// CPUs that per-CPU maps have room for.
-pub(crate) fn possible_cpus() -> usize {
-    aya::util::nr_cpus().unwrap_or(1)
+/// CPUs that per-CPU maps have room for. To guess would be to let the kernel write behind our memory.
+fn possible_cpus() -> Result<usize, Error> {
+    aya::util::nr_cpus().map_err(|(file, source)| {
+        let advice = format!("how many CPUs there can be is said in {file}: mount sysfs at /sys");
+        Error::new("open", file, source).with_advice(advice)
+    })
 }
 
 fn data(map: &aya::maps::Map) -> Option<&MapData> {

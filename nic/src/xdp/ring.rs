@@ -68,8 +68,13 @@ impl<T: Copy> Ring<T> {
 }
 
 impl Fill {
-    /// Gives frames to the kernel. The caller has as many as there are places, so they always fit; what would not is left
-    /// and counted in the answer.
+    /// Places for this many frames: twice as many. The kernel shows frames in the receive ring before it says that it took
+    /// them from this one (`xsk_flush` of net/xdp/xsk.c), so all of them may come back while it seems to have all of them.
+    pub(super) fn places(frames: u32) -> u32 {
+        frames.saturating_mul(2)
+    }
+
+    /// Gives frames to the kernel. With [`Fill::places`] they always fit; what would not is left and counted in the answer.
     #[inline]
     pub(super) fn give(&mut self, frames: &[u64]) -> usize {
         let places = self.mask + 1;
@@ -171,6 +176,17 @@ mod tests {
         assert!(!fill.needs_wakeup());
         fill.word(fill.flags).store(1, Ordering::Release);
         assert!(fill.needs_wakeup());
+    }
+
+    #[test]
+    fn frames_fit_although_the_kernel_says_late_that_it_took_them() {
+        const FRAMES: [u64; 4] = [0, 1, 2, 3];
+        let mut fill = ring::<u64>(Fill::places(FRAMES.len() as u32));
+        for round in 1..100_u32 {
+            assert_eq!(fill.give(&FRAMES), 0, "the frames of round {round}");
+            // The kernel took these and showed them in the receive ring, and of its taking it has told only the round before.
+            fill.word(fill.consumer).store((round - 1) * FRAMES.len() as u32, Ordering::Release);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::time;
 pub(super) struct Wish<'a> {
     pub(super) link: &'a Link,
     pub(super) queue: u32,
-    /// Frames of this queue, and places of its rings.
+    /// Frames of this queue, and places of its receive ring.
     pub(super) frames: u32,
     pub(super) zero_copy: bool,
 }
@@ -49,17 +49,19 @@ impl Socket {
     fn finish(fd: OwnedFd, wish: &Wish<'_>, umem: &Umem, flags: u16, shared: u32) -> Result<Self, Error> {
         let (places, name) = (wish.frames, wish.link.name());
         let failed = |call| move |source| Error::new(call, name, source);
-        let ring = |option, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
-        ring(libc::XDP_UMEM_FILL_RING, "setsockopt XDP_UMEM_FILL_RING")?;
+        let fill_places = Fill::places(places);
+        let ring = |option, places: u32, call| {
+            sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call))
+        };
+        ring(libc::XDP_UMEM_FILL_RING, fill_places, "setsockopt XDP_UMEM_FILL_RING")?;
         // We send nothing; the kernel insists on this ring all the same, so it gets the smallest.
-        sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &2_u32)
-            .map_err(failed("setsockopt XDP_UMEM_COMPLETION_RING"))?;
-        ring(libc::XDP_RX_RING, "setsockopt XDP_RX_RING")?;
+        ring(libc::XDP_UMEM_COMPLETION_RING, 2, "setsockopt XDP_UMEM_COMPLETION_RING")?;
+        ring(libc::XDP_RX_RING, places, "setsockopt XDP_RX_RING")?;
         let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
         let none = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
         let offsets = sys::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)
             .map_err(failed("getsockopt XDP_MMAP_OFFSETS"))?;
-        let mut fill = map(&fd, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, places)
+        let mut fill = map(&fd, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, fill_places)
             .map_err(failed("mmap the fill ring"))?;
         let receive = map(&fd, &offsets.rx, libc::XDP_PGOFF_RX_RING, places)
             .map_err(failed("mmap the receive ring"))?;

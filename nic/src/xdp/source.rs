@@ -124,7 +124,7 @@ fn lend_burst(
     }
     stats.bursts += 1;
     socket.receive.release(count);
-    // There are as many places as frames: all fit.
+    // The ring has places for all of them, whatever the kernel has told so far.
     socket.fill.give(&frames[..count as usize]);
     socket.wake_if_needed();
 }
