@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use aya::maps::{MapData, RingBuf};
 
-use super::system::{Batch, Element, bpf, command};
+use super::system::{Element, bpf, command};
 use crate::error::Error;
 
 /// A map of a loaded object. Keys and values are bytes of exactly the map's sizes.
@@ -34,15 +34,7 @@ impl Map {
         let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
         let cpus = per_cpu.then(possible_cpus).transpose()?;
         let (key, value) = (info.key_size() as usize, info.value_size() as usize);
-        Ok(Self {
-            fd,
-            name: name.to_owned(),
-            key,
-            value,
-            entries: info.max_entries(),
-            id: info.id(),
-            cpus,
-        })
+        Ok(Self { fd, name: name.to_owned(), key, value, entries: info.max_entries(), id: info.id(), cpus })
     }
 
     /// Another handle of the same map.
@@ -158,43 +150,6 @@ impl Map {
             }
         }
         Ok(())
-    }
-
-    /// Reads entries of a hash map from where `cursor` stands, as many as `keys` and `values` have room for; returns how
-    /// many, and 0 at the end. An entry that is added or removed meanwhile may be met or not.
-    ///
-    /// # Errors
-    /// Room for less than one of the table's buckets, or the system refused.
-    pub fn lookup_batch(
-        &self,
-        cursor: &mut Option<Vec<u8>>,
-        keys: &mut [u8],
-        values: &mut [u8],
-    ) -> Result<usize, Error> {
-        let room = (keys.len() / self.key.max(1)).min(values.len() / self.span().max(1));
-        if let Some(cursor) = cursor {
-            self.check("cursor", cursor.len(), self.key.max(4))?;
-        }
-        // A cursor is as long as a key, and at least four bytes.
-        let mut next = vec![0_u8; self.key.max(4)];
-        let mut arguments = Batch {
-            from: cursor.as_ref().map_or(0, |cursor| cursor.as_ptr() as u64),
-            to: next.as_mut_ptr() as u64,
-            keys: keys.as_mut_ptr() as u64,
-            values: values.as_mut_ptr() as u64,
-            count: u32::try_from(room).unwrap_or(u32::MAX),
-            map: self.fd.as_raw_fd().cast_unsigned(),
-            ..Batch::default()
-        };
-        // SAFETY: both cursors are long enough for any map; keys and values hold `count` entries.
-        let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut arguments) };
-        match result {
-            Ok(_) => *cursor = Some(next),
-            // The end: what was met before it is there.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => *cursor = None,
-            Err(error) => return Err(self.error("bpf", error)),
-        }
-        Ok(arguments.count as usize)
     }
 
     /// The memory of an array that was made to be mapped.

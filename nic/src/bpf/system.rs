@@ -11,7 +11,6 @@ pub(super) mod command {
     pub(in super::super) const PROG_TEST_RUN: u32 = 10;
     pub(in super::super) const PROG_BY_ID: u32 = 13;
     pub(in super::super) const MAP_BY_ID: u32 = 14;
-    pub(in super::super) const MAP_LOOKUP_BATCH: u32 = 24;
     pub(in super::super) const LINK_CREATE: u32 = 28;
 }
 
@@ -23,20 +22,6 @@ pub(super) struct Element {
     pub(super) pad: u32,
     pub(super) key: u64,
     pub(super) value: u64,
-    pub(super) flags: u64,
-}
-
-/// Arguments of the commands about many elements.
-#[repr(C)]
-#[derive(Default)]
-pub(super) struct Batch {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) keys: u64,
-    pub(super) values: u64,
-    pub(super) count: u32,
-    pub(super) map: u32,
-    pub(super) element_flags: u64,
     pub(super) flags: u64,
 }
 
@@ -84,7 +69,6 @@ pub(super) struct Number {
 /// Sealed: the structs above, which are what the kernel expects of their commands.
 pub(super) trait Arguments {}
 impl Arguments for Element {}
-impl Arguments for Batch {}
 impl Arguments for TestRun {}
 impl Arguments for LinkCreate {}
 impl Arguments for Number {}

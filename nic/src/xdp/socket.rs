@@ -50,9 +50,8 @@ impl Socket {
         let (places, name) = (wish.frames, wish.link.name());
         let failed = |call| move |source| Error::new(call, name, source);
         let fill_places = Fill::places(places);
-        let ring = |option, places: u32, call| {
-            sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call))
-        };
+        let ring =
+            |option, places: u32, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
         ring(libc::XDP_UMEM_FILL_RING, fill_places, "setsockopt XDP_UMEM_FILL_RING")?;
         // We send nothing; the kernel insists on this ring all the same, so it gets the smallest.
         ring(libc::XDP_UMEM_COMPLETION_RING, 2, "setsockopt XDP_UMEM_COMPLETION_RING")?;
