@@ -2,6 +2,7 @@
 
 mod fastpath;
 mod harness;
+mod kernel;
 mod rungs;
 mod store;
 mod udp;
@@ -100,9 +101,19 @@ const CASES: &[Case] = &[
         run: rungs::climb,
     },
     Case { name: "rung-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rungs::climb },
-    Case { name: "rung-xdp-zerocopy", about: "AF_XDP by the card: not over veth (root)", run: rungs::climb },
     Case { name: "rung-packet", about: "the ring of AF_PACKET, likewise (root)", run: rungs::climb },
     Case { name: "rung-udp", about: "a UDP socket, likewise (root)", run: rungs::climb },
+    Case {
+        name: "xdp-detect-1k",
+        about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no news (root)",
+        run: kernel::detect,
+    },
+    Case { name: "xdp-detect-100k", about: "the same, 100,000 flows (root)", run: kernel::detect },
+    Case {
+        name: "xdp-detect-1k-told",
+        about: "the same, 1,000 flows, each report told (root)",
+        run: kernel::detect,
+    },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
         name: "store-query",
