@@ -166,4 +166,7 @@ pub(crate) trait Taker {
 
     /// A number for an input that wants to know what is forgotten.
     fn keep_removals(&mut self) -> usize;
+
+    /// The input of this number has ended.
+    fn end_removals(&mut self, input: usize);
 }

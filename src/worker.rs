@@ -164,6 +164,10 @@ impl Taker for Core {
     fn keep_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
+
+    fn end_removals(&mut self, input: usize) {
+        self.removals.end(input);
+    }
 }
 
 /// A batch that is handed on whenever it is half full: for what may tell more at once than a batch holds.

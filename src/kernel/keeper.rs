@@ -16,8 +16,8 @@ use crate::{
 /// Records taken from the ring between two looks at the clock.
 const BURST: usize = 1024;
 
-/// Flows looked at in one step, at most: about a millisecond.
-const FLOWS_PER_STEP: u32 = 8192;
+/// Places of flows looked at in one step, at most: a few milliseconds, and two million in a second of waiting.
+const FLOWS_PER_STEP: u32 = 32_768;
 
 /// Rounds without a number after which the place of a stream is given back: ten minutes.
 const PATIENCE: u32 = 600;
@@ -158,6 +158,9 @@ impl<K: Kernel> Keeper<K> {
         // A whole round, whatever this one has met so far.
         self.begin_round(now, core);
         self.absorb(u64::MAX, now, core);
+        if let Some(input) = self.removals.take() {
+            core.end_removals(input);
+        }
         self.count(core)
     }
 

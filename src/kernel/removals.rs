@@ -10,7 +10,8 @@ const MOST: usize = 16_384;
 /// A queue per input.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
-    queues: Vec<VecDeque<Removed>>,
+    /// `None`: of an input that has ended; the next one takes its place.
+    queues: Vec<Option<VecDeque<Removed>>>,
 }
 
 impl Removals {
@@ -19,14 +20,26 @@ impl Removals {
         if self.queues.is_empty() {
             collector.keep_removals(MOST);
         }
-        self.queues.push(VecDeque::new());
-        self.queues.len() - 1
+        let free = self.queues.iter().position(Option::is_none);
+        let input = free.unwrap_or_else(|| {
+            self.queues.push(None);
+            self.queues.len() - 1
+        });
+        self.queues[input] = Some(VecDeque::new());
+        input
+    }
+
+    /// An input has ended.
+    pub(crate) fn end(&mut self, input: usize) {
+        if let Some(queue) = self.queues.get_mut(input) {
+            *queue = None;
+        }
     }
 
     /// Tells an input what was forgotten since it asked last.
     pub(crate) fn tell(&mut self, collector: &mut Collector, input: usize, hear: &mut dyn FnMut(Removed)) {
         collector.removed(|removed| {
-            for queue in &mut self.queues {
+            for queue in self.queues.iter_mut().flatten() {
                 // An input that no longer asks keeps its last word: all of it must be compared.
                 if queue.len() < MOST {
                     queue.push_back(removed);
@@ -36,7 +49,7 @@ impl Removals {
                 }
             }
         });
-        if let Some(queue) = self.queues.get_mut(input) {
+        if let Some(Some(queue)) = self.queues.get_mut(input) {
             queue.drain(..).for_each(hear);
         }
     }
@@ -46,6 +59,6 @@ impl Removals {
 impl Removals {
     /// As after more removals than an input's queue holds.
     pub(crate) fn add_full(&mut self) {
-        self.queues.push([Removed::Many].into());
+        self.queues.push(Some([Removed::Many].into()));
     }
 }

@@ -126,6 +126,10 @@ impl Taker for Bench {
     fn keep_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
+
+    fn end_removals(&mut self, input: usize) {
+        self.removals.end(input);
+    }
 }
 
 /// Traffic, and how it is read and judged. At each step from there on other thresholds and rules are in force.

@@ -156,6 +156,10 @@ impl Taker for Bench {
     fn keep_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
+
+    fn end_removals(&mut self, input: usize) {
+        self.removals.end(input);
+    }
 }
 
 /// A keeper of a written kernel, with the frames of a workload of eight flows.
@@ -417,4 +421,25 @@ so each report whose queue_occupancy is not as in its flow's report before comes
 ";
     assert_eq!(text, expected);
     assert_eq!(explain_rules(&RuleSet::default()), "");
+}
+
+#[test]
+fn an_input_that_ends_leaves_its_place_to_the_next() {
+    let mut setup = Setup::new();
+    let mut other = Removals::default();
+    let places = [other.add(&mut setup.bench.collector), other.add(&mut setup.bench.collector)];
+    other.end(places[0]);
+    assert_eq!((places, other.add(&mut setup.bench.collector)), ([0, 1], 0));
+    // Both hear of what is forgotten, each once.
+    setup.tell(0, None);
+    setup.keeper.take(&mut setup.bench);
+    setup.bench.collector.tick(START, &mut setup.bench.heard);
+    for second in 0..40 {
+        setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.heard);
+    }
+    let mut heard = [0, 0, 0];
+    for (at, input) in [0, 1, 1].into_iter().enumerate() {
+        other.tell(&mut setup.bench.collector, input, &mut |_| heard[at] += 1);
+    }
+    assert!(heard[0] > 5 && heard[1] == heard[0] && heard[2] == 0, "{heard:?}");
 }
