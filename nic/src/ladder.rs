@@ -16,6 +16,7 @@ use crate::xdp::Way;
 
 pub use filter::{Filter, filter};
 pub use watch::{Counters, State, Watch};
+pub use xdp::memory_needed;
 
 /// A way to receive, from the best down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -28,6 +28,9 @@ plain!(
     libc::xdp_options,
 );
 
+/// What it means that a socket which sees whole frames may not be had.
+pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
+
 /// A new socket, closed on exec.
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

@@ -273,7 +273,7 @@ impl AsRawFd for Ring {
 /// CPUs that per-CPU maps have room for. To guess would be to let the kernel write behind our memory.
 fn possible_cpus() -> Result<usize, Error> {
     aya::util::nr_cpus().map_err(|(file, source)| {
-        let advice = format!("how many CPUs there can be is said in {file}: mount sysfs at /sys");
+        let advice = "it says how many CPUs there can be: mount sysfs at /sys".to_owned();
         Error::new("open", file, source).with_advice(advice)
     })
 }

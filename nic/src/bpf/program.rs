@@ -107,11 +107,19 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     )
 }
 
+/// How the verifier says that it would let somebody with CAP_PERFMON do this ("prohibited for !root").
+const NOT_FOR_ALL: &str = "!root";
+
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
     match program {
         Program::Xdp(program) => program.load().map_err(|refused| match refused {
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
+                if io_error.raw_os_error() == Some(libc::EACCES) && log.contains(NOT_FOR_ALL) {
+                    let advice =
+                        "the verifier takes this program only with CAP_PERFMON: grant it, or run as root";
+                    return Error::new("load the program", name, io_error).with_advice(advice.to_owned());
+                }
                 let tail: Vec<&str> = log.lines().rev().take(12).collect();
                 let tail: Vec<&str> = tail.into_iter().rev().collect();
                 Error::new(

@@ -27,7 +27,7 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
     }
     make_room(&link, &state)?;
     let queues = link.queues();
-    let memory = memory(&state, queues, &options.xdp);
+    let memory = memory(state.mtu, queues, &options.xdp);
     let (sources, pages) = xdp::open(&link, queues, way, options.threads, &memory)?;
     let load =
         LoadOptions { max_entries: vec![(SOCKETS, queues)], constants: vec![(LONGEST, memory.longest())] };
@@ -62,10 +62,16 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
     })
 }
 
+/// Bytes of memory that the XDP rungs take on an interface of this MTU and this many receive queues.
+pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u64 {
+    let memory = memory(mtu, queues, wanted);
+    u64::from(memory.frame_size) * u64::from(memory.frames_per_queue) * u64::from(queues.max(1))
+}
+
 /// Frames long enough for the interface, with two tags; and fewer of them per queue where there are many queues.
-fn memory(state: &LinkState, queues: u32, wanted: &xdp::Options) -> xdp::Options {
+fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
-    let needed = state.mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
+    let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
     let frame_size = if needed > wanted.longest() { 4096 } else { wanted.frame_size };
     let share = (MOST_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
     // The power of two at or below it.
@@ -174,8 +180,7 @@ mod tests {
     #[test]
     fn memory_fits_the_interface() {
         let with = |mtu, queues| {
-            let state = LinkState { mtu: Some(mtu), ..LinkState::default() };
-            let memory = memory(&state, queues, &xdp::Options::default());
+            let memory = memory(Some(mtu), queues, &xdp::Options::default());
             (memory.frame_size, memory.frames_per_queue)
         };
         // 2048 less 256 of the driver's, 14 of Ethernet and 8 of tags.
@@ -184,5 +189,7 @@ mod tests {
         assert_eq!(with(1500, 5), (2048, 8192));
         assert_eq!(with(1500, 64), (2048, 2048));
         assert_eq!(with(u32::MAX, 0), (4096, 16384));
+        let needed = |mtu, queues| memory_needed(mtu, queues, &xdp::Options::default());
+        assert_eq!((needed(None, 0), needed(Some(9000), 8)), (32 << 20, 256 << 20));
     }
 }

@@ -44,7 +44,11 @@ impl Ring {
         let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
         let holders = if options.hold_ports { hold(interface, &options.ports)? } else { Vec::new() };
         // Protocol 0: nothing is received until it is bound, with the filter in place.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
+            let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+            let error = Error::new("socket AF_PACKET", interface, source);
+            if missing { error.with_advice(sys::NET_RAW_MISSING.to_owned()) } else { error }
+        })?;
         let set = |option, value: i32, call| {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
         };

@@ -125,7 +125,7 @@ fn create(wish: &Wish<'_>) -> Result<OwnedFd, Error> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|source| {
         let advice = match source.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)",
-            Some(libc::EPERM | libc::EACCES) => "CAP_NET_RAW is missing: grant it, or run as root",
+            Some(libc::EPERM | libc::EACCES) => sys::NET_RAW_MISSING,
             _ => return Error::new("socket AF_XDP", wish.link.name(), source),
         };
         Error::new("socket AF_XDP", wish.link.name(), source).with_advice(advice.to_owned())
