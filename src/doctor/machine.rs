@@ -1,6 +1,7 @@
 //! Checks of the machine, as far as the inputs ask for it.
 
 use nic::device::Machine;
+use nic::ladder;
 use nic::rights::Cap;
 
 use super::{Check, Examined, HIDDEN, Verdict, Wishes, rung};
@@ -28,15 +29,18 @@ pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) ->
     if interfaces().next().is_none() {
         return checks;
     }
-    let queues =
-        |examined: &Examined| examined.facts.as_ref()?.queues.map(|queues| queues.receiving().max(1));
-    let all: u64 = interfaces().map(|examined| u64::from(queues(examined).unwrap_or(1))).sum();
+    let memory = |examined: &Examined| {
+        let facts = examined.facts.as_ref();
+        let queues = facts.and_then(|facts| facts.queues).map_or(1, |queues| queues.receiving());
+        ladder::memory_needed(facts.and_then(|facts| facts.mtu), queues, &wishes.memory)
+    };
+    let frames = interfaces().map(memory).sum();
     let asked = interfaces().any(|examined| examined.input.asked);
     let verdict = if asked { Verdict::Blocking } else { Verdict::Better };
-    let need = Need { machine, frames: wishes.frames * all, kernel_mode: wishes.kernel_mode, verdict };
+    let need = Need { machine, frames, kernel_mode: wishes.kernel_mode, verdict };
     checks.extend([need.kernel(), need.sockets(), need.rights(), need.memlock()]);
     checks.extend(wishes.kernel_mode.then(|| need.detection()));
-    if wishes.huge_pages {
+    if wishes.memory.huge_pages {
         checks.push(need.huge_pages());
     }
     checks.extend([need.jit(), need.btf()]);

@@ -18,7 +18,7 @@ use nic::ladder::Rung;
 use crate::{
     config::{Settings, sections::XdpMode, values::Listen},
     error::CliError,
-    input::device::rungs,
+    input::device::{memory, rungs},
 };
 pub(crate) use rung::Expected;
 
@@ -139,10 +139,8 @@ pub(crate) struct Wishes {
     pub(crate) inputs: Vec<Input>,
     /// Bytes of receive buffer per socket.
     receive_buffer: u64,
-    /// Bytes of frames per queue of an interface.
-    frames: u64,
-    /// Frames may lie in huge pages.
-    huge_pages: bool,
+    /// Memory for the frames of an interface.
+    memory: nic::xdp::Options,
     /// The kernel is to decide what is an event.
     kernel_mode: bool,
     /// No rung above this is to be taken.
@@ -150,9 +148,6 @@ pub(crate) struct Wishes {
     /// A rung below this is not good enough.
     lowest: Rung,
 }
-
-/// Bytes of a frame.
-const FRAME: u64 = 4096;
 
 impl Wishes {
     /// Those of a configuration.
@@ -162,8 +157,7 @@ impl Wishes {
         Self {
             inputs: collector.listen.iter().map(Input::of).collect(),
             receive_buffer: collector.receive_buffer.0,
-            frames: u64::from(collector.xdp.frames) * FRAME,
-            huge_pages: collector.xdp.huge_pages,
+            memory: memory(&collector.xdp),
             kernel_mode: collector.xdp.mode == XdpMode::Kernel,
             best,
             lowest,

@@ -336,8 +336,8 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
                 .to_owned(),
         ),
         (
-            Machine { huge_pages: Some(HugePages { total: 70, free: 60, size: 2 << 20 }), ..machine() },
-            "huge_pages: could_be_better: 60 of 70 free, 64 wanted: sysctl -w vm.nr_hugepages=74".to_owned(),
+            Machine { huge_pages: Some(HugePages { total: 70, free: 28, size: 2 << 20 }), ..machine() },
+            "huge_pages: could_be_better: 28 of 70 free, 32 wanted: sysctl -w vm.nr_hugepages=74".to_owned(),
         ),
         (
             Machine { transparent_huge_pages: Some("never".to_owned()), ..machine() },
@@ -359,7 +359,7 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
         ),
         (
             Machine { rights: rights(&CAPS[..3]), ..machine() },
-            format!("memlock: in_the_way: 8 MiB, 128 MiB needed: {setcap}"),
+            format!("memlock: in_the_way: 8 MiB, 64 MiB needed: {setcap}"),
         ),
         (
             Machine {
@@ -367,7 +367,7 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
                 memlock: Some(Limits { soft: 8 << 20, hard: u64::MAX }),
                 ..machine()
             },
-            "memlock: in_the_way: 8 MiB, 128 MiB needed: ulimit -l 131072".to_owned(),
+            "memlock: in_the_way: 8 MiB, 64 MiB needed: ulimit -l 65536".to_owned(),
         ),
         (Machine { bpf_jit: None, ..machine() }, "bpf_jit: unknown: unknown: -".to_owned()),
     ];

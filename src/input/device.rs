@@ -129,11 +129,7 @@ impl Device {
             worst,
             program: Some(bpf::STEER),
             threads: collector.workers,
-            xdp: nic::xdp::Options {
-                frames_per_queue: xdp.frames,
-                huge_pages: xdp.huge_pages,
-                ..nic::xdp::Options::default()
-            },
+            xdp: memory(xdp),
             udp: super::udp::options(collector, &self.ports),
             slot_size: usize::try_from(collector.datagram.0).unwrap_or(usize::MAX),
             ..ladder::Options::default()
@@ -208,6 +204,15 @@ impl Device {
 
     fn remedy(&self, none: &ladder::NoRung) -> String {
         format!("{none}; `hopwise doctor {}` says what mends it", self.interface)
+    }
+}
+
+/// The memory for frames.
+pub(crate) fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
+    nic::xdp::Options {
+        frames_per_queue: xdp.frames,
+        huge_pages: xdp.huge_pages,
+        ..nic::xdp::Options::default()
     }
 }
 

@@ -28,8 +28,12 @@ impl Setup {
     /// What receives and why not what is faster, in a sentence's part.
     pub(crate) fn sentence(&self) -> String {
         let Some(interface) = &self.interface else { return self.kind.to_owned() };
-        let queues = crate::output::units::counted(interface.queues.into(), "queue");
-        let mut text = format!("{} on {queues}", self.kind);
+        let mut text = self.kind.to_owned();
+        // Where the stack reads them, they are none of ours.
+        if interface.queues > 0 {
+            let queues = crate::output::units::counted(interface.queues.into(), "queue");
+            text.push_str(&format!(" on {queues}"));
+        }
         for (rung, reason) in &interface.tried {
             text.push_str(&format!("; not {rung}: {reason}"));
         }
