@@ -115,8 +115,8 @@ impl Checker<'_, '_> {
     fn xdp(&mut self, settings: &Settings) {
         let xdp = &settings.collector.xdp;
         let path = |key| ["collector", "xdp", key];
-        if !xdp.frames.is_power_of_two() || !(64..=1 << 18).contains(&xdp.frames) {
-            self.refuse(&path("frames"), "write a power of two from 64 to 262144, such as 4096");
+        if !xdp.frames.is_power_of_two() || !(64..=1 << 16).contains(&xdp.frames) {
+            self.refuse(&path("frames"), "write a power of two from 64 to 65536, such as 4096");
         }
         if !xdp.ring.0.is_power_of_two() || !(64 << 10..=1 << 30).contains(&xdp.ring.0) {
             self.refuse(

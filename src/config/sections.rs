@@ -112,8 +112,9 @@ section! {
         /// The last rung of the ladder that is good enough. If none down to it works, the program does not start; an input that
         /// goes away later is tried again until one works.
         pub(crate) lowest: Rung = Rung::Udp,
-        /// Frames of memory per queue of the interface, a power of two: what can wait while the program is busy. A frame takes
-        /// 2 KiB, or 4 KiB where the interface's packets may be longer than that; a queue so takes 8 MiB by default.
+        /// Frames of memory per queue of the interface, a power of two from 64 to 65536: what can wait while the program is
+        /// busy. A frame takes 2 KiB, or 4 KiB where the interface's packets may be longer than 1770 bytes; a queue so takes
+        /// 8 MiB by default. All queues of an interface together have 65536 at most, unless that leaves a queue fewer than 2048.
         pub(crate) frames: u32 = 4096,
         /// Put the frames into huge pages when there are any free.
         pub(crate) huge_pages: bool = true,

@@ -278,7 +278,7 @@ fn xdp(device: &str) -> Option<Listen> {
 
 impl Setting for Listen {
     const KIND: &'static str = "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\", or an interface such \
-                                as \"xdp://eth1\" or \"xdp://eth1:32766,5000\"";
+                                as \"xdp://eth1\" or \"xdp://eth1:32766,5000\" (at most eight ports)";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         from_text(node, reader, |text| text.parse().ok())
