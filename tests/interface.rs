@@ -89,7 +89,6 @@ fn an_interface_gives_the_same_answers_as_a_socket() {
 }
 
 #[test]
-#[ignore = "on a machine that is busy with other things, events are sometimes missing; not understood yet"]
 fn the_kernels_program_gives_the_same_answers_as_a_socket() {
     same_answers("collector.xdp.mode = \"kernel\"");
 }

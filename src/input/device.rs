@@ -169,7 +169,9 @@ impl Device {
         let collector = &self.settings.collector;
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = build::profiles(&self.settings);
-        let reading = Reading { ports: &ports, default: &default, profiles: &profiles };
+        let detection = build::detection(&self.settings, 0)?;
+        let reading =
+            Reading { ports: &ports, default: &default, profiles: &profiles, detection: &detection };
         let live = Live::load(self.sizes(), &reading).map_err(|error| error.to_string())?;
         let filter = ladder::filter(&self.interface, live.object(), PROGRAM, &self.options())
             .map_err(|error| error.to_string())?;

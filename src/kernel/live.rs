@@ -43,6 +43,9 @@ pub(crate) struct Reading<'a> {
     pub(crate) default: &'a Profile,
     /// And the others.
     pub(crate) profiles: &'a [(Prefix, Profile)],
+    /// Thresholds and rules from the first frame on. With others than the collector's it would take for told what the
+    /// collector did not tell, and hold back what it would have told next.
+    pub(crate) detection: &'a Detection,
 }
 
 impl Live {
@@ -54,6 +57,7 @@ impl Live {
         let mut object = Object::load(bpf::DETECT, &sizes.options())?;
         let tables = Tables::open(&object, sizes)?;
         let ring = object.ring(RING)?;
+        tables.set_detection(reading.detection)?;
         tables.set_ports(reading.ports);
         let listed: Vec<_> = reading
             .profiles

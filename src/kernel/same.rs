@@ -230,8 +230,8 @@ fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
 
 fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
     let sizes = Sizes { flows: 5120, queues: 4096, links: 4096, streams: 1024, ring: 1 << 22, seed: 7 };
-    let Config { default_profile, profiles, .. } = &traffic.config;
-    Live::load(sizes, &Reading { ports: &[(PORT, 0)], default: default_profile, profiles })
+    let Config { default_profile: default, profiles, detection, .. } = &traffic.config;
+    Live::load(sizes, &Reading { ports: &[(PORT, 0)], default, profiles, detection })
 }
 
 /// By the kernel's program: `send` brings frames to it.
