@@ -142,9 +142,10 @@ fn map<T: Copy>(
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Binds. The kernel frees the queue of a socket that was closed a moment after that, so a busy one is tried again.
+/// Binds. The kernel frees the queue of a socket that was closed a moment after that, under the lock of all interfaces, so a busy
+/// one is tried again.
 fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
-    const TRIES: u32 = 50;
+    const TRIES: u32 = 200;
     const PAUSE: Duration = Duration::from_millis(10);
     let len = size_of_val(name) as libc::socklen_t;
     let mut tries = 0;
