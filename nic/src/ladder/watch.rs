@@ -52,6 +52,10 @@ pub struct Watch {
     link: Link,
     queues: u32,
     at_start: LinkState,
+    /// What [`Counters::device_dropped`] was when it could be read last: an interface that is gone has no counters.
+    device_dropped: u64,
+    /// The device counts what a socket refuses as dropped by itself, too: a veth does, other drivers do not.
+    twice: bool,
     steering: Option<Steering>,
 }
 
@@ -99,11 +103,12 @@ impl Steering {
 impl Watch {
     pub(super) fn of_link(link: Link) -> Result<Self, Error> {
         let at_start = link.state()?.unwrap_or_default();
-        Ok(Self { queues: link.queues(), at_start, link, steering: None })
+        Ok(Self { queues: link.queues(), at_start, device_dropped: 0, twice: false, link, steering: None })
     }
 
     pub(super) fn of_steering(link: Link, steering: Steering) -> Result<Self, Error> {
-        Ok(Self { steering: Some(steering), ..Self::of_link(link)? })
+        let twice = steering.way == Way::Copy && link.driver().as_deref() == Some("veth");
+        Ok(Self { twice, steering: Some(steering), ..Self::of_link(link)? })
     }
 
     /// The steering program and its maps, where there are any.
@@ -135,14 +140,17 @@ impl Watch {
     /// # Errors
     /// The system refused to say.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let state = self.link.state()?.unwrap_or_else(|| self.at_start.clone());
-        let dropped = state.dropped.saturating_sub(self.at_start.dropped);
-        let Some(steering) = &self.steering else {
-            return Ok(Counters { device_dropped: dropped, ..Counters::default() });
-        };
-        // A veth counts what a socket refuses as dropped by itself, too; other drivers do not.
-        let twice = steering.way == Way::Copy && self.link.driver().as_deref() == Some("veth");
-        let refused = if twice { steering.refused() } else { 0 };
-        Ok(Counters { device_dropped: dropped.saturating_sub(refused), ..steering.count()? })
+        if let Some(state) = self.link.state()? {
+            let dropped = state.dropped.saturating_sub(self.at_start.dropped);
+            self.device_dropped = dropped.saturating_sub(self.counted_twice());
+        }
+        let device_dropped = self.device_dropped;
+        let counted = self.steering.as_ref().map(Steering::count).transpose()?.unwrap_or_default();
+        Ok(Counters { device_dropped, ..counted })
+    }
+
+    /// Frames that a socket refused and that the device has among its own.
+    fn counted_twice(&self) -> u64 {
+        self.steering.as_ref().filter(|_| self.twice).map_or(0, Steering::refused)
     }
 }

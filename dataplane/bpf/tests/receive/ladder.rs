@@ -359,6 +359,18 @@ fn the_reason_of_each_refusal_is_kept() {
     close(opened);
 }
 
+/// The counters when the device has dropped something.
+fn counted(opened: &mut Opened) -> Counters {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let counters = opened.watch.counters().unwrap();
+        if counters.device_dropped > 0 || Instant::now() > deadline {
+            return counters;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn the_watch_tells_what_happened_to_the_interface() {
     let Some(pair) = pair("watch", 2) else { return };
@@ -392,6 +404,10 @@ fn the_watch_tells_of_queues_and_of_an_interface_that_is_gone() {
     assert_eq!(opened.queues, 1);
     pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
     assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
+    // Nobody takes this one, and the device counts it.
+    send(&pair, &[ethernet(&[], 0x88b5, &[0; 50])]);
+    let lost = counted(&mut opened);
+    assert_eq!(lost.device_dropped, 1);
     // Gone while it is read.
     let (mut source, deleting) = (opened.sources.remove(0), &pair.far);
     let error = std::thread::scope(|scope| {
@@ -402,7 +418,7 @@ fn the_watch_tells_of_queues_and_of_an_interface_that_is_gone() {
     });
     assert_eq!(error.unwrap().to_string(), "receive veth0: the interface is gone");
     assert_eq!(opened.watch.check().unwrap(), State::Gone);
-    assert!(opened.watch.counters().is_ok());
+    assert_eq!(opened.watch.counters().unwrap(), lost, "what was counted does not go with it");
     close(opened);
 }
 
