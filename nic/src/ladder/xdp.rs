@@ -163,6 +163,11 @@ pub(super) fn explain(error: Error, link: &Link, mode: Mode) -> Error {
         Some(libc::EINVAL) => format!(
             "the driver refuses with the present settings; often large-receive-offload is in the way: `ethtool -K {name} lro off`"
         ),
+        Some(libc::ENOSPC) if link.driver().as_deref() == Some("veth") => format!(
+            "the other end of this veth sends on more queues than this end receives on: `ethtool -L {name} rx N` with as many, or \
+             `ethtool -L PEER tx {}` there",
+            link.queues()
+        ),
         Some(libc::ENOMEM | libc::ENOSPC) => {
             format!(
                 "the driver needs a transmit queue per CPU for XDP: `ethtool -L {name} combined N` with fewer queues leaves it some"

@@ -359,6 +359,16 @@ fn the_reason_of_each_refusal_is_kept() {
     close(opened);
 }
 
+#[test]
+fn a_veth_that_receives_on_too_few_queues_is_told_apart() {
+    let Some(pair) = pair("few queues", 2) else { return };
+    pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
+    let refused = try_open(&pair.far, &options(Rung::Native)).unwrap_err().to_string();
+    let expected = "xdp-native: attach the XDP program: the other end of this veth sends on more queues than this end receives on: \
+                    `ethtool -L veth0 rx N` with as many, or `ethtool -L PEER tx 1` there";
+    assert!(refused.ends_with(expected), "{refused}");
+}
+
 /// The counters when the device has dropped something.
 fn counted(opened: &mut Opened) -> Counters {
     let deadline = Instant::now() + Duration::from_secs(5);
