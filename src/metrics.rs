@@ -119,6 +119,14 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     inputs.iter().for_each(|input| {
         text.sample("input_datagrams_total", &[("listen", &input.listen)], input.datagrams)
     });
+    text.metric(
+        "input_decided_in_kernel_total",
+        "counter",
+        "Datagrams among them that held no news and ended in the kernel (mode = \"kernel\").",
+    );
+    inputs.iter().for_each(|input| {
+        text.sample("input_decided_in_kernel_total", &[("listen", &input.listen)], input.decided_in_kernel)
+    });
     text.metric("input_bytes_total", "counter", "Bytes received, without headers.");
     inputs
         .iter()

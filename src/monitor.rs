@@ -382,6 +382,7 @@ fn input_view(input: &InputGauge) -> InputView {
         passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
         device_drops: counters.device_dropped,
         datagrams: stats.datagrams,
+        decided_in_kernel: stats.decided_in_kernel,
         bytes: stats.bytes,
         kernel_drops: stats.kernel_drops,
         truncated: stats.truncated,

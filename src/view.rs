@@ -198,6 +198,8 @@ pub(crate) struct InputView {
     /// Times it was opened again.
     pub(crate) reopened: u64,
     pub(crate) datagrams: u64,
+    /// Datagrams among them that held no news and ended in the kernel (kernel mode).
+    pub(crate) decided_in_kernel: u64,
     pub(crate) bytes: u64,
     pub(crate) kernel_drops: u64,
     pub(crate) truncated: u64,

@@ -30,6 +30,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Datagrams among them that were cut to the size of a slot.
     pub truncated: u64,
+    /// Datagrams among them that ended in the kernel, decided there; always 0 for sources that hand out all they receive.
+    pub decided_in_kernel: u64,
     /// Datagrams that the kernel dropped because nobody fetched them in time, or for want of memory.
     pub kernel_drops: u64,
     /// Frames that found the ring full: we were not fast enough.
@@ -59,6 +61,7 @@ impl Stats {
             datagrams: self.datagrams.saturating_sub(before.datagrams),
             bytes: self.bytes.saturating_sub(before.bytes),
             truncated: self.truncated.saturating_sub(before.truncated),
+            decided_in_kernel: self.decided_in_kernel.saturating_sub(before.decided_in_kernel),
             kernel_drops: self.kernel_drops.saturating_sub(before.kernel_drops),
             ring_full: self.ring_full.saturating_sub(before.ring_full),
             fill_empty: self.fill_empty.saturating_sub(before.fill_empty),
@@ -73,6 +76,7 @@ impl std::ops::AddAssign for Stats {
         self.datagrams += other.datagrams;
         self.bytes += other.bytes;
         self.truncated += other.truncated;
+        self.decided_in_kernel += other.decided_in_kernel;
         self.kernel_drops += other.kernel_drops;
         self.ring_full += other.ring_full;
         self.fill_empty += other.fill_empty;

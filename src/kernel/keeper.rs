@@ -171,6 +171,7 @@ impl<K: Kernel> Keeper<K> {
         let unreadable: u64 = self.unreadable.iter().sum();
         source::Stats {
             datagrams: self.counters.swallowed.datagrams + self.taken - unreadable,
+            decided_in_kernel: self.counters.swallowed.datagrams,
             bytes: self.bytes,
             ring_full: self.counters.ring_full,
             refused,

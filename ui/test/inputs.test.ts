@@ -18,6 +18,7 @@ const input: Input = {
   drops: {},
   passed: {},
   device_drops: 0,
+  decided_in_kernel: 0,
 };
 
 test('an input on the best rung has nothing to explain', () => {

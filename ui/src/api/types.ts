@@ -34,6 +34,8 @@ export interface Input {
   tried: { rung: string; reason: string }[];
   reopened: number;
   datagrams: number;
+  /** Of these, those without news that ended in the kernel. */
+  decided_in_kernel: number;
   bytes: number;
   kernel_drops: number;
   drops: Drops;

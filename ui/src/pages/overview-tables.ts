@@ -125,6 +125,17 @@ export function inputTable() {
         cell: (row) => ({ text: count(row.datagrams), title: exact(row.datagrams) }),
       },
       {
+        title: 'Decided in kernel',
+        hint: 'Held no news and ended in the kernel: no copy, no wake-up',
+        numeric: true,
+        cell: (row) => ({
+          text: row.kind.startsWith('kernel')
+            ? percent(row.decided_in_kernel / Math.max(1, row.datagrams))
+            : '',
+          title: exact(row.decided_in_kernel),
+        }),
+      },
+      {
         title: 'Dropped',
         hint: 'Sent to us and not received: we were too slow',
         numeric: true,
