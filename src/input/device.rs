@@ -99,7 +99,11 @@ impl Open for Device {
         tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
         let intakes = opened.sources.into_iter().chain(opened.companion).map(Intake::Source).collect();
         let setup = self.setup(opened.rung.name(), opened.queues, tried);
-        Ok(Opened { intakes, setup, health: Box::new(Health { watch: opened.watch }) })
+        Ok(Opened {
+            intakes,
+            setup,
+            health: Box::new(Health { watch: opened.watch, counted: Counters::default() }),
+        })
     }
 
     fn could_be_better(&mut self) -> bool {
@@ -185,7 +189,7 @@ impl Device {
         let tried = filter.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)).collect();
         let kind = if filter.rung == ladder::Rung::Native { "kernel-native" } else { "kernel-generic" };
         let setup = self.setup(kind, filter.queues, tried);
-        let health = Box::new(KernelHealth { watch: filter.watch, hold });
+        let health = Box::new(KernelHealth { watch: filter.watch, hold, counted: Counters::default() });
         let intakes = std::iter::once(keeper).chain(filter.companion.map(Intake::Source)).collect();
         Ok(Opened { intakes, setup, health })
     }
@@ -238,6 +242,7 @@ pub(crate) fn rungs(xdp: &XdpSettings) -> (ladder::Rung, ladder::Rung) {
 struct KernelHealth {
     watch: Watch,
     hold: Hold,
+    counted: Counters,
 }
 
 impl Check for KernelHealth {
@@ -257,14 +262,20 @@ impl Check for KernelHealth {
     }
 
     fn counters(&mut self) -> Counters {
-        // Asked again in a second.
-        self.watch.counters().unwrap_or_default()
+        count(&mut self.watch, &mut self.counted)
     }
 }
 
 /// Whether an interface is as it was when it was opened.
 struct Health {
     watch: Watch,
+    counted: Counters,
+}
+
+/// What a watch counts; what it counted before, while it cannot be asked.
+fn count(watch: &mut Watch, counted: &mut Counters) -> Counters {
+    *counted = watch.counters().unwrap_or(*counted);
+    *counted
 }
 
 impl Check for Health {
@@ -284,7 +295,6 @@ impl Check for Health {
     }
 
     fn counters(&mut self) -> Counters {
-        // Asked again in a second.
-        self.watch.counters().unwrap_or_default()
+        count(&mut self.watch, &mut self.counted)
     }
 }

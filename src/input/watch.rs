@@ -180,9 +180,19 @@ impl Watched {
     }
 
     fn open_again(&mut self, now: Instant, wait: Duration, control: &Control) {
+        let before = self.work.gauge.setup();
         match self.opener.open() {
             Ok(opened) => {
-                tracing::info!("{}: open again, {}", opened.setup.listen, opened.setup.sentence());
+                let how = opened.setup.sentence();
+                if before.kind == opened.setup.kind {
+                    tracing::info!("{}: open again, {how}", opened.setup.listen);
+                } else {
+                    tracing::warn!(
+                        "{}: open again in another way than {}: {how}",
+                        opened.setup.listen,
+                        before.kind
+                    );
+                }
                 self.work.gauge.opened(opened.setup.clone());
                 self.state = State::Opened(opened);
                 self.begin(now, control);
