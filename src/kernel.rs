@@ -6,7 +6,8 @@
 //! - What it **swallowed** is told to the collector about once per [`ROUND`]: numbers as runs, values by absorption. The
 //!   rounds go through the kernel's tables a piece at a time.
 //! - What the collector **forgets** is deleted there, so that its next report is news in both.
-//! - Thresholds and rules go there when they change, behind the collector's own change.
+//! - Thresholds and rules **change** there first; the collector changes between the last record that was told under the old
+//!   ones and the first under the new.
 //! - Each datagram is **counted** once: by the program, if it swallowed or dropped it, else here.
 //!
 //! See [`collector::absorb`] for what is then the same as without a filter, and what is not. Where several inputs work in
@@ -22,6 +23,8 @@ mod removals;
 mod same;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use collector::{Collector, KeptKey, Run, StreamId, event::Nanos};
 use detect::{Detection, Metric, RuleSet, Table};
@@ -58,6 +61,9 @@ pub(crate) const ROUND: Nanos = 1_000_000_000;
 pub(crate) trait Kernel: Send {
     /// Gives what was told to `take`, the oldest first, at most `most` of it; returns how much it was.
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize;
+
+    /// What may lie there at once, at most.
+    fn records(&self) -> usize;
 
     /// Waits at most so long until something is told.
     ///
@@ -98,11 +104,11 @@ pub(crate) trait Kernel: Send {
     /// Forgets a key.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
 
-    /// Puts thresholds and rules in force.
+    /// Puts thresholds and rules in force, and answers their generation: [`Told::generation`] of what is told under them.
     ///
     /// # Errors
     /// The system refused; the old ones stay.
-    fn set_detection(&mut self, detection: &Detection) -> Result<(), nic::Error>;
+    fn set_detection(&mut self, detection: &Detection) -> Result<u32, nic::Error>;
 
     /// What was counted so far.
     ///
@@ -122,6 +128,8 @@ pub(crate) struct Told<'a> {
     pub(crate) before: Option<Run>,
     /// The listener that its port stands for.
     pub(crate) listener: u16,
+    /// The thresholds and rules under which it was told.
+    pub(crate) generation: u32,
     /// From the Ethernet header on.
     pub(crate) frame: &'a [u8],
 }
@@ -157,6 +165,13 @@ pub(crate) trait Taker {
 
     /// Works on the collector; what it tells is handed on.
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn collector::Sink) -> T) -> T;
+
+    /// Thresholds and rules that are to be in force next. The input puts them in force in the kernel first, and then calls
+    /// [`Taker::change`], behind the last record that was told under the old ones.
+    fn coming(&self) -> Option<Arc<Detection>>;
+
+    /// Puts those in force.
+    fn change(&mut self);
 
     /// Adds to what was counted outside the collector.
     fn count(&mut self, more: &collector::Stats);

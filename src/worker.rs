@@ -42,6 +42,14 @@ pub(crate) struct Core {
     /// What programs of the kernel dealt with themselves.
     elsewhere: Stats,
     removals: Removals,
+    coming: Option<Coming>,
+}
+
+/// Thresholds and rules that wait for a program of the kernel to have them first.
+struct Coming {
+    detection: Arc<Detection>,
+    rules: RuleNames,
+    done: SyncSender<()>,
 }
 
 /// What others hold of a worker: its latest figures, and a way to ask it.
@@ -75,6 +83,7 @@ impl Core {
             ticked: None,
             elsewhere,
             removals,
+            coming: None,
         };
         (core, handle)
     }
@@ -128,11 +137,22 @@ impl Core {
         &self.collector
     }
 
-    fn set_detection(&mut self, detection: Arc<Detection>, rules: RuleNames) {
+    /// At once, unless a program of the kernel must have them first.
+    fn set_detection(&mut self, coming: Coming) {
+        self.coming = Some(coming);
+        if !self.removals.is_asked() {
+            self.change();
+        }
+    }
+
+    fn change(&mut self) {
+        let Some(Coming { detection, rules, done }) = self.coming.take() else { return };
         // What was found so far refers to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
         self.rules = rules;
+        // Whoever asked may have gone.
+        let _ = done.send(());
     }
 
     fn publish(&self) {
@@ -151,6 +171,14 @@ impl Taker for Core {
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
         work(collector, &mut Overflow { batch, outlet, rules, patient: false })
+    }
+
+    fn coming(&self) -> Option<Arc<Detection>> {
+        self.coming.as_ref().map(|coming| Arc::clone(&coming.detection))
+    }
+
+    fn change(&mut self) {
+        Self::change(self);
     }
 
     fn count(&mut self, more: &Stats) {
@@ -243,11 +271,7 @@ impl Worker {
     /// when the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (tell, told) = sync_channel(1);
-        let task: Task = Box::new(move |core| {
-            core.set_detection(detection, rules);
-            // Whoever asked may have gone.
-            let _ = tell.send(());
-        });
+        let task: Task = Box::new(move |core| core.set_detection(Coming { detection, rules, done: tell }));
         // Waits for room if it must, a tick at most; fails only when the worker has ended.
         let _ = self.tasks.send(task);
         told

@@ -45,6 +45,8 @@ pub(crate) struct Keeper<K> {
     compare_next: bool,
     removals: Option<usize>,
     detection: Option<Arc<Detection>>,
+    /// The generation of thresholds and rules that the kernel has already, and the collector not yet.
+    coming: Option<u32>,
     /// What must be added to the kernel's time to give the time since the epoch.
     offset: Nanos,
     counted: Nanos,
@@ -88,6 +90,7 @@ impl<K: Kernel> Keeper<K> {
             compare_next: false,
             removals: None,
             detection: None,
+            coming: None,
             offset: 0,
             counted: 0,
             counters: Counters::default(),
@@ -118,8 +121,8 @@ impl<K: Kernel> Keeper<K> {
 
     /// Gives what was told to the collector, a bounded part of it; returns how much.
     pub(crate) fn take(&mut self, core: &mut impl Taker) -> usize {
-        let Self { kernel, streams, offset, unreadable, bytes, .. } = self;
-        let mut reader = Reader { streams, offset: *offset, unreadable, bytes };
+        let Self { kernel, streams, offset, unreadable, bytes, coming, .. } = self;
+        let mut reader = Reader { streams, offset: *offset, unreadable, bytes, coming };
         let count = kernel.drain(BURST, &mut |told| reader.take(told, core));
         self.taken += count as u64;
         self.bursts += u64::from(count > 0);
@@ -154,6 +157,8 @@ impl<K: Kernel> Keeper<K> {
     pub(crate) fn end(&mut self, now: Nanos, core: &mut impl Taker) -> Result<(), nic::Error> {
         self.kernel.detach();
         while self.take(core) > 0 {}
+        // Nothing is told under other thresholds any more.
+        core.change();
         self.forget(core);
         // A whole round, whatever this one has met so far.
         self.begin_round(now, core);
@@ -182,6 +187,15 @@ impl<K: Kernel> Keeper<K> {
 
     /// Thresholds and rules as the collector has them.
     fn follow(&mut self, core: &mut impl Taker) -> Result<(), nic::Error> {
+        if let Some(detection) = core.coming() {
+            self.coming = Some(self.kernel.set_detection(&detection)?);
+            self.detection = Some(detection);
+            // The first record told under them changes the collector; or the end of those that were told before.
+            while self.coming.is_some() && self.take(core) == BURST {}
+            if self.coming.take().is_some() {
+                core.change();
+            }
+        }
         let detection = core.with(|collector, _| Arc::clone(collector.detection()));
         if self.detection.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &detection)) {
             self.kernel.set_detection(&detection)?;
@@ -274,7 +288,12 @@ impl<K: Kernel> Keeper<K> {
         let runs: Vec<_> = (0..self.streams.len() as u32)
             .filter_map(|place| self.kernel.stream(place).map(|(id, run)| (place, id, run)))
             .collect();
-        while self.take(core) == BURST {}
+        // No more than can have been there: under overload the ring is never empty.
+        for _ in 0..=self.kernel.records() / BURST {
+            if self.take(core) < BURST {
+                break;
+            }
+        }
         core.with(|collector, sink| {
             for (place, id, run) in runs {
                 self.apply(place, run, |run| collector.receive_run(&id, run, now, sink));
@@ -356,11 +375,15 @@ struct Reader<'k> {
     offset: Nanos,
     unreadable: &'k mut [u64; Refusal::COUNT],
     bytes: &'k mut u64,
+    coming: &'k mut Option<u32>,
 }
 
 impl Reader<'_> {
     fn take(&mut self, told: &Told<'_>, core: &mut impl Taker) {
         let received = told.at.wrapping_add(self.offset);
+        if self.coming.take_if(|coming| *coming == told.generation).is_some() {
+            core.change();
+        }
         if let Some((place, id)) = &told.stream
             && let Some(applied) = self.streams.get_mut(*place as usize)
         {

@@ -114,9 +114,14 @@ impl Kernel for Live {
                 stream: place,
                 before: record.why.has(Why::STREAM).then_some(before),
                 listener: record.listener,
+                generation: record.generation,
                 frame: record.frame,
             });
         })
+    }
+
+    fn records(&self) -> usize {
+        self.tables.records()
     }
 
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
@@ -192,8 +197,9 @@ impl Kernel for Live {
         self.tables.forget_level(metric, node, part);
     }
 
-    fn set_detection(&mut self, detection: &Detection) -> Result<(), Error> {
-        self.tables.set_detection(detection).map(drop)
+    fn set_detection(&mut self, detection: &Detection) -> Result<u32, Error> {
+        self.tables.set_detection(detection)?;
+        Ok(self.tables.generation())
     }
 
     fn counters(&mut self) -> Result<Counters, Error> {

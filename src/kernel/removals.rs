@@ -29,6 +29,11 @@ impl Removals {
         input
     }
 
+    /// Is there an input that asks?
+    pub(crate) fn is_asked(&self) -> bool {
+        self.queues.iter().any(Option::is_some)
+    }
+
     /// An input has ended.
     pub(crate) fn end(&mut self, input: usize) {
         if let Some(queue) = self.queues.get_mut(input) {

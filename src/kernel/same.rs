@@ -69,12 +69,14 @@ struct Bench {
     answer: Answer,
     elsewhere: Stats,
     removals: Removals,
+    coming: Option<Arc<Detection>>,
 }
 
 impl Bench {
     fn new(config: &Config) -> Self {
         let (elsewhere, removals) = (Stats::default(), Removals::default());
-        Self { collector: Collector::new(config.clone()), answer: Answer::default(), elsewhere, removals }
+        let collector = Collector::new(config.clone());
+        Self { collector, answer: Answer::default(), elsewhere, removals, coming: None }
     }
 
     fn give(&mut self, payload: &[u8], (source, sport): (IpAddr, u16), received: u64) {
@@ -113,6 +115,16 @@ impl Taker for Bench {
 
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         work(&mut self.collector, &mut self.answer)
+    }
+
+    fn coming(&self) -> Option<Arc<Detection>> {
+        self.coming.clone()
+    }
+
+    fn change(&mut self) {
+        if let Some(detection) = self.coming.take() {
+            self.collector.set_detection(detection);
+        }
     }
 
     fn count(&mut self, more: &Stats) {
@@ -242,13 +254,14 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, 
     keeper.turn(nic::time::now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
-            bench.collector.set_detection(Arc::clone(detection));
+            // What was told under the old ones waits in the ring.
+            bench.coming = Some(Arc::clone(detection));
             keeper.turn(nic::time::now(), &mut bench).unwrap();
         }
         for frames in frames.chunks(BURST) {
-            send(&keeper, frames);
             while keeper.take(&mut bench) > 0 {}
             keeper.turn(nic::time::now(), &mut bench).unwrap();
+            send(&keeper, frames);
         }
     }
     keeper.end(nic::time::now(), &mut bench).unwrap();

@@ -21,6 +21,8 @@ type Record = (Nanos, Option<u32>, Option<Run>, Vec<u8>);
 #[derive(Default)]
 struct Tables {
     ring: Vec<Record>,
+    /// More comes than anybody takes.
+    floods: bool,
     streams: Vec<Option<(StreamId, Run)>>,
     flows: Vec<Option<FlowCopy>>,
     queues: Vec<Option<(KeptKey, u32)>>,
@@ -42,12 +44,16 @@ impl Kernel for Fake {
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&Told<'_>)) -> usize {
         let records: Vec<_> = {
             let mut tables = self.tables();
+            if tables.floods {
+                let more = tables.ring[0].clone();
+                tables.ring.resize(most + 1, more);
+            }
             let count = tables.ring.len().min(most);
             tables.ring.drain(..count).collect()
         };
         for (at, place, before, frame) in &records {
             let stream = place.and_then(|place| Some((place, self.stream(place)?.0)));
-            take(&Told { at: *at, stream, before: *before, listener: 0, frame });
+            take(&Told { at: *at, stream, before: *before, listener: 0, generation: 0, frame });
         }
         records.len()
     }
@@ -109,9 +115,14 @@ impl Kernel for Fake {
         }
     }
 
-    fn set_detection(&mut self, detection: &Detection) -> Result<(), nic::Error> {
-        self.tables().generations.push(detection.generation);
-        Ok(())
+    fn set_detection(&mut self, detection: &Detection) -> Result<u32, nic::Error> {
+        let mut tables = self.tables();
+        tables.generations.push(detection.generation);
+        Ok(tables.generations.len() as u32)
+    }
+
+    fn records(&self) -> usize {
+        8192
     }
 
     fn counters(&mut self) -> Result<Counters, nic::Error> {
@@ -125,6 +136,7 @@ struct Bench {
     heard: Heard,
     elsewhere: Stats,
     removals: Removals,
+    coming: Option<Arc<Detection>>,
 }
 
 #[derive(Default)]
@@ -143,6 +155,16 @@ impl Taker for Bench {
 
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         work(&mut self.collector, &mut self.heard)
+    }
+
+    fn coming(&self) -> Option<Arc<Detection>> {
+        self.coming.clone()
+    }
+
+    fn change(&mut self) {
+        if let Some(detection) = self.coming.take() {
+            self.collector.set_detection(detection);
+        }
     }
 
     fn count(&mut self, more: &Stats) {
@@ -184,7 +206,8 @@ impl Setup {
             ..Config::default()
         };
         let (collector, removals) = (Collector::new(config), Removals::default());
-        let bench = Bench { collector, heard: Heard::default(), elsewhere: Stats::default(), removals };
+        let bench =
+            Bench { collector, heard: Heard::default(), elsewhere: Stats::default(), removals, coming: None };
         let kernel = Fake::default();
         let mut keeper = Keeper::new(kernel.clone(), 10 * SECOND);
         keeper.set_clock(START, BOOT);
@@ -344,6 +367,31 @@ fn thresholds_and_rules_follow_the_collectors() {
     setup.bench.collector.set_detection(Arc::new(Detection { generation: 7, ..Detection::default() }));
     setup.turn(START + 2 * SECOND / 50);
     assert_eq!(setup.kernel.tables().generations, [0, 7]);
+}
+
+#[test]
+fn a_round_ends_though_the_ring_is_never_empty() {
+    let mut setup = Setup::new();
+    setup.turn(START);
+    setup.tell(0, None);
+    setup.kernel.tables().floods = true;
+    setup.turn(START + 2 * SECOND);
+    setup.turn(START + 4 * SECOND);
+    // Twice a whole ring, and what is taken at each turn.
+    assert_eq!(setup.keeper.stats().datagrams, 2 * (9 + 1) * 1024);
+}
+
+#[test]
+fn thresholds_change_behind_what_was_told_under_the_old_ones() {
+    let mut setup = Setup::new();
+    setup.turn(START);
+    (0..3).for_each(|at| setup.tell(at, None));
+    let coming = Arc::new(Detection { generation: 9, ..Detection::default() });
+    setup.bench.coming = Some(Arc::clone(&coming));
+    setup.keeper.turn(START + 1, &mut setup.bench).unwrap();
+    assert_eq!(setup.kernel.tables().generations, [0, 9]);
+    assert!(setup.bench.coming.is_none() && Arc::ptr_eq(setup.bench.collector.detection(), &coming));
+    assert_eq!(setup.keeper.stats().datagrams, 3, "they were taken before the change");
 }
 
 #[test]

@@ -21,7 +21,7 @@ struct told {
     u16 payload_len;
     u16 pad[3];
     u32 stream; /* its place; ABSENT: none */
-    u32 rest;
+    u32 generation; /* thresholds and rules under which it was told */
     u64 last;
 };
 _Static_assert(sizeof(struct told) == 64, "layout.rs has its twin");
@@ -199,6 +199,21 @@ static inline_always u64 wake_flags(struct control *c)
     return __sync_lock_test_and_set(&c->sleeping, 0) ? RING_FORCE_WAKEUP : RING_NO_WAKEUP;
 }
 
+/* The thresholds and rules in force. */
+static inline_always void desk_begin(struct desk *desk, const struct control *c)
+{
+    u64 word = *(const volatile raw64 *)&c->generation;
+    struct detection *in_force;
+
+    desk->generation = word;
+    desk->watched = word >> 32;
+    desk->user_metrics = 0;
+    if (desk->watched & WATCHED_USER) {
+        in_force = detection_of(desk->generation);
+        desk->user_metrics = in_force ? in_force->user_metrics : 0;
+    }
+}
+
 /* Sends a datagram up and writes down what it tells. */
 noinline int tell(struct xdp_md *frame, struct scratch *s, const struct profile *p, struct sheet *sheet, struct control *c)
 {
@@ -214,12 +229,15 @@ noinline int tell(struct xdp_md *frame, struct scratch *s, const struct profile 
         counters->contended++;
         return XDP_DROP;
     }
+    /* Those of now, so that records lie in the ring in the order of their generations. */
+    desk_begin(&sheet->desk, c);
     sheet->run.is_known = 0;
     sheet->run.is_odd = 0;
     sheet->run.place = ABSENT;
     if (sheet->number.key && c->sequence)
         stream_tell(&sheet->number, &sheet->run);
     head->ktime = ktime_ns();
+    head->generation = sheet->desk.generation;
     head->stream_count = sheet->run.before & (STREAM_SAME - 1);
     head->stream_latest = sheet->run.before >> 32;
     head->stream = sheet->run.place;
@@ -272,19 +290,11 @@ static inline_always const struct profile *profile_of(const struct scratch *s, c
 /* Makes ready for a datagram. */
 static inline_always void sheet_begin(struct sheet *sheet, const struct profile *p, const struct control *c)
 {
-    struct detection *in_force;
-
     if (sheet->bad)
         for (u32 i = 0; i < REFUSALS; i++)
             sheet->refused[i] = 0;
     sheet->flags = sheet->single = sheet->good = sheet->bad = sheet->flow_reports = sheet->node_reports = 0;
-    sheet->desk.generation = c->generation;
-    sheet->desk.watched = c->watched;
-    sheet->desk.user_metrics = 0;
-    if (c->watched & WATCHED_USER) {
-        in_force = detection_of(c->generation);
-        sheet->desk.user_metrics = in_force ? in_force->user_metrics : 0;
-    }
+    desk_begin(&sheet->desk, c);
     sheet->desk.stamp_ns = p->stamp_ns;
     sheet->desk.synchronised = p->synchronised;
     sheet->number.key = 0;

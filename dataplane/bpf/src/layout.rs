@@ -91,7 +91,7 @@ impl Why {
 }
 
 /// Bytes of a record before the frame.
-const TOLD_HEADER: usize = 64;
+pub(crate) const TOLD_HEADER: usize = 64;
 
 /// A datagram that came up: a record of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +112,8 @@ pub struct Told<'a> {
     pub ifindex: u32,
     /// The listener that its port stands for.
     pub listener: u16,
+    /// The generation of thresholds and rules under which it was told; see [`crate::Tables::generation`].
+    pub generation: u32,
     /// The frame, Ethernet first.
     pub frame: &'a [u8],
     /// The UDP payload in it.
@@ -133,6 +135,7 @@ impl<'a> Told<'a> {
             rx_queue: u32_at(head, 28),
             ifindex: u32_at(head, 32),
             listener: u16_at(head, 36),
+            generation: u32_at(head, 52),
             frame,
             payload: frame.get(at..at + usize::from(u16_at(head, 40)))?,
         })

@@ -16,6 +16,9 @@ use crate::layout::{
 };
 use crate::profile::{Units, profile};
 
+/// What the kernel keeps before each record of a ring, bytes.
+const RING_HEADER: usize = 8;
+
 /// How large the tables are made when the object is loaded. The kernel reserves all of it: 512 bytes for each flow, 32 for
 /// each queue and link, 64 for each stream, times the room that hashing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,6 +259,16 @@ impl Tables {
         let user = if split.user.is_empty() { 0 } else { control::WATCHED_USER };
         word.store(u64::from(generation) | u64::from(table | user) << 32, Release);
         Ok(split)
+    }
+
+    /// The generation of thresholds and rules in force: one more with each [`Tables::set_detection`].
+    pub fn generation(&self) -> u32 {
+        self.control.word(0, control::GENERATION).map_or(0, |word| word.load(Acquire) as u32)
+    }
+
+    /// Records that the ring has room for, at most: no frame with a datagram is shorter than 42 bytes.
+    pub fn records(&self) -> usize {
+        self.sizes.ring as usize / (RING_HEADER + layout::TOLD_HEADER + 42)
     }
 
     /// Says that whoever reads the ring is about to sleep, and wants to be woken by the next record. It must look into the
