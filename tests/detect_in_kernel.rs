@@ -24,6 +24,7 @@ use std::sync::Arc;
 use bpf::{Counters, Sizes, Tables, Told, Units, Why};
 use collector::config::Clocks;
 use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
+use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use dice::Dice;
 use nic::bpf::{LoadOptions, Object, Ring};
@@ -803,4 +804,51 @@ fn kept_as_told(tables: &Tables) -> ToldLast {
         kept.insert((Metric::FlowLatency as u8, key, None, None), flow.told);
     }
     kept
+}
+
+/// How long the program takes for one datagram: where it runs, the machine does nothing else meanwhile. What costs most are many
+/// reports in one datagram, about flows that must be compared with every override, or under all the rules that a table holds.
+#[test]
+fn the_most_expensive_datagrams_take_a_bounded_time() {
+    /// Far above what is found (0.7 ms), far below what a network stack would notice.
+    const MOST_NS: u32 = 20_000_000;
+    let Some(kernel) = Kernel::new("the_most_expensive_datagrams_take_a_bounded_time", SIZES) else { return };
+    let flows = Match { dst: Some("10.0.0.0/8".parse().unwrap()), ..Match::default() };
+    let overrides = vec![(flows, [None, None, Some(4_000_000_000), None, None, None]); MAX_OVERRIDES];
+    let rule = "max(hop_latency) > 4000000000 and avg(queue_occupancy) > 4000000";
+    let rules: Vec<_> = (0..64).map(|at| (format!("rule {at}"), format!("{rule} and hops > {at}"))).collect();
+    let mut config = start(300);
+    let mut base = 0;
+    // Other flows each time.
+    let mut many = |count: u16, hops: u32, flags: Flags| {
+        base += count;
+        let hops: Vec<Node> = (1..=hops).map(node).collect();
+        let one = |flow| Sent { flow, hops: hops.clone(), flags, ..Sent::default() };
+        Sent::v20(&(base - count..base).map(one).collect::<Vec<_>>())
+    };
+    let group = many(1, 1, Flags::FLOW)[..8].to_vec();
+    let mut payload_of = |what| match what {
+        "new flows" => many(150, 0, Flags::FLOW),
+        "parts" => many(90, 1, Flags::QUEUE),
+        "long paths" => many(12, 16, Flags::FLOW),
+        "reports of nothing" => [&group[..], &[0; 15_900]].concat(),
+        _ => [&group[..], &[0x10; 15_900]].concat(),
+    };
+    for (overrides, rules) in [(&overrides[..], &[][..]), (&[], &rules[..]), (&overrides, &rules)] {
+        config.detection = Arc::new(Detection {
+            thresholds: Thresholds::new([0, 300, 300, 30, 30, 300], overrides.to_vec()).unwrap(),
+            rules: RuleSet::compile(rules).unwrap(),
+            ..Detection::default()
+        });
+        kernel.configure(&config);
+        for what in ["new flows", "parts", "long paths", "reports of nothing", "refused reports"] {
+            // The shortest of some: others may have the processor in between.
+            let run = |_| {
+                let frame = frame(&payload_of(what), [192, 0, 2, 1], false);
+                kernel.object.test_run("hopwise_detect", &frame, 1).unwrap().duration_ns
+            };
+            let least = (0..4).map(run).min().unwrap();
+            assert!(least < MOST_NS, "{what}: {least} ns");
+        }
+    }
 }
