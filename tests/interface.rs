@@ -134,6 +134,56 @@ fn same_answers(mode: &str) {
 /// The settings of detection in the kernel.
 const KERNEL: &str = "collector.xdp.mode = \"kernel\"";
 
+/// Values that wander, mostly inside their thresholds, of thirty flows.
+fn wandering(seqs: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    let one = |seq: u32| {
+        let step = |by: u32| 500_000 + (seq.wrapping_mul(2_654_435_761) >> 16) % 40_000 * by;
+        report(seq, (seq % 30) as u16, [step(1), step(2), 7_000])
+    };
+    seqs.map(one).collect()
+}
+
+#[test]
+fn thresholds_that_change_while_it_runs_give_the_same_answers() {
+    let Some(pair) = pair() else { return };
+    let thresholds = |hop: u32| {
+        format!(
+            "[thresholds]\nhop_latency = {hop}\nflow_latency = {hop}\nqueue_occupancy = {}\n",
+            hop / 1_000
+        )
+    };
+    let answers = ["", KERNEL].map(|mode| {
+        let listen = "collector.listen = [\"xdp://veth0\"]";
+        let server =
+            Server::start_within(pair.far.name(), "xdp://veth0", &format!("{mode}\n{}", thresholds(10_000)));
+        let server = server.unwrap();
+        for (at, hop) in [(0, None), (1, Some(60_000)), (2, Some(20_000)), (3, Some(90_000))] {
+            if let Some(hop) = hop {
+                server.reconfigure(&format!("{listen}\n{mode}\n{}", thresholds(hop)));
+                server.signal("-HUP");
+                server.log_line("configuration reloaded");
+            }
+            send(&pair, 0, &wandering(at * 1_500..(at + 1) * 1_500));
+            server.settled(u64::from(at + 1) * 1_500);
+        }
+        let mut concluded = conclusions(&server, &server.settled(6_000));
+        let start = std::time::Instant::now();
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let again = conclusions(&server, &server.json("/api/v1/status"));
+            if again == concluded || start.elapsed() > server::PATIENCE / 4 {
+                break again;
+            }
+            concluded = again;
+        }
+    });
+    let [user, kernel] = &answers;
+    assert!(user["events"].as_array().unwrap().len() > 1_000);
+    for part in ["events", "decode"] {
+        assert_eq!(lines(&kernel[part]), lines(&user[part]), "{part}");
+    }
+}
+
 #[test]
 fn several_workers_share_an_interface() {
     let Some(pair) = pair() else { return };
