@@ -263,7 +263,9 @@ impl<K: Kernel> Keeper<K> {
         let hash = copy.key.hash(0) as u32;
         let before = if hash == seen.hash { seen.reports } else { 0 };
         *seen = Seen { hash, reports: copy.reports };
-        let reports = u64::from(copy.reports.wrapping_sub(before));
+        let more = copy.reports.wrapping_sub(before);
+        // More than half: it was forgotten, came back to its place, and is counted anew.
+        let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy { key, latency, basis, ref hops, .. } = *copy;
         if !collector.absorb(&Kept { key, reports, latency, basis, hops, seen: now }, sink) {
             kernel.forget_flow(&key);

@@ -370,6 +370,24 @@ fn thresholds_and_rules_follow_the_collectors() {
 }
 
 #[test]
+fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_start() {
+    let mut setup = Setup::new();
+    setup.tell(0, None);
+    setup.turn(START);
+    let key = setup.flow(0);
+    let mut second = 0;
+    let mut reports = |setup: &mut Setup, reports| {
+        setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports, ..FlowCopy::default() })];
+        second += 2;
+        setup.turn(START + second * SECOND);
+        setup.turn(START + second * SECOND + SECOND / 2);
+        setup.turn(START + second * SECOND + SECOND);
+        setup.bench.collector.flow(&key).unwrap().row.reports
+    };
+    assert_eq!([reports(&mut setup, 1000), reports(&mut setup, 5)], [1001, 1006]);
+}
+
+#[test]
 fn a_round_ends_though_the_ring_is_never_empty() {
     let mut setup = Setup::new();
     setup.turn(START);
