@@ -533,6 +533,25 @@ fn paths_of_sixteen_hops_are_held_and_longer_ones_always_go_up() {
 }
 
 #[test]
+fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
+    for (seed, threshold) in
+        (1..).zip([u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, 1 << 33, 3 << 34])
+    {
+        let test = "thresholds_are_exact_beyond_what_a_flow_holds_of_them";
+        // Most steps are below 2^32 ns and millionths, a few are some billions.
+        let wide = Profile {
+            latency_unit_ns: 20_000_000,
+            utilization_scale: 20.0,
+            ..Profile::new("wide", wire::Profile::default())
+        };
+        let config = Config { default_profile: wide, ..start(threshold) };
+        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        run(&mut model, &mut Network::new(seed * 32_452_843, 8), 4000, &[]);
+        assert_eq!(model.spare, 0, "{threshold}");
+    }
+}
+
+#[test]
 fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
     for seed in 0..16_u64 {
         let test = "every_dialect_and_unit_is_decided_as_the_collector_decides_it";

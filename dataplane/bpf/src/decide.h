@@ -138,16 +138,6 @@ static noinline int examine_nodes(const struct report *r, const struct threshold
     return 0;
 }
 
-static inline_always void thresholds_in_use(const struct flow *flow, struct thresholds *t)
-{
-    t->of[FLOW_PATH] = 0;
-    t->of[FLOW_LATENCY] = flow->latency_threshold;
-    t->of[HOP_LATENCY] = flow->hop_threshold;
-    t->of[QUEUE_OCCUPANCY] = flow->queue_threshold;
-    t->of[QUEUE_CONGESTION] = flow->congestion_threshold;
-    t->of[LINK_UTILIZATION] = flow->link_threshold;
-}
-
 static inline_always u32 utilization_held(u64 utilization)
 {
     return utilization == NO_VALUE ? ABSENT : utilization < ABSENT ? utilization : ABSENT - 1;
@@ -189,9 +179,12 @@ static inline_always void flow_refresh(struct flow *flow, const struct key *key,
 static inline_always int examine_postcard(struct flow *flow, const struct report *r, struct desk *d)
 {
     const struct hop *hop = &r->hops[0];
+    struct far_hops *far = far_at(d->flow);
 
+    if (!far)
+        return TOLD_NEWS;
     for (int i = 0; i < FLOW_HOPS; i++) {
-        struct flow_hop *state = &flow->hops[i];
+        struct flow_hop *state = hop_at(flow, far, i);
 
         if (i >= flow->states)
             break;
@@ -214,14 +207,16 @@ static inline_always int examine_postcard(struct flow *flow, const struct report
     return 0;
 }
 
-static inline_always u32 is_path(const struct flow *flow, const struct report *r)
+static inline_always u32 is_path(struct flow *flow, const struct report *r, u32 at)
 {
-    if (r->hop_count != flow->path_length)
+    struct far_hops *far = far_at(at);
+
+    if (!far || r->hop_count != flow->path_length)
         return 0;
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
             break;
-        if (r->hops[i].node != flow->hops[i].node)
+        if (r->hops[i].node != hop_at(flow, far, i)->node)
             return 0;
     }
     return 1;
@@ -248,23 +243,26 @@ static noinline u64 total_of(const struct report *r, u32 *level_2)
 static noinline int examine_path(struct flow *flow, const struct report *r, struct desk *d)
 {
     u32 differs = 0, level_2, metrics = d->user_metrics;
+    struct far_hops *far = far_at(d->flow);
     u64 latency;
     u8 basis;
 
+    if (!far)
+        return TOLD_NEWS;
     for (int i = 0; i < MAX_HOPS; i++) {
         const struct hop *hop = &r->hops[i];
-        struct flow_hop *state = &flow->hops[i];
+        struct flow_hop *state = hop_at(flow, far, i);
 
         if (i >= (int)r->hop_count)
             break;
-        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, flow->hop_threshold))
+        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, d->thresholds.of[HOP_LATENCY]))
             return TOLD_NEWS;
         if (!others_are_quiet(hop, &d->thresholds))
             return TOLD_NEWS;
         differs |= differs_for_user(state, hop, metrics);
     }
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > flow->latency_threshold))
+    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > d->thresholds.of[FLOW_LATENCY]))
         return TOLD_NEWS;
     if ((flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
         return TOLD_NEWS;
@@ -277,7 +275,7 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     for (int i = 0; i < MAX_HOPS; i++) {
         if (i >= (int)r->hop_count)
             break;
-        keep_latest(&flow->hops[i], &r->hops[i]);
+        keep_latest(hop_at(flow, far, i), &r->hops[i]);
         note_others(&r->hops[i], 1);
     }
     flow->latest = latency;
@@ -309,8 +307,7 @@ noinline int examine(const struct report *r, struct desk *d)
         return examine_nodes(r, &d->thresholds);
     }
     part = !is_whole(r) || !r->hop_count;
-    d->flow = flow_search(&key);
-    flow = d->flow == NO_FLOW ? 0 : flow_at(d->flow);
+    flow = flow_find(&key, &d->flow);
     if (!flow) {
         if (is_whole(r))
             return TOLD_NEWS;
@@ -327,7 +324,7 @@ noinline int examine(const struct report *r, struct desk *d)
         flow_refresh(flow, &key, d);
         lock_give();
     }
-    thresholds_in_use(flow, &d->thresholds);
+    thresholds_in_use(flow, &key, &d->thresholds);
     if (flow->flags & (FLOW_OWED | FLOW_ALWAYS))
         return TOLD_OWED;
     if (!part && is_postcard(r)) {
@@ -338,8 +335,8 @@ noinline int examine(const struct report *r, struct desk *d)
             return TOLD_NEWS;
         news = alone ? examine_path(flow, r, d) : examine_postcard(flow, r, d);
     } else if (!part) {
-        news = is_path(flow, r) ? examine_path(flow, r, d) : TOLD_NEWS;
-    } else if (r->hop_count && is_path(flow, r)) {
+        news = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TOLD_NEWS;
+    } else if (r->hop_count && is_path(flow, r, d->flow)) {
         news = examine_path(flow, r, d);
     } else {
         news = examine_nodes(r, &d->thresholds);
@@ -461,14 +458,17 @@ noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
 static noinline int set_path(struct flow *flow, const struct report *r, struct desk *d)
 {
     u32 looped = 0, old = flow->states;
+    struct far_hops *far = far_at(d->flow);
 
+    if (!far)
+        return 0;
     __sync_lock_test_and_set(&flow->version, 0);
     for (int i = 0; i < FLOW_HOPS; i++)
-        old_hops[i] = flow->hops[i];
+        old_hops[i] = *hop_at(flow, far, i);
     for (int i = 0; i < FLOW_HOPS; i++) {
         if (i >= (int)r->hop_count)
             break;
-        move_hop(&flow->hops[i], r->hops[i].node, i, old);
+        move_hop(hop_at(flow, far, i), r->hops[i].node, i, old);
         looped |= is_visited(r, i);
     }
     flow->path_length = flow->states = r->hop_count;
@@ -478,16 +478,20 @@ static noinline int set_path(struct flow *flow, const struct report *r, struct d
 }
 
 /* Takes hops from `from` on, until one is on another node than the path says. Answers which. */
-static noinline u32 commit_hops(struct flow *flow, const struct report *r, u32 from)
+static noinline u32 commit_hops(struct flow *flow, const struct report *r, struct desk *d, u32 from)
 {
+    struct far_hops *far = far_at(d->flow);
+
+    if (!far)
+        return MAX_HOPS;
     for (u32 i = 0; i < MAX_HOPS; i++) {
         if (i >= r->hop_count)
             break;
         if (i < from)
             continue;
-        if (r->hops[i].node != flow->hops[i].node)
+        if (r->hops[i].node != hop_at(flow, far, i)->node)
             return i;
-        commit_hop(&flow->hops[i], &r->hops[i], flow->hop_threshold);
+        commit_hop(hop_at(flow, far, i), &r->hops[i], d->thresholds.of[HOP_LATENCY]);
     }
     return MAX_HOPS;
 }
@@ -499,15 +503,15 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     u8 basis;
 
     if (r->hop_count == flow->path_length)
-        from = commit_hops(flow, r, 0);
+        from = commit_hops(flow, r, d, 0);
     if (from < MAX_HOPS) {
         /* Those before it are as they were, and have been taken. */
         set_path(flow, r, d);
-        commit_hops(flow, r, from);
+        commit_hops(flow, r, d, from);
     }
     commit_nodes(r, d);
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
-    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > flow->latency_threshold))
+    if (latency != NO_VALUE && (flow->told == NO_VALUE || distance(flow->told, latency) > d->thresholds.of[FLOW_LATENCY]))
         flow->told = latency;
     flow->latest = latency;
     flow->basis = basis;
@@ -521,14 +525,17 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
 static noinline int commit_postcard(struct flow *flow, const struct report *r, struct desk *d)
 {
     const struct hop *hop = &r->hops[0];
+    struct far_hops *far = far_at(d->flow);
     u32 states = flow->states;
 
+    if (!far)
+        return 0;
     commit_nodes(r, d);
     for (int i = 0; i < FLOW_HOPS; i++) {
         if (i >= (int)states)
             break;
-        if (flow->hops[i].node == hop->node) {
-            commit_hop(&flow->hops[i], hop, flow->hop_threshold);
+        if (hop_at(flow, far, i)->node == hop->node) {
+            commit_hop(hop_at(flow, far, i), hop, d->thresholds.of[HOP_LATENCY]);
             return 0;
         }
     }
@@ -540,11 +547,11 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
     }
     if (!flow->path_length) {
         if (states < FLOW_HOPS) {
-            struct flow_hop *state = &flow->hops[states];
+            struct flow_hop *state = hop_at(flow, far, states);
 
             forget_hop(state, hop->node);
             flow->states = states + 1;
-            commit_hop(state, hop, flow->hop_threshold);
+            commit_hop(state, hop, d->thresholds.of[HOP_LATENCY]);
         } else {
             flow->flags |= FLOW_ALWAYS;
         }
@@ -556,19 +563,16 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
 /* The flow of a report, made if it is new and its path is told. */
 static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct desk *d)
 {
-    u32 index = flow_search(key);
     struct counters *counters;
-    struct flow *flow;
+    u32 index;
+    struct flow *flow = flow_find(key, &index);
 
-    d->is_new = index == NO_FLOW;
-    if (index != NO_FLOW) {
-        flow = flow_at(index);
-        if (!flow)
-            return NO_FLOW;
+    d->is_new = !flow;
+    if (flow) {
         if (flow->context != d->generation)
             flow_refresh(flow, key, d);
         else
-            thresholds_in_use(flow, &d->thresholds);
+            thresholds_in_use(flow, key, &d->thresholds);
         flow->flags &= ~FLOW_OWED;
         return index;
     }
@@ -598,7 +602,7 @@ noinline int commit(const struct report *r, struct desk *d)
         thresholds_of(&key, d->generation, 0, &d->thresholds);
         return commit_nodes(r, d);
     }
-    index = flow_enter(r, &key, d);
+    index = d->flow = flow_enter(r, &key, d);
     flow = index == NO_FLOW ? 0 : flow_at(index);
     if (!flow)
         return commit_nodes(r, d);
@@ -617,7 +621,7 @@ noinline int commit(const struct report *r, struct desk *d)
         flow->flags |= FLOW_LONE;
         return 0;
     }
-    if (!part || (r->hop_count && is_path(flow, r)))
+    if (!part || (r->hop_count && is_path(flow, r, d->flow)))
         return commit_path(flow, r, d);
     return commit_nodes(r, d);
 }

@@ -68,7 +68,7 @@ static inline_always u64 lane_of(u64 word, u64 tag)
 static inline_always u32 lane_number(u64 lane) { return lane * 0x0000000100020003ull >> 48 & 3; }
 
 /* The same as flow_search, for a flow that is where it is looked for first. */
-static inline_always u32 flow_find(const struct key *key)
+static inline_always struct flow *flow_find(const struct key *key, u32 *at)
 {
     u64 hash = flow_hash(key->words), tag = flow_tag(hash), lane;
     u32 bucket = flow_bucket(hash), index;
@@ -76,8 +76,12 @@ static inline_always u32 flow_find(const struct key *key)
     struct flow *flow;
 
     if (!tags)
-        return NO_FLOW;
+        return 0;
     index = bucket * WAYS;
+    /* Its page, and likely its first line, are on their way while the tags are looked at. */
+    flow = flow_at(index + flow_way(hash));
+    if (flow)
+        *(volatile u64 *)&flow->key[3];
     lane = lane_of(tags->words[0], tag);
     if (!lane) {
         lane = lane_of(tags->words[1], tag);
@@ -85,9 +89,11 @@ static inline_always u32 flow_find(const struct key *key)
     }
     index += lane_number(lane);
     flow = flow_at(index);
+    *at = index;
     if (likely(lane && flow && flow_is(flow, key->words)))
-        return index;
-    return flow_search(key);
+        return flow;
+    *at = index = flow_search(key);
+    return index == NO_FLOW ? 0 : flow_at(index);
 }
 
 static inline_always struct detection *detection_of(u32 generation)
@@ -161,14 +167,33 @@ noinline int thresholds_of(const struct key *key, u32 generation, u32 has_flow, 
     return 1;
 }
 
+static inline_always u64 threshold_held(u64 threshold) { return threshold < ABSENT ? threshold : ABSENT; }
+
+/* The thresholds of a flow that is up to date. */
+static inline_always void thresholds_in_use(const struct flow *flow, const struct key *key, struct thresholds *t)
+{
+    u32 widest = flow->latency_threshold == ABSENT || flow->hop_threshold == ABSENT || flow->queue_threshold == ABSENT ||
+                 flow->congestion_threshold == ABSENT || flow->link_threshold == ABSENT;
+
+    if (unlikely(widest)) {
+        thresholds_of(key, flow->context, 1, t);
+        return;
+    }
+    t->of[FLOW_PATH] = 0;
+    t->of[FLOW_LATENCY] = flow->latency_threshold;
+    t->of[HOP_LATENCY] = flow->hop_threshold;
+    t->of[QUEUE_OCCUPANCY] = flow->queue_threshold;
+    t->of[QUEUE_CONGESTION] = flow->congestion_threshold;
+    t->of[LINK_UTILIZATION] = flow->link_threshold;
+}
+
 static inline_always void flow_use(struct flow *flow, const struct thresholds *thresholds)
 {
-    flow->latency_threshold = thresholds->of[FLOW_LATENCY];
-    flow->hop_threshold = thresholds->of[HOP_LATENCY];
-    flow->band = flow->hop_threshold < WIDEST ? flow->hop_threshold : WIDEST;
-    flow->queue_threshold = thresholds->of[QUEUE_OCCUPANCY];
-    flow->congestion_threshold = thresholds->of[QUEUE_CONGESTION];
-    flow->link_threshold = thresholds->of[LINK_UTILIZATION];
+    flow->latency_threshold = threshold_held(thresholds->of[FLOW_LATENCY]);
+    flow->hop_threshold = threshold_held(thresholds->of[HOP_LATENCY]);
+    flow->queue_threshold = threshold_held(thresholds->of[QUEUE_OCCUPANCY]);
+    flow->congestion_threshold = threshold_held(thresholds->of[QUEUE_CONGESTION]);
+    flow->link_threshold = threshold_held(thresholds->of[LINK_UTILIZATION]);
 }
 
 /* Entries in use. */
@@ -211,9 +236,11 @@ noinline u32 flow_insert(const struct key *key, const struct thresholds *thresho
     tags = tags_at(bucket);
     if (!tags)
         return NO_FLOW;
-    for (index = 0; index < WAYS; index++)
-        if (!(tags->words[index / 4] >> (index % 4 * 16) & 0xffff))
-            break;
+    index = flow_way(hash);
+    if (tags->words[index / 4] >> (index % 4 * 16) & 0xffff)
+        for (index = 0; index < WAYS; index++)
+            if (!(tags->words[index / 4] >> (index % 4 * 16) & 0xffff))
+                break;
     flow = index < WAYS ? flow_at(bucket * WAYS + index) : 0;
     if (!flow)
         return NO_FLOW;

@@ -36,10 +36,12 @@ pub(crate) mod flow {
     pub(crate) const SMALL: usize = 48;
     pub(crate) const TOLD: usize = 56;
     pub(crate) const LATEST: usize = 64;
-    pub(crate) const LEVEL_2: usize = 120;
-    pub(crate) const HOPS: usize = 128;
+    pub(crate) const LEVEL_2: usize = 72;
+    pub(crate) const HOPS: usize = 112;
+    /// Hops that lie with the flow; the others lie in `far_hops`.
+    pub(crate) const NEAR_HOPS: usize = 6;
     pub(crate) const HOP_LEN: usize = 24;
-    pub(crate) const LEN: usize = 512;
+    pub(crate) const LEN: usize = 256;
 }
 
 /// Offsets in `struct level_slot`.
@@ -343,8 +345,8 @@ impl Seed {
     /// The buckets where a value of a node may be.
     pub(crate) fn level_buckets(self, key: u64, size: usize) -> [usize; 2] {
         let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        let hash = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        [place((hash >> 32) as u32, size), place(hash as u32, size)]
+        let other = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        [place((hash >> 32) as u32, size * LEVEL_WAYS) / LEVEL_WAYS, place((other >> 32) as u32, size)]
     }
 
     /// Where to begin to look for a stream.

@@ -20,7 +20,7 @@ static inline_always u32 level_find(u32 level, u64 key)
     u64 hash = level_hash(key);
 
     for (int second = 0; second < 2; second++) {
-        u32 index = place(second ? hash : hash >> 32, level_buckets(level)), way;
+        u32 index = second ? level_other_bucket(level, hash) : level_slot(level, hash) / LEVEL_WAYS, way;
         struct level_bucket *bucket = level_bucket_at(level, index);
 
         if (!bucket)
@@ -55,7 +55,8 @@ static inline_always u32 level_used(const struct level_bucket *bucket, u32 first
 static inline_always u32 level_room(u32 level, u64 key)
 {
     u64 hash = level_hash(key);
-    u32 first = place(hash >> 32, level_buckets(level)), other = place(hash, level_buckets(level)), way = level_way(hash);
+    u32 slot = level_slot(level, hash), way = slot & (LEVEL_WAYS - 1);
+    u32 first = slot / LEVEL_WAYS, other = level_other_bucket(level, hash);
     struct level_bucket *bucket = level_bucket_at(level, first), *others = level_bucket_at(level, other);
     u32 free, free_other, used;
 
@@ -87,12 +88,11 @@ noinline u64 level_search(u32 level, u64 key)
 static inline_always u32 level_is_quiet(u32 level, u64 key, u64 value, u64 threshold)
 {
     u64 hash = level_hash(key), told;
-    struct level_bucket *bucket = level_bucket_at(level, place(hash >> 32, level_buckets(level)));
-    struct level_slot *slot;
+    u32 first = level_slot(level, hash);
+    struct level_slot *slot = level_slot_at(level, first);
 
-    if (!bucket)
+    if (!slot)
         return 0;
-    slot = &bucket->slots[level_way(hash)];
     told = slot->told;
     if (unlikely(slot->key != key || !told)) {
         told = level_search(level, key);

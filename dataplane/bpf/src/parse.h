@@ -97,6 +97,8 @@ _Static_assert(sizeof(struct ports) == 20 && __builtin_offsetof(struct ports, po
 #define FRAME_SLACK 256
 /* What is copied of a frame before it is known to be telemetry. */
 #define FRAME_HEAD 128
+/* A frame up to this long is copied whole at once: looking twice costs more than it saves. */
+#define FRAME_SHORT 512
 
 /* Items of a record; the first eleven are the bit numbers of wire::Items. */
 enum item { NODE, PORTS, LATENCY, QUEUE, INGRESS, EGRESS, L2, TX, BUFFER, CONGESTION, CHECKSUM, DROP };

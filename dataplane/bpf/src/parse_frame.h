@@ -203,7 +203,7 @@ int parse_frame(struct xdp_md *frame, struct scratch *s, const struct ports *por
     *(raw64 *)s->source = 0;
     *(raw64 *)(s->source + 8) = 0;
     s->len = len > FRAME_BYTES ? FRAME_BYTES : len;
-    if (hold(frame, s, s->len < FRAME_HEAD ? s->len : FRAME_HEAD))
+    if (hold(frame, s, s->len <= FRAME_SHORT ? s->len : FRAME_HEAD))
         return FRAME_PASSED;
     answer = frame_headers(s);
     if (answer == MORE) {

@@ -134,7 +134,7 @@ static inline_always void common_key(const u8 *data, struct key *key)
 
 /* Is nothing new in one hop? Adds its latency to the sum. */
 static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
-                                    const struct profile *p, u64 *total)
+                                    u64 band, const struct profile *p, u64 *total)
 {
     u32 node = from_be32(*(const raw32 *)record), link = from_be32(*(const raw32 *)(record + 4));
     u32 latency = from_be32(*(const raw32 *)(record + 8)), queue = from_be32(*(const raw32 *)(record + 12));
@@ -145,7 +145,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     if (node != state->node || latency == ABSENT)
         return 0;
     latest = held(ns);
-    if ((u64)latest + flow->band - state->told > 2ull * flow->band)
+    if ((u64)latest + band - state->told > 2 * band)
         return 0;
     if (used != ABSENT && !level_is_quiet(LEVEL_LINK, level_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
@@ -179,9 +179,11 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
     struct profile *p = map_lookup(&profiles, &zero);
     struct counters *counters;
     struct number number;
+    struct flow_hop *state;
+    struct far_hops *far;
     struct flow *flow;
     struct key key;
-    u64 total = 0, offset, last_offset;
+    u64 total = 0, offset, last_offset, band;
 
     if (data + STACK > end || !p || c->prefixes || c->watched || p->synchronised)
         return OTHERWISE;
@@ -194,14 +196,12 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
         return OTHERWISE;
     /* The flow is asked for first, so that its memory is on its way while the headers are looked at. */
     common_key(data, &key);
-    index = flow_find(&key);
-    flow = index == NO_FLOW ? 0 : flow_at(index);
+    flow = flow_find(&key, &index);
     if (!flow)
         return OTHERWISE;
     *(volatile u64 *)&flow->latest;
-    *(volatile u32 *)&flow->hops[0].node;
-    *(volatile u32 *)&flow->hops[3].node;
-    *(volatile u32 *)&flow->hops[6].node;
+    *(volatile u32 *)&flow->hops[1].node;
+    *(volatile u32 *)&flow->hops[4].node;
     hops = common_hops(data, p, payload_len);
     if (!hops)
         return OTHERWISE;
@@ -211,6 +211,8 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
         (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_OWED | FLOW_ALWAYS)) !=
             ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
         return OTHERWISE;
+    band = flow->hop_threshold < WIDEST ? flow->hop_threshold : WIDEST;
+    state = flow->hops;
     len = (data[HOP_ML] & 0x1f) * 4;
     offset = STACK + (hops - 1) * len;
     for (u32 i = 0; i < MAX_HOPS; i++) {
@@ -226,8 +228,15 @@ static noinline int quick(struct xdp_md *frame, const struct control *c)
         last = data + last_offset;
         if (record + 16 > end || last + 4 > end)
             return OTHERWISE;
-        if (!common_hop(record, last, flow, &flow->hops[i], p, &total))
+        if (i == NEAR_HOPS) {
+            far = far_at(index);
+            if (!far)
+                return OTHERWISE;
+            state = far->hops;
+        }
+        if (!common_hop(record, last, flow, state, band, p, &total))
             return OTHERWISE;
+        state++;
         offset -= len;
     }
     if (flow->told == NO_VALUE || distance(flow->told, total) > flow->latency_threshold ||

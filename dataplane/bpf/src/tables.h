@@ -18,6 +18,8 @@
 #include "parse.h"
 
 #define FLOW_HOPS MAX_HOPS
+/* Hops of a flow that lie with it; the others lie in far_hops. */
+#define NEAR_HOPS 6
 
 /* Sizes of the tables, in buckets; set before loading, together with the maps' numbers of entries. */
 const volatile u32 flow_buckets = 128;
@@ -61,6 +63,9 @@ struct thresholds {
  */
 #define WIDEST (1ull << 31)
 
+/* What a path of the common length needs lies on four lines of one page: a flow that was not heard for a while costs little
+ * more than one access to memory. Hops beyond those lie elsewhere, at the same place.
+ */
 struct flow {
     u64 key[5]; /* struct flow_key, and two bytes of 0 */
     u32 version;
@@ -72,17 +77,23 @@ struct flow {
     u32 reports; /* that were not told; wraps */
     u64 told;    /* flow latency, ns */
     u64 latest;
+    u32 level_2;           /* bit i: the link of hop i is of level 2 */
+    u32 latency_threshold; /* all-ones: it is so wide, or wider */
+    u32 hop_threshold;
+    u32 queue_threshold;
+    u32 link_threshold;
+    u32 congestion_threshold;
     u64 rules; /* bit i: rule i is true */
-    u64 hop_threshold;
-    u64 queue_threshold;
-    u64 congestion_threshold;
-    u64 link_threshold;
-    u64 latency_threshold;
-    u32 level_2; /* bit i: the link of hop i is of level 2 */
-    u32 band;    /* the threshold of hop latency, at most WIDEST */
-    struct flow_hop hops[FLOW_HOPS];
+    u64 pad;
+    struct flow_hop hops[NEAR_HOPS];
 };
-_Static_assert(sizeof(struct flow) == 512 && __builtin_offsetof(struct flow, hops) == 128, "layout.rs has its twin");
+_Static_assert(sizeof(struct flow) == 256 && __builtin_offsetof(struct flow, hops) == 112, "layout.rs has its twin");
+
+struct far_hops {
+    struct flow_hop hops[FLOW_HOPS - NEAR_HOPS];
+    u64 pad[2];
+};
+_Static_assert(sizeof(struct far_hops) == 256, "layout.rs has its twin");
 
 /* Eight entries, found by 16 bits of their hash; 0: free. */
 #define WAYS 8
@@ -211,6 +222,7 @@ struct counters {
 
 TABLE(control, MAP_ARRAY, 1, MAP_MMAPABLE, struct control);
 TABLE(flows, MAP_ARRAY, 1024, MAP_MMAPABLE, struct flow);
+TABLE(far_hops, MAP_ARRAY, 1024, MAP_MMAPABLE, struct far_hops);
 TABLE(flow_tags, MAP_ARRAY, 128, MAP_MMAPABLE, struct tags);
 TABLE(queues, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
 TABLE(congestions, MAP_ARRAY, 64, MAP_MMAPABLE, struct level_bucket);
@@ -267,7 +279,18 @@ static inline_always u32 flow_bucket(u64 hash) { return place(hash >> 32, flow_b
 /* Where it may be as well. */
 static inline_always u32 flow_other_bucket(u64 hash) { return place(hash, flow_buckets); }
 
+/* Which of the bucket's ways it is given, if that is free. */
+static inline_always u32 flow_way(u64 hash) { return hash >> 16 & (WAYS - 1); }
+
 static inline_always struct flow *flow_at(u32 index) { return map_lookup(&flows, &index); }
+
+static inline_always struct far_hops *far_at(u32 index) { return map_lookup(&far_hops, &index); }
+
+/* Hop `i` of a flow. */
+static inline_always struct flow_hop *hop_at(struct flow *flow, struct far_hops *far, u32 i)
+{
+    return i < NEAR_HOPS ? &flow->hops[i] : &far->hops[i - NEAR_HOPS];
+}
 
 static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
 {
@@ -275,15 +298,16 @@ static inline_always u32 flow_is(const struct flow *flow, const u64 *key)
              (flow->key[4] ^ key[4]));
 }
 
-static inline_always u64 level_hash(u64 key)
-{
-    u64 hash = (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull;
-
-    hash ^= hash >> 29;
-    return hash * 0xc4ceb9fe1a85ec53ull;
-}
+static inline_always u64 level_hash(u64 key) { return (key ^ (u64)seed << 20) * 0xff51afd7ed558ccdull; }
 static inline_always u32 level_buckets(u32 level) { return level == LEVEL_LINK ? link_buckets : queue_buckets; }
-static inline_always u32 level_way(u64 hash) { return hash >> 32 & (LEVEL_WAYS - 1); }
+/* The slot where a key is looked for first: of all slots, so that one multiplication finds its bucket and way. */
+static inline_always u32 level_slot(u32 level, u64 hash) { return place(hash >> 32, level_buckets(level) * LEVEL_WAYS); }
+/* The bucket where it may be as well. */
+static inline_always u32 level_other_bucket(u32 level, u64 hash)
+{
+    hash ^= hash >> 29;
+    return place(hash * 0xc4ceb9fe1a85ec53ull >> 32, level_buckets(level));
+}
 
 static inline_always struct level_bucket *level_bucket_at(u32 level, u32 index)
 {

@@ -19,8 +19,8 @@ use crate::profile::{Units, profile};
 /// What the kernel keeps before each record of a ring, bytes.
 const RING_HEADER: usize = 8;
 
-/// How large the tables are made when the object is loaded. The kernel reserves all of it: 512 bytes for each flow, 32 for
-/// each queue and link, 64 for each stream, times the room that hashing needs.
+/// How large the tables are made when the object is loaded. The kernel reserves all of it: 512 bytes for each flow (half of
+/// them for hops beyond the sixth), 32 for each queue and link, 64 for each stream, times the room that hashing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Flows. What the collector keeps, and some more: it forgets a moment before the kernel does.
@@ -57,6 +57,7 @@ impl Sizes {
         LoadOptions {
             max_entries: vec![
                 ("flows", self.flow_buckets() * WAYS as u32),
+                ("far_hops", self.flow_buckets() * WAYS as u32),
                 ("flow_tags", self.flow_buckets()),
                 ("queues", queues),
                 ("congestions", queues),
@@ -156,6 +157,7 @@ pub struct StreamEntry {
 pub struct Tables {
     control: Mapped,
     flows: Mapped,
+    far: Mapped,
     tags: Mapped,
     /// Queues, congestions, links.
     levels: [Mapped; 3],
@@ -178,6 +180,7 @@ impl Tables {
         Ok(Self {
             control: memory("control")?,
             flows: memory("flows")?,
+            far: memory("far_hops")?,
             tags: memory("flow_tags")?,
             levels: [memory("queues")?, memory("congestions")?, memory("links")?],
             streams: memory("streams")?,
@@ -327,8 +330,12 @@ impl Tables {
             hops: [HopEntry::default(); FLOW_HOPS],
         };
         for (at, hop) in entry.hops.iter_mut().enumerate().take(usize::from(entry.states)) {
-            let start = flow::HOPS + at * flow::HOP_LEN;
-            let (ids, latencies, others) = (word(start)?, word(start + 8)?, word(start + 16)?);
+            let (memory, start) = match at.checked_sub(flow::NEAR_HOPS) {
+                None => (&self.flows, flow::HOPS + at * flow::HOP_LEN),
+                Some(far) => (&self.far, far * flow::HOP_LEN),
+            };
+            let word = |offset| Some(memory.word(place, start + offset)?.load(Relaxed));
+            let (ids, latencies, others) = (word(0)?, word(8)?, word(16)?);
             *hop = HopEntry {
                 node: ids as u32,
                 link: (ids >> 32) as u32,
@@ -479,4 +486,4 @@ impl Tables {
     }
 }
 
-const _: () = assert!(control::LEN == 56 && flow::LEN == 512 && stream::LEN == 64);
+const _: () = assert!(control::LEN == 56 && flow::LEN == 256 && stream::LEN == 64);
