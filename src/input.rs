@@ -24,10 +24,11 @@ use nic::{
 };
 
 use crate::{
-    config::{Settings, sections::Rights, values::Listen},
+    config::{sections::Rights, values::Listen},
     control::Control,
     error::CliError,
     fanout::{Plan, Spreader},
+    in_force::InForce,
     rights,
     worker::Core,
 };
@@ -145,14 +146,15 @@ pub(crate) struct Input {
 ///
 /// # Errors
 /// The first that cannot be opened; the message says what to do.
-pub(crate) fn open(settings: &Arc<Settings>) -> Result<Vec<Input>, CliError> {
+pub(crate) fn open(in_force: &Arc<InForce>) -> Result<Vec<Input>, CliError> {
+    let settings = in_force.settings();
     let mut inputs = Vec::new();
     for listen in &settings.collector.listen {
         match listen {
             Listen::Udp(address) => inputs.push(udp::input(*address, &settings.collector, inputs.len())?),
             Listen::UdpAny(port) => udp::both_families(*port, &settings.collector, &mut inputs)?,
             Listen::Xdp { interface, ports } => {
-                inputs.push(device::input(interface, ports, settings, inputs.len())?);
+                inputs.push(device::input(interface, ports, in_force, inputs.len())?);
             }
         }
     }

@@ -140,7 +140,7 @@ impl Server {
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let inputs = input::open(&settings)?;
+        let inputs = input::open(&self.in_force)?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let giving = self.gives_up.then(|| Giving::begin(settings.collector.rights, opens_again));
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };

@@ -17,6 +17,7 @@ use crate::{
         values::Listen,
     },
     error::CliError,
+    in_force::InForce,
     kernel::{
         Keeper,
         live::{Hold, Live, PROGRAM, Reading},
@@ -25,6 +26,8 @@ use crate::{
 
 /// An entry `xdp://…` of the configuration.
 pub(super) struct Device {
+    in_force: Arc<InForce>,
+    /// As of the last opening: thresholds may have been reloaded since the one before.
     settings: Arc<Settings>,
     listen: String,
     interface: String,
@@ -54,12 +57,13 @@ struct Traits {
 pub(super) fn input(
     interface: &str,
     ports: &[u16],
-    settings: &Arc<Settings>,
+    in_force: &Arc<InForce>,
     listener: usize,
 ) -> Result<Input, CliError> {
     let listen = Listen::Xdp { interface: interface.to_owned(), ports: ports.to_vec() };
     let mut device = Device {
-        settings: Arc::clone(settings),
+        in_force: Arc::clone(in_force),
+        settings: in_force.settings(),
         listen: listen.to_string(),
         interface: interface.to_owned(),
         ports: ports.to_vec(),
@@ -79,6 +83,7 @@ pub(super) fn input(
 
 impl Open for Device {
     fn open(&mut self) -> Result<Opened, String> {
+        self.settings = self.in_force.settings();
         let traits = self.traits();
         let is_there = traits.index.is_some();
         self.known = Some(traits);
