@@ -35,44 +35,28 @@ const CASES: [Case; 3] = [
 const JITTER: u32 = 512;
 /// A run is at least so long: each has some milliseconds of its own.
 const FEWEST: u32 = 200_000;
-/// Between two looks of the reader into the ring.
-const PAUSE: Duration = Duration::from_micros(20);
+/// Between two looks of the reader into the ring, which has room for forty times as much.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// `xdp-detect-…`.
 pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = CASES.into_iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
-    let sizes =
-        Sizes { flows: case.flows * 5 / 4, queues: 1024, links: 1024, streams: 64, ring: 8 << 20, seed: 7 };
-    let mut options = sizes.options();
-    options.constants.extend([
-        ("cost_flows", case.flows),
-        ("cost_stride", stride(case.flows)),
-        ("cost_jitter", JITTER),
-        ("cost_change", case.told),
-    ]);
-    let object = Object::load(bpf::COST, &options);
-    let mut object =
-        object.map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
-    let tables = Tables::open(&object, sizes).map_err(failed)?;
-    prepare(&tables)?;
-    let mut ring = object.ring("told").map_err(failed)?;
     let frame = frame();
-    // Every flow is made known, in steps for which the ring has room.
-    for _ in 0..case.flows.div_ceil(5000) * 2 + 2 {
-        object.test_run("hopwise_cost", &frame, 5000).map_err(failed)?;
-        ring.consume(usize::MAX, |_| {});
-    }
     let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(FEWEST);
-    let before = tables.counters().map_err(failed)?;
-    let (mut times, mut changes) = (Vec::new(), Vec::new());
+    let (mut times, mut changes, mut told, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
-        let all = run(&object, "hopwise_cost", (&frame, reports), Some(&mut ring))?;
-        let alone = run(&object, "hopwise_cost_only", (&frame, reports), None)?;
+        // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.
+        let mut place = Place::new(&case, &frame)?;
+        let before = place.tables.counters().map_err(failed)?;
+        let all = run(&place.object, "hopwise_cost", (&frame, reports), Some(&mut place.ring))?;
+        let after = place.tables.counters().map_err(failed)?;
+        let alone = run(&place.object, "hopwise_cost_only", (&frame, reports), None)?;
         changes.push(alone);
         times.push(all - alone);
+        told += after.told - before.told;
+        full += after.ring_full - before.ring_full;
     }
-    let after = tables.counters().map_err(failed)?;
     let share = |count: u64| count as f64 / (f64::from(reports) * f64::from(plan.runs));
     let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; told: the frame in the ring, a reader on another core";
     let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
@@ -80,10 +64,48 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("hops", 6_u32)
         .number("items_per_hop", 8_u32)
         .number("frame_bytes", frame.len())
-        .ratio("told_per_report", share(after.told - before.told))
-        .ratio("ring_full_per_report", share(after.ring_full - before.ring_full))
+        .ratio("told_per_report", share(told))
+        .ratio("ring_full_per_report", share(full))
         .ratio("subtracted_ns", super::harness::middle(changes));
     Ok(Outcome::new(name, times, conditions))
+}
+
+/// A loaded program that knows all flows.
+struct Place {
+    object: Object,
+    tables: Tables,
+    ring: Ring,
+}
+
+impl Place {
+    fn new(case: &Case, frame: &[u8]) -> Result<Self, Failure> {
+        let sizes = Sizes {
+            flows: case.flows * 5 / 4,
+            queues: 1024,
+            links: 1024,
+            streams: 64,
+            ring: 8 << 20,
+            seed: 7,
+        };
+        let mut options = sizes.options();
+        options.constants.extend([
+            ("cost_flows", case.flows),
+            ("cost_stride", stride(case.flows)),
+            ("cost_jitter", JITTER),
+            ("cost_change", case.told),
+        ]);
+        let mut object = Object::load(bpf::COST, &options)
+            .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
+        let tables = Tables::open(&object, sizes).map_err(failed)?;
+        prepare(&tables)?;
+        let mut ring = object.ring("told").map_err(failed)?;
+        // Every flow is made known, in steps for which the ring has room.
+        for _ in 0..case.flows.div_ceil(5000) * 2 + 2 {
+            object.test_run("hopwise_cost", frame, 5000).map_err(failed)?;
+            ring.consume(usize::MAX, |_| {});
+        }
+        Ok(Self { object, tables, ring })
+    }
 }
 
 /// Flows are met in turn, each so many further than the one before: an order that no prefetcher foresees, and that meets all.
