@@ -5,17 +5,17 @@
 //! and the latest state of every flow. Not compared are times.
 
 #[path = "../../wire/tests/support/dice.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod dice;
 #[path = "../../collector/tests/support/network.rs"]
 mod network;
 #[path = "../../dataplane/bpf/tests/support/random.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod random;
 #[path = "../../collector/tests/support/mod.rs"]
 mod support;
 #[path = "../../wire/tests/support/vectors.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod vectors;
 
 use std::io::Write as _;
@@ -23,15 +23,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bpf::Sizes;
-use collector::{
-    Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Removed, Sink, Stats, StreamView,
-};
+use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Sink, Stats, StreamView};
 use detect::Detection;
 use nic::ladder::{self, Options, Rung};
 use nic::netns::{Pair, send_frames};
 
+use super::Keeper;
 use super::live::{Live, PROGRAM, Reading};
-use super::{Keeper, Removals, Taker};
 use crate::input::octets;
 
 const PORT: u16 = 32_766;
@@ -64,29 +62,20 @@ impl Sink for Answer {
 }
 
 /// A collector and what it answers.
-struct Bench {
-    collector: Collector,
-    answer: Answer,
-    elsewhere: Stats,
-    removals: Removals,
-    coming: Option<Arc<Detection>>,
-}
+type Bench = super::tests::Bench<Answer>;
 
 impl Bench {
-    fn new(config: &Config) -> Self {
-        let (elsewhere, removals) = (Stats::default(), Removals::default());
-        let collector = Collector::new(config.clone());
-        Self { collector, answer: Answer::default(), elsewhere, removals, coming: None }
+    fn of(config: &Config) -> Self {
+        Self::new(Collector::new(config.clone()))
     }
 
     fn give(&mut self, payload: &[u8], (source, sport): (IpAddr, u16), received: u64) {
         let source = octets(source);
-        self.collector
-            .handle(&[Datagram { payload, source, sport, listener: 0, received }], &mut self.answer);
+        self.collector.handle(&[Datagram { payload, source, sport, listener: 0, received }], &mut self.heard);
     }
 
     fn answer(mut self) -> Answer {
-        self.collector.finish(nic::time::now(), &mut self.answer);
+        self.collector.finish(nic::time::now(), &mut self.heard);
         let mut stats = self.collector.stats();
         stats += &self.elsewhere;
         for kind in [Kind::Loss, Kind::Expired, Kind::Latest] {
@@ -104,43 +93,7 @@ impl Bench {
         let flow = |flow: collector::FlowView<'_>| (timeless(flow.row), flow.rules, flow.path().collect());
         let mut flows: Vec<_> = self.collector.flows().map(flow).collect();
         flows.sort_by_key(|(row, ..)| row.flow.to_string());
-        Answer { stats: Some(stats), streams, flows, ..self.answer }
-    }
-}
-
-impl Taker for Bench {
-    fn take(&mut self, datagrams: &[Datagram<'_>]) {
-        self.collector.handle(datagrams, &mut self.answer);
-    }
-
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
-        work(&mut self.collector, &mut self.answer)
-    }
-
-    fn coming(&self) -> Option<Arc<Detection>> {
-        self.coming.clone()
-    }
-
-    fn change(&mut self) {
-        if let Some(detection) = self.coming.take() {
-            self.collector.set_detection(detection);
-        }
-    }
-
-    fn count(&mut self, more: &Stats) {
-        self.elsewhere += more;
-    }
-
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
-        self.removals.tell(&mut self.collector, input, hear);
-    }
-
-    fn keep_removals(&mut self) -> usize {
-        self.removals.add(&mut self.collector)
-    }
-
-    fn end_removals(&mut self, input: usize) {
-        self.removals.end(input);
+        Answer { stats: Some(stats), streams, flows, ..self.heard }
     }
 }
 
@@ -187,7 +140,7 @@ fn by_capture(traffic: &Traffic) -> Answer {
         writer.write(start + at as u64 * 1000, frame).unwrap();
     }
     writer.finish().unwrap();
-    let mut bench = Bench::new(&traffic.config);
+    let mut bench = Bench::of(&traffic.config);
     let mut reader = nic::capture::Reader::open(&file).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
@@ -215,7 +168,7 @@ fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
         ..Options::default()
     };
     let mut opened = pair.far.run(|| ladder::open(Pair::DEVICE, &options)).unwrap().unwrap();
-    let mut bench = Bench::new(&traffic.config);
+    let mut bench = Bench::of(&traffic.config);
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
             bench.collector.set_detection(Arc::clone(detection));
@@ -249,7 +202,7 @@ fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
 /// By the kernel's program: `send` brings frames to it.
 fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, &[Vec<u8>])) -> Answer {
     let mut keeper = Keeper::new(live, 3600 * SECOND);
-    let mut bench = Bench::new(&traffic.config);
+    let mut bench = Bench::of(&traffic.config);
     keeper.set_clock(nic::time::now(), nic::time::monotonic());
     keeper.turn(nic::time::now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {

@@ -131,12 +131,19 @@ impl Kernel for Fake {
 }
 
 /// A collector and what it tells.
-struct Bench {
-    collector: Collector,
-    heard: Heard,
-    elsewhere: Stats,
+pub(super) struct Bench<S> {
+    pub(super) collector: Collector,
+    pub(super) heard: S,
+    pub(super) elsewhere: Stats,
     removals: Removals,
-    coming: Option<Arc<Detection>>,
+    pub(super) coming: Option<Arc<Detection>>,
+}
+
+impl<S: Default> Bench<S> {
+    pub(super) fn new(collector: Collector) -> Self {
+        let (elsewhere, removals) = (Stats::default(), Removals::default());
+        Self { collector, heard: S::default(), elsewhere, removals, coming: None }
+    }
 }
 
 #[derive(Default)]
@@ -148,7 +155,7 @@ impl Sink for Heard {
     }
 }
 
-impl Taker for Bench {
+impl<S: Sink> Taker for Bench<S> {
     fn take(&mut self, datagrams: &[Datagram<'_>]) {
         self.collector.handle(datagrams, &mut self.heard);
     }
@@ -188,7 +195,7 @@ impl Taker for Bench {
 struct Setup {
     keeper: Keeper<Fake>,
     kernel: Fake,
-    bench: Bench,
+    bench: Bench<Heard>,
     frames: Vec<Vec<u8>>,
 }
 
@@ -205,9 +212,7 @@ impl Setup {
             default_profile: profile,
             ..Config::default()
         };
-        let (collector, removals) = (Collector::new(config), Removals::default());
-        let bench =
-            Bench { collector, heard: Heard::default(), elsewhere: Stats::default(), removals, coming: None };
+        let bench = Bench::new(Collector::new(config));
         let kernel = Fake::default();
         let mut keeper = Keeper::new(kernel.clone(), 10 * SECOND);
         keeper.set_clock(START, BOOT);

@@ -1,7 +1,7 @@
 //! What tests of the kernel's decoder share: the program, run on frames, and what `wire` says of the same frames in the same
 //! form.
 // Each test uses its own part of this.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub)] // each test uses its part
 
 #[path = "../../../../wire/tests/support/dice.rs"]
 pub mod dice;
