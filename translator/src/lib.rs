@@ -1,0 +1,4 @@
+//! What stands between switches and collector: many reports in, few out.
+//!
+//! No I/O, no clock, no thread: datagrams and the time go in, datagrams come out.
+#![forbid(unsafe_code)]
