@@ -85,7 +85,10 @@ impl Core {
                 profile: envelope.sender.profile,
             },
             hash: key.hash(self.seed),
-            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
+            // One record of a set is a part of a path, however the report came about.
+            whole_path: is_whole_path(report.flags)
+                && report.drop_reason.is_none()
+                && !report.is_single_record(),
             flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
         }
     }

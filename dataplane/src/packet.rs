@@ -75,6 +75,7 @@ impl Seen {
         };
         let ours = proto != 0
             && place.mark != Mark::Probe
+            && int.sf.is_none()
             && matches!((int.version, int.mode), (int::Version::V2, _) | (int::Version::V10, Mode::Md));
         if !ours {
             seen.foreign = true;
@@ -144,7 +145,7 @@ impl Carried {
         let kind = if self.mode == Mode::Mx { Shim2::MX } else { Shim2::MD };
         Shim2 { kind, length: self.int_words, next }.emit(shim);
         let [ds_id, ds_instruction, ds_flags] = self.domain;
-        Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags }.emit(head);
+        Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf: None }.emit(head);
         shim::LEN + header::LEN_2
     }
 }

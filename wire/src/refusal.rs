@@ -60,6 +60,15 @@ pub enum Refusal {
     BadIoam,
     /// A report about a report.
     Nested,
+    /// The IPv6 option that holds INT contradicts the shim in it, or runs over its header's end.
+    BadOption,
+    /// The SF flag of the INT header contradicts the shim's type: plain and stateful nodes share a path, or the bits are
+    /// another's.
+    SfMismatch,
+    /// SF-INT: no state, no node id asked for, or fields in use that it does not have.
+    BadSfHeader,
+    /// SF-INT that is not urgent: not just one record. A plain node has pushed.
+    BadSfStack,
 }
 
 impl Refusal {
@@ -92,10 +101,14 @@ impl Refusal {
         Self::BadGeneve,
         Self::BadIoam,
         Self::Nested,
+        Self::BadOption,
+        Self::SfMismatch,
+        Self::BadSfHeader,
+        Self::BadSfStack,
     ];
 
     /// How many causes there are.
-    pub const COUNT: usize = Self::Nested as usize + 1;
+    pub const COUNT: usize = Self::BadSfStack as usize + 1;
 
     /// Position of this cause in an array of counters.
     #[inline]
@@ -133,6 +146,10 @@ impl Refusal {
             Self::BadGeneve => "bad_geneve",
             Self::BadIoam => "bad_ioam",
             Self::Nested => "nested",
+            Self::BadOption => "bad_option",
+            Self::SfMismatch => "sf_mismatch",
+            Self::BadSfHeader => "bad_sf_header",
+            Self::BadSfStack => "bad_sf_stack",
         }
     }
 

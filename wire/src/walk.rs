@@ -5,8 +5,8 @@
 
 use crate::bytes::{try_u16, u16_at};
 use crate::flow::FlowKey;
-use crate::int::Contents;
 use crate::int::layout::Layouts;
+use crate::int::{Contents, sf};
 use crate::ioam::{self, Ioam};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
@@ -161,11 +161,37 @@ impl<'a, 'p> Walk<'a, 'p> {
                 break;
             }
             if matches!(next, 0 | 60) && self.seek {
+                if next == 0 {
+                    self.int_options(bytes, ip, at, len)?;
+                }
                 self.options(bytes.get(at + 2..at + len).unwrap_or(&[]))?;
             }
             (at, next) = (at + len, head[0]);
         }
         self.out.flow = Some(flow(bytes, ip, None, next));
+        Ok(())
+    }
+
+    /// Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be cut.
+    fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
+        let (mut option, end) = (at + 2, at + len);
+        while let Some(kind) = bytes.get(option).filter(|_| option < end) {
+            let wanted = *kind == sf::OPTION && self.seek && self.aim != Aim::Flow;
+            let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
+                (0, _) => option + 1,
+                (_, Some(len)) => option + 2 + usize::from(*len),
+                (_, None) if wanted && option + 1 < end => return Err(Refusal::IntTruncated),
+                (_, None) if wanted => return Err(Refusal::BadOption),
+                (_, None) => break,
+            };
+            if wanted {
+                if next > end {
+                    return Err(Refusal::BadOption);
+                }
+                self.int_option(bytes, (ip, at), option, next)?;
+            }
+            option = next;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use wire::int::Flags;
 use wire::int::header::{Md2, Md05, Md10, Mx2};
+use wire::int::sf::State;
 use wire::int::shim::{Kind, Next, Shim1, Shim2, Tail};
 use wire::report::v20::{Group, MainRepr, Repr as Report20};
 use wire::report::{Gap, v05, v10};
@@ -171,8 +172,13 @@ fn int_headers() {
         ds_id: 0x0304,
         ds_instruction: 0x0506,
         ds_flags: 0x0708,
+        sf: None,
     };
     both_ways!([0x28, 0, 0x1f, 6, 1, 2, 3, 4, 5, 6, 7, 8], md, Md2::parse);
+    let sf = Md2 { sf: Some((false, State::High)), ds_id: 1, ..Md2::default() };
+    both_ways!([0x21, 0x60, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], sf, Md2::parse);
+    let urgent = Md2 { sf: Some((true, State::Low)), ..sf };
+    both_ways!([0x21, 0xa0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], urgent, Md2::parse);
     let exceeded = Md2 { flags: Flags::HOPS_EXCEEDED, ..Md2::default() };
     both_ways!([0x24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], exceeded, Md2::parse);
     let mtu = Md2 { flags: Flags::MTU_EXCEEDED, ..Md2::default() };

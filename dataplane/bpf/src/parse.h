@@ -43,6 +43,10 @@ enum refusal {
     BAD_GENEVE,
     BAD_IOAM,
     NESTED,
+    BAD_OPTION,
+    SF_MISMATCH,
+    BAD_SF_HEADER,
+    BAD_SF_STACK,
     REFUSALS
 };
 
@@ -117,7 +121,7 @@ struct layout {
     u8 at[16];
 };
 
-enum first_header { FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6, FIRST_NOTHING };
+enum first_header { FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6, FIRST_NOTHING, FIRST_COMPACT };
 
 /* What the header of a report says: the first word, and what follows it. */
 struct head {
@@ -165,12 +169,21 @@ struct walk {
 
 enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
 
+/* SF-INT: what a report tells is user space's to put together. */
+enum sf_found {
+    SF_NONE,
+    SF_URGENT,      /* a stack like any other */
+    SF_RECORD,      /* one record */
+    SF_WITH_OWN,    /* two, of which the first is the reporter's own */
+};
+
 /* INT and IOAM found. */
 struct found {
     u32 int_version; /* 0: none; 5, 10, 20 */
     u32 int_flags;   /* REPORT_HOP_LIMIT, REPORT_MTU */
     u32 stack;       /* its records, the most recent hop first */
     u32 stack_count;
+    u32 sf;         /* enum sf_found */
     u32 ioam;       /* 0: none; enum ioam_kind */
     u32 trace_type; /* of a trace */
     u32 trace_count;

@@ -11,8 +11,9 @@ enum { INT_LEN_1 = 8, INT_LEN_2 = 12, SHIM_LEN = 4 };
 enum detected {
     FOUND_05 = 5,
     FOUND_10 = 10,
-    FOUND_MD = 20,
+    FOUND_MD = 20, /* from here on in the order of enum type_2 */
     FOUND_MX = 21,
+    FOUND_SF = 22,
     FOUND_PRIVATE = 30,
     FOR_DESTINATION_1 = 40,
     FOR_DESTINATION_2,
@@ -26,8 +27,8 @@ static inline_always u32 is_10_under_version_0(const u8 *header, u32 held)
     return held >= INT_LEN_1 && (header[1] & 0x1f) != ones(bitmap) && (header[2] & 0x1f) == words(bitmap, L2_BIT);
 }
 
-/* The table of wire-formats section 1.2 for the shim at `at`. */
-static inline_always int detect_shim(const struct scratch *s, u32 at, u32 hostint)
+/* The table of wire-formats section 1.2 for the shim at `at`; `sf`: SF-INT may be here. */
+static inline_always int detect_shim(const struct scratch *s, u32 at, u32 hostint, u32 sf)
 {
     const u8 *shim = bytes(s, at);
     u32 end = s->walk.end, first, type, version, is_int;
@@ -40,7 +41,7 @@ static inline_always int detect_shim(const struct scratch *s, u32 at, u32 hostin
         return FOR_DESTINATION_1;
     if (type == 2)
         return FOR_DESTINATION_2;
-    is_int = first == 0x01 || type == 1 || type == 3;
+    is_int = first == 0x01 || type == 1 || type == 3 || (type == 4 && sf);
     if (at + SHIM_LEN >= end)
         /* What cannot be a shim is no cut shim either. */
         return is_int || (first == 0x03 && hostint) ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_SHIM);
@@ -55,6 +56,8 @@ static inline_always int detect_shim(const struct scratch *s, u32 at, u32 hostin
         return FOUND_MD;
     if (type == 3 && version == 2)
         return FOUND_MX;
+    if (type == 4 && version == 2 && sf)
+        return FOUND_SF;
     return is_int ? REFUSE(BAD_INT_VERSION) : REFUSE(BAD_SHIM);
 }
 
@@ -64,6 +67,7 @@ static inline_always void found_int(struct scratch *s, u32 version, u32 flags, u
     s->found.int_flags = flags;
     s->found.stack = stack;
     s->found.stack_count = count;
+    s->found.sf = SF_NONE;
 }
 
 static inline_always u32 source_only_words(const struct profile *p, u32 domain)
@@ -74,8 +78,39 @@ static inline_always u32 source_only_words(const struct profile *p, u32 domain)
     return 0;
 }
 
-/* Header and stack of INT 2.x from exactly the bytes that the length field covers. */
-int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 mx)
+/* What a carrier says of the INT 2.x in it. A compact report has one record, any other report may have two. */
+enum type_2 { TYPE_MD, TYPE_MX, TYPE_SF, TYPE_SF_COMPACT };
+
+enum { SF_FLAG = 0x0100, SF_URGENT_BIT = 0x0080, SF_STATE = 0x0060, NODE_BIT = 0x8000 };
+
+/* Header and record of SF-INT, which are all there: wire-formats section 3.2. */
+static inline_always int read_sf(struct scratch *s, u32 at, u32 end, u32 type)
+{
+    const u8 *header = bytes(s, at);
+    u32 first = be16(header), hop_ml = header[2] & 0x1f, bitmap = be16(header + 4), data = end - at - INT_LEN_2;
+    u32 urgent = first & SF_URGENT_BIT, record = hop_ml * 4, count, flags;
+    int answer;
+
+    if (type < TYPE_SF || !(first & SF_FLAG))
+        return REFUSE(SF_MISMATCH);
+    if (!(first & SF_STATE) || (bitmap & (NODE_BIT | LAST_BIT)) != NODE_BIT || be32(header + 8))
+        return REFUSE(BAD_SF_HEADER);
+    answer = layout_2(&s->int_layout, bitmap, hop_ml, 0);
+    if (answer < 0)
+        return answer;
+    count = record ? data / record : 0;
+    if (count * record != data)
+        return urgent ? REFUSE(PARTIAL_HOP) : REFUSE(BAD_SF_STACK);
+    if (!urgent && (count < 1 || count > (type == TYPE_SF_COMPACT ? 1 : 2)))
+        return REFUSE(BAD_SF_STACK);
+    flags = (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);
+    found_int(s, 20, flags, at + INT_LEN_2, count);
+    s->found.sf = urgent ? SF_URGENT : count == 2 ? SF_WITH_OWN : SF_RECORD;
+    return 0;
+}
+
+/* Header and stack of INT 2.x from exactly the bytes that the length field covers; `type` is of enum type_2. */
+int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type)
 {
     const u8 *header;
     u32 hop_ml, bitmap, ds_id, ds_instruction, domain, data, known, count, record, left, flags;
@@ -88,13 +123,15 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 mx)
     if (end > s->walk.end)
         return REFUSE(INT_TRUNCATED);
     header = bytes(s, at);
+    if (type >= TYPE_SF || (type == TYPE_MD && be16(header) & SF_FLAG))
+        return read_sf(s, at, end, type);
     hop_ml = header[2] & 0x1f;
     bitmap = be16(header + 4);
     ds_id = be16(header + 6);
     ds_instruction = be16(header + 8);
     domain = ds_id && ds_instruction;
     data = end - at - INT_LEN_2;
-    if (mx) {
+    if (type == TYPE_MX) {
         if (!ds_instruction && data)
             return REFUSE(BAD_INT_LENGTH);
         found_int(s, 20, 0, at + INT_LEN_2, 0);
@@ -271,13 +308,13 @@ int l4_shim(struct scratch *s, const struct profile *p)
     mark = s->walk.mark;
     hostint = p->dialect == HOSTINT;
     s->walk.original_port = s->walk.original_proto = ABSENT;
-    found = detect_shim(s, at, hostint);
+    found = detect_shim(s, at, hostint, 1);
     if (found < 0)
         return found;
-    if (found == FOUND_MD || found == FOUND_MX) {
+    if (found >= FOUND_MD && found <= FOUND_SF) {
         answer = shim_2(s, at, mark);
         if (answer >= 0)
-            answer = read_2(s, p, at + SHIM_LEN, s->walk.after, found == FOUND_MX);
+            answer = read_2(s, p, at + SHIM_LEN, s->walk.after, found - FOUND_MD);
     } else if (found == FOR_DESTINATION_2) {
         return shim_2(s, at, mark);
     } else if (found == FOR_DESTINATION_1) {
@@ -321,7 +358,7 @@ int gre_shim(struct scratch *s, const struct profile *p, u32 at)
         return REFUSE(INT_TRUNCATED);
     if (at >= s->walk.end)
         return 1;
-    found = detect_shim(s, at, 0);
+    found = detect_shim(s, at, 0, 0);
     if (found < 0)
         return found;
     if (at + SHIM_LEN > s->walk.end)
@@ -360,7 +397,7 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
         return REFUSE(INT_TRUNCATED);
     if (at >= s->walk.end)
         return 256;
-    found = detect_shim(s, at, 0);
+    found = detect_shim(s, at, 0, 0);
     if (found < 0)
         return found;
     if (at + SHIM_LEN > s->walk.end)
@@ -385,6 +422,48 @@ int gpe_shim(struct scratch *s, const struct profile *p, u32 at, u32 code)
         return answer;
     s->walk.seek = 0;
     return next;
+}
+
+/* An INT option of an IPv6 hop-by-hop header, to `end`, which lies inside the header; its data may be cut. */
+int int_option(struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    const u8 *shim;
+    u32 type;
+    int answer;
+
+    if (!s || !p)
+        return REFUSE(INT_TRUNCATED);
+    if (end > s->walk.end)
+        return REFUSE(INT_TRUNCATED);
+    at += 2;
+    shim = bytes(s, at);
+    if (end < at + SHIM_LEN || end != at + SHIM_LEN + shim[1] * 4)
+        return REFUSE(BAD_OPTION);
+    if (shim[0] >> 4 == 2)
+        return 0;
+    switch (shim[0] >> 4) {
+    case 1:
+        type = TYPE_MD;
+        break;
+    case 3:
+        type = TYPE_MX;
+        break;
+    case 4:
+        type = TYPE_SF;
+        break;
+    default:
+        return REFUSE(BAD_SHIM);
+    }
+    if (shim[0] & 0x0c)
+        return REFUSE(BAD_NEXT_PROTOCOL_TYPE);
+    if (end < at + SHIM_LEN + INT_LEN_2)
+        return REFUSE(BAD_INT_LENGTH);
+    if (shim[SHIM_LEN] >> 4 != 2)
+        return REFUSE(BAD_INT_VERSION);
+    answer = read_2(s, p, at + SHIM_LEN, end, type);
+    if (answer >= 0)
+        s->walk.seek = 0;
+    return answer;
 }
 
 enum geneve_class { CLASS_INT_1 = 0x00ab, CLASS_INT_2 = 0x0103 };

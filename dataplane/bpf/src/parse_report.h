@@ -12,6 +12,8 @@ enum { REPORT_05_LEN = 12, REPORT_10_LEN = 16, GROUP_LEN = 8, REPORT_20_LEN = 4,
 /* RepMdBits that are metadata: bit 0 and the reserved bits 9 to 14 are not. */
 #define REAL_ITEMS 0x7f81
 #define POSTCARD_DOMAIN 0x5043
+/* Of a compact report of SF-INT: its inner contents are INT header and record. */
+#define SF_DOMAIN 0x5346
 
 /* How far a datagram has been read. */
 enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
@@ -206,6 +208,7 @@ static inline_always void clear_report(struct scratch *s)
     s->has_ts = 0;
     s->ds_id = 0;
     s->found.int_version = 0;
+    s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
 }
 
@@ -257,6 +260,22 @@ static inline_always u32 is_merged(const struct scratch *s)
     return top == node;
 }
 
+/* A compact report of SF-INT: the inner contents are INT header and record, of a packet that is not told. */
+int compact(struct scratch *s, const struct profile *p)
+{
+    u32 at, end;
+
+    if (!s || !p)
+        return REFUSE(INT_TRUNCATED);
+    at = s->walk.at;
+    end = s->walk.end;
+    if (at >= end)
+        return REFUSE(BAD_INT_LENGTH);
+    if (bytes(s, at)[0] >> 4 != 2)
+        return REFUSE(BAD_INT_VERSION);
+    return read_2(s, p, at, end, TYPE_SF_COMPACT);
+}
+
 /* Reads the packet at s->walk.at, from a header of the kind `first` on, and then all that follows from it. */
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
@@ -266,9 +285,11 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 
     s->walk.tunnels = 0;
     s->walk.has_flow = 0;
-    answer = walk_packet(s, p, first);
+    answer = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
     if (answer < 0)
         return answer;
+    if (s->found.sf == SF_WITH_OWN && s->has_own)
+        return REFUSE(BAD_SF_STACK);
     if (r->node_id != ABSENT)
         r->marks |= REPORT_HAS_NODE;
     if (s->has_own) {
@@ -283,9 +304,17 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         r->marks |= REPORT_POSTCARD;
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
+    write_flow(s);
+    if (s->found.sf != SF_NONE) {
+        /* One record of a set, or a path that is told under a number: user space knows what to do with it. */
+        r->marks = (r->marks & ~REPORT_OWN_HOP) | REPORT_UNDECIDED;
+        r->hop_count = 0;
+        r->first_ingress = r->last_egress = NO_VALUE;
+        r->wide_ends = 0;
+        return REPORT;
+    }
     if (is_merged(s))
         r->marks |= REPORT_MERGED;
-    write_flow(s);
     read_hops(s, p);
     return REPORT;
 }
@@ -422,6 +451,9 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
     switch (inner) {
     case 1:
         first = first_tlv(s);
+        break;
+    case 2:
+        first = s->ds_id == SF_DOMAIN && s->report.flags & REPORT_FLOW ? FIRST_COMPACT : FIRST_NOTHING;
         break;
     case 3:
         first = FIRST_ETHERNET;

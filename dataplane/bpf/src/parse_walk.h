@@ -150,10 +150,45 @@ int walk_ipv4(struct scratch *s)
 /* Options of a hop-by-hop or destination header, as far as they have been read. */
 struct options {
     struct scratch *s;
+    const struct profile *p;
     u32 at;
     u32 end;
     int answer;
 };
+
+/* The type of the IPv6 option that holds INT. */
+#define INT_OPTION 0x3e
+
+/* One option of a hop-by-hop header that may be cut: INT is wanted, the rest is stepped over. */
+static long next_int_option(u32 i, struct options *o)
+{
+    u32 kind, next, wanted, end = o->s->walk.end;
+    const u8 *option;
+
+    (void)i;
+    if (o->at >= o->end || o->at >= end)
+        return 1;
+    option = bytes(o->s, o->at);
+    kind = option[0];
+    if (!kind) {
+        o->at++;
+        return 0;
+    }
+    wanted = kind == INT_OPTION && o->s->walk.seek;
+    if (o->at + 1 >= o->end || o->at + 1 >= end) {
+        if (wanted)
+            o->answer = o->at + 1 < o->end ? REFUSE(INT_TRUNCATED) : REFUSE(BAD_OPTION);
+        return 1;
+    }
+    next = o->at + 2 + option[1];
+    if (wanted) {
+        o->answer = next > o->end ? REFUSE(BAD_OPTION) : int_option(o->s, o->p, o->at, next);
+        if (o->answer < 0)
+            return 1;
+    }
+    o->at = next;
+    return 0;
+}
 
 /* One option: IOAM is wanted, the rest is stepped over. */
 static long next_option(u32 i, struct options *o)
@@ -185,6 +220,14 @@ static long next_option(u32 i, struct options *o)
 /* Bytes of the longest extension header, and so options in it. */
 #define MAX_OPTIONS (8 + 255 * 8)
 
+static inline_always int int_options(struct scratch *s, const struct profile *p, u32 at, u32 end)
+{
+    struct options o = { .s = s, .p = p, .at = at, .end = end, .answer = 0 };
+
+    bpf_loop(MAX_OPTIONS, next_int_option, &o, 0);
+    return o.answer;
+}
+
 static inline_always int options(struct scratch *s, u32 at, u32 end)
 {
     struct options o = { .s = s, .at = at, .end = end, .answer = 0 };
@@ -195,13 +238,13 @@ static inline_always int options(struct scratch *s, u32 at, u32 end)
     return o.answer;
 }
 
-int walk_ipv6(struct scratch *s)
+int walk_ipv6(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
     const u8 *ip;
     u32 next, payload;
 
-    if (!s)
+    if (!s || !p)
         return STEP_DONE;
     w = &s->walk;
     ip = bytes(s, w->at);
@@ -231,8 +274,10 @@ int walk_ipv6(struct scratch *s)
             break;
         }
         if ((next == 0 || next == 60) && w->seek) {
-            int answer = options(s, w->at + 2, w->at + len);
+            int answer = next ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
+            if (answer >= 0)
+                answer = options(s, w->at + 2, w->at + len);
             if (answer < 0)
                 return answer;
         }
@@ -525,7 +570,7 @@ static inline_always int walk_packet(struct scratch *s, const struct profile *p,
             step = walk_ipv4(s);
             break;
         case STEP_IPV6:
-            step = walk_ipv6(s);
+            step = walk_ipv6(s, p);
             break;
         case STEP_TRANSPORT:
             step = walk_transport(s);

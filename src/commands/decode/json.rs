@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::int::Contents;
+use wire::int::{Contents, Sf};
 use wire::ioam::Ioam;
 use wire::report::{Flags, Marks, Report};
 use wire::{FlowKey, Hop, Items};
@@ -23,7 +23,11 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         flow(o, "tunnel", report.tunnel.as_ref());
         o.present("flow_id", report.flow_id);
         o.present("int_version", report.int.map(|int| int.version.name()));
+        sf(o, report.int.and_then(|int| int.sf));
         hops(o, || report.hops());
+        if report.is_single_record() && report.has_own_hop() {
+            o.object("own", |o| items(o, &report.own()));
+        }
         if report.has_drop_reason() {
             o.field("drop_reason", report.drop_reason);
         }
@@ -48,6 +52,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
         flow(o, "flow", contents.flow.as_ref());
         flow(o, "tunnel", contents.tunnel.as_ref());
         o.present("int_version", contents.int.map(|int| int.version.name()));
+        sf(o, contents.int.and_then(|int| int.sf));
         let found = super::hops_of(contents);
         hops(o, || found.iter().copied());
         ioam(o, contents.ioam);
@@ -81,6 +86,14 @@ fn marks(object: &mut Object<'_>, marks: Marks) {
     if !names.is_empty() {
         object.field("marks", names);
     }
+}
+
+/// What makes INT stateful; left out of plain INT.
+fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
+    let Some(Sf { urgent, state, packet_id }) = sf else { return };
+    object.object("sf", |o| {
+        o.field("state", state.name()).field("urgent", urgent).field("packet_id", packet_id);
+    });
 }
 
 fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {

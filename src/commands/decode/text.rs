@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use wire::int::Contents;
+use wire::int::{Contents, Int, Sf};
 use wire::report::{Flags, Marks, Report};
 use wire::{Hop, Items};
 
@@ -42,7 +42,14 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
             out.push_str(&format!("  {text}\n"));
         }
     }
-    write_hops(out, report.int.map(|int| int.version.name()), &report.hops().collect::<Vec<_>>());
+    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>());
+    if report.is_single_record() && report.has_own_hop() {
+        // The record carried is of another packet, unless its state is medium.
+        out.pop();
+        out.push_str("  the reporter's own record, of the packet that it has reported\n");
+        write_table(out, &[report.own()]);
+        out.push('\n');
+    }
 }
 
 /// What is odd about a report, in words.
@@ -62,7 +69,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
     if let Some(tunnel) = contents.tunnel {
         out.push_str(&format!("  in tunnel {tunnel}\n"));
     }
-    write_hops(out, contents.int.map(|int| int.version.name()), &super::hops_of(contents));
+    write_hops(out, contents.int.as_ref(), &super::hops_of(contents));
 }
 
 /// Something refused.
@@ -84,10 +91,22 @@ fn flags(flags: Flags) -> String {
 }
 
 /// The path and a table with the items that any hop carried.
-fn write_hops(out: &mut String, int_version: Option<&str>, hops: &[Hop]) {
-    if let Some(version) = int_version {
-        out.push_str(&format!("  INT {version}\n"));
+fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop]) {
+    if let Some(int) = int {
+        out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
     }
+    write_table(out, hops);
+    out.push('\n');
+}
+
+/// What makes INT stateful; nothing of plain INT.
+fn stateful(int: &Int<'_>) -> String {
+    let Some(Sf { urgent, state, packet_id }) = int.sf else { return String::new() };
+    let urgent = if urgent { "  urgent" } else { "" };
+    format!("  stateful{urgent}  packet id {packet_id}  state {}", state.name())
+}
+
+fn write_table(out: &mut String, hops: &[Hop]) {
     if !hops.is_empty() {
         let columns: Vec<&Column> = COLUMNS
             .iter()
@@ -101,7 +120,6 @@ fn write_hops(out: &mut String, int_version: Option<&str>, hops: &[Hop]) {
         }
         out.push_str(&table.render());
     }
-    out.push('\n');
 }
 
 /// A column of the table: shown when a hop carried one of `items`.

@@ -4,7 +4,7 @@
 //! 1.7. Private bits of dialects are read, never written, except GÉANT's sequence number.
 
 use super::layout::{Layouts, words, words_10};
-use super::{Flags, Int, Mode, Stack, Version};
+use super::{Flags, Int, Mode, Sf, Stack, Version, sf};
 use crate::bytes::{put_u16, u16_at};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
@@ -112,22 +112,29 @@ pub struct Md2 {
     pub remaining: u8,
     /// Instruction bitmap.
     pub bitmap: u16,
-    /// Domain Specific ID.
+    /// Domain Specific ID; with `sf` the packet ID.
     pub ds_id: u16,
     /// DS Instruction.
     pub ds_instruction: u16,
     /// DS Flags.
     pub ds_flags: u16,
+    /// SF-INT: is it urgent, and which state has the record carried?
+    pub sf: Option<(bool, sf::State)>,
 }
 
 impl Md2 {
-    /// Reads a header; the version is the caller's to check.
+    /// Reads a header; the version is the caller's to check, and all that depends on the stack.
     ///
     /// # Errors
-    /// [`Refusal::IntTruncated`] if it is not whole.
+    /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadSfHeader`] if it is of SF-INT and has no state.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
-        Ok(Self {
+        Ok(Self { sf: sf::of_bits(u16_at(header, field::FLAGS))?, ..Self::plain(header) })
+    }
+
+    /// The fields of plain INT in a header that is whole.
+    fn plain(header: &[u8]) -> Self {
+        Self {
             flags: flags_2(header),
             hop_ml: header[field::HOP_ML] & field::FIVE_BITS,
             remaining: header[field::REMAINING],
@@ -135,7 +142,8 @@ impl Md2 {
             ds_id: u16_at(header, field::DS_ID),
             ds_instruction: u16_at(header, field::DS_INSTRUCTION),
             ds_flags: u16_at(header, field::DS_FLAGS),
-        })
+            sf: None,
+        }
     }
 
     /// Writes the 12 bytes of the header.
@@ -143,11 +151,11 @@ impl Md2 {
     /// # Panics
     /// If `out` is shorter than [`LEN_2`].
     pub fn emit(&self, out: &mut [u8]) {
-        out[field::FLAGS] = 2 << 4
+        let flags = 2 << 4
             | u8::from(self.flags.contains(Flags::DISCARD)) << 3
             | u8::from(self.flags.contains(Flags::HOPS_EXCEEDED)) << 2
             | u8::from(self.flags.contains(Flags::MTU_EXCEEDED)) << 1;
-        out[field::M_OR_COUNT] = 0;
+        put_u16(out, field::FLAGS, u16::from(flags) << 8 | sf::bits(self.sf));
         out[field::HOP_ML] = self.hop_ml & field::FIVE_BITS;
         out[field::REMAINING] = self.remaining;
         put_u16(out, field::BITMAP, self.bitmap);
@@ -178,7 +186,8 @@ impl Mx2 {
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        let Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, .. } = Md2::parse(bytes)?;
+        let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
+        let Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, .. } = Md2::plain(header);
         Ok(Self { discard: flags.contains(Flags::DISCARD), bitmap, ds_id, ds_instruction, ds_flags })
     }
 
@@ -189,7 +198,7 @@ impl Mx2 {
     pub fn emit(&self, out: &mut [u8]) {
         let flags = Flags::default().with(Flags::DISCARD, self.discard);
         let Self { bitmap, ds_id, ds_instruction, ds_flags, .. } = *self;
-        Md2 { flags, hop_ml: 0, remaining: 0, bitmap, ds_id, ds_instruction, ds_flags }.emit(out);
+        Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, ..Md2::default() }.emit(out);
     }
 }
 
@@ -316,6 +325,8 @@ pub(crate) struct Carrier<'p> {
     pub(crate) profile: &'p Profile,
     /// MD or MX, from the shim type or the Geneve option type.
     pub(crate) mode: Mode,
+    /// The shim says SF-INT: so many records may be there if it is not urgent. 0: the shim says plain INT.
+    pub(crate) sf_records: u8,
 }
 
 /// Reads header and stack of INT 2.x from exactly the bytes that the length field covers. Writes where the result is
@@ -331,6 +342,9 @@ pub(crate) fn read_2<'a>(
     let flags = flags_2(header);
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
+    if carrier.sf_records != 0 || sf::is_set(u16_at(header, field::FLAGS)) && carrier.mode == Mode::Md {
+        return read_sf(out, (header, data), carrier, layouts);
+    }
     let domain = ds_id != 0 && ds_instruction != 0;
     let (mut flags, mut hop_ml, mut remaining) =
         (flags, header[field::HOP_ML] & field::FIVE_BITS, header[field::REMAINING]);
@@ -369,6 +383,48 @@ pub(crate) fn read_2<'a>(
         stack,
         source_only,
         seq: None,
+        sf: None,
+    });
+    Ok(())
+}
+
+/// Reads header and record of SF-INT, likewise: wire-formats section 3.2. Two records are let through, as only a report may
+/// have them: see [`Int::is_single_record`] and those who check.
+#[inline(never)]
+fn read_sf<'a>(
+    out: &mut Option<Int<'a>>,
+    (header, data): (&'a [u8], &'a [u8]),
+    carrier: Carrier<'_>,
+    layouts: &mut Layouts,
+) -> Result<(), Refusal> {
+    if carrier.sf_records == 0 || !sf::is_set(u16_at(header, field::FLAGS)) {
+        return Err(Refusal::SfMismatch);
+    }
+    let Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf } = Md2::parse(header)?;
+    let Some((urgent, state)) = sf else { return Err(Refusal::SfMismatch) };
+    sf::check(bitmap, ds_instruction, ds_flags)?;
+    let layout = layouts.int_2(bitmap, hop_ml, false)?;
+    let count = layout.records(data.len() / 4);
+    if count * layout.len() != data.len() {
+        return Err(if urgent { Refusal::PartialHop } else { Refusal::BadSfStack });
+    }
+    if !urgent && !(1..=usize::from(carrier.sf_records)).contains(&count) {
+        return Err(Refusal::BadSfStack);
+    }
+    *out = Some(Int {
+        version: Version::V2,
+        mode: Mode::Md,
+        flags,
+        hop_ml,
+        remaining,
+        bitmap,
+        ds_id: 0,
+        ds_instruction,
+        ds_flags,
+        stack: Stack { bytes: data, layout: *layout, count: count as u8 },
+        source_only: &[],
+        seq: None,
+        sf: Some(Sf { urgent, state, packet_id: ds_id }),
     });
     Ok(())
 }
@@ -407,6 +463,7 @@ pub(crate) fn read_10<'a>(
         stack: Stack { bytes: data, layout: *layout, count: count as u8 },
         source_only: &[],
         seq: (dialect == Dialect::Geant).then_some(u32::from(reserved)),
+        sf: None,
     });
     Ok(())
 }
@@ -462,6 +519,7 @@ pub(crate) fn read_05<'a>(
         stack: Stack { bytes: records, layout: *layouts.int_05(bitmap), count: total_hops },
         source_only: &[],
         seq: None,
+        sf: None,
     };
     Ok((int, rest))
 }

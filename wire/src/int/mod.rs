@@ -6,10 +6,12 @@
 pub mod header;
 pub mod layout;
 mod packet;
+pub mod sf;
 pub mod shim;
 
 pub use layout::Layout;
 pub use packet::{Contents, Encapsulation, Mark, Original, Place, packet};
+pub use sf::Sf;
 
 use crate::hop::Hop;
 
@@ -131,7 +133,7 @@ pub struct Int<'a> {
     pub remaining: u8,
     /// Instruction bitmap.
     pub bitmap: u16,
-    /// Domain Specific ID (2.x).
+    /// Domain Specific ID (2.x); 0 in SF-INT, which has its packet ID there.
     pub ds_id: u16,
     /// DS Instruction (2.x).
     pub ds_instruction: u16,
@@ -143,4 +145,14 @@ pub struct Int<'a> {
     pub source_only: &'a [u8],
     /// A sequence number of the flow: host-int's private word, or GÉANT's use of the 16 reserved bits.
     pub seq: Option<u32>,
+    /// SF-INT; without it this is plain INT. If it is not urgent the stack is one record, of the packet `packet_id`.
+    pub sf: Option<Sf>,
+}
+
+impl Int<'_> {
+    /// One record of a set that other packets carry the rest of: not a path.
+    #[inline]
+    pub fn is_single_record(&self) -> bool {
+        self.sf.is_some_and(|sf| !sf.urgent)
+    }
 }

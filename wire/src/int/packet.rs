@@ -1,7 +1,7 @@
 //! INT in a packet: where it lies, what it says, and what the packet was before it came in.
 
 use super::header::{self, Carrier, Tail};
-use super::shim::{self, Detected, Kind, Next, Shim1, Shim2};
+use super::shim::{self, Detected, Kind, Next, Shim1, Shim2, Where};
 use super::{Int, Mode, Version};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
@@ -26,6 +26,8 @@ pub enum Encapsulation {
     Geneve,
     /// GRE over IPv4 or IPv6.
     Gre,
+    /// An option of the IPv6 hop-by-hop header.
+    HopByHop,
 }
 
 /// How INT was recognised.
@@ -39,6 +41,8 @@ pub enum Mark {
     Probe,
     /// By the tunnel's own next-protocol code, protocol type or option class.
     Tunnel,
+    /// By the type of an IPv6 option.
+    Option,
 }
 
 /// What the packet was before INT came in, as far as shim or tail tell.
@@ -63,9 +67,9 @@ pub struct Place {
     pub mark: Mark,
     /// The IP header of that packet.
     pub ip: usize,
-    /// The TCP, UDP or GRE header.
+    /// The TCP, UDP or GRE header; of [`Encapsulation::HopByHop`] the hop-by-hop header.
     pub l4: usize,
-    /// The first byte that the source put in: probe marker, shim, or Geneve option header.
+    /// The first byte that the source put in: probe marker, shim, or option header (Geneve, IPv6).
     pub start: usize,
     /// The INT metadata header.
     pub header: usize,
@@ -109,6 +113,13 @@ pub fn packet<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Re
     let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
     walk.ethernet(frame, 0)?;
     Ok(walk.out)
+}
+
+/// INT 2.x as its carrier announces it.
+#[derive(Clone, Copy)]
+enum Type2 {
+    Plain(Mode),
+    Sf,
 }
 
 /// A TCP or UDP header.
@@ -231,8 +242,9 @@ impl<'a> Walk<'a, '_> {
     fn try_l4_shim(&mut self, bytes: &'a [u8], found: Found) -> Result<(usize, Original), Refusal> {
         let shim = found.shim;
         let hostint = self.profile.dialect == Dialect::HostInt;
-        match detect(bytes, shim, hostint)? {
-            Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, mode),
+        match detect(bytes, shim, Where { hostint, sf: true })? {
+            Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, Type2::Plain(mode)),
+            Detected::Sf => self.shim_2(bytes, found, Type2::Sf),
             Detected::Int(_, _) if found.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
             Detected::Int(version, _) => self.shim_1(bytes, found, version, false),
             Detected::Private => self.shim_1(bytes, found, Version::V05, true),
@@ -249,14 +261,56 @@ impl<'a> Walk<'a, '_> {
     }
 
     #[inline]
-    fn shim_2(&mut self, bytes: &'a [u8], found: Found, mode: Mode) -> Result<(usize, Original), Refusal> {
+    fn shim_2(&mut self, bytes: &'a [u8], found: Found, kind: Type2) -> Result<(usize, Original), Refusal> {
         let read = Shim2::parse(Kind::L4, &bytes[found.shim..])?;
         let original = fit(found.mark, read.next)?;
         let header = found.shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
-        self.int_2(bytes, header, end, mode)?;
+        self.int_2(bytes, header, end, kind)?;
         self.found(found, header, header + header::LEN_2, end, original);
         Ok((end, original))
+    }
+
+    /// An INT option of an IPv6 hop-by-hop header: `option` is where it begins, `extension` where the header does. The
+    /// option's data may be cut, and run to `end`, which lies inside the header.
+    pub(crate) fn int_option(
+        &mut self,
+        bytes: &'a [u8],
+        (ip, extension): (Ip, usize),
+        option: usize,
+        end: usize,
+    ) -> Result<(), Refusal> {
+        let shim = option + 2;
+        let header = shim + shim::LEN;
+        let data = bytes.get(shim..end).ok_or(Refusal::IntTruncated)?;
+        let Ok(read) = Shim2::parse(Kind::Option, data) else { return Err(Refusal::BadOption) };
+        if end != header + usize::from(read.length) * 4 {
+            return Err(Refusal::BadOption);
+        }
+        let kind = match read.kind {
+            Shim2::MD => Type2::Plain(Mode::Md),
+            Shim2::MX => Type2::Plain(Mode::Mx),
+            Shim2::SF => Type2::Sf,
+            Shim2::DESTINATION => {
+                self.out.destination = true;
+                return Ok(());
+            }
+            _ => return Err(Refusal::BadShim),
+        };
+        if data[0] & 0x0c != 0 {
+            return Err(Refusal::BadNextProtocolType);
+        }
+        if end < header + header::LEN_2 {
+            return Err(Refusal::BadIntLength);
+        }
+        if bytes[header] >> 4 != 2 {
+            return Err(Refusal::BadIntVersion);
+        }
+        self.int_2(bytes, header, end, kind)?;
+        let (encapsulation, mark) = (Encapsulation::HopByHop, Mark::Option);
+        let found = Found { encapsulation, mark, ip, l4: extension, start: option, shim };
+        self.found(found, header, header + header::LEN_2, end, Original::default());
+        Ok(())
     }
 
     /// INT 1.0 or 0.5 behind an L4 shim; `private` is host-int's type.
@@ -329,7 +383,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, mode: Mode) -> Result<(), Refusal> {
+    fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, kind: Type2) -> Result<(), Refusal> {
         if self.aim == Aim::Flow {
             return Ok(());
         }
@@ -337,7 +391,12 @@ impl<'a> Walk<'a, '_> {
             return Err(Refusal::BadIntLength);
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
-        let carrier = Carrier { profile: self.profile, mode };
+        let (mode, sf_records) = match kind {
+            Type2::Plain(mode) => (mode, 0),
+            // A report may hold the sink's own record on the stack.
+            Type2::Sf => (Mode::Md, if self.aim == Aim::Report { 2 } else { 1 }),
+        };
+        let carrier = Carrier { profile: self.profile, mode, sf_records };
         header::read_2(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
@@ -346,7 +405,7 @@ impl<'a> Walk<'a, '_> {
             return Ok(());
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
-        let carrier = Carrier { profile: self.profile, mode: Mode::Md };
+        let carrier = Carrier { profile: self.profile, mode: Mode::Md, sf_records: 0 };
         header::read_10(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
@@ -369,14 +428,14 @@ impl<'a> Walk<'a, '_> {
         if bytes.len() <= shim {
             return Ok(None);
         }
-        let detected = detect(bytes, shim, false)?;
+        let detected = detect(bytes, shim, Where { hostint: false, sf: false })?;
         let read = Shim2::parse(Kind::Gre, &bytes[shim..])?;
         let Next::Gre { ethertype, inserted } = read.next else { return Err(Refusal::BadShim) };
         let header = shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         match detected {
             _ if !self.seek => return Ok(Some((end, ethertype))),
-            Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, mode)?,
+            Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, Type2::Plain(mode))?,
             Detected::Destination(Version::V2) => {
                 self.out.destination = true;
                 return Ok(Some((end, ethertype)));
@@ -402,7 +461,7 @@ impl<'a> Walk<'a, '_> {
             return Ok(None);
         }
         let header = shim + shim::LEN;
-        let detected = detect(bytes, shim, false)?;
+        let detected = detect(bytes, shim, Where { hostint: false, sf: false })?;
         let version = match code {
             0x05 => Version::V05,
             0x08 => Version::V10,
@@ -425,14 +484,14 @@ impl<'a> Walk<'a, '_> {
             }
             Detected::Int(found, _) if found != version => return Err(Refusal::BadIntVersion),
             Detected::Int(Version::V2, mode) => {
-                self.int_2(bytes, header, end, mode)?;
+                self.int_2(bytes, header, end, Type2::Plain(mode))?;
                 header + header::LEN_2
             }
             Detected::Int(version, _) => {
                 self.without_shim(bytes, header, end, version)?;
                 header + header::LEN_1
             }
-            Detected::Private => return Err(Refusal::BadShim),
+            Detected::Private | Detected::Sf => return Err(Refusal::BadShim),
         };
         let (encapsulation, mark) = (Encapsulation::Gpe, Mark::Tunnel);
         let found = Found { encapsulation, mark, ip, l4: shim - 16, start: shim, shim };
@@ -483,8 +542,8 @@ impl<'a> Walk<'a, '_> {
         let head = bytes.get(header..).unwrap_or(&[]);
         let Some(first) = head.first() else { return Err(Refusal::IntTruncated) };
         let stack = match (kind, first >> 4, class) {
-            (1, 2, _) => self.int_2(bytes, header, end, Mode::Md).map(|()| header::LEN_2)?,
-            (3, 2, _) => self.int_2(bytes, header, end, Mode::Mx).map(|()| header::LEN_2)?,
+            (1, 2, _) => self.int_2(bytes, header, end, Type2::Plain(Mode::Md)).map(|()| header::LEN_2)?,
+            (3, 2, _) => self.int_2(bytes, header, end, Type2::Plain(Mode::Mx)).map(|()| header::LEN_2)?,
             (1, version @ (0 | 1), CLASS_INT_1) => {
                 let is_10 = version == 1 || header::is_10_under_version_0(head);
                 let version = if is_10 { Version::V10 } else { Version::V05 };
@@ -502,20 +561,20 @@ impl<'a> Walk<'a, '_> {
 
 /// The table of section 1.2 for the shim at `at`.
 #[inline]
-fn detect(bytes: &[u8], at: usize, hostint: bool) -> Result<Detected, Refusal> {
+fn detect(bytes: &[u8], at: usize, place: Where) -> Result<Detected, Refusal> {
     let Some([first, ..]) = bytes.get(at..) else { return Err(Refusal::IntTruncated) };
     if matches!(first, 0x02 | 0x20..=0x2f) {
-        return shim::detect(*first, 0, hostint, false);
+        return shim::detect(*first, 0, place, false);
     }
     let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
     let Some(version) = header.first().map(|byte| byte >> 4) else {
         // What cannot be a shim is no cut shim either.
-        return shim::detect(*first, 2, hostint, false)
-            .or_else(|_| shim::detect(*first, 0, hostint, false))
+        return shim::detect(*first, 2, place, false)
+            .or_else(|_| shim::detect(*first, 0, place, false))
             .and(Err(Refusal::IntTruncated));
     };
     let zero_is_10 = *first == 0x01 && version == 0 && header::is_10_under_version_0(header);
-    shim::detect(*first, version, hostint, zero_is_10)
+    shim::detect(*first, version, place, zero_is_10)
 }
 
 /// Ruling (m): NPT must fit the mark.

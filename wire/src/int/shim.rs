@@ -18,6 +18,8 @@ pub enum Kind {
     Gpe,
     /// After GRE.
     Gre,
+    /// In an IPv6 hop-by-hop option.
+    Option,
 }
 
 /// What a shim of 2.0/2.1 says about the packet that it was put into.
@@ -43,12 +45,14 @@ pub enum Next {
         /// The packet was plain VXLAN (G).
         inserted: bool,
     },
+    /// IPv6 option: nothing was changed.
+    Nothing,
 }
 
 /// The shim of INT 2.0/2.1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shim2 {
-    /// 1 MD, 2 destination, 3 MX.
+    /// 1 MD, 2 destination, 3 MX, 4 SF.
     pub kind: u8,
     /// Words of INT header and stack that follow.
     pub length: u8,
@@ -63,6 +67,8 @@ impl Shim2 {
     pub const DESTINATION: u8 = 2;
     /// Type of INT-MX.
     pub const MX: u8 = 3;
+    /// Type of SF-INT: our extension, in the IPv6 hop-by-hop option and behind TCP and UDP.
+    pub const SF: u8 = 4;
 
     /// Reads the shim that follows a carrier of `kind`.
     ///
@@ -71,6 +77,7 @@ impl Shim2 {
     pub fn parse(kind: Kind, bytes: &[u8]) -> Result<Self, Refusal> {
         let Some(shim) = bytes.get(..LEN) else { return Err(Refusal::IntTruncated) };
         let next = match kind {
+            Kind::Option => Next::Nothing,
             Kind::L4 => match shim[0] >> 2 & 3 {
                 0 => Next::Dscp(shim[3] >> 2),
                 1 => Next::Port(u16_at(shim, 2)),
@@ -92,6 +99,7 @@ impl Shim2 {
         out[1] = self.length;
         put_u16(out, 2, 0);
         match self.next {
+            Next::Nothing => {}
             Next::Dscp(dscp) => out[3] = dscp << 2,
             Next::Port(port) => {
                 out[0] |= 1 << 2;
@@ -179,25 +187,38 @@ impl Tail {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Detected {
     Int(Version, Mode),
+    /// SF-INT, where that may be.
+    Sf,
     /// host-int's private type.
     Private,
     /// For the destination: stepped over.
     Destination(Version),
 }
 
+/// What depends on where a shim lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Where {
+    /// host-int's private type is known.
+    pub(crate) hostint: bool,
+    /// SF-INT may be here.
+    pub(crate) sf: bool,
+}
+
 /// The table of section 1.2. `version` is the high nibble of the metadata header, `zero_is_10` says that ruling (a)
 /// holds for this header.
 #[inline]
-pub(crate) fn detect(first: u8, version: u8, hostint: bool, zero_is_10: bool) -> Result<Detected, Refusal> {
+pub(crate) fn detect(first: u8, version: u8, place: Where, zero_is_10: bool) -> Result<Detected, Refusal> {
     match (first, version) {
         (0x01, 1) => Ok(Detected::Int(Version::V10, Mode::Md)),
         (0x01, 0) if zero_is_10 => Ok(Detected::Int(Version::V10, Mode::Md)),
         (0x01, 0) => Ok(Detected::Int(Version::V05, Mode::Md)),
-        (0x03, 0) if hostint => Ok(Detected::Private),
+        (0x03, 0) if place.hostint => Ok(Detected::Private),
         (0x02, _) => Ok(Detected::Destination(Version::V10)),
         (0x10..=0x1f, 2) => Ok(Detected::Int(Version::V2, Mode::Md)),
         (0x30..=0x3f, 2) => Ok(Detected::Int(Version::V2, Mode::Mx)),
         (0x20..=0x2f, _) => Ok(Detected::Destination(Version::V2)),
+        (0x40..=0x4f, 2) if place.sf => Ok(Detected::Sf),
+        (0x40..=0x4f, _) if place.sf => Err(Refusal::BadIntVersion),
         (0x01 | 0x10..=0x1f | 0x30..=0x3f, _) => Err(Refusal::BadIntVersion),
         _ => Err(Refusal::BadShim),
     }

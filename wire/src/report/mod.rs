@@ -16,7 +16,7 @@ pub(crate) use decoder::{Peeked, looks_like_one};
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
-use crate::int::{Int, Layout};
+use crate::int::{Int, Layout, Sf, Stack};
 use crate::ioam::Ioam;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
@@ -262,8 +262,11 @@ impl<'a> Report<'a> {
     pub fn own(&self) -> Hop {
         let Some(own) = &self.own else { return Hop::default() };
         let mut hop = own.layout.hop(own.record);
-        hop.carried.insert(Items::NODE_ID);
-        hop.node_id = self.node_id;
+        // A record taken from a stack says by itself whose it is.
+        if !hop.carried.contains(Items::NODE_ID) {
+            hop.carried.insert(Items::NODE_ID);
+            hop.node_id = self.node_id;
+        }
         if let Some(ts) = self.ts {
             hop.carried.insert(Items::INGRESS_TS);
             let ts = Some(ts).filter(|ts| *ts != u32::MAX);
@@ -277,10 +280,23 @@ impl<'a> Report<'a> {
         hop
     }
 
-    /// How many nodes have measured something.
+    /// Does it tell one record of a set (SF-INT), whose others come in other reports? Then its hops are no path.
+    #[inline]
+    pub fn is_single_record(&self) -> bool {
+        self.int.is_some_and(|int| int.is_single_record())
+    }
+
+    /// Is the reporter's own record about another packet than the one carried (SF-INT)? It is no hop then.
+    #[inline]
+    fn has_stray_own(&self) -> bool {
+        self.int.is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
+    }
+
+    /// How many nodes have measured something: about one packet, so that of SF-INT the reporter's own record counts only if
+    /// the one carried is of the same packet. See [`Report::int`] and [`Report::own`] for all that there is.
     #[inline]
     pub fn hop_count(&self) -> usize {
-        let own = self.own.is_some() && !self.marks.contains(Marks::MERGED);
+        let own = self.own.is_some() && !self.marks.contains(Marks::MERGED) && !self.has_stray_own();
         self.passed() + usize::from(own)
     }
 
@@ -297,7 +313,7 @@ impl<'a> Report<'a> {
     /// Hop `i` in forwarding order, 0 being the first node; nothing carried beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
         let passed = self.passed();
-        if i > passed || (i == passed && self.marks.contains(Marks::MERGED)) {
+        if i > passed || (i == passed && (self.marks.contains(Marks::MERGED) || self.has_stray_own())) {
             return Hop::default();
         }
         if i == passed {
@@ -323,11 +339,29 @@ impl<'a> Report<'a> {
         self.marks = self.marks.with(Marks::ODD_DROP_REASON, odd);
         if let (Some(_), Some(node), Some(int)) = (&self.own, self.node_id, &self.int) {
             let stack = &int.stack;
-            let top = !stack.is_empty() && stack.layout.node_id(stack.record(0)) == node;
+            let top = !stack.is_empty()
+                && stack.layout.node_id(stack.record(0)) == node
+                && int.sf.is_none_or(Sf::is_of_one_packet);
             self.marks = self.marks.with(Marks::MERGED, top);
         } else if self.ioam.is_some() {
             self.finish_ioam();
         }
+    }
+
+    /// Of two records of an SF packet the first is the reporter's own, if it has told none elsewhere; a third there is not.
+    #[inline]
+    pub(crate) fn split_own(&mut self) -> Result<(), Refusal> {
+        let Some(int) = self.int.as_mut().filter(|int| int.is_single_record() && int.stack.len() > 1) else {
+            return Ok(());
+        };
+        if self.own.is_some() {
+            return Err(Refusal::BadSfStack);
+        }
+        let Stack { bytes, layout, .. } = int.stack;
+        let (own, carried) = bytes.split_at_checked(layout.len()).ok_or(Refusal::BadSfStack)?;
+        self.own = Some(Own::new(own, layout));
+        int.stack = Stack { bytes: carried, layout, count: 1 };
+        Ok(())
     }
 
     /// The newest node of a trace is what the top record is to a stack.

@@ -135,7 +135,7 @@ impl<'a> Start<'a> {
     /// Writes INT, and answers the packet's destination port before it came in.
     #[inline(always)]
     fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
-        let carrier = header::Carrier { profile, mode: Mode::Md };
+        let carrier = header::Carrier { profile, mode: Mode::Md, sf_records: 0 };
         if self.bytes[self.shim] == 0x01 {
             if !self.is_dscp_10(profile) {
                 return None;

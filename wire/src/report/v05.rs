@@ -261,6 +261,7 @@ pub(crate) fn read<'a>(
         _ => {}
     }
     inside(report, head.inside(), profile, layouts)?;
+    report.split_own()?;
     report.finish();
     Ok(())
 }

@@ -206,6 +206,7 @@ pub(crate) fn read<'a>(
     }
     // Embedded INT is looked for whatever F says (ruling b).
     inside(report, head.inside(payload), profile, layouts)?;
+    report.split_own()?;
     report.finish();
     Ok(())
 }

@@ -3,8 +3,10 @@
 use super::{First, Flags, Inside, Marks, Own, Peek, Peeked, Report, Version, drop_reason, inside};
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
-use crate::int::Layout;
+use crate::int::header::{self, Carrier};
 use crate::int::layout::{Layouts, words_2};
+use crate::int::sf::REPORT_DOMAIN;
+use crate::int::{Layout, Mode};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
@@ -40,6 +42,8 @@ mod field {
 
 /// RepMdBits that are metadata: bit 0 and the reserved bits 9 to 14 are not.
 const REAL_ITEMS: u16 = 0x7f81;
+/// Inner type: domain data.
+const DOMAIN_INNER: u8 = 2;
 
 /// The group header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -173,9 +177,26 @@ pub(crate) fn read<'a>(
     }
     let (packet, marks) = inner_packet(inner_type, report.inner, report.flags);
     report.marks = marks;
-    inside(report, packet, profile, layouts)?;
+    if inner_type == DOMAIN_INNER && report.ds_id == REPORT_DOMAIN && report.flags.contains(Flags::FLOW) {
+        compact(report, profile, layouts)?;
+    } else {
+        inside(report, packet, profile, layouts)?;
+    }
+    report.split_own()?;
     report.finish();
     Ok(())
+}
+
+/// A compact report of SF-INT: the inner contents are INT header and record, of a packet that is not told.
+#[inline(never)]
+fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts) -> Result<(), Refusal> {
+    match report.inner.first() {
+        Some(first) if first >> 4 == 2 => {}
+        Some(_) => return Err(Refusal::BadIntVersion),
+        None => return Err(Refusal::BadIntLength),
+    }
+    let carrier = Carrier { profile, mode: Mode::Md, sf_records: 1 };
+    header::read_2(&mut report.int, report.inner, carrier, layouts)
 }
 
 fn flags(bytes: &[u8]) -> Flags {

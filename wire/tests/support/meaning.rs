@@ -2,7 +2,7 @@
 
 use super::vectors::{Kind, Vector};
 use std::fmt::Write;
-use wire::int::{Contents, Encapsulation, Flags as IntFlags, Int, Mark, Mode, Original};
+use wire::int::{Contents, Encapsulation, Flags as IntFlags, Int, Mark, Mode, Original, Sf};
 use wire::report::{Flags, Marks};
 use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
 
@@ -89,8 +89,12 @@ pub fn report(report: &Report<'_>) -> String {
     }
     if let Some(int) = &report.int {
         out.text("int_version", int.version.name());
+        out.sf(int);
     }
     out.hops(report.hops());
+    if report.is_single_record() && report.has_own_hop() {
+        out.raw("own", &hop(&report.own()));
+    }
     if report.has_drop_reason() {
         out.nullable("drop_reason", report.drop_reason);
     }
@@ -144,6 +148,7 @@ fn encapsulation(encapsulation: Encapsulation) -> &'static str {
         Encapsulation::Gpe => "gpe",
         Encapsulation::Geneve => "geneve",
         Encapsulation::Gre => "gre",
+        Encapsulation::HopByHop => "hop_by_hop",
     }
 }
 
@@ -153,6 +158,7 @@ fn mark(mark: Mark) -> &'static str {
         Mark::Dscp => "dscp",
         Mark::Probe => "probe",
         Mark::Tunnel => "tunnel",
+        Mark::Option => "option",
     }
 }
 
@@ -209,11 +215,18 @@ impl Object {
             (IntFlags::MTU_EXCEEDED, "\"mtu_exceeded\""),
         ];
         self.text("int_version", int.version.name());
+        self.sf(int);
         self.text("mode", if int.mode == Mode::Md { "md" } else { "mx" });
         self.list("int_flags", NAMES.iter().filter(|(flag, _)| int.flags.contains(*flag)).map(|x| x.1));
         self.number("hop_ml", int.hop_ml);
         self.number("remaining", int.remaining);
         self.number("bitmap", int.bitmap);
+    }
+
+    fn sf(&mut self, int: &Int<'_>) {
+        let Some(Sf { urgent, state, packet_id }) = int.sf else { return };
+        let name = state.name();
+        self.raw("sf", &format!("{{\"state\":\"{name}\",\"urgent\":{urgent},\"packet_id\":{packet_id}}}"));
     }
 
     fn original(&mut self, original: &Original) {

@@ -4,7 +4,7 @@
 use super::vectors::Kind;
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};
-use wire::int::{Layout, header};
+use wire::int::{Layout, header, sf};
 use wire::ipv6::{DESTINATION_OPTIONS, HOP_BY_HOP, Opt, OptionsHeader};
 use wire::profile::TcpShim;
 use wire::report::v20::{Group, GroupBuilder, Inner, MainRepr, Repr, Tlv, Tlvs};
@@ -80,9 +80,12 @@ fn group(bytes: &[u8], inside: &Rewriter<'_>) -> Vec<u8> {
             4 => inside.ethertype(inner, ethertype::IPV4),
             _ => inside.ethertype(inner, ethertype::IPV6),
         };
+        let compact = report[3] & 0x20 != 0 && main.is_some_and(|main| main.ds_id == sf::REPORT_DOMAIN);
+        let int = if compact && report[0] & 0x0f == 2 { inside.int_2(inner, Shim2::SF) } else { Vec::new() };
         let inner = match report[0] & 0x0f {
             0 => Inner::None,
             1 => Inner::Tlvs(&tlvs),
+            2 if compact => Inner::Domain(&int),
             2 => Inner::Domain(inner),
             3 => Inner::Ethernet(&packet),
             4 => Inner::Ipv4(&packet),
@@ -167,6 +170,11 @@ impl Rewriter<'_> {
             .options()
             .map(|option| match option.kind {
                 wire::ioam::OPTION_MUTABLE | wire::ioam::OPTION_IMMUTABLE => (option.kind, ioam(option.data)),
+                sf::OPTION => {
+                    let shim = Shim2::parse(shim::Kind::Option, option.data).expect("whole");
+                    let int = self.int_2(&option.data[4..], shim.kind);
+                    (option.kind, then(4, |out| shim.emit(out), &int))
+                }
                 kind => (kind, option.data.to_vec()),
             })
             .collect();

@@ -145,6 +145,8 @@ fn number(version: Version) -> u32 {
 fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
     let mark = |on: bool, mark: u32| if on { mark } else { 0 };
     let signals = report.int.map_or(wire::int::Flags::default(), |int| int.flags);
+    let sf = report.int.is_some_and(|int| int.sf.is_some());
+    let undecided = sf || report.hop_count() > MAX_HOPS;
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
         | mark(report.drop_reason.is_some(), HAS_REASON)
@@ -153,8 +155,10 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
-        | mark(report.hop_count() > MAX_HOPS, UNDECIDED);
-    let (hops, ends) = if report.hop_count() > MAX_HOPS {
+        | mark(undecided, UNDECIDED);
+    // Of SF-INT the kernel says no more than that it is user space's.
+    let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
+    let (hops, ends) = if undecided {
         (Vec::new(), (NO_VALUE, NO_VALUE, false))
     } else if is_stacked(report) {
         stacked(report, units)

@@ -152,7 +152,7 @@ fn report_20(dice: &mut Dice) -> Vec<u8> {
     if report_type == 1 {
         let bits = dice.roll() as u16 & pick(dice, &[0x7f81, 0xffff, 0, 0x5c00]);
         let baseline = bits.count_ones() + (bits & 0x0e00).count_ones();
-        let ds_id = pick(dice, &[0_u16, 0, 0x5043, DOMAIN]);
+        let ds_id = pick(dice, &[0_u16, 0, 0x5043, DOMAIN, 0x5346]);
         let domain = if ds_id == 0 { 0 } else { dice.below(3) };
         for half in [bits, ds_id, dice.roll() as u16, 0] {
             body.extend(half.to_be_bytes());
@@ -166,6 +166,7 @@ fn report_20(dice: &mut Dice) -> Vec<u8> {
         3 => body.extend(ethernet(dice, 0)),
         4 => body.extend(ipv4(dice, 0)),
         5 => body.extend(ipv6(dice, 0)),
+        2 if !rarely(dice, 8) => int_sf(dice, &mut body),
         _ => {
             let count = dice.below(4);
             put_words(dice, &mut body, count);
@@ -308,13 +309,29 @@ fn ipv6(dice: &mut Dice, depth: usize) -> Vec<u8> {
 
 fn options(dice: &mut Dice, out: &mut Vec<u8>) {
     for _ in 0..dice.below(4) {
-        match dice.below(5) {
+        match dice.below(7) {
+            5 => int_option(dice, out),
+            6 if rarely(dice, 20) => out.push(0x3e),
             0 => out.push(0),
             1 => out.extend([1, 2, 0, 0]),
             2 => out.extend([0x31, dice.below(12) as u8, 0, dice.below(6) as u8, 0, 0]),
             _ => ioam(dice, out),
         }
     }
+}
+
+/// The option that holds INT.
+fn int_option(dice: &mut Dice, out: &mut Vec<u8>) {
+    let mut data = Vec::new();
+    let npt = if rarely(dice, 20) { 4 } else { 0 };
+    shim_2(dice, &mut data, |_| [npt, 0, 0]);
+    if rarely(dice, 20) {
+        data[0] = dice.roll() as u8;
+    }
+    data.truncate(pick(dice, &[252, 252, 252, 252, 60, 8, 2]));
+    let len = if rarely(dice, 20) { dice.roll() as u8 } else { data.len() as u8 };
+    out.extend([0x3e, len]);
+    out.extend(data);
 }
 
 fn ioam(dice: &mut Dice, out: &mut Vec<u8>) {
@@ -551,10 +568,14 @@ fn shim_1(dice: &mut Dice, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u
 
 /// The shim of 2.x, with the last three bytes as `rest` says; the first of them goes into the first byte.
 fn shim_2(dice: &mut Dice, out: &mut Vec<u8>, rest: impl Fn(u8) -> [u8; 3]) {
-    let kind = pick(dice, &[1_u8, 1, 1, 1, 3, 2, 4]);
+    let kind = pick(dice, &[1_u8, 1, 1, 1, 3, 2, 4, 4, 5]);
     let mut int = Vec::new();
     let hops = hops(dice);
-    int_2(dice, &mut int, hops);
+    if (kind == 4) != rarely(dice, 40) {
+        int_sf(dice, &mut int);
+    } else {
+        int_2(dice, &mut int, hops);
+    }
     let [low, second, third] = rest(kind);
     let words = if rarely(dice, 30) { dice.below(60) } else { int.len() / 4 };
     out.extend([kind << 4 | low, words.min(255) as u8, second, third]);
@@ -594,7 +615,7 @@ fn int_2(dice: &mut Dice, out: &mut Vec<u8>, hops: usize) {
     let domain = rarely(dice, 4);
     let extra = if domain { dice.below(3) as u32 } else { 0 };
     let hop_ml = if rarely(dice, 20) { dice.below(32) as u32 } else { (base + extra).min(31) };
-    out.extend([0x20 | dice.below(16) as u8, dice.roll() as u8, hop_ml as u8, 7]);
+    out.extend([0x20 | dice.below(16) as u8 & 0x0e, dice.roll() as u8, hop_ml as u8, 7]);
     out.extend(bitmap.to_be_bytes());
     let (id, instruction) = if domain { (pick(dice, &[DOMAIN, 0x0abd]), 1_u16) } else { (0, 0) };
     for half in [id, instruction, 0] {
@@ -603,6 +624,21 @@ fn int_2(dice: &mut Dice, out: &mut Vec<u8>, hops: usize) {
     let source_only = if domain { dice.below(4) } else { 0 };
     let fitting = (240 / hop_ml.max(1) as usize).min(hops);
     put_words(dice, out, fitting * hop_ml as usize + source_only);
+}
+
+/// INT 2.x with the flag of SF-INT.
+fn int_sf(dice: &mut Dice, out: &mut Vec<u8>) {
+    let bitmap = bitmap(dice) & if rarely(dice, 8) { 0xffff } else { 0xfffe };
+    let bitmap = bitmap | if rarely(dice, 8) { 0 } else { 0x8000 };
+    let words = bitmap.count_ones() + (bitmap & 0x0e00).count_ones();
+    let hop_ml = if rarely(dice, 20) { dice.below(32) as u32 } else { words };
+    let second = if rarely(dice, 10) { dice.roll() as u8 } else { pick(dice, &[0x20, 0x40, 0x60, 0xc0]) };
+    out.extend([0x21 | dice.below(16) as u8, second, hop_ml as u8, 7]);
+    out.extend(bitmap.to_be_bytes());
+    out.extend([0, dice.below(4) as u8, 0, u8::from(rarely(dice, 30)), 0, u8::from(rarely(dice, 30))]);
+    let odd = if rarely(dice, 20) { 1 } else { 0 };
+    let records = pick(dice, &[1, 1, 1, 1, 2, 2, 0, 3]).min(240 / hop_ml.max(1) as usize);
+    put_words(dice, out, records * hop_ml as usize + odd);
 }
 
 fn int_10(dice: &mut Dice, out: &mut Vec<u8>, hops: usize) {

@@ -1,0 +1,157 @@
+//! SF-INT, stateful INT (Xiong et al., APNet 2024): a packet carries the record of one node, whatever the path's length, and
+//! nodes keep a record each that they trade against the arriving one. Wire-formats section 3.
+//!
+//! Three fields lie in reserved bits of the INT-MD 2.x header, and the Domain Specific ID is the number of the packet whose
+//! record is carried. Everything else is INT-MD 2.x.
+
+use super::header::Md2;
+use crate::hop::Items;
+use crate::refusal::Refusal;
+
+/// Type of the IPv6 hop-by-hop option that holds INT: experimental (RFC 4727), skipped by who does not know it, may change
+/// on the way. Its data are a shim of four bytes, then INT header and stack.
+pub const OPTION: u8 = 0x3e;
+/// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
+pub const REPORT_DOMAIN: u16 = 0x5346;
+
+/// Priority of a record: what is known of the set that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// Some node has skipped this packet ID: its set can never be complete.
+    Low = 1,
+    /// This packet still builds its set: every node so far has added itself.
+    Medium = 2,
+    /// Every node before the one that the record is of is there.
+    High = 3,
+}
+
+impl State {
+    /// All states, lowest first.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
+
+    /// The state of a two-bit field; `None` for 0, which is no state.
+    #[inline]
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits & 3 {
+            1 => Some(Self::Low),
+            2 => Some(Self::Medium),
+            3 => Some(Self::High),
+            _ => None,
+        }
+    }
+
+    /// `low`, `medium` or `high`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The state with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// What makes a packet's INT stateful.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sf {
+    /// U: this packet is treated as plain INT-MD, its stack grows, registers stay as they are.
+    pub urgent: bool,
+    /// State of the record carried.
+    pub state: State,
+    /// Number of the packet that the record carried is of, modulo 2^16, counted by the source. Of an urgent packet its own.
+    pub packet_id: u16,
+}
+
+impl Sf {
+    /// Does the packet carry its own records only? If so they are one path's, and a sink's own record belongs to them.
+    #[inline]
+    pub const fn is_of_one_packet(self) -> bool {
+        self.urgent || matches!(self.state, State::Medium)
+    }
+}
+
+/// SF, U and State as they lie in the header's first two bytes.
+const FLAG: u16 = 0x0100;
+const URGENT: u16 = 0x0080;
+const STATE: u32 = 5;
+
+/// The bits of SF, U and State in the first 16 bits of a header.
+pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
+    match sf {
+        Some((urgent, state)) => FLAG | if urgent { URGENT } else { 0 } | (state as u16) << STATE,
+        None => 0,
+    }
+}
+
+/// SF, U and State from the first 16 bits of a header; `None` without SF.
+///
+/// # Errors
+/// [`Refusal::BadSfHeader`] if State is 0.
+#[inline]
+pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
+    if first & FLAG == 0 {
+        return Ok(None);
+    }
+    let state = State::from_bits((first >> STATE) as u8).ok_or(Refusal::BadSfHeader)?;
+    Ok(Some((first & URGENT != 0, state)))
+}
+
+/// Is SF set in the first 16 bits of a header?
+#[inline]
+pub(super) const fn is_set(first: u16) -> bool {
+    first & FLAG != 0
+}
+
+/// Bit 0 of the bitmap: every record says whose it is.
+const NODE_BIT: u16 = 0x8000;
+/// Bit 15: a checksum complement is of the packet that it was made for.
+const CHECKSUM_BIT: u16 = 0x0001;
+
+/// Checks the fields of an SF header that plain INT leaves free: wire-formats section 3.2.
+#[inline]
+pub(super) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Result<(), Refusal> {
+    let good = bitmap & (NODE_BIT | CHECKSUM_BIT) == NODE_BIT && ds_instruction == 0 && ds_flags == 0;
+    if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
+}
+
+/// May records of these items be asked for by SF-INT? The node id must be there, a checksum complement must not.
+pub const fn may_ask(carried: Items) -> bool {
+    carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
+}
+
+/// The header of an SF packet as values: what a source writes.
+pub const fn header(hop_ml: u8, remaining: u8, bitmap: u16, sf: Sf) -> Md2 {
+    Md2 {
+        flags: super::Flags(0),
+        hop_ml,
+        remaining,
+        bitmap,
+        ds_id: sf.packet_id,
+        ds_instruction: 0,
+        ds_flags: 0,
+        sf: Some((sf.urgent, sf.state)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserved_field_is_laid_out_as_said() {
+        // SF << 11 | U << 10 | State << 8 in a reserved field of 12 bits that begins at bit 7.
+        assert_eq!(bits(Some((false, State::High))), 0x0160);
+        assert_eq!(bits(Some((true, State::Low))), 0x01a0);
+        for state in State::ALL {
+            assert_eq!(of_bits(0x2000 | bits(Some((true, state)))), Ok(Some((true, state))));
+            assert_eq!(State::from_name(state.name()), Some(state));
+        }
+        assert_eq!(of_bits(0x20e0), Ok(None));
+        assert_eq!(of_bits(0x2180), Err(Refusal::BadSfHeader));
+    }
+}
