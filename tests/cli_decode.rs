@@ -325,3 +325,54 @@ fn the_help_teaches_by_examples() {
         assert!(run.stdout.contains("Examples:\n"), "{command}");
     }
 }
+
+/// Agg_N(2) of node 21 by the timer, and Cor(3): examples of wire-formats 4.3.
+fn aggregates() -> [Vec<u8>; 2] {
+    [
+        hex("12800002 00140000 00000063 00000006 00000015 ffffffff 00000015 0000f10a
+             d0e0f000 d0e0f5dc 0100002a 00000015 0000f10b d0e11328 d0e115e4 00000007"),
+        hex("15000002 00180000 00000063 00000008 ffffffff ffffffff 01000000 000002bc
+             000005dc 00000000 00000bb8 00000003 02000000 00000003 0000002a 00000000
+             00000034 00000003"),
+    ]
+}
+
+#[test]
+fn aggregates_are_told_by_their_port() {
+    let dir = TempDir::new();
+    let [cards, summaries] = aggregates();
+    let broken = cards[..60].to_vec();
+    let frames = [&cards, &summaries, &broken].map(|payload| udp_frame(32_767, payload));
+    let file = dir.capture("aggregates.pcap", &[&frames[..], &[report_frame(&report_10())]].concat());
+    let run = hopwise(["decode".as_ref(), file.as_os_str()]);
+    assert_eq!(run.code, Some(0));
+    let expected = "2023-11-14 22:13:20.000000000 UTC  from 192.0.2.1  aggregate Agg_N(R)  aggregator 99  seq 6  sent by its timer
+  node 21
+  node     flow id  latency  queue  occupancy  ingress ts   egress ts
+    21  0x0000f10a     1500      1         42  3504402432  3504403932
+    21  0x0000f10b      700      0          7  3504411432  3504412132
+
+2023-11-14 22:13:20.000001000 UTC  from 192.0.2.1  aggregate Cor(R)  aggregator 99  seq 8
+  metric           min  mean   max  values
+  hop latency      700  1000  1500       3
+  queue occupancy    3    17    42       3
+
+2023-11-14 22:13:20.000002000 UTC  from 192.0.2.1  refused: bad_record_length
+
+2023-11-14 22:13:20.000003000 UTC  from 192.0.2.1  report 1.0  node 3";
+    assert_eq!(run.stdout.get(..expected.len()), Some(expected));
+    let summary = "4 frames, 1 report (version 1.0: 1), 2 aggregates (agg_n: 1, cor: 1)\nrefused: 1 (bad_record_length: 1)\n";
+    assert_eq!(run.stderr, summary);
+}
+
+#[test]
+fn the_port_of_aggregates_can_be_another() {
+    let dir = TempDir::new();
+    let file = dir.capture("other.pcap", &aggregates().map(|payload| udp_frame(5001, &payload)));
+    let run = hopwise(["decode".as_ref(), file.as_os_str()]);
+    assert_eq!(run.stderr, "2 frames, 0 reports\nskipped, not telemetry: 2 (other_port: 2)\n");
+    let run =
+        hopwise(["decode".as_ref(), "--json".as_ref(), "--aggregate-port=5001".as_ref(), file.as_os_str()]);
+    let names: Vec<_> = run.json().iter().map(|object| object["aggregate"].clone()).collect();
+    assert_eq!(names, ["agg_n", "cor"]);
+}

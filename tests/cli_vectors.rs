@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use support::{TempDir, hex, hopwise, report_frame, text};
+use support::{TempDir, hex, hopwise, report_frame, text, udp_frame};
 
 /// One block of a vector file.
 #[derive(Default, Debug)]
@@ -65,7 +65,11 @@ fn configuration(vector: &Vector) -> Option<String> {
 
 /// What is printed of a vector, without what depends on the capture; `None` when it cannot be asked for.
 fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
-    let frame = if vector.kind == "payload" { report_frame(&vector.bytes) } else { vector.bytes.clone() };
+    let frame = match vector.kind.as_str() {
+        "payload" => report_frame(&vector.bytes),
+        "aggregate" => udp_frame(32_767, &vector.bytes),
+        _ => vector.bytes.clone(),
+    };
     let capture = dir.capture("vector.pcap", &[frame]);
     let config = dir.join("vector.toml");
     fs::write(&config, configuration(vector)?).unwrap();

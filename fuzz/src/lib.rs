@@ -3,4 +3,4 @@
 
 mod bytes;
 
-pub use bytes::{headers, packet, reports};
+pub use bytes::{aggregate, headers, packet, reports};

@@ -67,3 +67,8 @@ fn packet() {
 fn headers() {
     all_and_mutated(fuzz::headers, 3);
 }
+
+#[test]
+fn aggregate() {
+    all_and_mutated(fuzz::aggregate, 4);
+}

@@ -1,5 +1,6 @@
 //! `hopwise decode`: what the reports in a capture say, one by one, without any state between them.
 
+mod aggregate;
 mod json;
 mod text;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nic::capture::Layer;
+use wire::Aggregate;
 use wire::frame::Datagram;
 use wire::int::Contents;
 use wire::report::{Decoder, Peek, peek};
@@ -32,6 +34,7 @@ use crate::output::{Terminal, units};
   hopwise decode reports.pcap
   hopwise decode --profile onos --json capture.pcapng.gz | head
   hopwise decode --port 32766 --port 5000 reports.pcap
+  hopwise decode --aggregate-port 5001 server.pcap
   hopwise decode --packets link.pcap         INT in the data packets themselves")]
 pub(crate) struct Args {
     /// Captures: pcap or pcapng, gzip too
@@ -50,6 +53,10 @@ pub(crate) struct Args {
     /// UDP port of reports; may be given several times
     #[arg(long = "port", value_name = "PORT", default_value = "32766", conflicts_with = "packets")]
     pub(crate) ports: Vec<u16>,
+
+    /// UDP port of aggregates of postcards; may be given several times
+    #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767", conflicts_with = "packets")]
+    pub(crate) aggregate_ports: Vec<u16>,
 
     /// Print the INT that data packets carry, instead of reports about them
     #[arg(long)]
@@ -74,6 +81,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut printer = Printer {
         decoder: Decoder::new(profiles.default),
         profiles,
+        aggregate_ports: args.aggregate_ports,
         json: args.json,
         out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
         line: String::new(),
@@ -118,6 +126,7 @@ struct Tally {
 struct Printer<'a> {
     decoder: Decoder,
     profiles: Profiles,
+    aggregate_ports: Vec<u16>,
     json: bool,
     out: BufWriter<StdoutLock<'a>>,
     line: String,
@@ -127,7 +136,11 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
         let Tally { account, progress } = tally;
-        capture::read(file, ports, account, progress, |ts, found| match found {
+        let ports = [ports, &self.aggregate_ports].concat();
+        capture::read(file, &ports, account, progress, |ts, found| match found {
+            Found::Datagram(datagram) if self.aggregate_ports.contains(&datagram.dport) => {
+                self.aggregate(ts, &datagram)
+            }
             Found::Datagram(datagram) => self.datagram(ts, &datagram),
             Found::Refused(refusal, source) => self.refused(ts, source, refusal),
         })
@@ -170,7 +183,7 @@ impl Printer<'_> {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profiles } = self;
+        let Self { decoder, json, out, line, summary, profiles, aggregate_ports: _ } = self;
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
@@ -193,6 +206,22 @@ impl Printer<'_> {
             out.write_all(line.as_bytes()).map_err(CliError::output)?;
         }
         Ok(())
+    }
+
+    /// An aggregate is told by its port: it begins as a Report 1.0 does.
+    fn aggregate(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
+        match Aggregate::parse(datagram.payload) {
+            Ok(aggregate) => {
+                *self.summary.aggregates.entry(aggregate.header().kind.name()).or_default() += 1;
+                self.line.clear();
+                aggregate::write(&mut self.line, (ts, datagram.src), &aggregate, self.json);
+                self.print()
+            }
+            Err(refusal) => {
+                self.summary.count(Err(refusal));
+                self.refused(ts, Some(datagram.src), refusal)
+            }
+        }
     }
 
     fn refused(&mut self, ts: u64, source: Option<IpAddr>, refusal: Refusal) -> Result<(), CliError> {
@@ -234,6 +263,7 @@ impl Refused {
 #[derive(Default, Debug)]
 struct Summary {
     reports: BTreeMap<&'static str, u64>,
+    aggregates: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -246,7 +276,8 @@ impl Summary {
         *slot.or_default() += 1;
     }
 
-    /// A line by version, a line by reason of refusal, a line of what was skipped; the last two only when there was any.
+    /// A line by version and kind, a line by reason of refusal, a line of what was skipped; the last two only when there was
+    /// any.
     fn text(&self, account: &Account, noun: &str) -> String {
         let mut refused = self.refused.clone();
         for (reason, count) in &account.refused {
@@ -254,7 +285,12 @@ impl Summary {
         }
         let frames = units::counted(account.frames, "frame");
         let total = units::counted(self.reports.values().sum(), noun);
-        let mut out = format!("{frames}, {total}{}\n", parts(&self.reports, "version "));
+        let mut out = format!("{frames}, {total}{}", parts(&self.reports, "version "));
+        if !self.aggregates.is_empty() {
+            let total = units::counted(self.aggregates.values().sum(), "aggregate");
+            out.push_str(&format!(", {total}{}", parts(&self.aggregates, "")));
+        }
+        out.push('\n');
         if !refused.is_empty() {
             let total = units::count(refused.values().sum());
             out.push_str(&format!("refused: {total}{}\n", parts(&refused, "")));

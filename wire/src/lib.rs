@@ -5,6 +5,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 mod bytes;
 pub mod checksum;
 pub mod ethernet;
@@ -26,6 +27,7 @@ pub mod udp;
 pub mod vxlan;
 mod walk;
 
+pub use aggregate::Aggregate;
 pub use flow::FlowKey;
 pub use frame::{Datagram, datagram};
 pub use hop::{Hop, Items};

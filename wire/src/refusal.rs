@@ -69,6 +69,16 @@ pub enum Refusal {
     BadSfHeader,
     /// SF-INT that is not urgent: not just one record. A plain node has pushed.
     BadSfStack,
+    /// An aggregate of a kind that is not defined.
+    BadAggregateKind,
+    /// An aggregate without a record.
+    EmptyAggregate,
+    /// An aggregate's records are too short for its kind, or count and length contradict the bytes.
+    BadRecordLength,
+    /// An aggregate's node or flow is missing, or not that of its records.
+    BadScope,
+    /// A summary whose numbers no values have.
+    BadSummary,
 }
 
 impl Refusal {
@@ -105,10 +115,18 @@ impl Refusal {
         Self::SfMismatch,
         Self::BadSfHeader,
         Self::BadSfStack,
+        Self::BadAggregateKind,
+        Self::EmptyAggregate,
+        Self::BadRecordLength,
+        Self::BadScope,
+        Self::BadSummary,
     ];
 
     /// How many causes there are.
-    pub const COUNT: usize = Self::BadSfStack as usize + 1;
+    pub const COUNT: usize = Self::BadSummary as usize + 1;
+
+    /// How many of them, the first ones, the decoder in the kernel tells too.
+    pub const IN_KERNEL: usize = Self::BadSfStack as usize + 1;
 
     /// Position of this cause in an array of counters.
     #[inline]
@@ -150,6 +168,11 @@ impl Refusal {
             Self::SfMismatch => "sf_mismatch",
             Self::BadSfHeader => "bad_sf_header",
             Self::BadSfStack => "bad_sf_stack",
+            Self::BadAggregateKind => "bad_aggregate_kind",
+            Self::EmptyAggregate => "empty_aggregate",
+            Self::BadRecordLength => "bad_record_length",
+            Self::BadScope => "bad_scope",
+            Self::BadSummary => "bad_summary",
         }
     }
 

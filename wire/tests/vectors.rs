@@ -156,9 +156,25 @@ fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
     }
 }
 
+#[test]
+fn an_aggregate_cut_anywhere_is_refused_whole() {
+    let mut cut = 0;
+    for vector in vectors::all() {
+        // Cut off may be what made it bad.
+        if vector.kind != Kind::Aggregate || vector.expect[0].starts_with("{\"error\"") {
+            continue;
+        }
+        for len in 0..vector.bytes.len() {
+            assert!(wire::Aggregate::parse(&vector.bytes[..len]).is_err(), "{} cut at {len}", vector.name);
+            cut += 1;
+        }
+    }
+    assert!(cut > 500, "{cut}");
+}
+
 /// Everything that can be asked of bytes, asked.
 fn read_all(bytes: &[u8], profile: &Profile) {
-    for kind in [Kind::Frame, Kind::Payload, Kind::Packet] {
+    for kind in [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate] {
         std::hint::black_box(meaning::meaning(kind, bytes, profile));
     }
     let _ = wire::peek(bytes, profile);

@@ -180,12 +180,12 @@ pub struct Counters {
     /// Frames to telemetry ports without a datagram in them, likewise.
     pub refused_frames: [u64; Refusal::COUNT],
     /// Frames left to the kernel, by refusal, and then: to other ports, too long, unreadable.
-    pub passed: [u64; Refusal::COUNT + 3],
+    pub passed: [u64; Refusal::IN_KERNEL + 3],
 }
 
 impl Counters {
     /// Numbers in a value of the map.
-    pub const LEN: usize = 13 + 4 * Refusal::COUNT + 3;
+    pub const LEN: usize = 13 + 4 * Refusal::IN_KERNEL + 3;
 
     /// From the sums over all CPUs.
     pub fn read(sums: &[u64; Self::LEN]) -> Self {
@@ -206,12 +206,17 @@ impl Counters {
             flows_full: next(),
             levels_full: next(),
             streams_full: next(),
-            refused: std::array::from_fn(|_| next()),
-            refused_datagrams: std::array::from_fn(|_| next()),
-            refused_frames: std::array::from_fn(|_| next()),
+            refused: refusals(&mut next),
+            refused_datagrams: refusals(&mut next),
+            refused_frames: refusals(&mut next),
             passed: std::array::from_fn(|_| next()),
         }
     }
+}
+
+/// The counters of those refusals that the kernel tells, and zeros for the others.
+fn refusals(next: &mut impl FnMut() -> u64) -> [u64; Refusal::COUNT] {
+    std::array::from_fn(|at| if at < Refusal::IN_KERNEL { next() } else { 0 })
 }
 
 /// Rules that a table cannot hold, and thresholds in the form of `struct detection`.

@@ -2,6 +2,7 @@
 
 use super::vectors::{Kind, Vector};
 use std::fmt::Write;
+use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
 use wire::int::{Contents, Encapsulation, Flags as IntFlags, Int, Mark, Mode, Original, Sf};
 use wire::report::{Flags, Marks};
 use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
@@ -21,6 +22,11 @@ pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
         Kind::Payload => payload(bytes, profile),
         Kind::Packet => vec![wire::int::packet(bytes, profile).map_or_else(error, |found| packet(&found))],
         Kind::Shim => vec![shim(bytes, profile)],
+        Kind::Aggregate => vec![aggregate(bytes)],
+        Kind::AggregateFrame => match wire::datagram(bytes) {
+            Ok(datagram) => vec![aggregate(datagram.payload)],
+            Err(refusal) => vec![error(refusal)],
+        },
     }
 }
 
@@ -111,6 +117,57 @@ pub fn report(report: &Report<'_>) -> String {
     if !marks.is_empty() {
         out.list("marks", marks.iter().map(|(_, name)| format!("\"{name}\"")));
     }
+    out.finish()
+}
+
+/// The line of an aggregate.
+pub fn aggregate(payload: &[u8]) -> String {
+    let aggregate = match Aggregate::parse(payload) {
+        Ok(aggregate) => aggregate,
+        Err(refusal) => return error(refusal),
+    };
+    let header = aggregate.header();
+    let mut out = Object::new();
+    out.text("aggregate", header.kind.name());
+    out.raw("by_timer", &header.by_timer.to_string());
+    out.number("aggregator", header.aggregator);
+    out.number("seq", header.sequence);
+    for (key, scope) in [("node_id", header.node_scope), ("flow_id", header.flow_scope)] {
+        if let Some(scope) = scope {
+            out.number(key, scope);
+        }
+    }
+    if header.kind.is_correlated() {
+        out.list("summaries", aggregate.summaries().map(|summary| summary_object(&summary)));
+    } else {
+        out.list("cards", aggregate.cards().map(|card| card_object(&card)));
+    }
+    out.finish()
+}
+
+fn card_object(card: &Card) -> String {
+    let mut out = Object::new();
+    out.nullable("node_id", card.node());
+    out.nullable("flow_id", card.flow_id());
+    out.nullable("ingress_ts", card.ingress_ts());
+    out.nullable("egress_ts", card.egress_ts());
+    out.nullable("queue_id", card.queue().map(|(id, _)| id));
+    out.nullable("queue_occupancy", card.queue().map(|(_, length)| length));
+    out.finish()
+}
+
+fn summary_object(summary: &Summary) -> String {
+    let mut out = Object::new();
+    match summary.metric {
+        SummaryMetric::HopLatency => out.text("metric", "hop_latency"),
+        SummaryMetric::QueueLength => out.text("metric", "queue_occupancy"),
+        SummaryMetric::Other(number) => out.number("metric", number),
+    }
+    out.number("min", summary.min);
+    out.number("max", summary.max);
+    out.number("sum", summary.sum);
+    out.number("count", summary.count);
+    out.number("avg", summary.average());
     out.finish()
 }
 

@@ -2,6 +2,7 @@
 //! 0xA5 first, so that a byte nobody wrote shows.
 
 use super::vectors::Kind;
+use wire::aggregate::{CARD_LEN, HEADER_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};
 use wire::int::{Layout, header, sf};
@@ -20,6 +21,9 @@ pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
         Kind::Payload => payload(bytes, profile),
         Kind::Packet => data.ethernet(bytes),
         Kind::Shim => data.l4_shim(bytes, 9).0,
+        Kind::Aggregate => aggregate(bytes),
+        // An Ethernet, an IPv4 and a UDP header.
+        Kind::AggregateFrame => [&bytes[..42], &aggregate(&bytes[42..])].concat(),
     }
 }
 
@@ -32,6 +36,16 @@ fn then(len: usize, emit: impl FnOnce(&mut [u8]), rest: &[u8]) -> Vec<u8> {
     let mut out = dirty(len);
     emit(&mut out);
     out.extend_from_slice(rest);
+    out
+}
+
+/// A datagram with an aggregate.
+fn aggregate(bytes: &[u8]) -> Vec<u8> {
+    let aggregate = wire::Aggregate::parse(bytes).expect("good");
+    let mut out = dirty(HEADER_LEN);
+    aggregate.header().emit(&mut out);
+    aggregate.cards().for_each(|card| out.extend(then(CARD_LEN, |record| card.emit(record), &[])));
+    aggregate.summaries().for_each(|sum| out.extend(then(SUMMARY_LEN, |record| sum.emit(record), &[])));
     out
 }
 

@@ -15,6 +15,10 @@ pub enum Kind {
     Packet,
     /// INT from its L4 shim on.
     Shim,
+    /// The payload of a datagram with an aggregate.
+    Aggregate,
+    /// An Ethernet frame whose UDP payload is an aggregate.
+    AggregateFrame,
 }
 
 /// One vector.
@@ -91,6 +95,8 @@ fn kind(name: &str) -> Kind {
         "payload" => Kind::Payload,
         "packet" => Kind::Packet,
         "shim" => Kind::Shim,
+        "aggregate" => Kind::Aggregate,
+        "aggregate_frame" => Kind::AggregateFrame,
         _ => panic!("unknown kind {name}"),
     }
 }

@@ -19,7 +19,7 @@ pub enum Frame {
 }
 
 /// UDP to a port that is not ours.
-pub const OTHER_PORT: u32 = Refusal::COUNT as u32;
+pub const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
 /// Longer than can be held.
 pub const TOO_LONG: u32 = OTHER_PORT + 1;
 

@@ -1,0 +1,116 @@
+//! An aggregate of postcards: for people a line that says what it is and a table of its records, for programs an object.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use wire::Aggregate;
+use wire::aggregate::{Card, Kind, Summary, SummaryMetric};
+
+use crate::output::json::{self, Object, Text};
+use crate::output::{Align, Table, units};
+
+/// One aggregate.
+pub(super) fn write(out: &mut String, from: (u64, IpAddr), aggregate: &Aggregate<'_>, json: bool) {
+    if json { object(out, from, aggregate) } else { text(out, from, aggregate) }
+}
+
+fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
+    let header = aggregate.header();
+    json::object(out, |o| {
+        o.field("ts", ts).field("source", Text(source)).field("aggregate", header.kind.name());
+        o.field("by_timer", header.by_timer).field("aggregator", header.aggregator);
+        o.field("seq", header.sequence);
+        o.present("node_id", header.node_scope).present("flow_id", header.flow_scope);
+        if header.kind.is_correlated() {
+            o.objects("summaries", aggregate.summaries(), |summary, o| summary_fields(o, &summary));
+        } else {
+            o.objects("cards", aggregate.cards(), |card, o| card_fields(o, &card));
+        }
+    });
+    out.push('\n');
+}
+
+fn card_fields(o: &mut Object<'_>, card: &Card) {
+    let queue = card.queue();
+    o.field("node_id", card.node()).field("flow_id", card.flow_id());
+    o.field("ingress_ts", card.ingress_ts()).field("egress_ts", card.egress_ts());
+    o.field("queue_id", queue.map(|(id, _)| id)).field("queue_occupancy", queue.map(|(_, length)| length));
+}
+
+fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
+    match summary.metric {
+        SummaryMetric::HopLatency => o.field("metric", "hop_latency"),
+        SummaryMetric::QueueLength => o.field("metric", "queue_occupancy"),
+        SummaryMetric::Other(number) => o.field("metric", number),
+    };
+    o.field("min", summary.min).field("max", summary.max).field("sum", summary.sum);
+    o.field("count", summary.count).field("avg", summary.average());
+}
+
+/// The names that the paper gives them.
+fn paper_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Agg => "Agg(R)",
+        Kind::AggNode => "Agg_N(R)",
+        Kind::AggNodeFlow => "Agg_{N,F}(R)",
+        Kind::Cor => "Cor(R)",
+        Kind::CorNode => "Cor_N(R)",
+        Kind::CorNodeFlow => "Cor_{N,F}(R)",
+    }
+}
+
+fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
+    let header = aggregate.header();
+    let (kind, aggregator, seq) = (paper_name(header.kind), header.aggregator, header.sequence);
+    let timer = if header.by_timer { "  sent by its timer" } else { "" };
+    let when = units::date_time(ts);
+    out.push_str(&format!(
+        "{when}  from {source}  aggregate {kind}  aggregator {aggregator}  seq {seq}{timer}\n"
+    ));
+    if let Some(node) = header.node_scope {
+        out.push_str(&format!("  node {node}\n"));
+    }
+    if let Some(flow_id) = header.flow_scope {
+        out.push_str(&format!("  flow id {flow_id:#010x}\n"));
+    }
+    let table = if header.kind.is_correlated() { summaries(aggregate) } else { cards(aggregate) };
+    out.push_str(&table.render());
+    out.push('\n');
+}
+
+/// `?` for what was not available.
+fn cell(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "?".into(), |value| value.to_string())
+}
+
+fn cards(aggregate: &Aggregate<'_>) -> Table {
+    let names = ["node", "flow id", "latency", "queue", "occupancy", "ingress ts", "egress ts"];
+    let mut table = Table::new(names.map(|name| (name, Align::Right))).indented(2);
+    for card in aggregate.cards() {
+        table.row([
+            cell(card.node()),
+            cell(card.flow_id().map(|id| format!("{id:#010x}"))),
+            cell(card.hop_latency()),
+            cell(card.queue().map(|(id, _)| id)),
+            cell(card.queue().map(|(_, length)| length)),
+            cell(card.ingress_ts()),
+            cell(card.egress_ts()),
+        ]);
+    }
+    table
+}
+
+fn summaries(aggregate: &Aggregate<'_>) -> Table {
+    let names = ["min", "mean", "max", "values"].map(|name| (name, Align::Right));
+    let mut table = Table::new([("metric", Align::Left)].into_iter().chain(names)).indented(2);
+    for summary in aggregate.summaries() {
+        let metric = match summary.metric {
+            SummaryMetric::HopLatency => "hop latency".into(),
+            SummaryMetric::QueueLength => "queue occupancy".into(),
+            SummaryMetric::Other(number) => format!("metric {number}"),
+        };
+        let numbers = [summary.min, summary.average(), summary.max, summary.count];
+        table.row([metric].into_iter().chain(numbers.map(|number| number.to_string())));
+    }
+    table
+}

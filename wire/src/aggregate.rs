@@ -1,0 +1,543 @@
+//! Aggregates of postcards: what a first stage makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
+//! section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical Networks".
+//!
+//! An aggregate begins as a Report 1.0 does (version nibble 1): it is told by the port that it comes to, never by its bytes.
+//! [`Aggregate::parse`] checks everything before it gives anything.
+
+use core::fmt;
+
+use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, u16_at, u24_at, u32_at};
+use crate::refusal::Refusal;
+
+/// UDP port of aggregates, unless configured otherwise.
+pub const PORT: u16 = 32767;
+/// Bytes of an aggregate's header.
+pub const HEADER_LEN: usize = 24;
+/// Bytes of a [`Card`].
+pub const CARD_LEN: usize = 20;
+/// Bytes of a [`Summary`].
+pub const SUMMARY_LEN: usize = 24;
+
+const VERSION: u8 = 1;
+const TIMER: u8 = 0x80;
+
+mod field {
+    // Of the header.
+    pub(super) const VERSION_KIND: usize = 0;
+    pub(super) const TIMER: usize = 1;
+    pub(super) const COUNT: usize = 2;
+    pub(super) const RECORD_LEN: usize = 4;
+    pub(super) const RESERVED: usize = 6;
+    pub(super) const AGGREGATOR: usize = 8;
+    pub(super) const SEQUENCE: usize = 12;
+    pub(super) const NODE_SCOPE: usize = 16;
+    pub(super) const FLOW_SCOPE: usize = 20;
+    // Of a card.
+    pub(super) const NODE: usize = 0;
+    pub(super) const FLOW_ID: usize = 4;
+    pub(super) const INGRESS_TS: usize = 8;
+    pub(super) const EGRESS_TS: usize = 12;
+    pub(super) const QUEUE: usize = 16;
+    // Of a summary.
+    pub(super) const METRIC: usize = 0;
+    pub(super) const MIN: usize = 4;
+    pub(super) const MAX: usize = 8;
+    pub(super) const SUM: usize = 12;
+    pub(super) const SAMPLES: usize = 20;
+}
+
+/// What an aggregate holds: which postcards belong together, and whether they are there or only a summary of them. The
+/// numbers are the wire's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Agg(R): postcards as they came.
+    Agg = 1,
+    /// Agg_N(R): postcards of one node.
+    AggNode = 2,
+    /// Agg_{N,F}(R): postcards of one node about one flow.
+    AggNodeFlow = 3,
+    /// Cor(R): summary of postcards as they came.
+    Cor = 5,
+    /// Cor_N(R): summary of postcards of one node.
+    CorNode = 6,
+    /// Cor_{N,F}(R): summary of postcards of one node about one flow.
+    CorNodeFlow = 7,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Agg, Self::AggNode, Self::AggNodeFlow, Self::Cor, Self::CorNode, Self::CorNodeFlow];
+
+    /// The kind with this number; 0, 4 and more than 7 are none.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Agg),
+            2 => Some(Self::AggNode),
+            3 => Some(Self::AggNodeFlow),
+            5 => Some(Self::Cor),
+            6 => Some(Self::CorNode),
+            7 => Some(Self::CorNodeFlow),
+            _ => None,
+        }
+    }
+
+    /// The kind as a word, for JSON and configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Agg => "agg",
+            Self::AggNode => "agg_n",
+            Self::AggNodeFlow => "agg_nf",
+            Self::Cor => "cor",
+            Self::CorNode => "cor_n",
+            Self::CorNodeFlow => "cor_nf",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Are its records summaries?
+    #[inline]
+    pub const fn is_correlated(self) -> bool {
+        self as u8 & 4 != 0
+    }
+
+    /// Is it about one node?
+    #[inline]
+    pub const fn node_scope(self) -> bool {
+        self as u8 & 2 != 0
+    }
+
+    /// Is it about one flow, too?
+    #[inline]
+    pub const fn flow_scope(self) -> bool {
+        self as u8 & 3 == 3
+    }
+
+    /// Bytes of a record as we write it, and the least that is accepted.
+    #[inline]
+    pub const fn record_len(self) -> usize {
+        if self.is_correlated() { SUMMARY_LEN } else { CARD_LEN }
+    }
+
+    /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
+    /// over IPv4 (4.3). Summaries need no more room for more postcards, so for Cor kinds it is the largest R that there is.
+    pub const fn most(self, pmtu: u16, over_ipv6: bool) -> usize {
+        if self.is_correlated() {
+            return u32::MAX as usize;
+        }
+        let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
+        (pmtu as usize).saturating_sub(headers) / CARD_LEN
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An aggregate's header as values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Header {
+    /// What it holds.
+    pub kind: Kind,
+    /// T: a timer sent it before R postcards were there.
+    pub by_timer: bool,
+    /// Records that follow, at least 1.
+    pub count: u16,
+    /// Bytes of each, at least those of the kind.
+    pub record_len: u16,
+    /// Who made it.
+    pub aggregator: u32,
+    /// Per aggregator and destination, +1 per aggregate.
+    pub sequence: u32,
+    /// The node of all its postcards: there if, and only if, the kind has one.
+    pub node_scope: Option<u32>,
+    /// The Flow ID of all its postcards, likewise.
+    pub flow_scope: Option<u32>,
+}
+
+impl Header {
+    /// Reads and checks a header and the length of what it is the header of.
+    ///
+    /// # Errors
+    /// Of section 4.3, all that does not need a record to be looked at.
+    pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
+        let Some(header) = payload.first_chunk::<HEADER_LEN>() else { return Err(Refusal::Truncated) };
+        let first = header[field::VERSION_KIND];
+        if first >> 4 != VERSION {
+            return Err(Refusal::UnknownVersion);
+        }
+        let kind = Kind::from_number(first & 0x0f).ok_or(Refusal::BadAggregateKind)?;
+        let (count, record_len) = (u16_at(header, field::COUNT), u16_at(header, field::RECORD_LEN));
+        if count == 0 {
+            return Err(Refusal::EmptyAggregate);
+        }
+        let records = usize::from(count) * usize::from(record_len);
+        if usize::from(record_len) < kind.record_len() || HEADER_LEN + records != payload.len() {
+            return Err(Refusal::BadRecordLength);
+        }
+        Ok(Self {
+            kind,
+            by_timer: header[field::TIMER] & TIMER != 0,
+            count,
+            record_len,
+            aggregator: u32_at(header, field::AGGREGATOR),
+            sequence: u32_at(header, field::SEQUENCE),
+            node_scope: scope(u32_at(header, field::NODE_SCOPE), kind.node_scope())?,
+            flow_scope: scope(u32_at(header, field::FLOW_SCOPE), kind.flow_scope())?,
+        })
+    }
+
+    /// Writes the header's [`HEADER_LEN`] bytes.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let out = &mut out[..HEADER_LEN];
+        out[field::VERSION_KIND] = VERSION << 4 | self.kind as u8;
+        out[field::TIMER] = if self.by_timer { TIMER } else { 0 };
+        put_u16(out, field::COUNT, self.count);
+        put_u16(out, field::RECORD_LEN, self.record_len);
+        put_u16(out, field::RESERVED, 0);
+        put_u32(out, field::AGGREGATOR, self.aggregator);
+        put_u32(out, field::SEQUENCE, self.sequence);
+        put_u32(out, field::NODE_SCOPE, self.node_scope.unwrap_or(u32::MAX));
+        put_u32(out, field::FLOW_SCOPE, self.flow_scope.unwrap_or(u32::MAX));
+    }
+}
+
+/// A scope that must be there, or must not.
+fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
+    match (word, wanted) {
+        (u32::MAX, false) => Ok(None),
+        (word, true) if word != u32::MAX => Ok(Some(word)),
+        _ => Err(Refusal::BadScope),
+    }
+}
+
+/// One postcard inside an aggregate (4.2). All-ones means that there is no such value; the methods say it in Rust.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Card {
+    /// The node that sent it.
+    pub node: u32,
+    /// The flow of its packet.
+    pub flow_id: u32,
+    /// When the packet came in, ns, the low 32 bits.
+    pub ingress_ts: u32,
+    /// When it left, likewise.
+    pub egress_ts: u32,
+    /// Queue it left through.
+    pub queue_id: u8,
+    /// Occupancy of that queue, 24 bits, device units.
+    pub queue_length: u32,
+}
+
+impl Card {
+    /// Nothing is known.
+    pub const EMPTY: Self = Self {
+        node: u32::MAX,
+        flow_id: u32::MAX,
+        ingress_ts: u32::MAX,
+        egress_ts: u32::MAX,
+        queue_id: u8::MAX,
+        queue_length: 0x00ff_ffff,
+    };
+
+    /// Reads a record.
+    ///
+    /// # Panics
+    /// If `record` is shorter than [`CARD_LEN`].
+    #[inline]
+    pub fn read(record: &[u8]) -> Self {
+        let record = &record[..CARD_LEN];
+        Self {
+            node: u32_at(record, field::NODE),
+            flow_id: u32_at(record, field::FLOW_ID),
+            ingress_ts: u32_at(record, field::INGRESS_TS),
+            egress_ts: u32_at(record, field::EGRESS_TS),
+            queue_id: record[field::QUEUE],
+            queue_length: u24_at(record, field::QUEUE + 1),
+        }
+    }
+
+    /// Writes a record of [`CARD_LEN`] bytes; a queue length of more than 24 bits loses its high ones.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let out = &mut out[..CARD_LEN];
+        put_u32(out, field::NODE, self.node);
+        put_u32(out, field::FLOW_ID, self.flow_id);
+        put_u32(out, field::INGRESS_TS, self.ingress_ts);
+        put_u32(out, field::EGRESS_TS, self.egress_ts);
+        out[field::QUEUE] = self.queue_id;
+        put_u24(out, field::QUEUE + 1, self.queue_length);
+    }
+
+    /// The node, if it is known.
+    #[inline]
+    pub fn node(&self) -> Option<u32> {
+        present(self.node)
+    }
+
+    /// The Flow ID, if there is one.
+    #[inline]
+    pub fn flow_id(&self) -> Option<u32> {
+        present(self.flow_id)
+    }
+
+    /// The ingress stamp, if there is one.
+    #[inline]
+    pub fn ingress_ts(&self) -> Option<u32> {
+        present(self.ingress_ts)
+    }
+
+    /// The egress stamp, if there is one.
+    #[inline]
+    pub fn egress_ts(&self) -> Option<u32> {
+        present(self.egress_ts)
+    }
+
+    /// Egress stamp less ingress stamp modulo 2^32, ns, if both are there.
+    #[inline]
+    pub fn hop_latency(&self) -> Option<u32> {
+        Some(self.egress_ts()?.wrapping_sub(self.ingress_ts()?))
+    }
+
+    /// Queue and its occupancy, if they are there. As everywhere in INT, the pair is missing when its whole word is
+    /// all-ones.
+    #[inline]
+    pub fn queue(&self) -> Option<(u8, u32)> {
+        let missing = self.queue_id == u8::MAX && self.queue_length == 0x00ff_ffff;
+        (!missing).then_some((self.queue_id, self.queue_length))
+    }
+}
+
+#[inline]
+fn present(word: u32) -> Option<u32> {
+    (word != u32::MAX).then_some(word)
+}
+
+/// What a summary is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum SummaryMetric {
+    /// 1: egress less ingress, ns.
+    HopLatency,
+    /// 2: queue occupancy, device units.
+    QueueLength,
+    /// A metric that this version does not know; its numbers hold together as those of the others do.
+    Other(u8),
+}
+
+impl SummaryMetric {
+    /// The wire's number of it.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::HopLatency => 1,
+            Self::QueueLength => 2,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The metric with this number.
+    #[inline]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::HopLatency,
+            2 => Self::QueueLength,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Least, largest, sum and number of the values of one metric (4.3). Values that were missing are not in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Summary {
+    /// Of what.
+    pub metric: SummaryMetric,
+    /// Least value.
+    pub min: u32,
+    /// Largest value.
+    pub max: u32,
+    /// Sum of the values.
+    pub sum: u64,
+    /// How many there were, at least 1.
+    pub count: u32,
+}
+
+impl Summary {
+    /// Reads a record.
+    ///
+    /// # Panics
+    /// If `record` is shorter than [`SUMMARY_LEN`].
+    #[inline]
+    pub fn read(record: &[u8]) -> Self {
+        let record = &record[..SUMMARY_LEN];
+        Self {
+            metric: SummaryMetric::from_number(record[field::METRIC]),
+            min: u32_at(record, field::MIN),
+            max: u32_at(record, field::MAX),
+            sum: u64::from(u32_at(record, field::SUM)) << 32 | u64::from(u32_at(record, field::SUM + 4)),
+            count: u32_at(record, field::SAMPLES),
+        }
+    }
+
+    /// Writes a record of [`SUMMARY_LEN`] bytes.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let out = &mut out[..SUMMARY_LEN];
+        put_u32(out, field::METRIC, u32::from(self.metric.number()) << 24);
+        put_u32(out, field::MIN, self.min);
+        put_u32(out, field::MAX, self.max);
+        put_u64(out, field::SUM, self.sum);
+        put_u32(out, field::SAMPLES, self.count);
+    }
+
+    /// The average, rounded down; 0 without values. The receiver divides because P4 targets cannot.
+    #[inline]
+    pub fn average(&self) -> u32 {
+        self.sum.checked_div(u64::from(self.count)).unwrap_or(0).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Could these be the numbers of any values at all?
+    #[inline]
+    fn holds_together(&self) -> bool {
+        let count = u64::from(self.count);
+        let sums = u64::from(self.min) * count..=u64::from(self.max) * count;
+        self.count > 0 && self.min <= self.max && sums.contains(&self.sum)
+    }
+}
+
+/// An aggregate, checked: the header's count is the number of records, and no record contradicts the header or itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aggregate<'a> {
+    header: Header,
+    records: &'a [u8],
+}
+
+impl<'a> Aggregate<'a> {
+    /// Reads a UDP payload.
+    ///
+    /// # Errors
+    /// Section 4.3: [`Truncated`](Refusal::Truncated) inside the header, [`UnknownVersion`](Refusal::UnknownVersion),
+    /// [`BadAggregateKind`](Refusal::BadAggregateKind), [`EmptyAggregate`](Refusal::EmptyAggregate),
+    /// [`BadRecordLength`](Refusal::BadRecordLength) when record length or count contradict the kind or the payload,
+    /// [`BadScope`](Refusal::BadScope) when a scope is missing, not the kind's, or not that of each record,
+    /// [`BadSummary`](Refusal::BadSummary) for numbers that no values have.
+    pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
+        let header = Header::parse(payload)?;
+        let aggregate = Self { header, records: &payload[HEADER_LEN..] };
+        if header.kind.is_correlated() {
+            if !aggregate.records().all(|record| Summary::read(record).holds_together()) {
+                return Err(Refusal::BadSummary);
+            }
+        } else if !aggregate.records().all(|record| header.covers(record)) {
+            return Err(Refusal::BadScope);
+        }
+        Ok(aggregate)
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    #[inline]
+    fn records(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.records.chunks_exact(usize::from(self.header.record_len))
+    }
+
+    /// Its postcards, in the order in which they arrived; none if its kind has summaries.
+    #[inline]
+    pub fn cards(&self) -> impl Iterator<Item = Card> + use<'a> {
+        let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
+        self.records().skip(skip).map(Card::read)
+    }
+
+    /// Its summaries; none if its kind has postcards.
+    #[inline]
+    pub fn summaries(&self) -> impl Iterator<Item = Summary> + use<'a> {
+        let skip = if self.header.kind.is_correlated() { 0 } else { usize::MAX };
+        self.records().skip(skip).map(Summary::read)
+    }
+}
+
+impl Header {
+    /// Is a postcard one of this aggregate's node and flow?
+    #[inline]
+    fn covers(&self, record: &[u8]) -> bool {
+        let is = |scope: Option<u32>, at| scope.is_none_or(|scope| try_u32(record, at) == Some(scope));
+        is(self.node_scope, field::NODE) && is(self.flow_scope, field::FLOW_ID)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_its_number_and_its_name() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_number(kind as u8), Some(kind));
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        }
+        let none = (0..=255).filter(|number| Kind::from_number(*number).is_none()).count();
+        assert_eq!((none, Kind::from_name("max")), (250, None));
+    }
+
+    #[test]
+    fn kinds_say_what_they_hold() {
+        let facts = Kind::ALL.map(|k| (k.is_correlated(), k.node_scope(), k.flow_scope(), k.record_len()));
+        assert_eq!(
+            facts,
+            [
+                (false, false, false, 20),
+                (false, true, false, 20),
+                (false, true, true, 20),
+                (true, false, false, 24),
+                (true, true, false, 24),
+                (true, true, true, 24),
+            ]
+        );
+    }
+
+    #[test]
+    fn r_is_limited_by_the_path() {
+        assert_eq!(Kind::Agg.most(1500, false), 72, "section 4.3");
+        assert_eq!((Kind::Agg.most(1500, true), Kind::AggNode.most(51, false)), (71, 0));
+        assert!(Kind::Cor.most(100, false) > 1_000_000);
+    }
+
+    #[test]
+    fn what_is_missing_is_none() {
+        assert_eq!(
+            (Card::EMPTY.node(), Card::EMPTY.flow_id(), Card::EMPTY.hop_latency(), Card::EMPTY.queue()),
+            (None, None, None, None)
+        );
+        let card =
+            Card { ingress_ts: 0xffff_ff00, egress_ts: 0x100, queue_id: 255, queue_length: 1, ..Card::EMPTY };
+        assert_eq!((card.hop_latency(), card.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
+    }
+
+    #[test]
+    fn an_average_is_rounded_down() {
+        let of = |sum, count| {
+            Summary { metric: SummaryMetric::Other(9), min: 0, max: u32::MAX, sum, count }.average()
+        };
+        assert_eq!((of(52, 3), of(0, 1), of(5, 0), of(u64::MAX, 1)), (17, 0, 0, u32::MAX));
+    }
+}
