@@ -148,7 +148,7 @@ pub(crate) struct FlowCopy {
 }
 
 /// What the kernel's program counted. What it told is counted again by whoever takes it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Counters {
     /// What it swallowed, as the collector would have counted it.
     pub(crate) swallowed: collector::Stats,
@@ -156,6 +156,13 @@ pub(crate) struct Counters {
     pub(crate) ring_full: u64,
     /// Frames to our ports that held no datagram which can be read, by [`Refusal::index`].
     pub(crate) refused_frames: [u64; Refusal::COUNT],
+}
+
+// Arrays of more than 32 have no default of their own.
+impl Default for Counters {
+    fn default() -> Self {
+        Self { swallowed: collector::Stats::default(), ring_full: 0, refused_frames: [0; Refusal::COUNT] }
+    }
 }
 
 /// What is asked of the collector and its way out.

@@ -346,7 +346,8 @@ fn aggregates_are_told_by_their_port() {
     let file = dir.capture("aggregates.pcap", &[&frames[..], &[report_frame(&report_10())]].concat());
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(run.code, Some(0));
-    let expected = "2023-11-14 22:13:20.000  from 192.0.2.1  aggregate Agg_N(R)  aggregator 99  seq 6  sent by its timer
+    let expected =
+        "2023-11-14 22:13:20.000  from 192.0.2.1  aggregate Agg_N(R)  aggregator 99  seq 6  sent by its timer
   node 21
   node     flow id  latency  queue  occupancy  ingress ts   egress ts
     21  0x0000f10a     1500      1         42  3504402432  3504403932

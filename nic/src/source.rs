@@ -22,7 +22,7 @@ pub struct Packet<'a> {
 
 /// What a source did so far. What was sent to it is [`datagrams`](Self::datagrams) + [`lost`](Self::lost): every reason is
 /// counted apart.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Datagrams handed out.
     pub datagrams: u64,
@@ -42,6 +42,23 @@ pub struct Stats {
     pub refused: [u64; Refusal::COUNT],
     /// Bursts that they came in: `datagrams / bursts` says how well system calls are used.
     pub bursts: u64,
+}
+
+// Arrays of more than 32 have no default of their own.
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            datagrams: 0,
+            bytes: 0,
+            truncated: 0,
+            decided_in_kernel: 0,
+            kernel_drops: 0,
+            ring_full: 0,
+            fill_empty: 0,
+            refused: [0; Refusal::COUNT],
+            bursts: 0,
+        }
+    }
 }
 
 impl Stats {
