@@ -143,6 +143,11 @@ pub(crate) struct Units {
     pub(crate) synchronised: bool,
 }
 
+impl Units {
+    /// Nanoseconds and millionths, free clocks: where nothing is worked out from stamps.
+    pub(crate) const NONE: Self = Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
+}
+
 impl From<&Profile> for Units {
     fn from(profile: &Profile) -> Self {
         Self {

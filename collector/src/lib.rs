@@ -29,6 +29,7 @@ pub mod event;
 mod flows;
 mod hash;
 mod index;
+pub mod join;
 mod reading;
 mod reports;
 pub mod sequence;

@@ -35,6 +35,11 @@ pub(crate) struct Ends {
     pub(crate) wide: bool,
 }
 
+impl Ends {
+    /// Nothing was told.
+    pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+}
+
 /// The hops of a report in forwarding order. Small, so that they can be handed on by value.
 pub(crate) trait Hops: Copy {
     type Record: Copy;
@@ -446,6 +451,18 @@ impl<'a> Hops for ReadHops<'a> {
 }
 
 impl Reading {
+    /// Of a hop that says nothing.
+    pub(crate) const NOTHING: Self = Self {
+        node: ABSENT,
+        link: ABSENT,
+        level_2: false,
+        latency: NO_VALUE,
+        queue: ABSENT,
+        congestion: ABSENT,
+        utilization: ABSENT,
+        utilization_unit: 1,
+    };
+
     /// Of a hop that was decoded whole.
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);

@@ -1,0 +1,241 @@
+//! Flows of which SF-INT reports come in: their sets, and the paths that were confirmed.
+
+use wire::FlowKey;
+
+use crate::event::Nanos;
+use crate::hash::fold;
+use crate::index::{Index, NO_SLOT, Place, Room};
+use crate::stats::Table;
+
+/// Sets of one flow at a time, open or remembered.
+pub(crate) const SETS: usize = 4;
+
+/// Paths of a flow that are remembered: a flow may go several ways at once.
+const PATHS: usize = 4;
+
+/// What is known of one flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) key: FlowKey,
+    hash: u64,
+    used: bool,
+    /// The latest first; [`NO_SLOT`] where there is none.
+    pub(crate) sets: [u32; SETS],
+    /// Confirmed paths, the latest first; and one that is not yet.
+    known: [Path; PATHS],
+    candidate: Path,
+    agreed: u8,
+    /// Until then nothing it says is believed.
+    pub(crate) distrusted: Nanos,
+    pub(crate) last_seen: Nanos,
+    second: u32,
+    touched: u32,
+}
+
+/// A path as two hashes, neither of which is 0 unless there is no path.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Path {
+    /// Of its nodes in their order, ...
+    pub(crate) order: u64,
+    /// ... and in any.
+    pub(crate) nodes: u64,
+}
+
+impl Path {
+    pub(crate) fn of(nodes: impl Iterator<Item = u32>, seed: u64) -> Self {
+        let (mut path, mut count) = (Self { order: seed, nodes: 0 }, 0);
+        for node in nodes {
+            path.order = fold(path.order, node.into());
+            path.nodes = path.nodes.wrapping_add(fold(seed, node.into()));
+            count += 1;
+        }
+        Self { order: path.order | 1, nodes: fold(path.nodes, count) | 1 }
+    }
+}
+
+/// So many times as many sets must prove an order of nodes that are known to be passed in another: two packets that changed
+/// places twice look as if nothing had happened.
+const PERMUTED: u8 = 4;
+
+impl Flow {
+    /// A whole set has this path, whose order is proven by itself or not: is it believed? `needed` such sets in a row make it so.
+    pub(crate) fn believe(&mut self, path: Path, proven: bool, needed: u8) -> Belief {
+        if self.known.contains(&path) {
+            if self.candidate.nodes == path.nodes {
+                self.candidate = Path::default();
+            }
+            return Belief::Known;
+        }
+        if !proven {
+            return Belief::Unproven;
+        }
+        if self.candidate != path {
+            (self.candidate, self.agreed) = (path, 0);
+        }
+        let permuted = self.known.iter().any(|known| known.nodes == path.nodes);
+        self.agreed = self.agreed.saturating_add(1);
+        if self.agreed < if permuted { needed.saturating_mul(PERMUTED) } else { needed } {
+            return Belief::Candidate;
+        }
+        self.known.rotate_right(1);
+        (self.known[0], self.candidate) = (path, Path::default());
+        Belief::Known
+    }
+
+    /// Forgets all paths, and believes none until `until`.
+    pub(crate) fn distrust(&mut self, until: Nanos) {
+        (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
+        self.distrusted = until;
+    }
+
+    /// Forgets one of its sets.
+    pub(crate) fn forget(&mut self, set: u32) {
+        for slot in &mut self.sets {
+            if *slot == set {
+                *slot = NO_SLOT;
+            }
+        }
+    }
+}
+
+/// Is a path believed?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Belief {
+    /// It is confirmed.
+    Known,
+    /// It is to be confirmed by more sets.
+    Candidate,
+    /// This set does not prove its order.
+    Unproven,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    flows: Vec<Flow>,
+    free: Vec<u32>,
+    index: Index,
+    capacity: usize,
+    evicted: u64,
+    refused: u64,
+}
+
+/// What became of a newcomer.
+pub(crate) enum Admission {
+    Free(Place),
+    Evict(Place, u32),
+    Refused,
+}
+
+impl Flows {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, NO_SLOT as usize - 1);
+        Self {
+            flows: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            index: Index::with_capacity(capacity),
+            capacity,
+            evicted: 0,
+            refused: 0,
+        }
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            used: (self.flows.len() - self.free.len()) as u64,
+            capacity: self.capacity as u64,
+            evicted: self.evicted,
+            refused: self.refused,
+        }
+    }
+
+    pub(crate) fn find(&self, key: &FlowKey, hash: u64) -> u32 {
+        self.index.find(hash, |slot| self.flows.get(slot as usize).is_some_and(|flow| flow.key == *key))
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> &Flow {
+        &self.flows[slot as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Flow {
+        &mut self.flows[slot as usize]
+    }
+
+    /// Notes that a flow was heard of. How busy it was is told to the index when it is twice, and once per second.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: u32, now: Nanos, second: u32) {
+        let flow = &mut self.flows[slot as usize];
+        flow.last_seen = flow.last_seen.max(now);
+        flow.touched += 1;
+        if flow.touched == 2 || flow.second != second {
+            let times = std::mem::take(&mut flow.touched);
+            flow.second = second;
+            let hash = flow.hash;
+            // From three on the second's end tells.
+            flow.touched = 2 * u32::from(times == 2);
+            self.index.touch(hash, slot, u64::from(times), second);
+        }
+    }
+
+    /// Looks for room for a newcomer.
+    pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
+        let full = self.free.is_empty() && self.flows.len() == self.capacity;
+        match self.index.room(hash, second, full) {
+            Room::Free(place) => Admission::Free(place),
+            Room::Evict(place, slot) => {
+                self.evicted += 1;
+                Admission::Evict(place, slot)
+            }
+            Room::Refused => {
+                self.refused += 1;
+                Admission::Refused
+            }
+        }
+    }
+
+    /// Puts a newcomer where [`Flows::admit`] found room.
+    pub(crate) fn insert(&mut self, place: Place, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
+        let flow = Flow {
+            key,
+            hash,
+            used: true,
+            sets: [NO_SLOT; SETS],
+            known: [Path::default(); PATHS],
+            candidate: Path::default(),
+            agreed: 0,
+            distrusted: 0,
+            last_seen: now,
+            second,
+            touched: 0,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.flows[slot as usize] = flow;
+                slot
+            }
+            None => {
+                self.flows.push(flow);
+                self.flows.len() as u32 - 1
+            }
+        };
+        self.index.put(place, hash, slot, (0, second));
+        slot
+    }
+
+    /// Frees a flow, whose sets are closed.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let flow = &mut self.flows[slot as usize];
+        (flow.used, flow.key) = (false, FlowKey::default());
+        self.index.remove(flow.hash, slot);
+        self.free.push(slot);
+    }
+
+    /// Slots that were ever used.
+    pub(crate) fn slots(&self) -> u32 {
+        self.flows.len() as u32
+    }
+
+    pub(crate) fn is_used(&self, slot: u32) -> bool {
+        self.flows.get(slot as usize).is_some_and(|flow| flow.used)
+    }
+}

@@ -1,0 +1,146 @@
+//! How many nodes a packet passed: from what its header's hop count still holds.
+//!
+//! Only a node that writes its own record counts the hop count down. A report of state Medium is of a packet into which
+//! every node wrote, so that
+//!
+//! ```text
+//! nodes before the sink = what the source began with - what the report holds
+//! ```
+//!
+//! for exactly this packet, whatever happened to others. What sources begin with is configured, and then this is a proof.
+//!
+//! Or it is learned: a packet that is not of state Medium met a node that did not write into it, half of all at the first one
+//! behind the source, so that the largest hop count among such packets is one less than what sources began with. Learned
+//! too large, which happens when sources begin with different counts, it lets no set be whole. Learned too small it would let
+//! sets be whole without their first node, and so it is learned from all flows of a profile together, is not used before
+//! there were [`ENOUGH`] reports, and not while packets of state Medium have larger counts (as where all paths are of two
+//! nodes, or all registers change hands all the time). It is too small only where the source's record never arrives from
+//! any flow.
+
+use crate::event::Nanos;
+
+/// Reports that must have been seen before what was learned from them is used.
+const ENOUGH: u32 = 64;
+
+/// What was learned is learned anew after this time, ns, and so many reports.
+const PERIOD: Nanos = 60_000_000_000;
+const PERIOD_REPORTS: u32 = 4096;
+
+/// What one kind of source begins with, as far as is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Learned {
+    began: Nanos,
+    reports: u32,
+    /// Largest counts, each of packets of state Medium and of others: of this period, ...
+    largest: [u8; 2],
+    /// ... and of the one before.
+    before: [u8; 2],
+    /// There was one before, or [`ENOUGH`] in this.
+    ready: bool,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    configured: Option<u8>,
+    learned: Vec<Learned>,
+}
+
+impl Lengths {
+    pub(crate) fn new(configured: Option<u8>) -> Self {
+        Self { configured, learned: vec![Learned::default(); 256] }
+    }
+
+    /// Notes the hop count of a report of a source of this profile, and whether its state is Medium.
+    #[inline]
+    pub(crate) fn note(&mut self, profile: u8, (remaining, medium): (u8, bool), now: Nanos) {
+        let learned = &mut self.learned[usize::from(profile)];
+        learned.reports = learned.reports.saturating_add(1);
+        let largest = &mut learned.largest[usize::from(!medium)];
+        *largest = remaining.max(*largest);
+        learned.ready |= learned.reports >= ENOUGH;
+        if learned.reports >= PERIOD_REPORTS && now.saturating_sub(learned.began) >= PERIOD {
+            let before = learned.largest;
+            *learned = Learned { began: now, reports: 0, largest: [0; 2], before, ready: true };
+        }
+    }
+
+    /// What sources of this profile begin with; `None` if that is not known yet. A configured count that reports contradict
+    /// is not used.
+    #[inline]
+    pub(crate) fn initial(&self, profile: u8) -> Option<u16> {
+        let learned = &self.learned[usize::from(profile)];
+        let [medium, other] = [0, 1].map(|state| learned.largest[state].max(learned.before[state]));
+        match self.configured {
+            // A source has counted itself.
+            Some(configured) if configured > medium.max(other) => Some(configured.into()),
+            _ => (learned.ready && other >= medium).then_some(u16::from(other) + 1),
+        }
+    }
+}
+
+/// How many nodes wrote into the packet that came `later` packets after the one that opened a set, if nothing was lost,
+/// delayed or wiped: the largest power of two in that number. The register behind the source takes and gives in turns; the
+/// next ones, which meet a packet that is still being written into every second time, every fourth time and so on, alike.
+/// Two neighbours always differ, so that two packets that changed places show.
+pub(crate) fn ruler(later: usize) -> u16 {
+    (later as u16) & (later as u16).wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENOUGH, Lengths, PERIOD, PERIOD_REPORTS, ruler};
+
+    #[test]
+    fn what_sources_begin_with_is_learned_from_enough_reports() {
+        let mut lengths = Lengths::new(None);
+        for at in 0..ENOUGH {
+            assert_eq!(lengths.initial(0), None, "after {at}");
+            lengths.note(0, (5 + (at % 3) as u8, at % 3 == 0), 1);
+        }
+        assert_eq!((lengths.initial(0), lengths.initial(1)), (Some(8), None));
+    }
+
+    #[test]
+    fn a_source_that_begins_with_less_is_believed_after_two_periods() {
+        let mut lengths = Lengths::new(None);
+        let mut give = |remaining, at: u64, reports: u32| {
+            for _ in 0..reports {
+                lengths.note(0, (remaining, false), at * PERIOD);
+            }
+            lengths.initial(0)
+        };
+        assert_eq!(give(200, 1, PERIOD_REPORTS), Some(201));
+        assert_eq!(give(7, 2, PERIOD_REPORTS - 1), Some(201), "the period before counts");
+        assert_eq!(give(7, 2, 1), Some(8));
+    }
+
+    #[test]
+    fn nothing_is_learned_where_all_nodes_always_write() {
+        let mut lengths = Lengths::new(None);
+        for _ in 0..10 * ENOUGH {
+            lengths.note(0, (7, true), 1);
+        }
+        assert_eq!(lengths.initial(0), None);
+        lengths.note(0, (6, false), 1);
+        assert_eq!(lengths.initial(0), None);
+        lengths.note(0, (7, false), 1);
+        assert_eq!(lengths.initial(0), Some(8));
+    }
+
+    #[test]
+    fn a_configured_count_holds_until_reports_contradict_it() {
+        let mut lengths = Lengths::new(Some(8));
+        assert_eq!(lengths.initial(0), Some(8));
+        lengths.note(0, (7, true), 1);
+        assert_eq!(lengths.initial(0), Some(8));
+        lengths.note(0, (8, false), 1);
+        assert_eq!(lengths.initial(0), None, "a source has always counted itself");
+    }
+
+    #[test]
+    fn the_ruler_is_the_ruler() {
+        let got: Vec<u16> = (1..=8).map(ruler).collect();
+        assert_eq!(got, [1, 2, 1, 4, 1, 2, 1, 8]);
+    }
+}

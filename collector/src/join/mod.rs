@@ -1,0 +1,578 @@
+//! SF-INT reports in, whole paths out (wire-formats section 3.5; Xiong et al., APNet 2024).
+//!
+//! An SF-INT packet carries the record of one node, perhaps of an earlier packet. The records of one packet, which bear one
+//! packet ID, reach the collector in several reports; together they are what a packet with a whole INT stack would have
+//! told. Not all sets come to be whole: with more than three nodes the registers give up most packets, and lost reports and
+//! wiped registers others. **Nothing is taken for whole that is not**; this is the proof that is asked for:
+//!
+//! - A set is opened by a report of state Medium: every node wrote into this packet, which therefore is the one whose
+//!   record it carries, and the sink's own record belongs to it. The sink's record in other reports is of a packet that
+//!   nobody can name: a sample of the sink, never a part of a path.
+//! - It is extended by records of state High with the same flow and packet ID. Records of state Low belong to packets that
+//!   some node did not write into, and are samples of their node.
+//! - It is **whole** when it has as many different nodes as wrote into the packet, which its hop count tells for exactly
+//!   this packet ([`length`]). Of so many writers so many are there: none lacks, nor is the source another than the last.
+//!   What does not count: that no more records come, that the next packet ID has begun, how long other paths of the flow
+//!   are, the IP hop limit (it counts routers, not nodes, from a number that is guessed).
+//! - Records lie in the order in which the sink sent them, by its numbers, whatever the network did to the reports: last
+//!   node first. That this is the **order of the path** is proven by stamps where the profile says that clocks are
+//!   synchronised, or by the order in which hop counts came ([`length::ruler`]), which shows where two packets changed
+//!   places inside the network. A path is believed when so many sets in a row ([`Config::confirmations`]) have proven it; from then on
+//!   any whole set in this order is.
+//! - A set with a node twice and different values is given up. A set that was whole and then grew says that the hop count is
+//!   not what it should be: such a flow is not believed for [`DISTRUST`]. (Nodes that do not count as the rules say let the
+//!   first report of each set look like all of it, and the second give that away, before the path is confirmed.)
+//!
+//! Sets are keyed by flow and packet ID. A flow may have four, so that reports may overtake each other; its oldest gives way
+//! to a fifth. They end after [`Config::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits come again.
+//! Tables are of fixed size: flows by the rule of `index` (a flood pushes out nothing that is busy), sets by age.
+//!
+//! Reports without a flow (compact ones) are kept by their sink and subsystem. Where several flows report through one, their
+//! packet IDs mix, and so may their records: whatever comes of such a set updates nodes, and never a path.
+//!
+//! Urgent reports hold whole stacks and do not come here.
+
+mod flow;
+mod length;
+mod set;
+#[cfg(test)]
+mod sim;
+pub mod stats;
+#[cfg(test)]
+mod tests;
+
+use wire::FlowKey;
+use wire::int::sf::State as Priority;
+
+use crate::config::Units;
+use crate::event::Nanos;
+use crate::index::NO_SLOT;
+use crate::reading::{Ends, ReadHops, Reading};
+use crate::state::Head;
+use crate::tell::{About, Origin};
+
+use flow::{Admission, Belief, Flows, Path, SETS};
+use length::{Lengths, ruler};
+use set::{Pool, Status, is_in_order};
+pub(crate) use set::{Record, order};
+pub use stats::{Reason, Stats};
+
+/// What joining is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Flows kept: about 300 bytes each.
+    pub max_flows: usize,
+    /// Sets kept: 140 bytes and 64 per record each.
+    pub max_sets: usize,
+    /// Nodes of a path, the sink among them, at most.
+    pub max_nodes: usize,
+    /// Time after which an incomplete set is closed, ns.
+    pub timeout: Nanos,
+    /// The Remaining Hop Count that sources begin with, before they count themselves; `None`: it is learned.
+    pub hop_limit: Option<u8>,
+    /// Sets in a row that must prove a path before it is believed, at least 1.
+    pub confirmations: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_flows: 16_384,
+            max_sets: 32_768,
+            max_nodes: 16,
+            timeout: 1_000_000_000,
+            hop_limit: None,
+            confirmations: 2,
+        }
+    }
+}
+
+/// How long a flow is not believed of which a set was whole and then grew, ns.
+const DISTRUST: Nanos = 10_000_000_000;
+
+/// Packet IDs by which reports may be out of order.
+const DISORDER: u16 = 1024;
+
+/// Silence after which a flow is forgotten, ns: longer than anything that is remembered of it is worth.
+const SILENCE: Nanos = 60_000_000_000;
+
+/// Sets and flows looked at per tick, at most.
+const PER_TICK: u32 = 4096;
+
+/// An SF-INT report as joining sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Its flow; without one, [`Part::keyed_by_sink`] makes a key.
+    pub(crate) head: Head,
+    pub(crate) priority: Priority,
+    pub(crate) packet_id: u16,
+    /// E.
+    pub(crate) exceeded: bool,
+    pub(crate) carried: Record,
+    pub(crate) own: Option<Record>,
+    pub(crate) units: Units,
+}
+
+impl Part {
+    /// Gives a report without a flow a key by its sink, for joining alone.
+    pub(crate) fn keyed_by_sink(&mut self, seed: u64) {
+        let about = &mut self.head.about;
+        let mut sink = [0; 16];
+        sink[..8].copy_from_slice(&about.origin.reporter.to_be_bytes());
+        about.key = FlowKey::v6(sink, [0; 16], Some((u16::from(about.origin.hw_id), 0)), u8::MAX);
+        self.head.hash = about.key.hash(seed);
+    }
+
+    fn records(&self) -> u64 {
+        1 + u64::from(self.own.is_some())
+    }
+}
+
+/// Where results go.
+pub(crate) trait Take {
+    /// The whole path of a packet.
+    fn path(&mut self, head: &Head, hops: ReadHops<'_>);
+    /// What nodes said, for nothing but the nodes.
+    fn nodes(&mut self, head: &Head, hops: ReadHops<'_>);
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    config: Config,
+    flows: Flows,
+    sets: Pool,
+    lengths: Lengths,
+    seed: u64,
+    scratch: Vec<Reading>,
+    stats: Stats,
+    /// Sets pushed out for want of room.
+    evicted: u64,
+    /// The flow that the sweep looks at next.
+    next: u32,
+}
+
+/// What is to be done about a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Wait,
+    Whole,
+    Close(Reason),
+}
+
+impl Joiner {
+    /// Reserves everything that `config` allows for.
+    pub(crate) fn new(config: Config, seed: u64) -> Self {
+        // The sink's record and at least one more.
+        let room = config.max_nodes.clamp(2, 255);
+        Self {
+            flows: Flows::with_capacity(config.max_flows),
+            sets: Pool::with_capacity(config.max_sets, room),
+            lengths: Lengths::new(config.hop_limit),
+            seed,
+            scratch: Vec::with_capacity(room),
+            stats: Stats::default(),
+            evicted: 0,
+            next: 0,
+            config,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        stats.flows = self.flows.table();
+        stats.sets.used = self.sets.used();
+        stats.sets.capacity = self.sets.capacity();
+        stats.sets.evicted = self.evicted;
+        stats
+    }
+
+    /// Takes a report that is not urgent.
+    pub(crate) fn take(&mut self, part: &Part, out: &mut dyn Take) {
+        self.stats.reports += 1;
+        self.stats.records += part.records();
+        let about = &part.head.about;
+        let count = (part.carried.remaining, part.priority == Priority::Medium);
+        self.lengths.note(about.profile, count, about.ts);
+        if part.priority == Priority::Low {
+            self.stats.low += 1;
+            self.samples(part, true, out);
+            return;
+        }
+        let Some(flow) = self.enter(part, out) else {
+            self.stats.unadmitted += part.records();
+            tell(part, &[Some(&part.carried), part.own.as_ref()], out);
+            return;
+        };
+        match part.priority {
+            Priority::Medium => self.open_with(flow, part, out),
+            _ => self.extend_with(flow, part, out),
+        }
+    }
+
+    /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
+    fn samples(&mut self, part: &Part, lone: bool, out: &mut dyn Take) {
+        self.stats.anonymous += u64::from(part.own.is_some());
+        let carried = lone.then_some(&part.carried);
+        if carried.is_some() || part.own.is_some() {
+            tell(part, &[carried, part.own.as_ref()], out);
+        }
+    }
+
+    /// The flow of a report, made if need be.
+    fn enter(&mut self, part: &Part, out: &mut dyn Take) -> Option<u32> {
+        let (about, hash) = (&part.head.about, part.head.hash);
+        let second = (about.ts / 1_000_000_000) as u32;
+        let mut slot = self.flows.find(&about.key, hash);
+        if slot == NO_SLOT {
+            let place = match self.flows.admit(hash, second) {
+                Admission::Free(place) => place,
+                Admission::Evict(place, slot) => {
+                    self.leave(slot, Reason::Evicted, out);
+                    place
+                }
+                Admission::Refused => return None,
+            };
+            slot = self.flows.insert(place, about.key, hash, about.ts, second);
+        }
+        self.flows.touch(slot, about.ts, second);
+        Some(slot)
+    }
+
+    /// The set of a flow with this packet ID, unless its time is over.
+    fn find(&mut self, flow: u32, part: &Part, out: &mut dyn Take) -> Option<u32> {
+        let has_id = |set: &u32| *set != NO_SLOT && self.sets.set(*set).packet_id == part.packet_id;
+        let set = self.flows.get(flow).sets.into_iter().find(has_id)?;
+        if self.is_over(set, part.head.about.ts) {
+            self.close(set, Reason::Timeout, out);
+            return None;
+        }
+        Some(set)
+    }
+
+    fn is_over(&self, set: u32, now: Nanos) -> bool {
+        now.saturating_sub(self.sets.set(set).opened) >= self.config.timeout
+    }
+
+    /// A report of state Medium.
+    fn open_with(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+        self.wrap(flow, part, out);
+        let set = match self.find(flow, part, out) {
+            Some(set) if self.sets.set(set).opening => {
+                if self.sets.set(set).order == part.carried.order {
+                    self.stats.repeated += part.records();
+                    return;
+                }
+                // The source has begun anew, or 65536 packets have passed.
+                self.close(set, Reason::Wrapped, out);
+                self.open(flow, part, out)
+            }
+            Some(set) => set,
+            None => self.open(flow, part, out),
+        };
+        if !self.fits(set, part) {
+            self.contradict(set, part, out);
+            return;
+        }
+        let head = self.sets.set_mut(set);
+        (head.opening, head.order) = (true, part.carried.order);
+        head.remaining = part.carried.remaining;
+        if let Some(own) = part.own {
+            self.sets.put_own(set, own);
+            self.stats.held += 1;
+        }
+        self.add(set, part, out);
+    }
+
+    /// A report of state High.
+    fn extend_with(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+        let set = match self.find(flow, part, out) {
+            Some(set) => set,
+            None => self.open(flow, part, out),
+        };
+        let same = |record: &&Record| record.reading.node == part.carried.reading.node;
+        if let Some(there) = self.sets.carried(set).iter().find(same)
+            && there.says(&part.carried)
+        {
+            self.stats.repeated += 1;
+            self.samples(part, false, out);
+        } else if self.sets.set(set).status == Status::Done || !self.fits(set, part) {
+            if self.sets.set(set).status == Status::Done && self.fits(set, part) {
+                self.distrust(flow, part);
+            }
+            self.contradict(set, part, out);
+        } else {
+            self.samples(part, false, out);
+            self.add(set, part, out);
+        }
+    }
+
+    /// May this record be one more of the set?
+    fn fits(&self, set: u32, part: &Part) -> bool {
+        let node = part.carried.reading.node;
+        self.sets.carried(set).iter().all(|record| record.reading.node != node)
+    }
+
+    /// A record that cannot be where it says that it belongs.
+    #[cold]
+    fn contradict(&mut self, set: u32, part: &Part, out: &mut dyn Take) {
+        if self.sets.set(set).status == Status::Open {
+            self.close(set, Reason::Contradicted, out);
+        }
+        if part.priority == Priority::Medium {
+            self.stats.stray += part.records();
+            tell(part, &[Some(&part.carried), part.own.as_ref()], out);
+        } else {
+            self.stats.stray += 1;
+            self.samples(part, true, out);
+        }
+    }
+
+    #[cold]
+    fn distrust(&mut self, flow: u32, part: &Part) {
+        let until = part.head.about.ts.saturating_add(DISTRUST);
+        self.flows.get_mut(flow).distrust(until);
+    }
+
+    /// Puts a carried record into its set, and looks whether that is whole.
+    fn add(&mut self, set: u32, part: &Part, out: &mut dyn Take) {
+        if !self.sets.has_room(set) {
+            self.close(set, Reason::TooLong, out);
+            self.stats.stray += 1;
+            tell(part, &[Some(&part.carried)], out);
+            return;
+        }
+        let head = self.sets.set_mut(set);
+        head.mixed |= head.carried > 0 && head.about.origin.hw_id != part.head.about.origin.hw_id;
+        head.exceeded |= part.exceeded;
+        head.about = part.head.about;
+        self.sets.insert(set, part.carried);
+        self.stats.held += 1;
+        match self.judge(set, part) {
+            Verdict::Wait => {}
+            Verdict::Whole => self.complete(set, part, out),
+            Verdict::Close(reason @ (Reason::Unconfirmed | Reason::Disordered)) => {
+                self.give_up(set, reason, out);
+                self.remember(set);
+            }
+            Verdict::Close(reason) => {
+                if reason == Reason::Contradicted {
+                    self.distrust(self.sets.set(set).flow, part);
+                }
+                self.close(set, reason, out);
+            }
+        }
+    }
+
+    /// Is the set whole, and is the order of its records that of the path?
+    fn judge(&mut self, at: u32, part: &Part) -> Verdict {
+        let set = self.sets.set(at);
+        if !set.opening {
+            return Verdict::Wait;
+        }
+        if set.exceeded {
+            return Verdict::Close(Reason::HopLimit);
+        }
+        if !set.own {
+            return Verdict::Close(Reason::NoOpening);
+        }
+        // Without what sources begin with there is nothing to wait for, but the set may yet show a contradiction.
+        let Some(initial) = self.lengths.initial(part.head.about.profile) else { return Verdict::Wait };
+        let writers = initial.saturating_sub(set.remaining.into());
+        let carried = u16::from(set.carried);
+        if carried < writers {
+            return Verdict::Wait;
+        }
+        if carried > writers {
+            return Verdict::Close(Reason::Contradicted);
+        }
+        if part.head.about.ts < self.flows.get(set.flow).distrusted {
+            return Verdict::Close(Reason::Contradicted);
+        }
+        self.judge_order(at, initial, part)
+    }
+
+    fn judge_order(&mut self, at: u32, initial: u16, part: &Part) -> Verdict {
+        let set = self.sets.set(at);
+        let (carried, own) = (self.sets.carried(at), self.sets.own(at));
+        let sink = own.map(|own| own.reading.node);
+        if carried.len() > 1 && carried.iter().any(|record| Some(record.reading.node) == sink) {
+            return Verdict::Close(Reason::Contradicted);
+        }
+        let path = Path::of(carried.iter().map(|record| record.reading.node).chain(sink), self.seed);
+        let in_order = is_in_order(&self.sets, at, part.units);
+        let by_counts = || {
+            let after = carried.iter().enumerate().skip(1);
+            !set.mixed && carried.first().is_some_and(|first| first.order == set.order) && { after }
+                .all(|(later, record)| u16::from(record.remaining) + ruler(later) == initial)
+        };
+        if in_order == Some(false) {
+            return Verdict::Close(Reason::Disordered);
+        }
+        let proven = in_order == Some(true) || by_counts();
+        match self.flows.get_mut(set.flow).believe(path, proven, self.config.confirmations) {
+            Belief::Known => Verdict::Whole,
+            Belief::Candidate => Verdict::Close(Reason::Unconfirmed),
+            Belief::Unproven => Verdict::Close(Reason::Disordered),
+        }
+    }
+
+    /// Hands on a whole set, and remembers it for a while.
+    fn complete(&mut self, at: u32, part: &Part, out: &mut dyn Take) {
+        let records = self.sets.set(at).records();
+        self.stats.complete.add(records);
+        self.stats.held -= records as u64;
+        let ends = self.sets.readings(at, &mut self.scratch);
+        if let [source, sink] = self.scratch[..]
+            && source.node == sink.node
+        {
+            // Source and sink in one.
+            self.scratch.remove(0);
+        }
+        let hops = ReadHops { readings: &self.scratch, ends, units: part.units };
+        if part.head.about.has_flow {
+            out.path(&part.head, hops);
+        } else {
+            out.nodes(&part.head, hops);
+        }
+        self.remember(at);
+    }
+
+    /// Keeps a set of which everything was told until the flow's next, for what repeats or contradicts it.
+    fn remember(&mut self, at: u32) {
+        let flow = self.sets.set(at).flow;
+        for set in self.flows.get(flow).sets {
+            if set != NO_SLOT && self.sets.set(set).status == Status::Done {
+                self.flows.get_mut(flow).forget(set);
+                self.sets.close(set);
+            }
+        }
+        self.sets.set_mut(at).status = Status::Done;
+    }
+
+    /// Opens a set, the flow's latest.
+    fn open(&mut self, flow: u32, part: &Part, out: &mut dyn Take) -> u32 {
+        let oldest = self.flows.get(flow).sets[SETS - 1];
+        if oldest != NO_SLOT {
+            self.close(oldest, Reason::NextId, out);
+        }
+        if self.sets.is_full()
+            && let Some(oldest) = self.sets.oldest()
+        {
+            self.evicted += u64::from(self.sets.set(oldest).status == Status::Open);
+            self.close(oldest, Reason::Evicted, out);
+        }
+        let set = self.sets.open(flow, part.packet_id, part.head.about.ts);
+        let sets = &mut self.flows.get_mut(flow).sets;
+        // Into the first gap, so that no more move than must.
+        let gap = sets.iter().position(|slot| *slot == NO_SLOT).unwrap_or(SETS - 1);
+        sets[..=gap].rotate_right(1);
+        sets[0] = set;
+        set
+    }
+
+    /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
+    fn wrap(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+        for set in self.flows.get(flow).sets {
+            if set != NO_SLOT {
+                let behind = part.packet_id.wrapping_sub(self.sets.set(set).packet_id);
+                if (1 << 15..DISORDER.wrapping_neg()).contains(&behind) {
+                    self.close(set, Reason::Wrapped, out);
+                }
+            }
+        }
+    }
+
+    /// Closes a set, which is not whole if it is open.
+    fn close(&mut self, at: u32, reason: Reason, out: &mut dyn Take) {
+        let set = self.sets.set(at);
+        let flow = set.flow;
+        if set.status == Status::Open && set.records() > 0 {
+            self.give_up(at, reason, out);
+        }
+        self.flows.get_mut(flow).forget(at);
+        self.sets.close(at);
+    }
+
+    /// Counts a set that is not whole; its records are samples of their nodes.
+    fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn Take) {
+        let set = self.sets.set(at);
+        let (about, records) = (set.about, set.records());
+        let reason = match reason {
+            Reason::NextId | Reason::Timeout | Reason::Wrapped | Reason::Ended if !set.opening => {
+                Reason::NoOpening
+            }
+            Reason::NextId | Reason::Timeout | Reason::Wrapped | Reason::Ended
+                if self.lengths.initial(about.profile).is_none() =>
+            {
+                Reason::NoLength
+            }
+            reason => reason,
+        };
+        self.stats.partial[reason as usize].add(records);
+        self.stats.held -= records as u64;
+        let ends = self.sets.readings(at, &mut self.scratch);
+        let head = Head { about, ..Head::none() };
+        out.nodes(&head, ReadHops { readings: &self.scratch, ends, units: Units::NONE });
+    }
+
+    /// Forgets a flow.
+    fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn Take) {
+        for set in self.flows.get(flow).sets {
+            if set != NO_SLOT {
+                self.close(set, reason, out);
+            }
+        }
+        self.flows.remove(flow);
+    }
+
+    /// Ends what time has ended, a bounded part of it.
+    pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn Take) {
+        for _ in 0..PER_TICK {
+            match self.sets.oldest() {
+                Some(oldest) if self.is_over(oldest, now) => self.close(oldest, Reason::Timeout, out),
+                _ => break,
+            }
+        }
+        let slots = self.flows.slots();
+        for _ in 0..PER_TICK.min(slots) {
+            let flow = self.next % slots;
+            self.next = flow + 1;
+            if self.flows.is_used(flow) && now.saturating_sub(self.flows.get(flow).last_seen) >= SILENCE {
+                self.leave(flow, Reason::Timeout, out);
+            }
+        }
+    }
+
+    /// Closes all sets.
+    pub(crate) fn finish(&mut self, out: &mut dyn Take) {
+        while let Some(oldest) = self.sets.oldest() {
+            self.close(oldest, Reason::Ended, out);
+        }
+    }
+}
+
+/// Tells what nodes said, by itself.
+fn tell(part: &Part, records: &[Option<&Record>], out: &mut dyn Take) {
+    let mut readings = [Reading::NOTHING; 2];
+    let there = records.iter().flatten();
+    let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();
+    let hops = ReadHops { readings: &readings[..count], ends: Ends::NONE, units: part.units };
+    out.nodes(&part.head, hops);
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        let about =
+            About { ts: 0, origin: Origin::NONE, key: FlowKey::default(), has_flow: true, profile: 0 };
+        Self {
+            head: Head { about, ..Head::none() },
+            priority: Priority::Low,
+            packet_id: 0,
+            exceeded: false,
+            carried: Record::NOTHING,
+            own: None,
+            units: Units::NONE,
+        }
+    }
+}

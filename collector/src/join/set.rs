@@ -1,0 +1,316 @@
+//! Open sets: the records of one packet, as they come in. A fixed number of them, in a list from the oldest to the newest.
+
+use crate::config::Units;
+use crate::event::Nanos;
+use crate::index::NO_SLOT;
+use crate::reading::{Ends, NO_VALUE, Reading};
+use crate::tell::{About, Origin};
+
+/// One node's record of one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    pub(crate) reading: Reading,
+    /// Stamps as they are, device units; all-ones when not told.
+    pub(crate) ingress: u64,
+    pub(crate) egress: u64,
+    /// Where its report stands among those of its sink: see [`order`].
+    pub(crate) order: u32,
+    /// The hop count of the packet that brought it.
+    pub(crate) remaining: u8,
+    pub(crate) wide: bool,
+}
+
+impl Record {
+    /// Says this the same of the same node?
+    pub(crate) fn says(&self, other: &Self) -> bool {
+        (self.reading, self.ingress, self.egress) == (other.reading, other.ingress, other.egress)
+    }
+
+    pub(crate) const NOTHING: Self = Self {
+        reading: Reading::NOTHING,
+        ingress: NO_VALUE,
+        egress: NO_VALUE,
+        order: 0,
+        remaining: 0,
+        wide: false,
+    };
+}
+
+/// Is it open, or was it complete and is remembered for a while?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Free,
+    Open,
+    Done,
+}
+
+/// A set without its records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Set {
+    pub(crate) status: Status,
+    pub(crate) flow: u32,
+    pub(crate) packet_id: u16,
+    pub(crate) opened: Nanos,
+    /// What the latest of its reports was about.
+    pub(crate) about: About,
+    /// Records that packets carried.
+    pub(crate) carried: u8,
+    /// The report of state Medium was there, ...
+    pub(crate) opening: bool,
+    /// ... had this order and this hop count, ...
+    pub(crate) order: u32,
+    pub(crate) remaining: u8,
+    /// ... and a record of the sink itself.
+    pub(crate) own: bool,
+    /// Some report had E set.
+    pub(crate) exceeded: bool,
+    /// Its reports are of several subsystems, whose numbers cannot be compared.
+    pub(crate) mixed: bool,
+    older: u32,
+    newer: u32,
+}
+
+impl Set {
+    /// Records in it.
+    pub(crate) fn records(&self) -> usize {
+        usize::from(self.carried) + usize::from(self.own)
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    sets: Vec<Set>,
+    /// `room` for each: the sink's own first, then the carried ones in the order in which their reports were sent.
+    records: Vec<Record>,
+    room: usize,
+    capacity: usize,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    used: u64,
+}
+
+impl Pool {
+    /// For so many sets of so many records.
+    pub(crate) fn with_capacity(capacity: usize, room: usize) -> Self {
+        let capacity = capacity.clamp(1, NO_SLOT as usize - 1);
+        Self {
+            sets: Vec::with_capacity(capacity),
+            records: Vec::with_capacity(capacity * room),
+            room,
+            capacity,
+            free: Vec::with_capacity(capacity),
+            oldest: NO_SLOT,
+            newest: NO_SLOT,
+            used: 0,
+        }
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity as u64
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.sets.len() == self.capacity
+    }
+
+    /// The oldest set, open or remembered.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        (self.oldest != NO_SLOT).then_some(self.oldest)
+    }
+
+    pub(crate) fn set(&self, at: u32) -> &Set {
+        &self.sets[at as usize]
+    }
+
+    pub(crate) fn set_mut(&mut self, at: u32) -> &mut Set {
+        &mut self.sets[at as usize]
+    }
+
+    /// The carried records of a set, the first that was sent first.
+    pub(crate) fn carried(&self, at: u32) -> &[Record] {
+        let start = at as usize * self.room + 1;
+        &self.records[start..start + usize::from(self.sets[at as usize].carried)]
+    }
+
+    /// The sink's own record.
+    pub(crate) fn own(&self, at: u32) -> Option<&Record> {
+        self.set(at).own.then(|| &self.records[at as usize * self.room])
+    }
+
+    /// Opens an empty set, the newest. The caller has seen to it that there is room.
+    pub(crate) fn open(&mut self, flow: u32, packet_id: u16, now: Nanos) -> u32 {
+        let set = Set {
+            status: Status::Open,
+            flow,
+            packet_id,
+            opened: now,
+            about: About { ts: now, origin: Origin::NONE, key: <_>::default(), has_flow: false, profile: 0 },
+            carried: 0,
+            opening: false,
+            order: 0,
+            remaining: 0,
+            own: false,
+            exceeded: false,
+            mixed: false,
+            older: self.newest,
+            newer: NO_SLOT,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.sets[at as usize] = set;
+                at
+            }
+            None => {
+                self.sets.push(set);
+                self.records.resize(self.sets.len() * self.room, Record::NOTHING);
+                self.sets.len() as u32 - 1
+            }
+        };
+        match self.sets.get_mut(self.newest as usize) {
+            Some(newest) => newest.newer = at,
+            None => self.oldest = at,
+        }
+        self.newest = at;
+        self.used += 1;
+        at
+    }
+
+    /// Puts a set back.
+    pub(crate) fn close(&mut self, at: u32) {
+        let Set { older, newer, .. } = *self.set(at);
+        match self.sets.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.sets.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        self.set_mut(at).status = Status::Free;
+        self.free.push(at);
+        self.used -= 1;
+    }
+
+    /// Has the set room for one more record?
+    pub(crate) fn has_room(&self, at: u32) -> bool {
+        usize::from(self.set(at).carried) + 1 < self.room
+    }
+
+    /// Puts a carried record where its report stands among the others of the set.
+    pub(crate) fn insert(&mut self, at: u32, record: Record) {
+        let start = at as usize * self.room + 1;
+        let count = usize::from(self.sets[at as usize].carried);
+        let records = &mut self.records[start..=start + count];
+        let mut place = count;
+        while place > 0 && is_before(record.order, records[place - 1].order) {
+            records[place] = records[place - 1];
+            place -= 1;
+        }
+        records[place] = record;
+        self.sets[at as usize].carried += 1;
+    }
+
+    /// Puts the sink's own record into a set.
+    pub(crate) fn put_own(&mut self, at: u32, record: Record) {
+        self.records[at as usize * self.room] = record;
+        self.set_mut(at).own = true;
+    }
+
+    /// What all records of a set say, the source first if the order is right, the sink last.
+    pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> Ends {
+        readings.clear();
+        let carried = self.carried(at);
+        let own = self.own(at);
+        readings.extend(carried.iter().rev().chain(own).map(|record| record.reading));
+        let (first, last) = (carried.last().or(own), own.or(carried.first()));
+        let (mut ingress, mut egress) =
+            (first.map_or(NO_VALUE, |record| record.ingress), last.map_or(NO_VALUE, |record| record.egress));
+        let widths = (first.is_some_and(|record| record.wide), last.is_some_and(|record| record.wide));
+        if widths.0 != widths.1 {
+            // A stamp of 32 bits and one of 64: both modulo 2^32.
+            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+            (ingress, egress) = (narrow(ingress), narrow(egress));
+        }
+        Ends { ingress, egress, wide: widths.0 && widths.1 }
+    }
+}
+
+/// Where a report stands among those of its sink's subsystem: the number of its datagram and its place in that, such that
+/// differences mean something also when numbers wrap (22 bits in reports 2.0).
+pub(crate) fn order(number: u32, index: u16) -> u32 {
+    number << 10 | u32::from(index.min(1023))
+}
+
+/// Was the one sent before the other?
+fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
+}
+
+/// Are the stamps of synchronised clocks in the order of the path? `None`: they do not tell.
+pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
+    if !units.synchronised {
+        return None;
+    }
+    let forward = || pool.carried(at).iter().rev().chain(pool.own(at));
+    if forward().any(|record| record.ingress == NO_VALUE) {
+        return None;
+    }
+    let later = |one: &Record, other: &Record| match one.wide && other.wide {
+        true => other.ingress >= one.ingress,
+        false => (other.ingress as u32).wrapping_sub(one.ingress as u32) < 1 << 31,
+    };
+    Some(forward().zip(forward().skip(1)).all(|(one, other)| later(one, other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pool, Record, Status, is_before, order};
+
+    fn record(order: u32) -> Record {
+        Record { order, ..Record::NOTHING }
+    }
+
+    #[test]
+    fn records_lie_in_the_order_in_which_their_reports_were_sent() {
+        let mut pool = Pool::with_capacity(2, 5);
+        let at = pool.open(7, 1, 0);
+        for number in [0x3f_ffff, 1, 0, 2] {
+            assert!(pool.has_room(at));
+            pool.insert(at, record(order(number, 0)));
+        }
+        assert!(!pool.has_room(at));
+        let numbers: Vec<u32> = pool.carried(at).iter().map(|record| record.order >> 10).collect();
+        assert_eq!(numbers, [0x3f_ffff, 0, 1, 2], "numbers of 22 bits wrap");
+    }
+
+    #[test]
+    fn reports_of_one_datagram_have_an_order_too() {
+        assert!(is_before(order(5, 2), order(5, 3)) && is_before(order(5, 3), order(6, 0)));
+        assert!(!is_before(order(5, 0), order(5, 0)));
+    }
+
+    #[test]
+    fn the_list_of_sets_survives_closing_at_both_ends_and_in_the_middle() {
+        let mut pool = Pool::with_capacity(4, 2);
+        let sets: Vec<u32> = (0..4).map(|id| pool.open(0, id, 0)).collect();
+        assert!(pool.is_full());
+        for (close, oldest) in [(1, 0), (0, 2), (3, 2)] {
+            pool.close(sets[close]);
+            assert_eq!(pool.oldest(), Some(sets[oldest]));
+        }
+        assert_eq!(pool.set(sets[2]).status, Status::Open);
+        let again = pool.open(0, 9, 0);
+        pool.close(sets[2]);
+        assert_eq!((pool.oldest(), pool.used()), (Some(again), 1));
+        pool.close(again);
+        assert_eq!((pool.oldest(), pool.used()), (None, 0));
+        pool.open(0, 1, 0);
+        assert!(pool.oldest().is_some());
+    }
+}

@@ -1,0 +1,365 @@
+//! The nine rules of SF-INT (wire-formats section 3.3) in simulated time, with everything that can go wrong: a truth to compare what
+//! joining concludes with.
+
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use wire::FlowKey;
+
+use super::{Config, Joiner, Part, Priority, Record, Stats, Take, order};
+use crate::config::Units;
+use crate::hash::fold;
+use crate::reading::{NO_VALUE, ReadHops, Reading};
+use crate::state::Head;
+use crate::tell::{About, Origin};
+
+/// What nodes write down is told to have been written by them at this time, ns.
+const EPOCH: u64 = 1_000_000_000;
+/// Time on a link, ns.
+const LINK: u64 = 2_000;
+
+/// What goes wrong, in parts of a million, per link or per report.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Faults {
+    pub(super) loss: u64,
+    pub(super) swap: u64,
+    pub(super) duplicate: u64,
+    pub(super) report_loss: u64,
+    pub(super) report_swap: u64,
+    pub(super) report_duplicate: u64,
+    /// Of a node's registers, per packet that it forwards.
+    pub(super) wipe: u64,
+}
+
+/// A flow: its paths, and which packet numbers go which way.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    pub(super) paths: Vec<Vec<u32>>,
+    pub(super) which: fn(u64) -> usize,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) flows: Vec<Route>,
+    pub(super) packets: u64,
+    /// Between two packets of a flow, ns.
+    pub(super) gap: u64,
+    pub(super) faults: Faults,
+    /// Registers per node.
+    pub(super) registers: u64,
+    /// Nodes count the hop count as the rules say.
+    pub(super) counting: bool,
+    /// What sources begin with.
+    pub(super) hop_limit: u8,
+    pub(super) synchronised: bool,
+    pub(super) config: Config,
+    pub(super) seed: u64,
+}
+
+impl Plan {
+    /// One flow over nodes 1 to `nodes`, and nothing goes wrong.
+    pub(super) fn line(nodes: u32) -> Self {
+        let route = Route { paths: vec![(1..=nodes).collect()], which: |_| 0 };
+        Self {
+            flows: vec![route],
+            packets: 10_000,
+            gap: 10_000,
+            faults: Faults::default(),
+            registers: 1 << 16,
+            counting: true,
+            hop_limit: 16,
+            synchronised: false,
+            config: Config::default(),
+            seed: 1,
+        }
+    }
+
+    pub(super) fn faulty(self, faults: Faults) -> Self {
+        Self { faults, ..self }
+    }
+
+    pub(super) fn run(&self) -> Outcome {
+        let mut simulation = Simulation::new(self);
+        simulation.run();
+        simulation.end()
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Sets declared whole, by flow, ...
+    pub(super) whole: Vec<u64>,
+    /// ... in which something is not as it was.
+    pub(super) false_ones: Vec<String>,
+    pub(super) stats: Stats,
+    /// Of each flow the latest path declared.
+    pub(super) latest: HashMap<usize, Vec<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    packet_id: u16,
+    priority: Priority,
+    record: Record,
+}
+
+#[derive(Clone, Debug)]
+struct Packet {
+    flow: usize,
+    number: u64,
+    remaining: u8,
+    exceeded: bool,
+    carried: Carried,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Register {
+    flow: usize,
+    carried: Carried,
+}
+
+#[derive(Debug)]
+enum Happening {
+    /// At the node with this place on its path.
+    Arrives(Packet, usize),
+    Reported(Part),
+}
+
+struct Simulation<'p> {
+    plan: &'p Plan,
+    random: u64,
+    queue: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
+    happenings: HashMap<u64, Happening>,
+    next: u64,
+    registers: BTreeMap<(u32, u64), Register>,
+    /// Report numbers of sinks.
+    numbers: HashMap<u32, u32>,
+    joiner: Joiner,
+    witness: Witness<'p>,
+}
+
+/// Compares what is declared with what was.
+struct Witness<'p> {
+    plan: &'p Plan,
+    keys: HashMap<FlowKey, usize>,
+    whole: Vec<u64>,
+    false_ones: Vec<String>,
+    latest: HashMap<usize, Vec<u32>>,
+    samples: u64,
+}
+
+fn key(flow: usize) -> FlowKey {
+    FlowKey::v4([10, 0, (flow >> 8) as u8, flow as u8], [10, 1, 0, 1], Some((1000, 80)), 17)
+}
+
+impl Take for Witness<'_> {
+    fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
+        let flow = self.keys[&head.about.key];
+        self.whole[flow] += 1;
+        let path: Vec<u32> = hops.readings.iter().map(|reading| reading.node).collect();
+        let number = hops.readings[0].latency;
+        let route = &self.plan.flows[flow];
+        let one_packet = hops.readings.iter().all(|reading| reading.latency == number);
+        if !one_packet || path != route.paths[(route.which)(number)] {
+            self.false_ones.push(format!("{:?}", hops.readings));
+        }
+        self.latest.insert(flow, path);
+    }
+
+    fn nodes(&mut self, _: &Head, hops: ReadHops<'_>) {
+        self.samples += hops.readings.len() as u64;
+    }
+}
+
+impl<'p> Simulation<'p> {
+    fn new(plan: &'p Plan) -> Self {
+        let flows = plan.flows.len();
+        let witness = Witness {
+            plan,
+            keys: (0..flows).map(|flow| (key(flow), flow)).collect(),
+            whole: vec![0; flows],
+            false_ones: Vec::new(),
+            latest: HashMap::new(),
+            samples: 0,
+        };
+        Self {
+            plan,
+            random: fold(plan.seed, 7) | 1,
+            queue: BinaryHeap::new(),
+            happenings: HashMap::new(),
+            next: 0,
+            registers: BTreeMap::new(),
+            numbers: HashMap::new(),
+            joiner: Joiner::new(plan.config, plan.seed),
+            witness,
+        }
+    }
+
+    fn chance(&mut self, of_a_million: u64) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        of_a_million > 0 && (self.random >> 20) % 1_000_000 < of_a_million
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        self.queue.push(std::cmp::Reverse((time, self.next)));
+        self.happenings.insert(self.next, happening);
+        self.next += 1;
+    }
+
+    fn run(&mut self) {
+        for number in 0..self.plan.packets {
+            for flow in 0..self.plan.flows.len() {
+                let time = EPOCH + number * self.plan.gap + flow as u64 * 100;
+                while self.queue.peek().is_some_and(|next| next.0.0 <= time) {
+                    self.step();
+                }
+                self.send(flow, number, time);
+            }
+        }
+        while !self.queue.is_empty() {
+            self.step();
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        assert!(self.joiner.stats().balance().holds(), "{:?}", self.joiner.stats());
+        self.joiner.finish(&mut self.witness);
+        let stats = self.joiner.stats();
+        assert!(stats.balance().holds() && stats.held == 0, "{stats:?}");
+        assert_eq!(stats.complete.records + stats.repeated + self.witness.samples, stats.records);
+        let Witness { whole, false_ones, latest, .. } = self.witness;
+        Outcome { whole, false_ones, stats, latest }
+    }
+
+    fn step(&mut self) {
+        let Some(std::cmp::Reverse((time, which))) = self.queue.pop() else { return };
+        match self.happenings.remove(&which) {
+            Some(Happening::Arrives(packet, place)) => self.arrive(time, packet, place),
+            Some(Happening::Reported(mut part)) => {
+                part.head.about.ts = time;
+                self.joiner.take(&part, &mut self.witness);
+                self.joiner.tick(time, &mut self.witness);
+            }
+            None => {}
+        }
+    }
+
+    fn path(&self, flow: usize, number: u64) -> &'p [u32] {
+        let route = &self.plan.flows[flow];
+        &route.paths[(route.which)(number)]
+    }
+
+    fn record(&self, node: u32, number: u64, time: u64) -> Record {
+        let offset = if self.plan.synchronised { 0 } else { fold(node.into(), 3) & 0xff_ffff };
+        let reading = Reading { node, latency: number, ..Reading::NOTHING };
+        Record { reading, ingress: time + offset, egress: NO_VALUE, wide: true, ..Record::NOTHING }
+    }
+
+    /// The source.
+    fn send(&mut self, flow: usize, number: u64, time: u64) {
+        let node = self.path(flow, number)[0];
+        let carried = Carried {
+            packet_id: number as u16,
+            priority: Priority::Medium,
+            record: self.record(node, number, time),
+        };
+        let remaining = self.plan.hop_limit - u8::from(self.plan.counting);
+        self.forward(time, Packet { flow, number, remaining, exceeded: false, carried }, 1);
+    }
+
+    /// Over a link to the node in `place`.
+    fn forward(&mut self, time: u64, packet: Packet, place: usize) {
+        let faults = self.plan.faults;
+        if self.chance(faults.loss) {
+            return;
+        }
+        // Behind the next packet of its flow.
+        let late = if self.chance(faults.swap) { self.plan.gap + 1_000 } else { 0 };
+        if self.chance(faults.duplicate) {
+            self.at(time + LINK + late + 50, Happening::Arrives(packet.clone(), place));
+        }
+        self.at(time + LINK + late, Happening::Arrives(packet, place));
+    }
+
+    fn arrive(&mut self, time: u64, mut packet: Packet, place: usize) {
+        let path = self.path(packet.flow, packet.number);
+        let node = path[place];
+        if place + 1 == path.len() {
+            self.report(time, &packet, node);
+            return;
+        }
+        if self.chance(self.plan.faults.wipe) {
+            self.registers.retain(|(owner, _), _| *owner != node);
+        }
+        self.trade(time, node, &mut packet);
+        self.forward(time, packet, place + 1);
+    }
+
+    /// The nine rules.
+    fn trade(&mut self, time: u64, node: u32, packet: &mut Packet) {
+        use Priority::{High, Low, Medium};
+        let at = (node, fold(packet.flow as u64, 11) % self.plan.registers);
+        let stored = self.registers.get(&at).copied().filter(|register| register.flow == packet.flow);
+        let stored = stored.map(|register| register.carried);
+        let arriving = packet.carried;
+        let as_state = |carried: Carried, priority| Carried { priority, ..carried };
+        let fresh = Carried {
+            packet_id: arriving.packet_id,
+            priority: Medium,
+            record: self.record(node, packet.number, time),
+        };
+        let (forward, keep) = match (arriving.priority, stored.map(|stored| stored.priority)) {
+            (Medium, Some(High)) => (stored, Some(as_state(arriving, Low))),
+            (Medium, _) if packet.remaining == 0 => {
+                packet.exceeded = true;
+                return;
+            }
+            (Medium, _) => {
+                packet.remaining -= u8::from(self.plan.counting);
+                (Some(fresh), Some(as_state(arriving, High)))
+            }
+            (High, Some(High)) => (stored, Some(arriving)),
+            (High, Some(_)) => (stored, Some(as_state(arriving, Low))),
+            (High, None) => (Some(arriving), None),
+            (Low, Some(_)) => (stored, Some(arriving)),
+            (Low, None) => (Some(arriving), None),
+        };
+        packet.carried = forward.expect("something is always forwarded");
+        match keep {
+            Some(carried) => self.registers.insert(at, Register { flow: packet.flow, carried }),
+            None => self.registers.remove(&at),
+        };
+    }
+
+    /// The sink.
+    fn report(&mut self, time: u64, packet: &Packet, node: u32) {
+        let number = self.numbers.entry(node).or_default();
+        *number = (*number + 1) & 0x3f_ffff;
+        let origin = Origin { reporter: node.into(), number: *number, version: 20, ..Origin::NONE };
+        let key = key(packet.flow);
+        let about = About { ts: 0, origin, key, has_flow: true, profile: 0 };
+        let place = Record { order: order(*number, 0), remaining: packet.remaining, ..Record::NOTHING };
+        let placed = |record: Record| Record { order: place.order, remaining: place.remaining, ..record };
+        let part = Part {
+            head: Head { about, hash: key.hash(self.plan.seed), whole_path: true, ..Head::none() },
+            priority: packet.carried.priority,
+            packet_id: packet.carried.packet_id,
+            exceeded: packet.exceeded,
+            carried: placed(packet.carried.record),
+            own: Some(placed(self.record(node, packet.number, time))),
+            units: Units { synchronised: self.plan.synchronised, ..Units::NONE },
+        };
+        let faults = self.plan.faults;
+        if self.chance(faults.report_loss) {
+            return;
+        }
+        let late = if self.chance(faults.report_swap) { self.plan.gap + 1_000 } else { 0 };
+        if self.chance(faults.report_duplicate) {
+            self.at(time + LINK + late + 3 * self.plan.gap, Happening::Reported(part));
+        }
+        self.at(time + LINK + late, Happening::Reported(part));
+    }
+}
