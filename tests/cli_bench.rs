@@ -16,6 +16,7 @@ fn every_case_runs_and_says_what_it_measured() {
         "fastpath-6x8-change",
         "fastpath-6x8-1m",
         "fastpath-6x8-1k-jitter",
+        "sf-join",
         "decode-only",
         "udp-one-sender",
         "rung-xdp-native",
@@ -46,6 +47,9 @@ fn every_case_runs_and_says_what_it_measured() {
         }
         if name == "xdp-detect-1k" {
             assert_eq!(outcome["conditions"]["told_per_report"], 0.0, "{outcome}");
+        }
+        if name == "sf-join" {
+            assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.24), "{outcome}");
         }
         if name == "fastpath-6x8-change" {
             assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");

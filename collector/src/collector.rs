@@ -10,6 +10,7 @@ use crate::config::{Config, Profile, Units};
 use crate::event::{Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
 use crate::index::NO_SLOT;
+use crate::join::Joiner;
 use crate::reading::{Plans, Reading, WIDEST_RECORD};
 use crate::reports::Number;
 use crate::sequence::{self, Sequencer, StreamView};
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) seed: u64,
     pub(crate) stats: Stats,
     pub(crate) readings: Vec<Reading>,
+    pub(crate) joiner: Joiner,
     plans: Plans,
 }
 
@@ -148,6 +150,7 @@ impl Collector {
             seed,
             stats: Stats::default(),
             readings: Vec::with_capacity(MOST_HOPS),
+            joiner: Joiner::new(config.sf, seed),
             plans: Plans::new(),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
@@ -223,6 +226,7 @@ impl Collector {
             expired: counts.expired,
             cut_paths: self.core.state.flows.cut_paths(),
             events: counts.events,
+            sf: self.core.joiner.stats(),
             ..self.core.stats
         }
     }
@@ -230,7 +234,10 @@ impl Collector {
     /// How full each table is, and what it turned away.
     pub fn tables(&self) -> Tables {
         let state = &self.core.state;
+        let [sf_flows, sf_sets] = self.core.joiner.tables();
         Tables {
+            sf_flows,
+            sf_sets,
             flows: state.flows.table(),
             nodes: state.levels.nodes.table(),
             queues: state.levels.queues.table(),

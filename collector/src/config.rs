@@ -110,6 +110,8 @@ pub struct Config {
     pub default_profile: Profile,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
+    /// How records of SF-INT are joined.
+    pub sf: crate::join::Config,
     /// Account for losses here. `false` where a [`crate::Sequencer`] in front of several collectors does.
     pub sequence: bool,
 }
@@ -129,6 +131,7 @@ impl Default for Config {
             profiles: Vec::new(),
             default_profile: Profile::default(),
             detection: Arc::new(Detection::default()),
+            sf: crate::join::Config::default(),
             sequence: true,
         }
     }

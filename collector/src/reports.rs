@@ -85,10 +85,7 @@ impl Core {
                 profile: envelope.sender.profile,
             },
             hash: key.hash(self.seed),
-            // One record of a set is a part of a path, however the report came about.
-            whole_path: is_whole_path(report.flags)
-                && report.drop_reason.is_none()
-                && !report.is_single_record(),
+            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
             flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
         }
     }
@@ -98,6 +95,9 @@ impl Core {
         let head = self.head(envelope, report);
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
             self.tell_drop(&head, report, sink);
+        }
+        if report.is_single_record() && self.join(envelope, &head, report, sink) {
+            return;
         }
         if let Some(int) = &report.int
             && report.own.is_none()

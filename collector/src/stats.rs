@@ -41,11 +41,15 @@ pub struct Tables {
     pub sources: Table,
     /// Numbered streams of reports.
     pub streams: Table,
+    /// Flows of SF-INT reports, and sets of their records.
+    pub sf_flows: Table,
+    /// Sets of records of one packet.
+    pub sf_sets: Table,
 }
 
 impl Tables {
     /// All of them by name.
-    pub fn named(&self) -> [(&'static str, Table); 8] {
+    pub fn named(&self) -> [(&'static str, Table); 10] {
         [
             ("flows", self.flows),
             ("nodes", self.nodes),
@@ -55,6 +59,8 @@ impl Tables {
             ("sketches", self.sketches),
             ("sources", self.sources),
             ("streams", self.streams),
+            ("sf_flows", self.sf_flows),
+            ("sf_sets", self.sf_sets),
         ]
     }
 }
@@ -75,7 +81,7 @@ pub struct Stats {
     /// Good reports that updated a flow, and what they told of nodes.
     pub flow_reports: u64,
     /// Good reports that updated node-level state only: they name no flow, or say nothing of the path of a flow that is
-    /// not known.
+    /// not known, or hold one record of a set that they did not make whole (SF-INT).
     pub node_reports: u64,
     /// Good reports whose flow found no room in the table; node-level state was updated.
     pub unadmitted: u64,
@@ -87,6 +93,8 @@ pub struct Stats {
     pub cut_paths: u64,
     /// Events told, by kind.
     pub events: [u64; Kind::ALL.len()],
+    /// How records of SF-INT were joined.
+    pub sf: crate::join::Stats,
 }
 
 impl Default for Stats {
@@ -104,6 +112,7 @@ impl Default for Stats {
             expired: 0,
             cut_paths: 0,
             events: [0; Kind::ALL.len()],
+            sf: crate::join::Stats::default(),
         }
     }
 }
@@ -129,6 +138,7 @@ impl Balance {
 impl AddAssign<&Self> for Stats {
     fn add_assign(&mut self, other: &Self) {
         self.combine(other, |one, other| *one += other);
+        self.sf.held += other.sf.held;
     }
 }
 
@@ -155,6 +165,7 @@ impl Stats {
         ] {
             with(one, other);
         }
+        self.sf.combine(&other.sf, &mut with);
         self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
         self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
         let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);

@@ -138,6 +138,7 @@ impl Core {
             return;
         }
         let slots = self.state.flows.slots();
+        self.tick_joiner(self.sweep.now, sink);
         for slot in self.sweep.due(slots) {
             self.visit(slot, sink);
         }
@@ -169,6 +170,7 @@ impl Core {
             return;
         }
         self.account(self.sweep.now, true, sink);
+        self.finish_joiner(sink);
         // As if the second and the minute ended now; time itself stays, so that more may come.
         let closing = Closing {
             second: u64::from(self.state.second) * SECOND,

@@ -3,6 +3,8 @@
 //! A frame of 6 hops with 8 items is 304 bytes: Ethernet, IPv4, UDP (42), report header (16), inner Ethernet, IPv4, UDP
 //! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Nothing here is on any hot path.
 
+mod sf;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use crate::collector::{Collector, Datagram};
 use crate::config::{Config, Profile};
 use crate::event::{Nanos, Sink};
 use crate::hash::Jitter;
+
+pub use sf::{SF_CASES, SfCase};
 
 /// Reports per burst.
 pub const BURST: usize = 64;

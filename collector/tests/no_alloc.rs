@@ -4,8 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use collector::Batch;
-use collector::workload::{CASES, Input};
+use collector::workload::{CASES, Feed, Input, SF_CASES};
+use collector::{Batch, Collector};
 
 struct Counting;
 
@@ -36,26 +36,32 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_warm_collector_allocates_nothing() {
-    for case in CASES.iter().filter(|case| case.flows <= 1000) {
-        let mut collector = case.collector();
-        let mut feed = case.feed();
-        let mut batch = Batch::with_capacity(1 << 16);
-        let mut give = |reports: usize, collector: &mut collector::Collector, batch: &mut Batch| {
-            let mut given = 0;
-            while given < reports {
-                given += feed.burst(Input::Frames, collector, batch);
-            }
-            batch.clear();
-        };
-        give(20_000, &mut collector, &mut batch);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        give(10_000, &mut collector, &mut batch);
-        // A tick, the end of seconds and of a minute, and traffic behind it.
-        let later = 1_700_000_100_000_000_000;
-        for step in 0..200 {
-            collector.tick(later + step * 500_000_000, &mut batch);
+    let small = CASES.iter().filter(|case| case.flows <= 1000);
+    let plain = small.map(|case| (case.name, case.collector(), case.feed()));
+    let joined = SF_CASES.iter().filter(|case| case.flows <= 1000);
+    for (name, collector, feed) in plain.chain(joined.map(|case| (case.name, case.collector(), case.feed())))
+    {
+        allocates_nothing(name, collector, feed);
+    }
+}
+
+fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
+    let mut batch = Batch::with_capacity(1 << 16);
+    let mut give = |reports: usize, collector: &mut collector::Collector, batch: &mut Batch| {
+        let mut given = 0;
+        while given < reports {
+            given += feed.burst(Input::Frames, collector, batch);
         }
         batch.clear();
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+    };
+    give(20_000, &mut collector, &mut batch);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    give(10_000, &mut collector, &mut batch);
+    // A tick, the end of seconds and of a minute, and traffic behind it.
+    let later = 1_700_000_100_000_000_000;
+    for step in 0..200 {
+        collector.tick(later + step * 500_000_000, &mut batch);
     }
+    batch.clear();
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{name}");
 }

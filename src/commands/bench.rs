@@ -2,6 +2,7 @@
 
 mod fastpath;
 mod harness;
+mod join;
 mod kernel;
 mod rungs;
 mod store;
@@ -78,6 +79,12 @@ const CASES: &[Case] = &[
         about: "values that vary below every threshold",
         run: fastpath::collect,
     },
+    Case {
+        name: "sf-join",
+        about: "SF-INT reports of paths of 5 nodes joined, 1,000 flows: per report",
+        run: join::run,
+    },
+    Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
     Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
     Case {
         name: "replay",

@@ -34,6 +34,7 @@
 
 mod flow;
 mod length;
+mod report;
 mod set;
 #[cfg(test)]
 mod sim;
@@ -49,6 +50,7 @@ use crate::event::Nanos;
 use crate::index::NO_SLOT;
 use crate::reading::{Ends, ReadHops, Reading};
 use crate::state::Head;
+use crate::stats::Table;
 use crate::tell::{About, Origin};
 
 use flow::{Admission, Belief, Flows, Path, SETS};
@@ -179,12 +181,13 @@ impl Joiner {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = self.stats;
-        stats.flows = self.flows.table();
-        stats.sets.used = self.sets.used();
-        stats.sets.capacity = self.sets.capacity();
-        stats.sets.evicted = self.evicted;
-        stats
+        self.stats
+    }
+
+    /// Flows and sets: how many there are, and what was turned away.
+    pub(crate) fn tables(&self) -> [Table; 2] {
+        let (used, capacity) = (self.sets.used(), self.sets.capacity());
+        [self.flows.table(), Table { used, capacity, evicted: self.evicted, refused: 0 }]
     }
 
     /// Takes a report that is not urgent.
@@ -426,8 +429,9 @@ impl Joiner {
         if let [source, sink] = self.scratch[..]
             && source.node == sink.node
         {
-            // Source and sink in one.
-            self.scratch.remove(0);
+            // Source and sink in one, whose own word is the later, unless it is none.
+            let silent = sink == Reading { node: sink.node, ..Reading::NOTHING };
+            self.scratch.remove(usize::from(silent));
         }
         let hops = ReadHops { readings: &self.scratch, ends, units: part.units };
         if part.head.about.has_flow {

@@ -10,6 +10,7 @@ use crate::config::Units;
 use crate::hash::fold;
 use crate::reading::{NO_VALUE, ReadHops, Reading};
 use crate::state::Head;
+use crate::stats::Table;
 use crate::tell::{About, Origin};
 
 /// What nodes write down is told to have been written by them at this time, ns.
@@ -93,6 +94,7 @@ pub(super) struct Outcome {
     /// ... in which something is not as it was.
     pub(super) false_ones: Vec<String>,
     pub(super) stats: Stats,
+    pub(super) tables: [Table; 2],
     /// Of each flow the latest path declared.
     pub(super) latest: HashMap<usize, Vec<u32>>,
 }
@@ -231,7 +233,7 @@ impl<'p> Simulation<'p> {
         assert!(stats.balance().holds() && stats.held == 0, "{stats:?}");
         assert_eq!(stats.complete.records + stats.repeated + self.witness.samples, stats.records);
         let Witness { whole, false_ones, latest, .. } = self.witness;
-        Outcome { whole, false_ones, stats, latest }
+        Outcome { whole, false_ones, stats, tables: self.joiner.tables(), latest }
     }
 
     fn step(&mut self) {

@@ -1,8 +1,6 @@
 //! What was counted. Every record that came in is in exactly one of these numbers; [`Stats::balance`] adds them up.
 
-use std::ops::AddAssign;
-
-use crate::stats::{Balance, Table};
+use crate::stats::Balance;
 
 /// Why a set of records was closed before it was complete, or not believed when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,12 +105,10 @@ pub struct Stats {
     pub stray: u64,
     /// Records of flows for which there was no room. Samples of their node.
     pub unadmitted: u64,
+    /// Records in reports that nodes on the way sent, of queues or of packets that ended there. Samples of their node.
+    pub on_the_way: u64,
     /// Records in open sets, now.
     pub held: u64,
-    /// Open sets, now, and sets that found no room.
-    pub sets: Table,
-    /// Flows known here.
-    pub flows: Table,
 }
 
 impl Stats {
@@ -134,6 +130,7 @@ impl Stats {
             ("repeated", self.repeated),
             ("stray", self.stray),
             ("unadmitted", self.unadmitted),
+            ("on_the_way", self.on_the_way),
         ];
         Balance {
             input: self.records,
@@ -142,7 +139,7 @@ impl Stats {
         }
     }
 
-    pub(crate) fn combine(&mut self, other: &Self, with: impl Fn(&mut u64, u64)) {
+    pub(crate) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
         for (one, other) in [
             (&mut self.reports, other.reports),
             (&mut self.records, other.records),
@@ -153,25 +150,13 @@ impl Stats {
             (&mut self.repeated, other.repeated),
             (&mut self.stray, other.stray),
             (&mut self.unadmitted, other.unadmitted),
+            (&mut self.on_the_way, other.on_the_way),
         ] {
             with(one, other);
         }
         for (one, other) in self.partial.iter_mut().zip(&other.partial) {
             with(&mut one.sets, other.sets);
             with(&mut one.records, other.records);
-        }
-    }
-}
-
-impl AddAssign<&Self> for Stats {
-    fn add_assign(&mut self, other: &Self) {
-        self.combine(other, |one, other| *one += other);
-        self.held += other.held;
-        for (one, other) in [(&mut self.sets, other.sets), (&mut self.flows, other.flows)] {
-            one.used += other.used;
-            one.capacity += other.capacity;
-            one.evicted += other.evicted;
-            one.refused += other.refused;
         }
     }
 }

@@ -232,12 +232,15 @@ fn sets_that_never_close_end_in_time_and_all_is_accounted_for() {
 fn few_places_for_sets_cost_sets_and_are_counted() {
     let route = |flow: u32| Route { paths: vec![vec![1, 2, 3, 4, 90 + flow]], which: |_| 0 };
     let flows: Vec<_> = (0..30).map(route).collect();
-    let config = Config { max_sets: 8, max_flows: 8, ..Config::default() };
-    let plan = Plan { flows, packets: 500, config, ..Plan::line(2) };
-    let outcome = run(&plan);
-    assert!(partial(&outcome.stats, Reason::Evicted) > 500, "{:?}", outcome.stats);
-    assert!(outcome.stats.sets.capacity == 8 && outcome.stats.flows.capacity == 8);
-    assert!(outcome.stats.flows.evicted > 0);
+    for (max_flows, max_sets) in [(8, 64), (64, 8)] {
+        let config = Config { max_sets, max_flows, ..Config::default() };
+        let plan = Plan { flows: flows.clone(), packets: 500, config, ..Plan::line(2) };
+        let outcome = run(&plan);
+        assert!(partial(&outcome.stats, Reason::Evicted) > 500, "{:?}", outcome.stats);
+        let [flows, sets] = outcome.tables;
+        assert_eq!((flows.capacity, sets.capacity, sets.used), (max_flows as u64, max_sets as u64, 0));
+        assert_eq!((flows.evicted > 0, sets.evicted > 0), (max_flows == 8, max_sets == 8));
+    }
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
     let stats = joiner.stats();
     assert!(stats.balance().holds(), "{stats:?}");
     assert!(paths.0 >= 795, "{} of 800: {stats:?}", paths.0);
-    assert_eq!(stats.flows.used, 64);
+    assert_eq!(joiner.tables()[0].used, 64);
 }
 
 struct Paths(u64);
