@@ -13,6 +13,7 @@ pub mod demo;
 pub mod fabric;
 mod packet;
 pub mod report;
+pub mod sf;
 mod sink;
 mod source;
 pub mod switch;

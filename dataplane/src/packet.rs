@@ -7,7 +7,7 @@ use std::ops::Range;
 use wire::ethernet::{self, ethertype};
 use wire::int::header::{self, Md2, Md10};
 use wire::int::shim::{self, Shim1, Shim2};
-use wire::int::{self, Encapsulation, Flags, Layout, Mark, Mode, Original};
+use wire::int::{self, Encapsulation, Flags, Layout, Mark, Mode, Original, Sf};
 use wire::{FlowKey, Profile, Refusal, checksum, ipv4, ipv6, tcp, udp};
 
 use crate::fabric::{Address, Family, FlowSpec};
@@ -16,6 +16,8 @@ use crate::fabric::{Address, Family, FlowSpec};
 pub(crate) const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
+/// IPv6 next header: hop-by-hop options.
+pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
 
 /// What a switch sees in a packet.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +44,16 @@ pub(crate) struct Carried {
     pub(crate) hop_ml: u8,
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
-    /// DS ID, DS Instruction, DS Flags (2.x).
+    /// DS ID or packet ID, DS Instruction, DS Flags (2.x).
     domain: [u16; 3],
     /// Replication request and reserved bits (1.0).
     replication: u8,
     pub(crate) layout: Layout,
     /// Words of header and stack.
     pub(crate) int_words: u8,
-    /// Where the shim begins.
+    /// SF-INT.
+    pub(crate) sf: Option<Sf>,
+    /// Where the shim begins; in an IPv6 option that is behind type and length.
     pub(crate) shim: usize,
     /// Where INT ends.
     pub(crate) end: usize,
@@ -71,11 +75,11 @@ impl Seen {
         let proto = match place.encapsulation {
             Encapsulation::Udp => UDP,
             Encapsulation::Tcp => TCP,
-            _ => 0,
+            _ => HOP_BY_HOP,
         };
-        let ours = proto != 0
+        let option = place.encapsulation == Encapsulation::HopByHop;
+        let ours = (proto != HOP_BY_HOP || option)
             && place.mark != Mark::Probe
-            && int.sf.is_none()
             && matches!((int.version, int.mode), (int::Version::V2, _) | (int::Version::V10, Mode::Md));
         if !ours {
             seen.foreign = true;
@@ -99,11 +103,12 @@ impl Seen {
             hop_ml: int.hop_ml,
             remaining: int.remaining,
             bitmap: int.bitmap,
-            domain: [int.ds_id, int.ds_instruction, int.ds_flags],
+            domain: [int.sf.map_or(int.ds_id, |sf| sf.packet_id), int.ds_instruction, int.ds_flags],
             replication: header::replication(head),
             layout: int.stack.layout,
             int_words: ((place.end - place.header) / 4) as u8, // the shim's 8-bit length says so
-            shim: place.start,
+            sf: int.sf,
+            shim: if option { place.start + OPTION_HEAD } else { place.start },
             end: place.end,
         });
         Ok(seen)
@@ -113,8 +118,22 @@ impl Seen {
 impl Carried {
     /// The shim's length field can count `more` further bytes.
     pub(crate) fn holds(&self, more: usize) -> bool {
+        if self.headers.has_option() {
+            // And the hop-by-hop header 256 units of 8 bytes.
+            return self.end - self.shim + more <= 0xff && self.headers.l4_len + more + 8 <= 256 * 8;
+        }
         let shim = if self.version == int::Version::V10 { shim::LEN / 4 } else { 0 };
         usize::from(self.int_words) + shim + more / 4 <= 0xff
+    }
+
+    /// Where the metadata header begins.
+    pub(crate) fn header(&self) -> usize {
+        self.shim + shim::LEN
+    }
+
+    /// Where the first record begins.
+    pub(crate) fn stack(&self) -> usize {
+        self.header() + if self.version == int::Version::V10 { header::LEN_1 } else { header::LEN_2 }
     }
 
     /// Writes shim and metadata header and tells their length.
@@ -138,14 +157,20 @@ impl Carried {
             return shim::LEN + header::LEN_1;
         }
         let next = match (self.original.port, self.original.proto) {
+            _ if self.headers.has_option() => shim::Next::Nothing,
             (Some(port), _) => shim::Next::Port(port),
             (None, Some(proto)) => shim::Next::Protocol(proto),
             (None, None) => shim::Next::Dscp(self.original.dscp.unwrap_or(0)),
         };
-        let kind = if self.mode == Mode::Mx { Shim2::MX } else { Shim2::MD };
+        let kind = match (self.mode, self.sf) {
+            (Mode::Mx, _) => Shim2::MX,
+            (Mode::Md, None) => Shim2::MD,
+            (Mode::Md, Some(_)) => Shim2::SF,
+        };
+        let sf = self.sf.map(|sf| (sf.urgent, sf.state));
         Shim2 { kind, length: self.int_words, next }.emit(shim);
         let [ds_id, ds_instruction, ds_flags] = self.domain;
-        Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf: None }.emit(head);
+        Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf }.emit(head);
         shim::LEN + header::LEN_2
     }
 }
@@ -160,7 +185,12 @@ pub(crate) struct Headers {
     pub(crate) proto: u8,
     /// DSCP, six bits.
     pub(crate) dscp: u8,
+    /// Bytes of UDP, of TCP's fixed part, or of the hop-by-hop header.
+    l4_len: usize,
 }
+
+/// Type and length of an IPv6 option.
+pub(crate) const OPTION_HEAD: usize = 2;
 
 /// VLAN tags that are stepped over.
 const MAX_TAGS: usize = 4;
@@ -205,18 +235,34 @@ impl Headers {
         };
         let rest = frame.get(l4..)?;
         match proto {
+            HOP_BY_HOP if v6 => ipv6::OptionsHeader::new_checked(rest).map(|_| ()).ok()?,
             UDP => udp::Packet::new_checked(rest).map(|_| ()).ok()?,
             TCP => tcp::Packet::new_checked(rest).map(|_| ()).ok()?,
             _ => return None,
         }
-        let headers = Self { ip, v6, l4, proto, dscp: class >> 2 };
+        let l4_len = match proto {
+            UDP => udp::HEADER_LEN,
+            TCP => tcp::HEADER_LEN,
+            _ => 8 + usize::from(*rest.get(1)?) * 8,
+        };
+        let headers = Self { ip, v6, l4, proto, dscp: class >> 2, l4_len };
         let end = ip + headers.ip_len(frame);
         (headers.body() <= end && end <= frame.len()).then_some(headers)
     }
 
-    /// Where the shim goes: behind UDP, or the fixed part of TCP.
+    /// These headers after INT has grown or shrunk.
+    pub(crate) fn again(&self, frame: &[u8]) -> Self {
+        Self::at(frame, self.ip, self.l4, self.proto).unwrap_or(*self)
+    }
+
+    /// INT is, or may be put, in an option of the hop-by-hop header at `l4`.
+    pub(crate) fn has_option(&self) -> bool {
+        self.proto == HOP_BY_HOP
+    }
+
+    /// Where the shim goes: behind UDP, or the fixed part of TCP. With options: behind the hop-by-hop header.
     pub(crate) fn body(&self) -> usize {
-        self.l4 + if self.proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN }
+        self.l4 + self.l4_len
     }
 
     /// Length of the IP packet, header included.
@@ -266,6 +312,9 @@ impl Headers {
 
     /// Replaces the bytes of `range`, which lies behind the L4 header, and mends lengths and checksums.
     pub(crate) fn splice(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
+        if self.has_option() {
+            return self.splice_option(frame, range, with);
+        }
         let (old, new) = (sum(&frame[range.clone()]), sum(with));
         let before = self.ip_len(frame);
         let after = before - range.len() + with.len();
@@ -281,6 +330,101 @@ impl Headers {
         } else {
             self.mend_l4(frame, &[(old, new), (short, long)]);
         }
+    }
+
+    /// Replaces bytes of the INT option's data, and mends its length, the padding behind it and the lengths of the headers
+    /// around it. No checksum covers any of them: a pseudo-header has the upper layer's length.
+    fn splice_option(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
+        let before = self.ip_len(frame);
+        let Some(option) = options(frame, self.l4, self.body()).find(|option| option.contains(&range.start))
+        else {
+            return;
+        };
+        let data = option.len() - OPTION_HEAD - range.len() + with.len();
+        let padding = padding(frame, option.end, self.body());
+        // The header stays a multiple of eight bytes, and what follows keeps its alignment.
+        let pad = (padding + option.len() - OPTION_HEAD).wrapping_sub(data) & 7;
+        let end = option.start + OPTION_HEAD + data;
+        replace(frame, option.end..option.end + padding, &PADDING[pad][..pad]);
+        replace(frame, range, with);
+        frame[option.start + 1] = data as u8;
+        let grown = (end + pad).wrapping_sub(option.end + padding);
+        frame[self.l4 + 1] = (self.l4_len.wrapping_add(grown) / 8).wrapping_sub(1) as u8;
+        self.set_ip_len(frame, before.wrapping_add(grown));
+    }
+
+    /// Puts an INT option with these data into an IPv6 packet: into its hop-by-hop header, before all other options, or
+    /// into a new one. `headers` are those of the packet, and changed with it.
+    pub(crate) fn put_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
+        let before = self.ip_len(frame);
+        let start = ipv6::HEADER_LEN + self.ip;
+        let has_header = self.has_option();
+        let fixed = if has_header { 0 } else { OPTION_HEAD };
+        let len = (fixed + OPTION_HEAD + data.len()).next_multiple_of(8);
+        let pad = len - fixed - OPTION_HEAD - data.len();
+        let mut block = [0; OPTIONS_MOST];
+        let next = frame[self.ip + NEXT_HEADER];
+        (block[0], block[1]) = (next, (len / 8).wrapping_sub(1) as u8);
+        let body = &mut block[fixed..len];
+        (body[0], body[1]) = (int::sf::OPTION, data.len() as u8);
+        body[OPTION_HEAD..OPTION_HEAD + data.len()].copy_from_slice(data);
+        body[OPTION_HEAD + data.len()..].copy_from_slice(&PADDING[pad][..pad]);
+        if has_header {
+            replace(frame, start + OPTION_HEAD..start + OPTION_HEAD, &block[..len]);
+            frame[start + 1] = frame[start + 1].wrapping_add((len / 8) as u8);
+        } else {
+            replace(frame, start..start, &block[..len]);
+            frame[self.ip + NEXT_HEADER] = HOP_BY_HOP;
+        }
+        self.set_ip_len(frame, before + len);
+    }
+
+    /// Bytes by which [`Self::put_option`] makes a packet longer; `None`: the header would be too long.
+    pub(crate) fn option_len(&self, data: usize) -> Option<usize> {
+        let fixed = if self.has_option() { 0 } else { OPTION_HEAD };
+        let len = (fixed + OPTION_HEAD + data).next_multiple_of(8);
+        let whole = if self.has_option() { self.l4_len + len } else { len };
+        (data <= 0xff && whole <= 256 * 8).then_some(len)
+    }
+
+    /// Takes the option that begins at `option` out again, and with it the hop-by-hop header if nothing but padding is left.
+    pub(crate) fn take_option(&self, frame: &mut Vec<u8>, option: usize) {
+        let before = self.ip_len(frame);
+        let Some(found) = options(frame, self.l4, self.body()).find(|found| found.start == option) else {
+            return;
+        };
+        let padding = padding(frame, found.end, self.body());
+        let others =
+            options(frame, self.l4, self.body()).any(|other| other.start != option && frame[other.start] > 1);
+        let taken = if others {
+            let pad = (padding + found.len()) & 7;
+            replace(frame, found.start..found.end + padding, &PADDING[pad][..pad]);
+            let taken = found.len() + padding - pad;
+            frame[self.l4 + 1] = frame[self.l4 + 1].wrapping_sub((taken / 8) as u8);
+            taken
+        } else {
+            frame[self.ip + NEXT_HEADER] = frame[self.l4];
+            replace(frame, self.l4..self.body(), &[]);
+            self.l4_len
+        };
+        self.set_ip_len(frame, before - taken);
+    }
+
+    /// Changes the bytes of `range`, which lies behind the L4 header and begins at an even offset from it, where they are.
+    pub(crate) fn change<T>(
+        &self,
+        frame: &mut [u8],
+        range: Range<usize>,
+        change: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
+        if self.has_option() {
+            return change(&mut frame[range]);
+        }
+        let old = sum(&frame[range.clone()]);
+        let told = change(&mut frame[range.clone()]);
+        let new = sum(&frame[range]);
+        self.mend_l4(frame, &[(old, new)]);
+        told
     }
 
     /// Puts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
@@ -345,6 +489,43 @@ impl Headers {
             let mended = mend(header.checksum());
             header.set_checksum(if mended == 0 { 0xffff } else { mended });
         }
+    }
+}
+
+/// Padding of so many bytes: nothing, Pad1, or PadN (RFC 8200, 4.2).
+const PADDING: [[u8; 8]; 8] = {
+    let mut padding = [[0; 8]; 8];
+    let mut len = 2;
+    while len < 8 {
+        (padding[len][0], padding[len][1]) = (1, len as u8 - 2);
+        len += 1;
+    }
+    padding
+};
+/// The longest option with its padding, and the two bytes before it in a header of its own.
+const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
+/// Where IPv6 says what follows it.
+const NEXT_HEADER: usize = 6;
+
+/// The options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
+/// runs over the end.
+fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = header + OPTION_HEAD;
+    std::iter::from_fn(move || {
+        let kind = *frame.get(at).filter(|_| at < end)?;
+        let len = if kind == 0 { 1 } else { OPTION_HEAD + usize::from(*frame.get(at + 1)?) };
+        let option = at..at + len;
+        at = option.end;
+        (option.end <= end).then_some(option)
+    })
+}
+
+/// Bytes of the padding option that begins at `at`; 0: there is none.
+fn padding(frame: &[u8], at: usize, end: usize) -> usize {
+    match frame.get(at..end) {
+        Some([0, rest @ ..]) => 1 + rest.iter().take_while(|byte| **byte == 0).count(),
+        Some([1, len, rest @ ..]) if usize::from(*len) <= rest.len() => OPTION_HEAD + usize::from(*len),
+        _ => 0,
     }
 }
 

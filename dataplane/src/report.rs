@@ -1,6 +1,7 @@
 //! What a switch tells: flow reports of a sink, postcards of a node, drops and congested queues, in Telemetry Report 1.0 or
 //! 2.0 (wire-formats 2.1, 2.3, 4.1), with sequence numbers per subsystem.
 
+use wire::int::Sf;
 use wire::report::{Flags, v10, v20};
 use wire::{FlowKey, Hop};
 
@@ -114,6 +115,25 @@ pub(crate) struct Made {
     pub(crate) hw_id: u8,
     /// It holds the packet's INT stack.
     pub(crate) with_stack: bool,
+    /// Of SF-INT that is not urgent: the record carried.
+    pub(crate) record: Option<Carrying>,
+}
+
+/// Whose record an SF packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carrying {
+    pub(crate) sf: Sf,
+    pub(crate) node: u32,
+}
+
+impl Carrying {
+    fn of(frame: &[u8], carried: &Carried) -> Option<Self> {
+        let sf = carried.sf.filter(|sf| !sf.urgent)?;
+        // The sink's own record may lie before it; the node id is the first item of every record.
+        let record = carried.end - usize::from(carried.hop_ml) * 4;
+        let node = frame.get(record..)?.first_chunk().map(|id| u32::from_be_bytes(*id))?;
+        Some(Self { sf, node })
+    }
 }
 
 impl Outbox {
@@ -156,6 +176,7 @@ struct Draft<'a> {
     flow_id: Option<[u8; 4]>,
     packet: Packet<'a>,
     with_stack: bool,
+    record: Option<Carrying>,
 }
 
 /// The packet in a report.
@@ -165,6 +186,8 @@ enum Packet<'a> {
     Ethernet(&'a [u8]),
     Ipv4(&'a [u8]),
     Ipv6(&'a [u8]),
+    /// Of SF-INT: header and record (2.0).
+    Int(&'a [u8]),
 }
 
 /// Writes reports and numbers them.
@@ -210,11 +233,28 @@ impl Exporter {
         own: &Hop,
         out: &mut Outbox,
     ) {
-        let packet = self.packet(frame, Some(&carried.headers), carried.end + usize::from(self.format.snap));
+        let packet =
+            self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = bits.map(|bits| bits & REPORTABLE);
         let draft =
             Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, own, packet) };
-        self.write(&draft, out);
+        self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
+    }
+
+    /// A sink's compact report of an SF packet: INT header and record.
+    pub(crate) fn compact_report(
+        &mut self,
+        frame: &[u8],
+        carried: &Carried,
+        bits: u16,
+        own: &Hop,
+        out: &mut Outbox,
+    ) {
+        let packet = Packet::Int(&frame[carried.header()..carried.end]);
+        let bits = Some(bits & REPORTABLE);
+        let draft =
+            Draft { bits, with_stack: true, ..Draft::new(ReportKind::Flow, Flags::FLOW, own, packet) };
+        self.write(&Draft { record: Carrying::of(frame, carried), ..draft }, out);
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
@@ -226,7 +266,8 @@ impl Exporter {
         own: &Hop,
         out: &mut Outbox,
     ) {
-        let packet = self.packet(frame, Some(&carried.headers), carried.end + usize::from(self.format.snap));
+        let packet =
+            self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
         let bits = Some(bits & REPORTABLE);
         self.write(&Draft { bits, ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, packet) }, out);
     }
@@ -247,7 +288,7 @@ impl Exporter {
         let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::int::Mark::Port);
         let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
         let end = match (with_int, seen.carried, seen.headers) {
-            (Some(carried), _, _) => carried.end + snap,
+            (Some(carried), _, _) => int_end(&carried) + snap,
             (None, Some(carried), _) => ports_end(&carried.headers),
             (None, None, Some(headers)) => headers.body() + snap,
             (None, None, None) => 64,
@@ -256,7 +297,8 @@ impl Exporter {
         let draft = Draft {
             bits: Some(PORTS | INGRESS_TS | DROP_REASON),
             reason: Some(reason),
-            with_stack: with_int.is_some_and(|carried| carried.mode == wire::int::Mode::Md),
+            with_stack: with_int
+                .is_some_and(|carried| carried.mode == wire::int::Mode::Md && carried.sf.is_none()),
             ..Draft::new(ReportKind::Drop, flags, own, self.packet(frame, seen.headers.as_ref(), end))
         };
         self.write(&draft, out);
@@ -298,13 +340,14 @@ impl Exporter {
             Version::V10 => self.write_10(draft, hw_id, out),
             Version::V20 => self.write_20(draft, hw_id, out),
         }
-        out.made.push(Made { kind: draft.kind, hw_id, with_stack: draft.with_stack });
+        let record = draft.record;
+        out.made.push(Made { kind: draft.kind, hw_id, record, with_stack: draft.with_stack });
     }
 
     fn write_10(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
         let seq = self.number(hw_id);
         let (next, packet) = match draft.packet {
-            Packet::None => (v10::NextProtocol::Ethernet, &[][..]),
+            Packet::None | Packet::Int(_) => (v10::NextProtocol::Ethernet, &[][..]),
             Packet::Ethernet(bytes) => (v10::NextProtocol::Ethernet, bytes),
             Packet::Ipv4(bytes) => (v10::NextProtocol::Ipv4, bytes),
             Packet::Ipv6(bytes) => (v10::NextProtocol::Ipv6, bytes),
@@ -330,9 +373,10 @@ impl Exporter {
     fn write_20(&mut self, draft: &Draft<'_>, hw_id: u8, out: &mut Outbox) {
         let flow_id = draft.flow_id;
         let domain = flow_id.as_ref().map_or(&[][..], |id| id);
-        let (ds_id, ds_bits) = match flow_id {
-            Some(_) => (v20::POSTCARD_DOMAIN, v20::POSTCARD_FLOW_ID),
-            None => (0, 0),
+        let (ds_id, ds_bits) = match (flow_id, draft.packet) {
+            (Some(_), _) => (v20::POSTCARD_DOMAIN, v20::POSTCARD_FLOW_ID),
+            (None, Packet::Int(_)) => (wire::int::sf::REPORT_DOMAIN, 0),
+            (None, _) => (0, 0),
         };
         let report = v20::Repr {
             flags: draft.flags,
@@ -350,6 +394,7 @@ impl Exporter {
                 Packet::Ethernet(bytes) => v20::Inner::Ethernet(bytes),
                 Packet::Ipv4(bytes) => v20::Inner::Ipv4(bytes),
                 Packet::Ipv6(bytes) => v20::Inner::Ipv6(bytes),
+                Packet::Int(bytes) => v20::Inner::Domain(bytes),
             },
             ignored_md_length: 0,
         };
@@ -404,13 +449,28 @@ impl Exporter {
 
 impl<'a> Draft<'a> {
     fn new(kind: ReportKind, flags: Flags, own: &'a Hop, packet: Packet<'a>) -> Self {
-        Self { kind, flags, bits: None, own, reason: None, flow_id: None, packet, with_stack: false }
+        Self {
+            kind,
+            flags,
+            bits: None,
+            own,
+            reason: None,
+            flow_id: None,
+            packet,
+            with_stack: false,
+            record: None,
+        }
     }
 }
 
 /// Just behind the ports.
 fn ports_end(headers: &Headers) -> usize {
-    headers.l4 + 4
+    if headers.has_option() { headers.body() + 4 } else { headers.l4 + 4 }
+}
+
+/// Where INT ends, and with it the IPv6 header that holds it.
+fn int_end(carried: &Carried) -> usize {
+    if carried.headers.has_option() { carried.headers.body() } else { carried.end }
 }
 
 /// RepMdBits of 1.0 for those of 2.0: ports, hop latency, queue, egress time stamp, drop reason, utilisation.

@@ -3,9 +3,10 @@
 
 use wire::int::header::{Md2, Md10, Mx2};
 use wire::int::shim::{Next, Shim1, Shim2};
-use wire::int::{header, layout, shim};
+use wire::int::{Sf, header, layout, sf, shim};
 
 use crate::packet::{Headers, UDP};
+use crate::sf::MAX_RECORD;
 use crate::switch::Mark;
 use crate::watchlist::{Mode, Watch};
 
@@ -28,24 +29,70 @@ pub(crate) fn insert(
 ) -> Inserted {
     let mut bytes = [0; shim::LEN + header::LEN_2];
     let port = mark.port.filter(|_| watch.mode != Mode::Md10);
-    let next = match (port, headers.proto) {
+    let next = next(frame, headers, port);
+    let len = emit(watch, next, headers.dscp, &mut bytes);
+    put(frame, headers, (mark, port), next, &bytes[..len], mtu)
+}
+
+/// Puts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header, else
+/// behind L4. The packet keeps that size until the sink, unless it is urgent.
+pub(crate) fn insert_sf(
+    frame: &mut Vec<u8>,
+    headers: &Headers,
+    watch: &Watch,
+    (mark, sf): (Mark, Sf),
+    record: &[u8],
+    mtu: usize,
+) -> Inserted {
+    const HEAD: usize = shim::LEN + header::LEN_2;
+    let mut bytes = [0; HEAD + MAX_RECORD];
+    let len = HEAD + record.len();
+    let port = mark.port.filter(|_| !headers.v6);
+    let next = if headers.v6 { Next::Nothing } else { next(frame, headers, port) };
+    let hop_ml = (record.len() / 4) as u8;
+    Shim2 { kind: Shim2::SF, length: (len / 4) as u8 - 1, next }.emit(&mut bytes);
+    sf::header(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
+    bytes[HEAD..len].copy_from_slice(record);
+    if !headers.v6 {
+        return put(frame, headers, (mark, port), next, &bytes[..len], mtu);
+    }
+    match headers.option_len(len) {
+        Some(more) if headers.ip_len(frame) + more <= mtu => headers.put_option(frame, &bytes[..len]),
+        _ => return Inserted::MtuExceeded,
+    }
+    Inserted::Yes
+}
+
+/// What the shim keeps of the packet as it was.
+fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
+    match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),
         (Some(_), UDP) => Next::Port(headers.dport(frame)),
         (Some(_), proto) => Next::Protocol(proto),
-    };
-    let len = emit(watch, next, headers.dscp, &mut bytes);
+    }
+}
+
+/// Puts `bytes` behind L4 and marks the packet.
+fn put(
+    frame: &mut Vec<u8>,
+    headers: &Headers,
+    (mark, port): (Mark, Option<u16>),
+    next: Next,
+    bytes: &[u8],
+    mtu: usize,
+) -> Inserted {
     let udp_len = if matches!(next, Next::Protocol(_)) { wire::udp::HEADER_LEN } else { 0 };
-    if headers.ip_len(frame) + len + udp_len > mtu {
+    if headers.ip_len(frame) + bytes.len() + udp_len > mtu {
         return Inserted::MtuExceeded;
     }
     match (port, next) {
-        (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, &bytes[..len]),
+        (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, bytes),
         (Some(port), _) => {
-            headers.splice(frame, headers.body()..headers.body(), &bytes[..len]);
+            headers.splice(frame, headers.body()..headers.body(), bytes);
             headers.set_dport(frame, port);
         }
         (None, _) => {
-            headers.splice(frame, headers.body()..headers.body(), &bytes[..len]);
+            headers.splice(frame, headers.body()..headers.body(), bytes);
             headers.set_dscp(frame, mark.dscp);
         }
     }
@@ -71,7 +118,7 @@ fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
             Md2 { hop_ml, remaining: watch.hops, bitmap, ..Md2::default() }.emit(header);
             shim::LEN + header::LEN_2
         }
-        Mode::Mx21 | Mode::Postcard => {
+        Mode::Mx21 | Mode::Postcard | Mode::Sf => {
             Shim2 { kind: Shim2::MX, length: words_2, next }.emit(shim);
             Mx2 { bitmap, ..Mx2::default() }.emit(header);
             shim::LEN + header::LEN_2

@@ -5,10 +5,13 @@
 
 use std::fmt;
 
-use wire::Profile;
+use wire::int::Sf;
+use wire::int::sf::State;
+use wire::{FlowKey, Profile};
 
 use crate::packet::{Carried, Headers, Seen};
 use crate::report::{Exporter, Format, Outbox};
+use crate::sf::{self, Arrival, Form, Registers};
 use crate::sink;
 use crate::source::{self, Inserted};
 use crate::transit::{self, Pushed};
@@ -26,12 +29,20 @@ pub struct Config {
     pub format: Format,
     /// Queue depths it reports.
     pub congestion: Option<Congestion>,
+    /// How it takes part in SF-INT.
+    pub sf: sf::Config,
 }
 
 impl Default for Config {
     /// Marked by DSCP 0x17; level-2 interfaces and buffer occupancy unavailable; Report 2.0.
     fn default() -> Self {
-        Self { mark: Mark::default(), available: 0xfd00, format: Format::default(), congestion: None }
+        Self {
+            mark: Mark::default(),
+            available: 0xfd00,
+            format: Format::default(),
+            congestion: None,
+            sf: sf::Config::default(),
+        }
     }
 }
 
@@ -66,12 +77,16 @@ pub enum ConfigError {
     BadDscp(u8),
     /// UDP port 0 cannot mark.
     BadPort,
-    /// MX and postcards need Report 2.0.
+    /// MX, postcards and compact SF-INT reports need Report 2.0.
     NeedsReport20,
     /// An instruction bitmap without any defined bit measures nothing.
     EmptyBitmap,
     /// `fall` must be below `rise`.
     BadCongestion,
+    /// SF-INT needs the node id, a hop, and no checksum complement.
+    BadSfWatch,
+    /// Registers are a power of two, up to 2^20; every how many packets one is urgent, at least 1.
+    BadRegisters,
     /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
     BadFormat,
 }
@@ -81,7 +96,15 @@ impl fmt::Display for ConfigError {
         match self {
             Self::BadDscp(dscp) => write!(f, "the DSCP that marks INT must be 1 to 63, not {dscp}"),
             Self::BadPort => f.write_str("the UDP port that marks INT must not be 0"),
-            Self::NeedsReport20 => f.write_str("INT-MX and postcards need Report 2.0"),
+            Self::NeedsReport20 => {
+                f.write_str("INT-MX, postcards and compact SF-INT reports need Report 2.0")
+            }
+            Self::BadSfWatch => f.write_str(
+                "SF-INT needs at least one hop and instruction bit 0 (the node id), and cannot have bit 15",
+            ),
+            Self::BadRegisters => f.write_str(
+                "SF-INT registers must be a power of two up to 1048576, and packets between urgent ones at least 1",
+            ),
             Self::EmptyBitmap => f.write_str("a watch needs at least one instruction bit"),
             Self::BadCongestion => f.write_str("queue reports: `fall` must be less than `rise`"),
             Self::BadFormat => {
@@ -134,9 +157,11 @@ pub struct Step {
     pub verdict: Verdict,
     /// This switch's measurement is on the packet's stack or in a report.
     pub recorded: bool,
+    /// What a packet of SF-INT carries on, or carried when the sink told of it.
+    pub sf: Option<Sf>,
 }
 
-/// What a switch has done since it was made. Every packet is in one of the first six.
+/// What a switch has done since it was made. Every packet is in one of the first seven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets without INT that stayed so.
@@ -145,6 +170,8 @@ pub struct Stats {
     pub refused: u64,
     /// Packets that carry this switch's record on.
     pub recorded: u64,
+    /// Packets of SF-INT that carry another record on: the one they came with, or the one that lay here.
+    pub traded: u64,
     /// Packets whose hop count was used up: nothing added, E set.
     pub hops_exceeded: u64,
     /// Packets without room for a record (M set) or, at the source, for INT at all.
@@ -155,6 +182,12 @@ pub struct Stats {
     pub drops_reported: u64,
     /// Queues reported.
     pub queues_reported: u64,
+    /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their way.
+    pub plain_nodes: u64,
+    /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
+    pub sf_rules: [u64; 10],
+    /// Packets that this source has made urgent.
+    pub urgent: u64,
 }
 
 /// An INT switch. No I/O: bytes and measurements in, bytes and reports out.
@@ -166,6 +199,7 @@ pub struct Switch {
     profile: Profile,
     exporter: Exporter,
     congested: [bool; 256],
+    registers: Registers,
     stats: Stats,
 }
 
@@ -179,8 +213,24 @@ impl Switch {
         let mut profile = Profile { dscp: config.mark.dscp, dscp_mask: 0x3f, ..Profile::default() };
         profile.int_udp_port = config.mark.port.unwrap_or(0);
         let exporter = Exporter::new(node, config.format);
+        let registers = Registers::new(config.sf);
         let (congested, stats) = ([false; 256], Stats::default());
-        Ok(Self { node, config, watchlist, profile, exporter, congested, stats })
+        Ok(Self { node, config, watchlist, profile, exporter, congested, registers, stats })
+    }
+
+    /// Empties the registers of SF-INT, as a restart does. Counters go on.
+    pub fn wipe_registers(&mut self) {
+        self.registers.wipe();
+    }
+
+    /// The registers of SF-INT.
+    pub fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    /// The registers of SF-INT, to put something in.
+    pub fn registers_mut(&mut self) -> &mut Registers {
+        &mut self.registers
     }
 
     /// What it has done.
@@ -212,11 +262,13 @@ impl Switch {
             Done::Plain => count.plain += 1,
             Done::Refused => count.refused += 1,
             Done::Recorded => count.recorded += 1,
+            Done::Traded => count.traded += 1,
             Done::HopsExceeded => count.hops_exceeded += 1,
             Done::MtuExceeded => count.mtu_exceeded += 1,
             Done::Reported => count.reported += 1,
         }
-        Step { verdict: step.verdict, recorded: matches!(step.done, Done::Recorded | Done::Reported) }
+        let recorded = matches!(step.done, Done::Recorded | Done::Reported);
+        Step { verdict: step.verdict, recorded, sf: step.sf }
     }
 
     /// Tells of a packet that is dropped now for the device's reason `reason`, if its flow is watched for drops. `visit` holds
@@ -242,9 +294,15 @@ impl Switch {
     }
 
     fn measure(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
-        let Ok(seen) = Seen::of(frame, &self.profile) else { return Measured::forward(Done::Refused) };
+        let seen = match Seen::of(frame, &self.profile) {
+            Ok(seen) => seen,
+            Err(refusal) => {
+                self.stats.plain_nodes += u64::from(refusal == wire::Refusal::BadSfStack);
+                return Measured::forward(Done::Refused);
+            }
+        };
         if let Some(carried) = seen.carried {
-            return self.carry(frame, &carried, visit, out);
+            return self.carry(frame, seen.flow, &carried, visit, out);
         }
         if seen.foreign {
             return Measured::forward(Done::Refused);
@@ -261,7 +319,45 @@ impl Switch {
         if !visit.from_edge {
             return Measured::forward(Done::Plain);
         }
+        if watch.mode == Mode::Sf {
+            return self.start_sf(frame, (&flow, &headers), &watch, visit, out);
+        }
+        // Behind other options INT is not put.
+        if headers.has_option() {
+            return Measured::forward(Done::Plain);
+        }
         self.start(frame, &headers, &watch, visit, out)
+    }
+
+    /// The source's part of SF-INT: every packet sets out with the source's own record.
+    fn start_sf(
+        &mut self,
+        frame: &mut Vec<u8>,
+        (flow, headers): (&FlowKey, &Headers),
+        watch: &Watch,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Measured {
+        let mut record = [0; sf::MAX_RECORD];
+        let len = usize::from(wire::int::layout::words_2(watch.bitmap)) * 4;
+        let record = &mut record[..len];
+        visit.write_record(self.node, watch.bitmap, self.config.available, record);
+        let number = self.registers.number(sf::tag(flow), visit.queue_occupancy);
+        let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
+        let mtu = usize::from(visit.mtu);
+        let inserted = source::insert_sf(frame, headers, watch, (self.config.mark, sf), record, mtu);
+        if inserted == Inserted::MtuExceeded {
+            return Measured::forward(Done::MtuExceeded);
+        }
+        self.stats.urgent += u64::from(number.urgent);
+        if !visit.to_edge {
+            return Measured { sf: Some(sf), ..Measured::forward(Done::Recorded) };
+        }
+        // Source and sink at once.
+        match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
+            Some(carried) => self.carry(frame, Some(*flow), &carried, visit, out),
+            None => Measured::forward(Done::Refused),
+        }
     }
 
     /// The source's part, and then this switch's as any node's.
@@ -278,20 +374,34 @@ impl Switch {
             return Measured::forward(Done::MtuExceeded);
         }
         match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
-            Some(carried) => self.carry(frame, &carried, visit, out),
+            Some(carried) => self.carry(frame, None, &carried, visit, out),
             None => Measured::forward(Done::Refused),
         }
     }
 
     /// A packet with INT: report and strip at the sink, add a record elsewhere.
-    fn carry(&mut self, frame: &mut Vec<u8>, carried: &Carried, visit: &Visit, out: &mut Outbox) -> Measured {
+    fn carry(
+        &mut self,
+        frame: &mut Vec<u8>,
+        flow: Option<FlowKey>,
+        carried: &Carried,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Measured {
+        if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
+            return match flow {
+                Some(_) if visit.to_edge => self.tell_sf(frame, carried, sf, visit, out),
+                Some(flow) => self.trade(frame, &flow, carried, sf, visit),
+                None => Measured::forward(Done::Refused),
+            };
+        }
         if carried.mode == wire::int::Mode::Mx {
             let bits = carried.bitmap & self.config.available;
             self.exporter.card_with_packet(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
             if visit.to_edge {
                 sink::strip(frame, carried);
             }
-            return Measured { done: Done::Reported, verdict: verdict(carried, visit) };
+            return Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: None };
         }
         if !visit.to_edge {
             let hop = visit.hop(self.node, self.config.available);
@@ -300,11 +410,73 @@ impl Switch {
                 Pushed::HopsExceeded => Done::HopsExceeded,
                 Pushed::MtuExceeded => Done::MtuExceeded,
             };
-            return Measured::forward(done);
+            return Measured { sf: carried.sf, ..Measured::forward(done) };
         }
         let (done, carried) = self.tell(frame, *carried, visit, out);
         sink::strip(frame, &carried);
-        Measured { done, verdict: verdict(&carried, visit) }
+        Measured { done, verdict: verdict(&carried, visit), sf: carried.sf }
+    }
+
+    /// The transit node's part of SF-INT: the record that arrives is traded by the nine rules. The packet keeps its size.
+    fn trade(
+        &mut self,
+        frame: &mut [u8],
+        flow: &FlowKey,
+        carried: &Carried,
+        sf: Sf,
+        visit: &Visit,
+    ) -> Measured {
+        let Self { registers, stats, node, config, .. } = self;
+        let (header, stack) = (carried.header(), carried.stack());
+        let done = carried.headers.change(frame, header..carried.end, |int| {
+            let (head, record) = int.split_at_mut(stack - header);
+            if carried.remaining == 0 {
+                stats.sf_rules[0] += 1;
+                if let Ok(mut head) = wire::int::header::Header::new_checked(head) {
+                    head.set_hops_exceeded();
+                }
+                return (Done::HopsExceeded, sf);
+            }
+            let arrival =
+                Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
+            let own = |record: &mut [u8]| visit.write_record(*node, carried.bitmap, config.available, record);
+            let (rule, after) = registers.trade(arrival, own);
+            stats.sf_rules[usize::from(rule.number) % 10] += 1;
+            let own = rule.forward.0 == sf::Forward::Own;
+            if let Ok(mut head) = wire::int::header::Header::new_checked(head) {
+                head.set_sf(after);
+                head.set_remaining(carried.remaining - u8::from(own));
+            }
+            (if own { Done::Recorded } else { Done::Traded }, after)
+        });
+        Measured { sf: Some(done.1), ..Measured::forward(done.0) }
+    }
+
+    /// The sink's part of SF-INT: a report of the record carried, and its own record of the packet that carried it.
+    fn tell_sf(
+        &mut self,
+        frame: &mut Vec<u8>,
+        carried: &Carried,
+        sf: Sf,
+        visit: &Visit,
+        out: &mut Outbox,
+    ) -> Measured {
+        let own = visit.hop(self.node, u16::MAX);
+        let bits = carried.bitmap & self.config.available;
+        let mut after = *carried;
+        match self.config.sf.form {
+            Form::Full => self.exporter.flow_report(frame, carried, Some(bits), &own, out),
+            Form::Compact => self.exporter.compact_report(frame, carried, bits, &own, out),
+            Form::Stack => {
+                let mut record = [0; sf::MAX_RECORD];
+                let record = &mut record[..usize::from(carried.hop_ml) * 4];
+                visit.write_record(self.node, carried.bitmap, self.config.available, record);
+                after = transit::lay(frame, carried, record);
+                self.exporter.flow_report(frame, &after, None, &own, out);
+            }
+        }
+        sink::strip(frame, &after);
+        Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: Some(sf) }
     }
 
     /// The sink's report of a packet, and where INT lies in the packet afterwards.
@@ -355,11 +527,12 @@ impl Switch {
 struct Measured {
     done: Done,
     verdict: Verdict,
+    sf: Option<Sf>,
 }
 
 impl Measured {
     fn forward(done: Done) -> Self {
-        Self { done, verdict: Verdict::Forward }
+        Self { done, verdict: Verdict::Forward, sf: None }
     }
 }
 
@@ -367,6 +540,7 @@ enum Done {
     Plain,
     Refused,
     Recorded,
+    Traded,
     HopsExceeded,
     MtuExceeded,
     Reported,
@@ -391,7 +565,17 @@ fn check(config: &Config, watchlist: &Watchlist) -> Result<(), ConfigError> {
     if !format.is_valid() {
         return Err(ConfigError::BadFormat);
     }
+    let registers = config.sf.registers;
+    if !registers.is_power_of_two() || registers > sf::MAX_REGISTERS || config.sf.urgent.every == Some(0) {
+        return Err(ConfigError::BadRegisters);
+    }
+    if !format.is_20() && config.sf.form == Form::Compact {
+        return Err(ConfigError::NeedsReport20);
+    }
     for watch in watchlist.entries() {
+        if watch.mode == Mode::Sf && (watch.bitmap & 0x8001 != 0x8000 || watch.hops == 0) {
+            return Err(ConfigError::BadSfWatch);
+        }
         if watch.bitmap == 0 {
             return Err(ConfigError::EmptyBitmap);
         }
@@ -403,6 +587,43 @@ fn check(config: &Config, watchlist: &Watchlist) -> Result<(), ConfigError> {
 }
 
 impl Visit {
+    /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
+    /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer.
+    #[inline]
+    pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) {
+        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
+        let wide = |interface: u16| if interface == 0 { u64::from(u32::MAX) } else { u64::from(interface) };
+        let ports = half(self.ingress_if) << 16 | half(self.egress_if);
+        let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
+        let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MOST);
+        let mut at = 0;
+        let mut put = |bit: u32, bytes: &[u8]| {
+            let mask = 0x8000_u16 >> bit;
+            if bitmap & mask != 0
+                && let Some(place) = out.get_mut(at..at + bytes.len())
+            {
+                if available & mask != 0 || bit == 0 {
+                    place.copy_from_slice(bytes);
+                } else {
+                    place.fill(0xff);
+                }
+                at += bytes.len();
+            }
+        };
+        put(0, &node.to_be_bytes());
+        put(1, &ports.to_be_bytes());
+        put(2, &latency.to_be_bytes());
+        put(3, &queue.to_be_bytes());
+        put(4, &self.ingress_ts.to_be_bytes());
+        put(5, &self.egress_ts.to_be_bytes());
+        put(6, &(wide(self.ingress_if) << 32 | wide(self.egress_if)).to_be_bytes());
+        put(7, &self.tx_utilization.to_be_bytes());
+        if let Some(rest) = out.get_mut(at..) {
+            rest.fill(0xff);
+        }
+    }
+
     /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
         const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable

@@ -46,3 +46,21 @@ pub(crate) fn push(frame: &mut Vec<u8>, carried: &Carried, hop: &Hop, mtu: usize
     carried.headers.splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
     pushed
 }
+
+/// Lays a record before all others of a packet's stack, and counts nothing: what a sink does for a report that has its record
+/// there. Answers where INT lies afterwards.
+pub(crate) fn lay(frame: &mut Vec<u8>, carried: &Carried, record: &[u8]) -> Carried {
+    let mut after = *carried;
+    if !carried.holds(record.len()) {
+        return after;
+    }
+    after.int_words += carried.hop_ml;
+    after.end += record.len();
+    let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
+    let head = after.emit(&mut bytes);
+    let end = (head + record.len()).min(bytes.len());
+    bytes[head..end].copy_from_slice(&record[..end - head]);
+    carried.headers.splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
+    after.headers = carried.headers.again(frame);
+    after
+}

@@ -10,6 +10,9 @@ pub enum Mode {
     Md21,
     /// INT 1.0, likewise.
     Md10,
+    /// SF-INT: packets keep their size, and each carries one node's record; the collector puts the paths together. Over IPv6 in the
+    /// hop-by-hop header, over IPv4 behind L4. The bitmap needs bit 0, and cannot have bit 15.
+    Sf,
     /// INT-MX 2.1: the packet carries the instructions, every node reports its own record.
     Mx21,
     /// The packet stays as it is; every node that watches the flow sends a postcard.

@@ -247,6 +247,7 @@ fn switches_report(mode: Mode, format: Format, port: Option<u16>, bitmap: u16) -
         available: 0xff80,
         format,
         congestion: Some(Congestion { rise: 2_000, fall: 1_000 }),
+        ..switch::Config::default()
     };
     let watch = Watch { mode, bitmap, ..Watch::new(Match::default()) };
     let config = Config { switch, watchlist: watch.into(), ..Config::default() };

@@ -39,6 +39,11 @@ pub enum Action {
     AddFlow(FlowSpec),
     /// A flow ends.
     StopFlow(FlowId),
+    /// A switch loses what is in its registers of SF-INT, as when it restarts.
+    Wipe {
+        /// The switch's id.
+        node: u32,
+    },
     /// From now on `node` sends everything for host `to` towards its neighbour `via`, whatever the routes say; `None` takes
     /// that back. This is how to make a loop.
     Divert {

@@ -54,7 +54,7 @@ pub use channel::{Channel, ChannelTotals};
 pub use topology::{Address, Kind, Node, Topology, TopologyError, Wire};
 pub use traffic::{Family, FlowSpec, FlowTotals, Pattern, Transport};
 pub use truth::{
-    Arrival, DatagramTruth, DropReason, Fate, HopTruth, Journey, ReportKind, ReportTruth, Truth,
+    Arrival, DatagramTruth, DropReason, Fate, HopTruth, Journey, ReportKind, ReportTruth, SfTruth, Truth,
 };
 
 use crate::packet;
@@ -65,7 +65,7 @@ use motion::Packet;
 use port::Port;
 pub(crate) use random::Random;
 use random::mix;
-use reporting::Reporting;
+use reporting::{Records, Reporting};
 use routing::{Edge, Routes};
 use traffic::Clockwork;
 
@@ -197,6 +197,7 @@ pub struct Fabric {
     traffic: Random,
     outbox: Outbox,
     reporting: Reporting,
+    records: Records,
 }
 
 /// A node at run time.
@@ -297,6 +298,7 @@ impl Fabric {
             packets_made: 0,
             actions: Vec::new(),
             outbox: Outbox::default(),
+            records: Records::default(),
         };
         fabric.route();
         Ok(fabric)
@@ -343,6 +345,9 @@ impl Fabric {
             Action::AddFlow(spec) => {
                 self.host(spec.from)?;
                 self.host(spec.to)?;
+            }
+            Action::Wipe { node } => {
+                self.switch(*node).ok_or(FabricError::NoNode(*node))?;
             }
             Action::Divert { node, to, via } => {
                 self.host(*to)?;
@@ -469,6 +474,11 @@ impl Fabric {
                 let _added = self.add_flow(&spec);
             }
             Action::StopFlow(flow) => self.flows[flow.0 as usize].clockwork.stop(),
+            Action::Wipe { node } => {
+                if let Some(switch) = self.switch_mut(node) {
+                    switch.wipe_registers();
+                }
+            }
             Action::Divert { node, to, via } => self.divert(node, to, via),
         }
     }

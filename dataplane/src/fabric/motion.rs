@@ -157,6 +157,9 @@ impl Fabric {
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
+            if let Some(sf) = step.sf.filter(|sf| step.recorded && !sf.urgent && !visit.to_edge) {
+                self.records.note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
+            }
         }
         let (node, reason) = (out.node, None);
         self.ship(slot, node, reason, sink);
@@ -258,6 +261,10 @@ impl Fabric {
 
     fn pipeline_of(&self, node: usize) -> u64 {
         if self.stations[node].switch.is_some() { self.config.pipeline } else { 0 }
+    }
+
+    pub(super) fn flow_of(&self, slot: u32) -> u32 {
+        self.packets[slot as usize].flow
     }
 
     pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::channel::{Channel, ChannelTotals, Ledger};
 use super::random::Random;
-use super::truth::{Arrival, DatagramTruth, DropReason, Fate, HopTruth, ReportKind, ReportTruth, Truth};
+use super::truth::{
+    Arrival, DatagramTruth, DropReason, Fate, HopTruth, ReportKind, ReportTruth, SfTruth, Truth,
+};
 use super::{Event, Fabric, FabricSink, Reporter, Topology, What};
+use crate::report::Carrying;
 
 /// Reports between the switches and the collector.
 #[derive(Debug)]
@@ -103,9 +106,17 @@ impl Fabric {
         for at in 0..self.outbox.made().len() {
             let made = self.outbox.made()[at];
             let (packet, flow, hops) = self.packet_truth(slot);
-            let hops = told(hops, made.kind, made.with_stack);
+            let sf = made.record.zip(hops.last()).map(|(carrying, own)| SfTruth {
+                sf: carrying.sf,
+                carried: self.records.get(self.flow_of(slot), carrying),
+                own: *own,
+            });
+            let hops = match &sf {
+                Some(sf) => told_by_sf(sf),
+                None => told(hops, made.kind, made.with_stack),
+            };
             let reason = reason.filter(|_| made.kind == ReportKind::Drop);
-            let truth = ReportTruth { kind: made.kind, packet, flow, hops, reason };
+            let truth = ReportTruth { kind: made.kind, packet, flow, hops, reason, sf };
             self.reporting.waiting.entry((node, made.hw_id)).or_default().push_back(truth);
         }
         self.send(node, sink);
@@ -171,6 +182,45 @@ impl Fabric {
         self.outbox = outbox;
         self.outbox.clear();
     }
+}
+
+/// The records of SF-INT that nodes have made, so that it is known what a report tells long after.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    by: BTreeMap<RecordKey, (u64, HopTruth)>,
+    order: VecDeque<RecordKey>,
+}
+
+/// Flow, the packet's number from its source, node.
+type RecordKey = (u32, u16, u32);
+
+impl Records {
+    /// How many are known; the oldest are forgotten.
+    const MOST: usize = 1 << 18;
+
+    pub(super) fn note(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
+        if self.by.insert(key, (packet, hop)).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by.remove(&oldest);
+        }
+    }
+
+    fn get(&self, flow: u32, carrying: Carrying) -> Option<(u64, HopTruth)> {
+        self.by.get(&(flow, carrying.sf.packet_id, carrying.node)).copied()
+    }
+}
+
+/// What a report of SF-INT tells of one packet: the record carried, and the reporter's if it is of the same packet.
+fn told_by_sf(sf: &SfTruth) -> Vec<HopTruth> {
+    let mut hops: Vec<HopTruth> = sf.carried.iter().map(|(_, hop)| *hop).collect();
+    if sf.sf.is_of_one_packet() && hops.last().is_none_or(|hop| hop.node != sf.own.node) {
+        hops.push(sf.own);
+    }
+    hops
 }
 
 /// Which of a packet's hops a report tells of.

@@ -1,6 +1,7 @@
 //! What really happened, for comparison with what a collector concludes.
 
 use wire::FlowKey;
+use wire::int::Sf;
 
 pub use crate::report::ReportKind;
 
@@ -117,6 +118,19 @@ pub struct ReportTruth {
     pub hops: Vec<HopTruth>,
     /// Why the packet was dropped (drop reports).
     pub reason: Option<DropReason>,
+    /// Of SF-INT that is not urgent: whose record it holds. `hops` has what belongs to one packet.
+    pub sf: Option<SfTruth>,
+}
+
+/// What a report of SF-INT really tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SfTruth {
+    /// State, and the number that the source gave to the packet that the record is of.
+    pub sf: Sf,
+    /// Number in this run of that packet, and what went by; `None`: too long ago to be known.
+    pub carried: Option<(u64, HopTruth)>,
+    /// What went by at the reporter, with the packet that caused the report.
+    pub own: HopTruth,
 }
 
 impl ReportTruth {

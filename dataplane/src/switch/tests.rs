@@ -531,7 +531,7 @@ fn a_probe_ends_at_the_sink() {
     frame[14 + 20 + 8 + 4] |= 0x08; // D of the metadata header
     path[1].forward(&mut frame, &visit(2), &mut outbox);
     let step = path[2].forward(&mut frame, &Visit { to_edge: true, ..visit(3) }, &mut outbox);
-    assert_eq!(step, Step { verdict: Verdict::Discard, recorded: true });
+    assert_eq!(step, Step { verdict: Verdict::Discard, recorded: true, sf: None });
     assert_eq!(outbox.datagrams().count(), 1);
 }
 

@@ -85,6 +85,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
         self.0.as_mut()[field::REMAINING] = remaining;
     }
 
+    /// Sets U, State and packet ID of SF-INT (2.x).
+    pub fn set_sf(&mut self, sf: Sf) {
+        let bits = sf::bits(Some((sf.urgent, sf.state)));
+        let bytes = self.0.as_mut();
+        let first = u16_at(bytes, field::FLAGS);
+        put_u16(bytes, field::FLAGS, first & !sf::bits(Some((true, sf::State::High))) | bits);
+        put_u16(bytes, field::DS_ID, sf.packet_id);
+    }
+
     /// Sets E: a hop could add nothing because the hop count was used up.
     pub fn set_hops_exceeded(&mut self) {
         let bit = if self.version() == 2 { 4 } else { 1 };

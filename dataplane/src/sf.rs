@@ -1,0 +1,382 @@
+//! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet keeps its size, and carries one node's
+//! record; a node trades the record that arrives against the one in its register, by nine rules.
+//!
+//! - [`RULES`] is the paper's Table 1 in the form of a match table: arrival state and register state in, three actions out.
+//!   Nothing else decides, so that a P4 program can hold the same sixteen entries.
+//! - [`Registers`] keeps a record per flow, at the index that the flow's CRC-32C has in its low bits, with the whole CRC
+//!   as a tag. A register of another flow, of other instructions, or one that is too old is empty: it is overwritten by
+//!   what the rule says. [`Config::single`] is the paper's own form, one register for all.
+//! - A source counts packets in the same way, per flow: sets are known by flow and number, and numbers of a flow that is
+//!   seen rarely would else come round in a moment. A flow that finds another's counter goes on from the source's
+//!   own, so that two flows in one place do not give out the same numbers again and again.
+
+use wire::FlowKey;
+use wire::int::Sf;
+use wire::int::sf::State;
+
+/// How a switch takes part in SF-INT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many flows have a register of their own: a power of two, up to 2^20.
+    pub registers: usize,
+    /// One register for all flows, and one counter, as in the paper.
+    pub single: bool,
+    /// A record that has lain in a register for longer is not delivered, ns.
+    pub aging: u64,
+    /// What the sink's report holds.
+    pub form: Form,
+    /// Which packets a source makes urgent.
+    pub urgent: Urgent,
+}
+
+impl Default for Config {
+    /// 1024 registers, one second, whole reports, no urgent packets.
+    fn default() -> Self {
+        Self {
+            registers: 1024,
+            single: false,
+            aging: 1_000_000_000,
+            form: Form::Full,
+            urgent: Urgent::default(),
+        }
+    }
+}
+
+/// What a sink's report of an SF packet holds (wire-formats 3.7), beside the sink's own record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The packet up to its ports, INT included.
+    Full,
+    /// INT header and record: the flow is not told, so that a collector can tell one flow only.
+    Compact,
+    /// The packet as in `Full`, and the sink's record on its stack before the one carried.
+    Stack,
+}
+
+/// When a source sets U: the packet collects all records itself, like one of plain INT-MD, and grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Urgent {
+    /// Every so many packets of a flow, from 1.
+    pub every: Option<u32>,
+    /// When the source's own queue holds so much, queue units.
+    pub queue: Option<u32>,
+}
+
+/// The longest record: every item but the checksum complement, three of them two words long.
+pub const MAX_RECORD: usize = 18 * 4;
+
+/// Most registers.
+pub const MAX_REGISTERS: usize = 1 << 20;
+
+/// Which record goes on with the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forward {
+    /// The one that arrived.
+    Arrival,
+    /// The one that lay in the register.
+    Register,
+    /// The node's own.
+    Own,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its number in Table 1.
+    pub number: u8,
+    /// Which record goes on, and under which state.
+    pub forward: (Forward, State),
+    /// The state under which the arriving record is kept; `None`: the register stays empty.
+    pub keep: Option<State>,
+}
+
+/// Table 1 by arrival state (1 to 3) and register state (0 is empty). Arrival state 0 is refused before.
+pub const RULES: [[Rule; 4]; 4] = {
+    use Forward::{Arrival, Own, Register};
+    use State::{High, Low, Medium};
+    const fn rule(number: u8, forward: (Forward, State), keep: Option<State>) -> Rule {
+        Rule { number, forward, keep }
+    }
+    // The register never holds a record of state medium: it would be one that nobody has kept.
+    const NONE: Rule = rule(0, (Arrival, Low), None);
+    [
+        [NONE; 4],
+        [
+            rule(9, (Arrival, Low), None),
+            rule(8, (Register, Low), Some(Low)),
+            NONE,
+            rule(7, (Register, High), Some(Low)),
+        ],
+        [
+            rule(3, (Own, Medium), Some(High)),
+            rule(2, (Own, Medium), Some(High)),
+            NONE,
+            rule(1, (Register, High), Some(Low)),
+        ],
+        [
+            rule(6, (Arrival, High), None),
+            rule(5, (Register, Low), Some(Low)),
+            NONE,
+            rule(4, (Register, High), Some(High)),
+        ],
+    ]
+};
+
+/// A record and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its state.
+    pub state: State,
+    /// The packet it is of.
+    pub packet_id: u16,
+    /// The instructions it was made by.
+    pub bitmap: u16,
+    /// When it was put into the register, ns of the switch's clock.
+    pub since: u64,
+    /// Its bytes.
+    pub record: &'a [u8],
+}
+
+/// One register.
+#[derive(Clone, Copy, Debug)]
+struct Register {
+    since: u64,
+    tag: u32,
+    packet_id: u16,
+    bitmap: u16,
+    /// 0: empty.
+    state: u8,
+    len: u8,
+    record: [u8; MAX_RECORD],
+}
+
+impl Register {
+    const EMPTY: Self =
+        Self { since: 0, tag: 0, packet_id: 0, bitmap: 0, state: 0, len: 0, record: [0; MAX_RECORD] };
+}
+
+/// What one flow's counter is at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    used: bool,
+    tag: u32,
+    next: u16,
+    /// Packets until the next urgent one.
+    left: u32,
+}
+
+/// What a source says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    pub(crate) packet_id: u16,
+    pub(crate) urgent: bool,
+}
+
+/// An SF packet as a node meets it.
+pub(crate) struct Arrival<'a> {
+    pub(crate) tag: u32,
+    pub(crate) sf: Sf,
+    pub(crate) bitmap: u16,
+    /// The record carried, at most [`MAX_RECORD`] bytes; what goes on is left here.
+    pub(crate) record: &'a mut [u8],
+    pub(crate) now: u64,
+}
+
+/// The registers of a switch.
+#[derive(Debug)]
+pub struct Registers {
+    config: Config,
+    registers: Vec<Register>,
+    counters: Vec<Counter>,
+    /// The source's own counter.
+    sent: u16,
+}
+
+/// The tag of a flow, and, by its low bits, where its register is: CRC-32C of the 5-tuple.
+#[inline]
+pub fn tag(flow: &FlowKey) -> u32 {
+    flow.flow_id()
+}
+
+impl Registers {
+    /// Empty ones.
+    pub fn new(config: Config) -> Self {
+        let count = if config.single { 1 } else { config.registers };
+        Self {
+            config,
+            registers: vec![Register::EMPTY; count],
+            counters: vec![Counter::default(); count],
+            sent: 0,
+        }
+    }
+
+    /// Empties all registers; counters go on.
+    pub fn wipe(&mut self) {
+        self.registers.iter_mut().for_each(|register| register.state = 0);
+    }
+
+    /// How the registers are used.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    #[inline]
+    fn index(&self, tag: u32) -> usize {
+        tag as usize & (self.registers.len() - 1)
+    }
+
+    /// Under `single` all flows are one.
+    #[inline]
+    fn tag(&self, tag: u32) -> u32 {
+        if self.config.single { 0 } else { tag }
+    }
+
+    /// What lies in the register of a flow, whatever its age; `None` if that is empty or another flow's.
+    pub fn get(&self, flow: &FlowKey) -> Option<Entry<'_>> {
+        let tag = self.tag(tag(flow));
+        let register = &self.registers[self.index(tag)];
+        let state = State::from_bits(register.state).filter(|_| register.tag == tag)?;
+        let Register { packet_id, bitmap, since, .. } = *register;
+        Some(Entry { state, packet_id, bitmap, since, record: &register.record[..usize::from(register.len)] })
+    }
+
+    /// Puts a record into the register of a flow, or into whatever register that shares. `false`: it is too long.
+    pub fn put(&mut self, flow: &FlowKey, entry: &Entry<'_>) -> bool {
+        if entry.record.len() > MAX_RECORD {
+            return false;
+        }
+        let tag = self.tag(tag(flow));
+        let index = self.index(tag);
+        let register = &mut self.registers[index];
+        let Entry { packet_id, bitmap, since, .. } = *entry;
+        let (state, len) = (entry.state as u8, entry.record.len() as u8);
+        register.record[..entry.record.len()].copy_from_slice(entry.record);
+        *register = Register { since, tag, packet_id, bitmap, state, len, ..*register };
+        true
+    }
+
+    /// Numbers a packet of a source's flow.
+    #[inline]
+    pub(crate) fn number(&mut self, tag: u32, queue: u32) -> Number {
+        let tag = self.tag(tag);
+        let index = self.index(tag);
+        let Config { urgent, .. } = self.config;
+        self.sent = self.sent.wrapping_add(1);
+        let counter = &mut self.counters[index];
+        if counter.tag != tag || !counter.used {
+            let left = urgent.every.map_or(0, |every| every.max(1));
+            *counter = Counter { used: true, tag, next: self.sent, left };
+        }
+        let packet_id = counter.next;
+        counter.next = counter.next.wrapping_add(1);
+        counter.left = counter.left.wrapping_sub(1);
+        let due = urgent.every.is_some() && counter.left == 0;
+        if due {
+            counter.left = urgent.every.map_or(0, |every| every.max(1));
+        }
+        Number { packet_id, urgent: due || urgent.queue.is_some_and(|limit| queue >= limit) }
+    }
+
+    /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that goes on; of rules 2 and 3,
+    /// whose is the node's own, `own` writes it. Answers the rule, and what the header says now.
+    #[inline]
+    pub(crate) fn trade(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8])) -> (Rule, Sf) {
+        let Arrival { sf, bitmap, record, now, .. } = arrival;
+        let tag = self.tag(arrival.tag);
+        let index = self.index(tag);
+        let aging = self.config.aging;
+        let register = &mut self.registers[index];
+        // A clock that went back makes no record older.
+        let fresh = now.saturating_sub(register.since) <= aging;
+        let ours = register.tag == tag && register.bitmap == bitmap && fresh;
+        let held = if ours { usize::from(register.state & 3) } else { 0 };
+        let rule = RULES[usize::from(sf.state as u8)][held];
+        let kept = register.packet_id;
+        let len = record.len().min(MAX_RECORD);
+        let (record, place) = (&mut record[..len], &mut register.record[..len]);
+        match rule.keep {
+            Some(state) => {
+                place.swap_with_slice(record);
+                (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
+                (register.state, register.len, register.since) = (state as u8, len as u8, now);
+            }
+            None => {
+                // What was there was empty, old, or another's: by this rule the register is empty now.
+                register.state = 0;
+            }
+        }
+        let (forward, state) = rule.forward;
+        let packet_id = if forward == Forward::Register { kept } else { sf.packet_id };
+        if forward == Forward::Own {
+            own(record);
+        }
+        (rule, Sf { urgent: false, state, packet_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 1, line by line, as the paper has it.
+    #[test]
+    fn the_rules_are_those_of_table_1() {
+        const TABLE: [&str; 9] = [
+            "1 M(A) H(S) H(S) L(A)",
+            "2 M(A) L(S) M(C) H(A)",
+            "3 M(A) E() M(C) H(A)",
+            "4 H(A) H(S) H(S) H(A)",
+            "5 H(A) L(S) L(S) L(A)",
+            "6 H(A) E() H(A) E()",
+            "7 L(A) H(S) H(S) L(A)",
+            "8 L(A) L(S) L(S) L(A)",
+            "9 L(A) E() L(A) E()",
+        ];
+        let letter = |state: State| state.name()[..1].to_uppercase();
+        let mut lines = Vec::new();
+        for (arrival, row) in RULES.iter().enumerate() {
+            for (held, rule) in row.iter().enumerate().filter(|(_, rule)| rule.number != 0) {
+                let arrival = letter(State::from_bits(arrival as u8).unwrap());
+                let held =
+                    State::from_bits(held as u8).map_or("E()".to_owned(), |s| format!("{}(S)", letter(s)));
+                let contents = match rule.forward.0 {
+                    Forward::Arrival => 'A',
+                    Forward::Register => 'S',
+                    Forward::Own => 'C',
+                };
+                let forward = format!("{}({contents})", letter(rule.forward.1));
+                let keep = rule.keep.map_or("E()".to_owned(), |s| format!("{}(A)", letter(s)));
+                lines.push(format!("{} {arrival}(A) {held} {forward} {keep}", rule.number));
+            }
+        }
+        lines.sort();
+        assert_eq!(lines, TABLE);
+    }
+
+    fn flow(sport: u16) -> FlowKey {
+        FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((sport, 80)), 17)
+    }
+
+    #[test]
+    fn numbers_are_each_flows_own_and_come_round_to_the_sources() {
+        let mut registers = Registers::new(Config { registers: 1, ..Config::default() });
+        let [a, b] = [tag(&flow(1)), tag(&flow(2))];
+        let mut number = |tag| registers.number(tag, 0).packet_id;
+        assert_eq!([number(a), number(a), number(a)], [1, 2, 3]);
+        // Both use one counter now: neither gives out a number again.
+        assert_eq!([number(b), number(a), number(b), number(b)], [4, 5, 6, 7]);
+        let mut two = Registers::new(Config { registers: 1024, ..Config::default() });
+        assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [1, 2]);
+        assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [2, 3]);
+    }
+
+    #[test]
+    fn urgent_packets_come_as_often_as_asked_for() {
+        let urgent = Urgent { every: Some(3), queue: Some(100) };
+        let mut registers = Registers::new(Config { urgent, ..Config::default() });
+        let a = tag(&flow(1));
+        let got: Vec<bool> = (0..7).map(|_| registers.number(a, 99).urgent).collect();
+        assert_eq!(got, [false, false, true, false, false, true, false]);
+        assert!(registers.number(a, 100).urgent);
+    }
+}
