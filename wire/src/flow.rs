@@ -181,6 +181,13 @@ fn halves(octets: &[u8; 16]) -> (u64, u64) {
     ((wide >> 64) as u64, wide as u64)
 }
 
+/// CRC-32C of eight bytes, as they would lie on the wire: the hash by which a switch finds a register of a node (the high
+/// half) and a flow.
+#[inline]
+pub fn crc_32c_of(key: u64) -> u32 {
+    !crc_32c(u32::MAX, &key.to_be_bytes())
+}
+
 /// Goes on with a CRC-32C, reflected, neither begun nor ended here.
 #[inline]
 fn crc_32c(crc: u32, bytes: &[u8]) -> u32 {

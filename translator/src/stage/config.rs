@@ -1,0 +1,188 @@
+//! How a first stage is set up.
+
+use std::fmt;
+
+use wire::Profile;
+use wire::aggregate::Kind;
+use wire::report::v20;
+
+/// Bytes of a postcard in interop mode: a report of 2.0 as in wire-formats 4.1.
+pub(super) const POSTCARD_LEN: usize = 36;
+/// Most destinations.
+pub const MAX_DESTINATIONS: usize = 64;
+/// Most registers.
+pub const MAX_REGISTERS: usize = 1 << 24;
+/// Most bytes that registers may take.
+pub const MAX_BYTES: usize = 4 << 30;
+/// Most ways of a place in the table.
+pub const MAX_WAYS: usize = 8;
+
+/// By what a postcard chooses among several destinations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Spread {
+    /// The node: all of a node goes to one destination.
+    Node,
+    /// The Flow ID: all of a flow goes to one destination.
+    #[default]
+    Flow,
+}
+
+/// Settings of a [`super::FirstStage`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// What it makes.
+    pub kind: Kind,
+    /// R: postcards until a register is sent.
+    pub r: u32,
+    /// Longest time that a postcard is held, ns.
+    pub timer: u64,
+    /// Registers of kinds with a scope; a power of two. Kinds without one have a register for each destination.
+    pub registers: usize,
+    /// In how many registers (1, 2, 4 or 8) a node and flow may be; 1 is a plain register array.
+    pub ways: usize,
+    /// Aggregator ID.
+    pub aggregator: u32,
+    /// How many destinations there are.
+    pub destinations: usize,
+    /// By what a postcard chooses among them.
+    pub spread: Spread,
+    /// Sends coalesced postcards of Report 2.0 instead of aggregates; for Agg_N and Agg_{N,F}.
+    pub interop: bool,
+    /// Bytes of the longest IP packet that reaches every destination.
+    pub pmtu: u16,
+    /// Some destination is an IPv6 address.
+    pub over_ipv6: bool,
+    /// How postcards are read.
+    pub profile: Profile,
+}
+
+impl Default for Config {
+    /// Agg(25) with the paper's R, within a millisecond.
+    fn default() -> Self {
+        Self {
+            kind: Kind::Agg,
+            r: 25,
+            timer: 1_000_000,
+            registers: 1 << 16,
+            ways: 4,
+            aggregator: 1,
+            destinations: 1,
+            spread: Spread::default(),
+            interop: false,
+            pmtu: 1500,
+            over_ipv6: false,
+            profile: Profile::default(),
+        }
+    }
+}
+
+/// Settings that make no first stage, and what would.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// R is 0 or more than fit into a datagram; the most that do.
+    R(usize),
+    /// No time.
+    Timer,
+    /// Not a power of two, or too many.
+    Registers,
+    /// Not 1, 2, 4 or 8, or more than there are registers.
+    Ways,
+    /// None, or too many.
+    Destinations,
+    /// A kind that cannot be told in Report 2.0.
+    Interop,
+    /// The registers would need so many bytes.
+    Memory(usize),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::R(0) => f.write_str("no postcard fits into a packet of this path MTU"),
+            Self::R(most) => write!(f, "r must be 1 to {most}: no more fit into a packet of this path MTU"),
+            Self::Timer => f.write_str("the timer must be above 0"),
+            Self::Registers => write!(f, "registers must be a power of two, at most {MAX_REGISTERS}"),
+            Self::Ways => f.write_str("ways must be 1, 2, 4 or 8, and not more than registers"),
+            Self::Destinations => write!(f, "there must be 1 to {MAX_DESTINATIONS} destinations"),
+            Self::Interop => f.write_str(
+                "interop needs kind agg_n or agg_nf: a Report 2.0 is of one node and has no summaries",
+            ),
+            Self::Memory(bytes) => write!(
+                f,
+                "these registers would need {} MiB, more than {} MiB: fewer registers, or a smaller r",
+                bytes >> 20,
+                MAX_BYTES >> 20
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// The largest R of these settings.
+    pub fn most(&self) -> usize {
+        if !self.interop {
+            return self.kind.most(self.pmtu, self.over_ipv6);
+        }
+        let headers = v20::GROUP_LEN + 8 + if self.over_ipv6 { 40 } else { 20 };
+        usize::from(self.pmtu).saturating_sub(headers) / POSTCARD_LEN
+    }
+
+    /// Can these settings be used?
+    ///
+    /// # Errors
+    /// The first that cannot.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.interop && !matches!(self.kind, Kind::AggNode | Kind::AggNodeFlow) {
+            return Err(ConfigError::Interop);
+        }
+        if self.r == 0 || self.r as usize > self.most() {
+            return Err(ConfigError::R(self.most()));
+        }
+        if self.timer == 0 {
+            return Err(ConfigError::Timer);
+        }
+        if !self.registers.is_power_of_two() || self.registers > MAX_REGISTERS {
+            return Err(ConfigError::Registers);
+        }
+        if !self.ways.is_power_of_two() || self.ways > MAX_WAYS.min(self.registers) {
+            return Err(ConfigError::Ways);
+        }
+        if self.destinations == 0 || self.destinations > MAX_DESTINATIONS {
+            return Err(ConfigError::Destinations);
+        }
+        if self.bytes() > MAX_BYTES {
+            return Err(ConfigError::Memory(self.bytes()));
+        }
+        Ok(())
+    }
+
+    /// Bytes that the registers take.
+    pub fn bytes(&self) -> usize {
+        self.places() * (self.stride() + 64 + 8)
+    }
+
+    /// Registers there are.
+    pub(super) fn places(&self) -> usize {
+        if self.kind.node_scope() { self.registers } else { self.destinations }
+    }
+
+    /// Bytes that a register keeps for the datagram it becomes; none for summaries.
+    pub(super) fn stride(&self) -> usize {
+        if self.kind.is_correlated() {
+            return 0;
+        }
+        self.head() + self.r as usize * self.card()
+    }
+
+    /// Bytes of the header of what is sent.
+    pub(super) fn head(&self) -> usize {
+        if self.interop { v20::GROUP_LEN } else { wire::aggregate::HEADER_LEN }
+    }
+
+    /// Bytes of a postcard in what is sent.
+    pub(super) fn card(&self) -> usize {
+        if self.interop { POSTCARD_LEN } else { wire::aggregate::CARD_LEN }
+    }
+}

@@ -1,0 +1,397 @@
+//! The first stage of a telemetry collector: postcards in, aggregates out. Wire-formats section 4; Alhamed et al., "P4
+//! Postcard Telemetry Collector in Packet-Optical Networks", section II.
+//!
+//! A postcard goes into a register: one for all (Agg, Cor), one for its node (Agg_N, Cor_N), or one for its node and flow
+//! (Agg_{N,F}, Cor_{N,F}). A register is sent when it has R postcards, when its first one has waited for the timer, when
+//! another node or flow needs the register, or when the stage stops. The table of registers has a fixed size, is allocated
+//! once, and is found by CRC-32C of node and flow, as in a switch.
+
+mod config;
+mod nodes;
+mod postcard;
+mod stats;
+mod table;
+
+use wire::Decoder;
+use wire::aggregate::{CARD_LEN, HEADER_LEN, Header, SUMMARY_LEN};
+use wire::report::{Report, Version, v20};
+
+pub use config::{Config, ConfigError, MAX_BYTES, MAX_DESTINATIONS, MAX_REGISTERS, MAX_WAYS, Spread};
+pub use nodes::Node;
+use nodes::Nodes;
+use postcard::{Exact, Postcard};
+pub use stats::{Cause, Reason, Sent, Stats};
+use table::Table;
+
+/// Postcards that are looked up together, so that their registers are fetched from memory at the same time.
+const TOGETHER: usize = 64;
+/// Streams of interop mode that can be numbered at once.
+const STREAMS: usize = 8192;
+/// Places in which such a stream may be.
+const PROBES: usize = 8;
+
+/// Where datagrams go.
+pub trait Out {
+    /// Takes a UDP payload for a destination, by its index.
+    fn send(&mut self, destination: usize, payload: &[u8]);
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct FirstStage {
+    decoder: Decoder,
+    nodes: Nodes,
+    core: Core,
+}
+
+impl FirstStage {
+    /// A stage that holds nothing yet. All memory it will ever need is allocated here.
+    ///
+    /// # Errors
+    /// Settings that cannot be used.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let decoder = Decoder::new(config.profile);
+        Ok(Self { decoder, nodes: Nodes::new(), core: Core::new(config) })
+    }
+
+    /// Takes the payloads of datagrams that came at `now`, ns of any clock that does not go back.
+    pub fn take<'a>(&mut self, now: u64, datagrams: impl IntoIterator<Item = &'a [u8]>, out: &mut impl Out) {
+        let Self { decoder, nodes, core } = self;
+        core.expire(now, out);
+        let mut report = Report::EMPTY;
+        for payload in datagrams {
+            core.stats.datagrams += 1;
+            let Some(exact) = Exact::of(payload) else {
+                general((decoder, nodes, core), payload, &mut report, now, out);
+                continue;
+            };
+            core.number(nodes, (exact.node, exact.hw_id, true), exact.seq);
+            core.stats.reports += exact.postcards().len() as u64;
+            for postcard in exact.postcards() {
+                core.push(postcard, now, out);
+            }
+        }
+        core.work(now, out);
+    }
+
+    /// Sends what has waited long enough. [`FirstStage::take`] does it too.
+    pub fn tick(&mut self, now: u64, out: &mut impl Out) {
+        self.core.expire(now, out);
+    }
+
+    /// Sends all that is held.
+    pub fn finish(&mut self, out: &mut impl Out) {
+        while let Some((slot, _)) = self.core.table.oldest() {
+            self.core.flush(slot, Cause::Stopped, out);
+        }
+    }
+
+    /// When the next register has waited long enough.
+    pub fn deadline(&self) -> Option<u64> {
+        self.core.table.oldest().map(|(_, since)| since.saturating_add(self.core.config.timer))
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> Stats {
+        let table = &self.core.table;
+        let sent: u64 = self.core.stats.sent.iter().map(|sent| sent.postcards).sum();
+        Stats { held: self.core.stats.postcards - sent, occupied: table.occupied, ..self.core.stats }
+    }
+
+    /// The sequence numbers that came in, by node: their gaps are not told to the collector, which sees the stage's own.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+}
+
+/// A datagram that is not of the one layout that is read without the decoder.
+#[inline(never)]
+fn general<'a>(
+    (decoder, nodes, core): (&mut Decoder, &mut Nodes, &mut Core),
+    payload: &'a [u8],
+    report: &mut Report<'a>,
+    now: u64,
+    out: &mut impl Out,
+) {
+    let mut reports = decoder.reports(payload);
+    let mut is_numbered = false;
+    while let Some(result) = reports.read(report) {
+        if let Err(refusal) = result {
+            core.stats.unreadable[refusal.index()] += 1;
+            continue;
+        }
+        core.stats.reports += 1;
+        if !is_numbered {
+            is_numbered = true;
+            let node = report.node_id.unwrap_or(u32::MAX);
+            core.number(nodes, (node, report.hw_id, report.version == Version::V20), report.seq);
+        }
+        match Postcard::of(report) {
+            Ok(postcard) => core.push(postcard, now, out),
+            Err(reason) => core.refuse(reason),
+        }
+    }
+}
+
+/// A postcard on its way to its register.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    postcard: Postcard,
+    key: u64,
+    bucket: u32,
+}
+
+/// Registers, counters and numbers.
+#[derive(Debug)]
+struct Core {
+    config: Config,
+    table: Table,
+    stats: Stats,
+    pending: Vec<Item>,
+    /// The next number, by destination.
+    sequences: Vec<u32>,
+    /// The next number in interop mode, by node and destination.
+    streams: Vec<(u64, u32)>,
+}
+
+impl Core {
+    fn new(config: Config) -> Self {
+        Self {
+            table: Table::new(&config),
+            stats: Stats::NEW,
+            pending: Vec::with_capacity(TOGETHER),
+            sequences: vec![0; config.destinations],
+            streams: if config.interop { vec![(table::NOBODY, 0); STREAMS] } else { Vec::new() },
+            config,
+        }
+    }
+
+    /// Notes a sequence number. Nodes that do not say who they are cannot be told apart.
+    #[inline(always)]
+    fn number(&mut self, nodes: &mut Nodes, of: (u32, u8, bool), seq: u32) {
+        if of.0 != u32::MAX && !nodes.note(of, seq) {
+            self.stats.nodes_full += 1;
+        }
+    }
+
+    fn refuse(&mut self, reason: Reason) {
+        self.stats.refused[reason as usize] += 1;
+    }
+
+    /// Why a postcard is none for this kind.
+    #[inline(always)]
+    fn unfit(&self, postcard: &Postcard) -> Option<Reason> {
+        let kind = self.config.kind;
+        if kind.node_scope() && postcard.node == u32::MAX {
+            return Some(Reason::NoNode);
+        }
+        if kind.flow_scope() && postcard.flow == u32::MAX {
+            return Some(Reason::NoFlow);
+        }
+        let valueless = postcard.hop_latency().is_none() && postcard.queue_length().is_none();
+        (kind.is_correlated() && valueless).then_some(Reason::NoValue)
+    }
+
+    /// To which destination does it go?
+    #[inline(always)]
+    fn destination(&self, postcard: &Postcard) -> u32 {
+        if self.config.destinations == 1 {
+            return 0;
+        }
+        let by = match self.config.spread {
+            Spread::Node => postcard.node,
+            Spread::Flow => postcard.flow,
+        };
+        // The upper half, as the lower one chooses among registers.
+        let hash = u64::from(wire::flow::crc_32c_of(u64::from(by)));
+        ((hash * self.config.destinations as u64) >> 32) as u32
+    }
+
+    /// Takes a postcard; it is in its register after [`Core::work`].
+    #[inline(always)]
+    fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Out) {
+        if let Some(reason) = self.unfit(&postcard) {
+            return self.refuse(reason);
+        }
+        self.stats.postcards += 1;
+        let kind = self.config.kind;
+        let low = if kind.flow_scope() { postcard.flow } else { self.destination(&postcard) };
+        let key = if kind.node_scope() { u64::from(postcard.node) << 32 } else { 0 } | u64::from(low);
+        let bucket = if kind.node_scope() { self.table.bucket(key) } else { low };
+        self.table.prefetch_keys(bucket);
+        self.pending.push(Item { postcard, key, bucket });
+        if self.pending.len() == TOGETHER {
+            self.work(now, out);
+        }
+    }
+
+    /// Puts the postcards taken into their registers.
+    fn work(&mut self, now: u64, out: &mut impl Out) {
+        let items = std::mem::take(&mut self.pending);
+        for item in &items {
+            self.table.prefetch(item.bucket, item.key);
+        }
+        if !self.config.kind.is_correlated() {
+            let sizes = (self.config.head(), self.config.card());
+            for item in &items {
+                let slot = self.table.find(item.bucket, item.key).unwrap_or(item.bucket);
+                self.table.prefetch_bytes(slot, sizes);
+            }
+        }
+        for item in &items {
+            self.put(item, now, out);
+        }
+        self.pending = items;
+        self.pending.clear();
+    }
+
+    /// Puts one postcard into its register.
+    #[inline(always)]
+    fn put(&mut self, item: &Item, now: u64, out: &mut impl Out) {
+        let slot = match self.table.find(item.bucket, item.key) {
+            Some(slot) => slot,
+            None => self.claim(item, now, out),
+        };
+        let (head, card, interop) = (self.config.head(), self.config.card(), self.config.interop);
+        let register = self.table.register(slot);
+        let before = register.count as usize;
+        register.count += 1;
+        let full = register.count == self.config.r;
+        if self.config.kind.is_correlated() {
+            self.stats.missing_values += register.add(&item.postcard);
+        } else {
+            let place = &mut self.table.bytes(slot)[head + before * card..][..card];
+            if interop {
+                item.postcard.emit(place);
+            } else {
+                item.postcard.card().emit(place);
+            }
+        }
+        if full {
+            self.flush(slot, Cause::Full, out);
+        }
+    }
+
+    /// A register for a key that has none.
+    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Out) -> u32 {
+        let slot = self.table.free(item.bucket).unwrap_or_else(|occupied| {
+            self.flush(occupied, Cause::Evicted, out);
+            occupied
+        });
+        self.table.claim(slot, item.key, now);
+        slot
+    }
+
+    /// Sends what has waited for the timer.
+    fn expire(&mut self, now: u64, out: &mut impl Out) {
+        while let Some((slot, since)) = self.table.oldest() {
+            if now.saturating_sub(since) < self.config.timer {
+                break;
+            }
+            self.flush(slot, Cause::Timer, out);
+        }
+    }
+
+    /// Sends a register, and frees it.
+    fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Out) {
+        let key = self.table.key(slot);
+        let (node, low) = ((key >> 32) as u32, key as u32);
+        let kind = self.config.kind;
+        let destination = match (kind.flow_scope(), self.config.spread) {
+            (false, _) => low,
+            (true, Spread::Flow) => self.destination(&Postcard { flow: low, ..Postcard::NOTHING }),
+            (true, Spread::Node) => self.destination(&Postcard { node, ..Postcard::NOTHING }),
+        };
+        let count = self.table.register(slot).count;
+        let scopes = (kind.node_scope().then_some(node), kind.flow_scope().then_some(low));
+        let bytes = if self.config.interop {
+            self.send_group(slot, node, destination, out)
+        } else {
+            self.send_aggregate(slot, scopes, (destination, cause), out)
+        };
+        let sent = &mut self.stats.sent[cause as usize];
+        sent.aggregates += 1;
+        sent.postcards += u64::from(count);
+        self.stats.sent_bytes += bytes as u64;
+        self.table.release(slot);
+    }
+
+    fn send_aggregate(
+        &mut self,
+        slot: u32,
+        (node_scope, flow_scope): (Option<u32>, Option<u32>),
+        (destination, cause): (u32, Cause),
+        out: &mut impl Out,
+    ) -> usize {
+        let sequence = self.sequence(destination);
+        let register = *self.table.register(slot);
+        let correlated = self.config.kind.is_correlated();
+        let mut header = Header {
+            kind: self.config.kind,
+            by_timer: cause == Cause::Timer,
+            count: register.count as u16,
+            record_len: self.config.kind.record_len() as u16,
+            aggregator: self.config.aggregator,
+            sequence,
+            node_scope,
+            flow_scope,
+        };
+        if !correlated {
+            let len = HEADER_LEN + register.count as usize * CARD_LEN;
+            let bytes = &mut self.table.bytes(slot)[..len];
+            header.emit(bytes);
+            out.send(destination as usize, bytes);
+            return len;
+        }
+        let mut bytes = [0; HEADER_LEN + 2 * SUMMARY_LEN];
+        let mut len = HEADER_LEN;
+        for summary in register.summaries() {
+            summary.emit(&mut bytes[len..]);
+            len += SUMMARY_LEN;
+        }
+        header.count = ((len - HEADER_LEN) / SUMMARY_LEN) as u16;
+        header.emit(&mut bytes);
+        out.send(destination as usize, &bytes[..len]);
+        len
+    }
+
+    fn send_group(&mut self, slot: u32, node: u32, destination: u32, out: &mut impl Out) -> usize {
+        let seq = self.stream_sequence(node, destination);
+        let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.card();
+        let bytes = &mut self.table.bytes(slot)[..len];
+        v20::Group { hw_id: 0, seq, node_id: node }.emit(bytes);
+        out.send(destination as usize, bytes);
+        len
+    }
+
+    fn sequence(&mut self, destination: u32) -> u32 {
+        let Some(next) = self.sequences.get_mut(destination as usize) else { return 0 };
+        let sequence = *next;
+        *next = sequence.wrapping_add(1);
+        sequence
+    }
+
+    /// The number of a group: a Report 2.0 is numbered by node. When there are more nodes than places one begins anew, which
+    /// a collector takes for a restart.
+    fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
+        let key = u64::from(node) << 32 | u64::from(destination);
+        let first = wire::flow::crc_32c_of(key) as usize;
+        let place = |probe| (first + probe) & (STREAMS - 1);
+        let held =
+            |probe: &usize| matches!(self.streams[place(*probe)].0, of if of == key || of == table::NOBODY);
+        let at = place((0..PROBES).find(held).unwrap_or(0));
+        let stream = &mut self.streams[at];
+        if stream.0 != key {
+            *stream = (key, 0);
+        }
+        let sequence = stream.1;
+        stream.1 = (sequence + 1) & 0x003f_ffff;
+        sequence
+    }
+}

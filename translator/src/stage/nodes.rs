@@ -1,0 +1,138 @@
+//! Sequence numbers of the nodes whose postcards come in: what they lost on the way is known here, and nowhere later, since
+//! the numbers end here.
+
+/// Nodes whose numbers can be followed.
+const PLACES: usize = 4096;
+/// Places in which a node may be.
+const PROBES: usize = 8;
+/// A number that lies further back is a restart, not late.
+const LATE: u32 = 1024;
+/// Not a node.
+const NOBODY: u64 = u64::MAX;
+
+/// A stream of numbers: a subsystem of a node that speaks one version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Node id.
+    pub node: u32,
+    /// Subsystem of it.
+    pub hw_id: u8,
+    /// Datagrams of 2.0, reports before: those with a number.
+    pub numbered: u64,
+    /// Numbers that never came.
+    pub lost: u64,
+    /// Numbers that came later than a higher one; they are not in `lost`.
+    pub late: u64,
+    /// Numbers that came twice in a row.
+    pub duplicated: u64,
+    /// Times that it began anew.
+    pub restarts: u64,
+    key: u64,
+    last: u32,
+}
+
+impl Node {
+    const NONE: Self = Self {
+        node: 0,
+        hw_id: 0,
+        numbered: 0,
+        lost: 0,
+        late: 0,
+        duplicated: 0,
+        restarts: 0,
+        key: NOBODY,
+        last: 0,
+    };
+
+    /// Numbers have `bits` bits.
+    #[inline]
+    fn note(&mut self, seq: u32, bits: u32) {
+        self.numbered += 1;
+        let mask = u32::MAX >> (32 - bits);
+        let ahead = seq.wrapping_sub(self.last) & mask;
+        match ahead {
+            1 => {}
+            0 => {
+                self.duplicated += 1;
+                return;
+            }
+            _ if ahead <= mask >> 1 => self.lost += u64::from(ahead - 1),
+            _ if mask - ahead < LATE => {
+                self.late += 1;
+                self.lost = self.lost.saturating_sub(1);
+                return;
+            }
+            _ => self.restarts += 1,
+        }
+        self.last = seq;
+    }
+}
+
+/// All of them, in a table of fixed size.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    places: Vec<Node>,
+}
+
+impl Nodes {
+    pub(super) fn new() -> Self {
+        Self { places: vec![Node::NONE; PLACES] }
+    }
+
+    /// Notes a number. `false`: there is no place for this node.
+    #[inline]
+    pub(super) fn note(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
+        let bits = if short { 22 } else { 32 };
+        let key = u64::from(node) << 9 | u64::from(hw_id) << 1 | u64::from(short);
+        let first = wire::flow::crc_32c_of(key) as usize;
+        for probe in 0..PROBES {
+            let place = &mut self.places[(first + probe) & (PLACES - 1)];
+            if place.key == key {
+                place.note(seq, bits);
+                return true;
+            }
+            if place.key == NOBODY {
+                *place = Node { node, hw_id, key, last: seq, numbered: 1, ..Node::NONE };
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.places.iter().filter(|node| node.key != NOBODY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(numbers: &[u32]) -> (u64, u64, u64, u64) {
+        let mut nodes = Nodes::new();
+        for seq in numbers {
+            assert!(nodes.note((7, 1, true), *seq));
+        }
+        let found: Vec<_> = nodes.iter().collect();
+        assert_eq!((found.len(), found[0].numbered), (1, numbers.len() as u64));
+        (found[0].lost, found[0].late, found[0].duplicated, found[0].restarts)
+    }
+
+    #[test]
+    fn losses_are_counted_and_what_is_late_is_not_lost() {
+        assert_eq!(after(&[5, 6, 7]), (0, 0, 0, 0));
+        assert_eq!(after(&[5, 8, 9]), (2, 0, 0, 0));
+        assert_eq!(after(&[5, 7, 6, 8]), (0, 1, 0, 0));
+        assert_eq!(after(&[5, 5, 6]), (0, 0, 1, 0));
+        assert_eq!(after(&[0x3f_ffff, 0, 2]), (1, 0, 0, 0), "22 bits");
+        assert_eq!(after(&[9000, 0, 1]), (0, 0, 0, 1));
+    }
+
+    #[test]
+    fn a_crowd_of_nodes_is_bounded() {
+        let mut nodes = Nodes::new();
+        let placed = (0..100_000).filter(|node| nodes.note((*node, 0, true), 1)).count();
+        assert_eq!(nodes.iter().count(), placed);
+        assert!(placed > PLACES / 2 && placed <= PLACES, "{placed}");
+    }
+}

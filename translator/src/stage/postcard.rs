@@ -1,0 +1,288 @@
+//! Postcards, out of any report that is one node's word. Wire-formats 4.1 and 4.2.
+
+use wire::aggregate::Card;
+use wire::report::v20;
+use wire::{Flags, Report};
+
+use super::config::POSTCARD_LEN;
+use super::stats::Reason;
+
+/// What a node said about a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Postcard {
+    /// All-ones: not known.
+    pub(super) node: u32,
+    /// All-ones: there is none.
+    pub(super) flow: u32,
+    /// 32 bits of it, or 64; all-ones: missing.
+    pub(super) ingress: u64,
+    /// Likewise.
+    pub(super) egress: u64,
+    /// Queue and occupancy as one word; all-ones: missing.
+    pub(super) queue: u32,
+    /// Told without stamps; all-ones: not told.
+    pub(super) latency: u32,
+}
+
+/// The low 32 bits of a stamp that is there are never all-ones, which would be a missing one: it is told 1 ns less.
+#[inline(always)]
+fn low(stamp: u64) -> u32 {
+    if stamp == u64::MAX { u32::MAX } else { (stamp as u32).min(u32::MAX - 1) }
+}
+
+impl Postcard {
+    /// Nothing is known.
+    pub(super) const NOTHING: Self = Self {
+        node: u32::MAX,
+        flow: u32::MAX,
+        ingress: u64::MAX,
+        egress: u64::MAX,
+        queue: u32::MAX,
+        latency: u32::MAX,
+    };
+
+    /// Of a report.
+    pub(super) fn of(report: &Report<'_>) -> Result<Self, Reason> {
+        if report.flags.contains(Flags::DROP) {
+            return Err(Reason::DropReport);
+        }
+        if report.int.is_some_and(|int| int.sf.is_some()) {
+            return Err(Reason::Stateful);
+        }
+        match report.hop_count() {
+            0 => return Err(Reason::NoMetadata),
+            1 => {}
+            _ => return Err(Reason::SeveralNodes),
+        }
+        let hop = report.hop(0);
+        let flow = report.flow_id.or_else(|| report.flow.map(|flow| flow.flow_id()));
+        let queue = hop.queue_occupancy.map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
+        let (mut ingress, mut egress) = (hop.ingress_ts, hop.egress_ts);
+        // A latency beside one stamp gives the other.
+        if let Some(latency) = hop.hop_latency.map(u64::from) {
+            egress = egress.or_else(|| ingress.map(|stamp| stamp.wrapping_add(latency)));
+            ingress = ingress.or_else(|| egress.map(|stamp| stamp.wrapping_sub(latency)));
+        }
+        Ok(Self {
+            node: hop.node_id.or(report.node_id).unwrap_or(u32::MAX),
+            flow: flow.unwrap_or(u32::MAX),
+            ingress: ingress.unwrap_or(u64::MAX),
+            egress: egress.unwrap_or(u64::MAX),
+            queue: queue.unwrap_or(u32::MAX),
+            latency: hop.hop_latency.unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Egress less ingress modulo 2^32, or the latency that was told.
+    #[inline(always)]
+    pub(super) fn hop_latency(&self) -> Option<u32> {
+        if self.ingress == u64::MAX || self.egress == u64::MAX {
+            return (self.latency != u32::MAX).then_some(self.latency);
+        }
+        Some(low(self.egress).wrapping_sub(low(self.ingress)))
+    }
+
+    /// Occupancy of the queue.
+    #[inline(always)]
+    pub(super) fn queue_length(&self) -> Option<u32> {
+        (self.queue != u32::MAX).then_some(self.queue & 0x00ff_ffff)
+    }
+
+    /// As a record of an aggregate.
+    #[inline(always)]
+    pub(super) fn card(&self) -> Card {
+        Card {
+            node: self.node,
+            flow_id: self.flow,
+            ingress_ts: low(self.ingress),
+            egress_ts: low(self.egress),
+            queue_id: (self.queue >> 24) as u8,
+            queue_length: self.queue & 0x00ff_ffff,
+        }
+    }
+
+    /// As a report of a group: [`v20::Repr::postcard`], by constant offsets.
+    #[inline(always)]
+    pub(super) fn emit(&self, out: &mut [u8]) {
+        let Some(out) = out.first_chunk_mut::<POSTCARD_LEN>() else { return };
+        out[0..8].copy_from_slice(&0x1008_0620_1c00_5043_u64.to_be_bytes());
+        out[8..12].copy_from_slice(&0x8000_0000_u32.to_be_bytes());
+        out[12..16].copy_from_slice(&self.queue.to_be_bytes());
+        out[16..24].copy_from_slice(&self.ingress.to_be_bytes());
+        out[24..32].copy_from_slice(&self.egress.to_be_bytes());
+        out[32..36].copy_from_slice(&self.flow.to_be_bytes());
+    }
+}
+
+/// A datagram that holds nothing but postcards of exactly the layout of wire-formats 4.1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exact<'a> {
+    pub(super) node: u32,
+    pub(super) hw_id: u8,
+    pub(super) seq: u32,
+    cards: &'a [[u8; POSTCARD_LEN]],
+}
+
+/// Of the first word: type 1 without a packet, 8 words, 6 of them metadata, not dropped.
+const FIRST: u64 = 0x1008_0600 << 32;
+/// Queue and both stamps, domain "PC".
+const BITS: u64 = 0x1c00_5043;
+/// Of both words: what flags there are besides D does not matter.
+const WANTED: u64 = 0xffff_ff80_ffff_ffff;
+
+impl<'a> Exact<'a> {
+    /// Reads a datagram without the decoder; `None` says nothing about it.
+    #[inline(always)]
+    pub(super) fn of(payload: &'a [u8]) -> Option<Self> {
+        let (group, rest) = payload.split_first_chunk::<{ v20::GROUP_LEN }>()?;
+        let (cards, behind) = rest.as_chunks::<POSTCARD_LEN>();
+        if group[0] >> 4 != 2 || !behind.is_empty() || cards.is_empty() {
+            return None;
+        }
+        let is_exact = |card: &[u8; POSTCARD_LEN]| {
+            let (words, domain) = (u64_at(card, 0), u32_at(card, 8));
+            words & WANTED == FIRST | BITS && domain >> 16 == 0x8000
+        };
+        if !cards.iter().all(is_exact) {
+            return None;
+        }
+        let word = u32_at(group, 0);
+        Some(Self {
+            node: u32_at(group, 4),
+            hw_id: (word >> 22 & 0x3f) as u8,
+            seq: word & 0x003f_ffff,
+            cards,
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn postcards(&self) -> impl ExactSizeIterator<Item = Postcard> + use<'a> {
+        let node = self.node;
+        self.cards.iter().map(move |card| Postcard {
+            node,
+            flow: u32_at(card, 32),
+            ingress: u64_at(card, 16),
+            egress: u64_at(card, 24),
+            queue: u32_at(card, 12),
+            latency: u32::MAX,
+        })
+    }
+}
+
+#[inline(always)]
+fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline(always)]
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Decoder, Profile};
+
+    /// Bytes that are as random as is good for finding a difference: mostly an exact postcard.
+    fn datagram(seed: &mut u64) -> Vec<u8> {
+        let mut dice = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*seed >> 33) as u32
+        };
+        let mut out = vec![0x20, dice() as u8, dice() as u8, dice() as u8, 0, 0, 0, dice() as u8];
+        for _ in 0..=dice() % 4 {
+            let ones = |random: u32| if random.is_multiple_of(5) { u32::MAX } else { random };
+            let words =
+                [0x1008_0600 | dice() & 0x7f, 0x1c00_5043, 0x8000_0000, dice(), dice(), dice(), dice()];
+            out.extend(words.map(ones_of(dice() % 8)).iter().flat_map(|word| word.to_be_bytes()));
+            out.extend([ones(dice()), ones(dice())].iter().flat_map(|word| word.to_be_bytes()));
+        }
+        if dice().is_multiple_of(3) {
+            let at = dice() as usize % out.len();
+            out[at] ^= 1 << (dice() % 8);
+        }
+        if dice().is_multiple_of(9) {
+            out[4..8].fill(0xff);
+        }
+        out
+    }
+
+    /// Now and then a missing pair.
+    fn ones_of(which: u32) -> impl Fn(u32) -> u32 {
+        move |word| {
+            if which == 3 && word >> 16 != 0x1008 && word != 0x1c00_5043 && word != 0x8000_0000 {
+                u32::MAX
+            } else {
+                word
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_exact_means_what_the_decoder_says() {
+        let (mut seed, mut exact, mut other) = (1, 0, 0);
+        let mut decoder = Decoder::new(Profile::default());
+        for _ in 0..50_000 {
+            let bytes = datagram(&mut seed);
+            let Some(found) = Exact::of(&bytes) else {
+                other += 1;
+                continue;
+            };
+            exact += 1;
+            let mut reports = decoder.reports(&bytes);
+            for postcard in found.postcards() {
+                let report = reports.next().expect("as many").expect("good");
+                let node = report.node_id.unwrap_or(u32::MAX);
+                assert_eq!((found.node, found.hw_id, found.seq), (node, report.hw_id, report.seq));
+                assert_eq!(Ok(postcard), Postcard::of(&report), "{bytes:02x?}");
+            }
+            assert!(reports.next().is_none());
+        }
+        assert!(exact > 30_000 && other > 1000, "{exact} exact, {other} other");
+    }
+
+    #[test]
+    fn an_emitted_postcard_is_that_of_the_writer() {
+        let own = wire::Hop {
+            queue_id: Some(1),
+            queue_occupancy: Some(0x2a),
+            ingress_ts: Some(0x17a3_b2c1_d0e0_f000),
+            egress_ts: None,
+            ..wire::Hop::default()
+        };
+        let flow = 0xf10a_u32;
+        let mut expected = [0xa5; POSTCARD_LEN];
+        v20::Repr::postcard(own, &flow.to_be_bytes()).emit(&mut expected);
+        let postcard = Postcard {
+            node: 21,
+            flow,
+            ingress: 0x17a3_b2c1_d0e0_f000,
+            egress: u64::MAX,
+            queue: 0x0100_002a,
+            latency: u32::MAX,
+        };
+        let mut out = [0x5a; POSTCARD_LEN];
+        postcard.emit(&mut out);
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn a_stamp_that_is_there_stays_there() {
+        let postcard = Postcard {
+            node: 1,
+            flow: 2,
+            ingress: 0x0000_0001_ffff_ffff,
+            egress: 0x0000_0002_0000_0004,
+            queue: u32::MAX,
+            latency: u32::MAX,
+        };
+        assert_eq!(postcard.card().ingress_ts(), Some(0xffff_fffe));
+        assert_eq!(
+            postcard.hop_latency(),
+            postcard.card().hop_latency(),
+            "a summary says what its cards would"
+        );
+        assert_eq!((postcard.hop_latency(), postcard.queue_length()), (Some(6), None));
+    }
+}

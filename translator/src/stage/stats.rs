@@ -1,0 +1,146 @@
+//! What a first stage has counted. Everything adds up: see [`Stats::is_balanced`].
+
+use wire::Refusal;
+
+/// Why a report that could be read is no postcard for this stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// It tells of several nodes: INT-MD, a trace.
+    SeveralNodes,
+    /// It tells of no node's metadata.
+    NoMetadata,
+    /// It tells of a drop, for whose reason an aggregate has no place.
+    DropReport,
+    /// It is of stateful INT: its record belongs to others.
+    Stateful,
+    /// It has no node id, and the kind needs one.
+    NoNode,
+    /// It has neither a Flow ID nor a packet, and the kind needs a flow.
+    NoFlow,
+    /// It has no value that a summary could hold.
+    NoValue,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = Self::NoValue as usize + 1;
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::SeveralNodes,
+        Self::NoMetadata,
+        Self::DropReport,
+        Self::Stateful,
+        Self::NoNode,
+        Self::NoFlow,
+        Self::NoValue,
+    ];
+
+    /// The reason as a word, for counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SeveralNodes => "several_nodes",
+            Self::NoMetadata => "no_metadata",
+            Self::DropReport => "drop_report",
+            Self::Stateful => "stateful",
+            Self::NoNode => "no_node",
+            Self::NoFlow => "no_flow",
+            Self::NoValue => "no_value",
+        }
+    }
+}
+
+/// Why a register was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Cause {
+    /// R postcards were in it.
+    Full,
+    /// Its first postcard had waited long enough.
+    Timer,
+    /// Another node or flow needed the register.
+    Evicted,
+    /// The stage stopped.
+    Stopped,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Full, Self::Timer, Self::Evicted, Self::Stopped];
+
+    /// The cause as a word, for counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Timer => "timer",
+            Self::Evicted => "evicted",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What was sent for one cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sent {
+    /// Datagrams.
+    pub aggregates: u64,
+    /// Postcards in them, or in their summaries.
+    pub postcards: u64,
+}
+
+/// Counters since the stage began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Datagrams taken.
+    pub datagrams: u64,
+    /// Reports in them that could be read.
+    pub reports: u64,
+    /// What could not, by [`Refusal::index`]: a whole datagram, or a report of one.
+    pub unreadable: [u64; Refusal::COUNT],
+    /// Reports that are no postcards for this stage, by [`Reason`].
+    pub refused: [u64; Reason::COUNT],
+    /// Postcards taken.
+    pub postcards: u64,
+    /// What was sent, by [`Cause`].
+    pub sent: [Sent; Cause::ALL.len()],
+    /// Bytes of UDP payload sent.
+    pub sent_bytes: u64,
+    /// Postcards that are held now.
+    pub held: u64,
+    /// Registers that hold them.
+    pub occupied: u64,
+    /// Values that were missing and are therefore in no summary.
+    pub missing_values: u64,
+    /// Nodes for whose sequence numbers there was no place; losses of theirs are not counted.
+    pub nodes_full: u64,
+}
+
+impl Stats {
+    /// Nothing counted.
+    pub const NEW: Self = Self {
+        datagrams: 0,
+        reports: 0,
+        unreadable: [0; Refusal::COUNT],
+        refused: [0; Reason::COUNT],
+        postcards: 0,
+        sent: [Sent { aggregates: 0, postcards: 0 }; Cause::ALL.len()],
+        sent_bytes: 0,
+        held: 0,
+        occupied: 0,
+        missing_values: 0,
+        nodes_full: 0,
+    };
+
+    /// Reports read are postcards taken and refused; postcards taken are those sent and those held.
+    pub fn is_balanced(&self) -> bool {
+        let sent: u64 = self.sent.iter().map(|sent| sent.postcards).sum();
+        self.reports == self.postcards + self.refused.iter().sum::<u64>()
+            && self.postcards == sent + self.held
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self::NEW
+    }
+}

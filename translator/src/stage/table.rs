@@ -1,0 +1,220 @@
+//! Registers, as a switch has them: an array of fixed size, found by a hash. Whoever finds all its ways taken sends the
+//! oldest occupant early; nothing waits, and nothing is lost.
+
+use wire::aggregate::{Summary, SummaryMetric};
+
+use super::config::Config;
+use super::postcard::Postcard;
+
+/// No register.
+pub(super) const NONE: u32 = u32::MAX;
+/// Nobody's register. No key is this: node or flow would be unknown.
+pub(super) const NOBODY: u64 = u64::MAX;
+
+/// What a register knows beside the postcards themselves; a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Register {
+    /// When its first postcard came.
+    pub(super) since: u64,
+    latency_sum: u64,
+    queue_sum: u64,
+    latency: Range,
+    queue: Range,
+    /// Postcards in it.
+    pub(super) count: u32,
+    /// Registers that are older and newer.
+    older: u32,
+    newer: u32,
+}
+
+const _: () = assert!(size_of::<Register>() == 64);
+
+/// Least, largest and number of values.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    min: u32,
+    max: u32,
+    count: u32,
+}
+
+impl Range {
+    const NEW: Self = Self { min: u32::MAX, max: 0, count: 0 };
+
+    #[inline(always)]
+    fn add(&mut self, sum: &mut u64, value: Option<u32>) -> u64 {
+        let Some(value) = value else { return 1 };
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.count += 1;
+        *sum += u64::from(value);
+        0
+    }
+
+    fn summary(&self, metric: SummaryMetric, sum: u64) -> Option<Summary> {
+        (self.count > 0).then_some(Summary { metric, min: self.min, max: self.max, sum, count: self.count })
+    }
+}
+
+impl Register {
+    const EMPTY: Self = Self {
+        since: 0,
+        latency_sum: 0,
+        queue_sum: 0,
+        latency: Range::NEW,
+        queue: Range::NEW,
+        count: 0,
+        older: NONE,
+        newer: NONE,
+    };
+
+    /// Adds the values of a postcard, and answers how many were missing.
+    #[inline(always)]
+    pub(super) fn add(&mut self, postcard: &Postcard) -> u64 {
+        self.latency.add(&mut self.latency_sum, postcard.hop_latency())
+            + self.queue.add(&mut self.queue_sum, postcard.queue_length())
+    }
+
+    /// What it comes to: a summary for each metric that had a value.
+    pub(super) fn summaries(&self) -> impl Iterator<Item = Summary> {
+        let latency = self.latency.summary(SummaryMetric::HopLatency, self.latency_sum);
+        let queue = self.queue.summary(SummaryMetric::QueueLength, self.queue_sum);
+        latency.into_iter().chain(queue)
+    }
+}
+
+/// All registers.
+#[derive(Debug)]
+pub(super) struct Table {
+    keys: Vec<u64>,
+    registers: Vec<Register>,
+    /// The datagrams in the making: room for a header, then the postcards.
+    bytes: Vec<u8>,
+    stride: usize,
+    ways: usize,
+    /// Of a key's bucket.
+    mask: usize,
+    oldest: u32,
+    newest: u32,
+    pub(super) occupied: u64,
+}
+
+impl Table {
+    pub(super) fn new(config: &Config) -> Self {
+        let (places, stride) = (config.places(), config.stride());
+        let ways = if config.kind.node_scope() { config.ways } else { 1 };
+        let mut registers = Vec::with_capacity(places);
+        memory::advise_huge(&registers);
+        registers.resize(places, Register::EMPTY);
+        let mut bytes = Vec::with_capacity(places * stride);
+        memory::advise_huge(&bytes);
+        bytes.resize(places * stride, 0);
+        Self {
+            keys: vec![NOBODY; places],
+            registers,
+            bytes,
+            stride,
+            ways,
+            mask: places / ways - 1,
+            oldest: NONE,
+            newest: NONE,
+            occupied: 0,
+        }
+    }
+
+    /// The first register in which a key may be.
+    #[inline(always)]
+    pub(super) fn bucket(&self, key: u64) -> u32 {
+        ((wire::flow::crc_32c_of(key) as usize & self.mask) * self.ways) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch_keys(&self, bucket: u32) {
+        memory::prefetch(&self.keys[bucket as usize]);
+    }
+
+    /// Brings near what `key` will need, if it is there.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, bucket: u32, key: u64) {
+        let slot = self.find(bucket, key).unwrap_or(bucket);
+        memory::prefetch(&self.registers[slot as usize]);
+    }
+
+    /// Brings near where the next postcard of a register goes.
+    #[inline(always)]
+    pub(super) fn prefetch_bytes(&self, slot: u32, (head, card): (usize, usize)) {
+        let at = slot as usize * self.stride + head + self.registers[slot as usize].count as usize * card;
+        if let Some(byte) = self.bytes.get(at) {
+            memory::prefetch(byte);
+        }
+    }
+
+    /// The register of a key.
+    #[inline(always)]
+    pub(super) fn find(&self, bucket: u32, key: u64) -> Option<u32> {
+        let first = bucket as usize;
+        let ways = &self.keys[first..first + self.ways];
+        ways.iter().position(|other| *other == key).map(|way| bucket + way as u32)
+    }
+
+    /// A free register for a key of this bucket, or the one whose occupant must go.
+    pub(super) fn free(&self, bucket: u32) -> Result<u32, u32> {
+        if let Some(slot) = self.find(bucket, NOBODY) {
+            return Ok(slot);
+        }
+        let ways = bucket..bucket + self.ways as u32;
+        Err(ways.min_by_key(|slot| self.registers[*slot as usize].since).unwrap_or(bucket))
+    }
+
+    /// Gives a free register to a key.
+    pub(super) fn claim(&mut self, slot: u32, key: u64, now: u64) {
+        self.keys[slot as usize] = key;
+        let older = self.newest;
+        self.registers[slot as usize] = Register { since: now, older, ..Register::EMPTY };
+        match self.registers.get_mut(older as usize) {
+            Some(register) => register.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+        self.occupied += 1;
+    }
+
+    /// Takes a register from its key.
+    pub(super) fn release(&mut self, slot: u32) {
+        self.keys[slot as usize] = NOBODY;
+        let register = &mut self.registers[slot as usize];
+        let Register { older, newer, .. } = *register;
+        register.count = 0;
+        match self.registers.get_mut(older as usize) {
+            Some(register) => register.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.registers.get_mut(newer as usize) {
+            Some(register) => register.older = older,
+            None => self.newest = older,
+        }
+        self.occupied -= 1;
+    }
+
+    /// The register whose first postcard has waited longest, and since when.
+    #[inline]
+    pub(super) fn oldest(&self) -> Option<(u32, u64)> {
+        self.registers.get(self.oldest as usize).map(|register| (self.oldest, register.since))
+    }
+
+    #[inline(always)]
+    pub(super) fn key(&self, slot: u32) -> u64 {
+        self.keys[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn register(&mut self, slot: u32) -> &mut Register {
+        &mut self.registers[slot as usize]
+    }
+
+    /// The datagram of a register, as far as it is written.
+    #[inline(always)]
+    pub(super) fn bytes(&mut self, slot: u32) -> &mut [u8] {
+        &mut self.bytes[slot as usize * self.stride..][..self.stride]
+    }
+}

@@ -1,0 +1,291 @@
+//! The first stage as a whole: the vectors of `vectors/stage`, and accounts that add up under any traffic.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use translator::stage::{Cause, ConfigError, Reason, Stats};
+use translator::{Config, FirstStage, Out, Spread};
+use wire::aggregate::Kind;
+use wire::{Aggregate, Decoder, Profile, Refusal};
+
+#[derive(Default)]
+struct Sent(Vec<(usize, Vec<u8>)>);
+
+impl Out for Sent {
+    fn send(&mut self, destination: usize, payload: &[u8]) {
+        self.0.push((destination, payload.to_vec()));
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+fn config(words: &str) -> Config {
+    let mut config = Config { registers: 1, ways: 0, timer: 1, ..Config::default() };
+    for (name, value) in words.split(' ').map(|word| word.split_once('=').expect("name=value")) {
+        let number = || value.parse::<usize>().expect("a number");
+        match name {
+            "kind" => config.kind = Kind::from_name(value).expect("a kind"),
+            "r" => config.r = number() as u32,
+            "timer" => config.timer = number() as u64,
+            "registers" => config.registers = number(),
+            "ways" => config.ways = number(),
+            "aggregator" => config.aggregator = number() as u32,
+            "destinations" => config.destinations = number(),
+            "spread" => config.spread = if value == "node" { Spread::Node } else { Spread::Flow },
+            "interop" => config.interop = number() == 1,
+            _ => panic!("unknown word {name}"),
+        }
+    }
+    if config.ways == 0 {
+        config.ways = config.registers.min(4);
+    }
+    config
+}
+
+fn counts(stats: &Stats) -> BTreeMap<&'static str, u64> {
+    let evicted = stats.sent[Cause::Evicted as usize].postcards;
+    let mut counts = BTreeMap::from([("evicted", evicted), ("missing_values", stats.missing_values)]);
+    counts.extend(Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])));
+    counts.extend(Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])));
+    counts.retain(|_, count| *count > 0);
+    counts.extend([("postcards", stats.postcards), ("held", stats.held)]);
+    counts
+}
+
+/// Runs a block; what went wrong, if anything.
+fn run(block: &str) -> Result<(), String> {
+    let (mut stage, mut sent, mut made) = (None, Sent::default(), 0);
+    for line in block.lines().filter(|line| !line.starts_with('#')) {
+        let (key, value) = line.split_once(':').expect("key: value");
+        let value = value.trim();
+        if key == "config" {
+            stage = Some(FirstStage::new(config(value)).map_err(|error| error.to_string())?);
+            continue;
+        }
+        let Some(stage) = &mut stage else { continue };
+        if key != "out" && made < sent.0.len() {
+            return Err(format!("before `{line}` also sent {:02x?}", sent.0[made]));
+        }
+        match key {
+            "in" => {
+                let (at, payloads) = value.split_once(' ').expect("a time and bytes");
+                let payloads: Vec<_> = payloads.split(',').map(hex).collect();
+                stage.take(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
+            }
+            "tick" => stage.tick(value.parse().expect("a time"), &mut sent),
+            "finish" => stage.finish(&mut sent),
+            "out" => {
+                let (to, bytes) = value.split_once(' ').expect("a destination and bytes");
+                let wanted = (to.parse().expect("a number"), hex(bytes));
+                if sent.0.get(made) != Some(&wanted) {
+                    return Err(format!("{wanted:02x?}\n  is not\n  {:02x?}", sent.0.get(made)));
+                }
+                made += 1;
+            }
+            "count" => {
+                let words = value.split(' ').map(|word| word.split_once('=').expect("name=value"));
+                let wanted: BTreeMap<&str, u64> =
+                    words.map(|(name, count)| (name, count.parse().expect("a number"))).collect();
+                let stats = stage.stats();
+                if counts(&stats) != wanted || !stats.is_balanced() {
+                    return Err(format!("{wanted:?}\n  is not\n  {:?}", counts(&stats)));
+                }
+            }
+            _ => panic!("unknown key {key}"),
+        }
+    }
+    if made < sent.0.len() { Err(format!("also sent {:02x?}", sent.0[made])) } else { Ok(()) }
+}
+
+#[test]
+fn every_vector_of_the_stage() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/stage/aggregates.txt");
+    let text = fs::read_to_string(file).expect("it is there");
+    let blocks: Vec<&str> = text.trim().split("\n\n").filter(|block| block.contains("kind:")).collect();
+    let wrong: Vec<_> = blocks
+        .iter()
+        .filter_map(|block| {
+            run(block).err().map(|why| format!("{}\n  {why}", block.lines().next().unwrap_or("")))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(blocks.len() > 20, "{}", blocks.len());
+}
+
+/// A small generator of numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as u32) % n
+    }
+}
+
+/// A datagram of a few postcards of few nodes and flows, now and then spoilt.
+fn datagram(dice: &mut Dice, flows: u32) -> Vec<u8> {
+    let node = if dice.below(40) == 0 { u32::MAX } else { dice.below(9) };
+    let mut out = [2 << 28 | dice.below(1 << 20), node].map(u32::to_be_bytes).concat();
+    for _ in 0..=dice.below(5) {
+        let flags = if dice.below(20) == 0 { 0xa0 } else { 0x20 };
+        let some = |dice: &mut Dice, value| if dice.below(9) == 0 { u32::MAX } else { value };
+        let flow = some(dice, dice_flow(dice.0, flows));
+        let queue = dice.below(1 << 28);
+        let queue = some(dice, queue);
+        let stamp = dice.below(1 << 30);
+        let ingress = if dice.below(9) == 0 { [u32::MAX; 2] } else { [7, stamp] };
+        let words = [
+            0x1008_0600 | flags,
+            0x1c00_5043,
+            0x8000_0000,
+            queue,
+            ingress[0],
+            ingress[1],
+            7,
+            stamp + 900,
+            flow,
+        ];
+        out.extend(words.map(u32::to_be_bytes).concat());
+    }
+    if dice.below(6) == 0 {
+        let at = dice.below(out.len() as u32) as usize;
+        out[at] ^= 1 << dice.below(8);
+    }
+    if dice.below(15) == 0 {
+        out.truncate(dice.below(out.len() as u32) as usize);
+    }
+    out
+}
+
+fn dice_flow(seed: u64, flows: u32) -> u32 {
+    (seed >> 40) as u32 % flows
+}
+
+/// What was sent, counted by whoever reads it: datagrams, postcards (cards, or the largest count of a summary), and a check
+/// of each destination's numbers.
+fn read(config: &Config, sent: &Sent) -> (u64, u64) {
+    let mut next = vec![0; config.destinations];
+    let (mut cards, mut decoder) = (0, Decoder::new(Profile::default()));
+    for (to, payload) in &sent.0 {
+        assert!(payload.len() + 28 <= usize::from(config.pmtu));
+        if config.interop {
+            cards += decoder.reports(payload).map(|report| report.expect("good")).count() as u64;
+            continue;
+        }
+        let aggregate = Aggregate::parse(payload).expect("what is sent can be read");
+        let header = aggregate.header();
+        assert_eq!((header.kind, header.sequence), (config.kind, next[*to]));
+        assert!(header.kind.is_correlated() || u32::from(header.count) <= config.r);
+        next[*to] += 1;
+        cards += aggregate.cards().count() as u64;
+        cards += aggregate.summaries().map(|summary| u64::from(summary.count)).max().unwrap_or(0);
+    }
+    (sent.0.len() as u64, cards)
+}
+
+#[test]
+fn everything_adds_up_whatever_comes() {
+    let mut dice = Dice(7);
+    for round in 0..120 {
+        let kind = Kind::ALL[round % 6];
+        let interop = matches!(kind, Kind::AggNode | Kind::AggNodeFlow) && round % 4 == 1;
+        let ways = 1 << dice.below(4);
+        let config = Config {
+            kind,
+            r: 1 + dice.below(30),
+            timer: 1 + u64::from(dice.below(5000)),
+            registers: ways << dice.below(6),
+            ways,
+            destinations: 1 + dice.below(4) as usize,
+            spread: if dice.below(2) == 0 { Spread::Node } else { Spread::Flow },
+            interop,
+            ..Config::default()
+        };
+        let mut stage = FirstStage::new(config.clone()).expect("good settings");
+        let (mut sent, mut now) = (Sent::default(), 0);
+        for _ in 0..200 {
+            let burst: Vec<_> = (0..dice.below(20)).map(|_| datagram(&mut dice, 60)).collect();
+            stage.take(now, burst.iter().map(Vec::as_slice), &mut sent);
+            let stats = stage.stats();
+            assert!(stats.is_balanced() && stats.occupied <= stats.held, "{config:?} {stats:?}");
+            now += u64::from(dice.below(700));
+            stage.tick(now, &mut sent);
+            assert!(stage.deadline().is_none_or(|deadline| deadline > now));
+        }
+        stage.finish(&mut sent);
+        let stats = stage.stats();
+        let (datagrams, cards) = read(&config, &sent);
+        let total = |count: fn(&translator::stage::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
+        assert_eq!((stats.held, stats.occupied, stage.deadline()), (0, 0, None));
+        assert_eq!(total(|sent| sent.aggregates), datagrams);
+        assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
+        // A summary counts values, and some are missing in both metrics' tellings.
+        let counted = total(|sent| sent.postcards);
+        assert!(if kind.is_correlated() { cards <= counted } else { cards == counted }, "{cards} {counted}");
+        assert_eq!(stats.postcards, counted);
+        assert!(stats.postcards > 1000 && stats.unreadable.iter().sum::<u64>() > 0, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_flows_evicts_and_loses_nothing() {
+    let config =
+        Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
+    let mut stage = FirstStage::new(config).expect("good settings");
+    let (mut sent, mut dice) = (Sent::default(), Dice(3));
+    for _ in 0..5000 {
+        let flood = datagram(&mut dice, 1 << 24);
+        stage.take(0, [flood.as_slice()], &mut sent);
+    }
+    let stats = stage.stats();
+    assert!(stats.is_balanced() && stats.occupied <= 64, "{stats:?}");
+    assert!(stats.sent[Cause::Evicted as usize].postcards > stats.postcards * 9 / 10, "{stats:?}");
+}
+
+#[test]
+fn settings_that_make_no_stage_are_refused() {
+    let good = Config::default();
+    let refused = |config: Config| FirstStage::new(config).err();
+    assert_eq!(refused(good.clone()), None);
+    assert_eq!(refused(Config { r: 72, ..good.clone() }), None, "72 at 1500");
+    assert_eq!(refused(Config { r: 73, ..good.clone() }), Some(ConfigError::R(72)));
+    assert_eq!(refused(Config { r: 72, over_ipv6: true, ..good.clone() }), Some(ConfigError::R(71)));
+    assert_eq!(refused(Config { r: 0, ..good.clone() }), Some(ConfigError::R(72)));
+    assert_eq!(refused(Config { pmtu: 60, ..good.clone() }), Some(ConfigError::R(0)));
+    assert_eq!(refused(Config { kind: Kind::Cor, r: 1_000_000, ..good.clone() }), None);
+    assert_eq!(refused(Config { timer: 0, ..good.clone() }), Some(ConfigError::Timer));
+    assert_eq!(refused(Config { registers: 100, ..good.clone() }), Some(ConfigError::Registers));
+    assert_eq!(refused(Config { ways: 3, ..good.clone() }), Some(ConfigError::Ways));
+    assert_eq!(refused(Config { destinations: 0, ..good.clone() }), Some(ConfigError::Destinations));
+    assert_eq!(refused(Config { interop: true, ..good.clone() }), Some(ConfigError::Interop));
+    let interop = Config { kind: Kind::AggNode, interop: true, ..good.clone() };
+    assert_eq!(refused(Config { r: 40, registers: 4, ..interop.clone() }), None, "8 + 40 * 36 bytes");
+    assert_eq!(refused(Config { r: 41, ..interop }), Some(ConfigError::R(40)));
+    let huge = Config { kind: Kind::AggNodeFlow, r: 72, registers: 1 << 24, ..good };
+    assert!(matches!(refused(huge), Some(ConfigError::Memory(_))));
+}
+
+#[test]
+fn losses_of_the_postcards_themselves_are_told() {
+    let mut stage = FirstStage::new(Config::default()).expect("good settings");
+    let mut dice = Dice(1);
+    let payload = loop {
+        let payload = datagram(&mut dice, 5);
+        if payload.len() == 44 && payload[3] < 200 && payload[4..8] != [0xff; 4] {
+            break payload;
+        }
+    };
+    let later = |by: u8| {
+        let mut later = payload.clone();
+        later[3] += by;
+        later
+    };
+    let all = [later(0), later(1), later(5), later(4)];
+    stage.take(0, all.iter().map(Vec::as_slice), &mut Sent::default());
+    let nodes: Vec<_> = stage.nodes().map(|node| (node.numbered, node.lost, node.late)).collect();
+    assert_eq!(nodes, [(4, 2, 1)]);
+}
