@@ -1,0 +1,828 @@
+//! The Wireshark dissector, `packaging/wireshark/hopwise.lua`, run by the real tshark over captures made from `vectors/`:
+//! what it shows is what the vectors expect, value by value.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, Value, json};
+use support::{TempDir, capture, hex, skipped, text, udp_frame};
+
+/// Vectors that are not compared, and why.
+const NOT_COMPARED: [(&str, &str); 5] = [
+    (
+        "packet_udp_length",
+        "no INT in it; that its UDP length lies beyond the packet, Wireshark's own UDP says",
+    ),
+    ("empty_datagram", "Wireshark gives no dissector a datagram without a byte"),
+    ("agg_bad_empty", "likewise"),
+    ("n_udp_longer_than_ip", "Wireshark's own UDP says it, and has the datagram read all the same"),
+    ("n_udp_length_0_ipv6", "Wireshark takes it for a jumbogram"),
+];
+
+/// Refusals of frames that never become a datagram: Wireshark's own layers say them, and ours must stay silent.
+const BELOW_UDP: [&str; 6] =
+    ["truncated", "not_ip", "not_udp", "fragment", "bad_ip_header", "bad_udp_length"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Is tshark here? Says so when not.
+fn has_tshark(what: &str) -> bool {
+    let run = Command::new("tshark").arg("--version").stdin(Stdio::null()).output();
+    let found = run.is_ok_and(|output| output.status.success());
+    if !found {
+        skipped(&format!("{what}: no tshark on this machine"));
+    }
+    found
+}
+
+/// What tshark prints about a capture with our dissector, ended after two minutes if it hangs.
+fn tshark(file: &Path, args: &[&str]) -> (String, String) {
+    let script = root().join("packaging/wireshark/hopwise.lua");
+    let output = Command::new("timeout")
+        .args(["120", "tshark", "-n", "-X", &format!("lua_script:{}", text(&script)), "-r", text(file)])
+        .args(args)
+        .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{:?}: {stderr}", output.status);
+    assert!(!stderr.contains("lua") && !stderr.contains("Lua"), "{stderr}");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), stderr)
+}
+
+/// The layers of each frame: field names to values, fields that occur more than once as arrays.
+fn layers(file: &Path, settings: &[String]) -> Vec<Value> {
+    let mut args = vec!["-T", "json", "--no-duplicate-keys"];
+    for setting in settings {
+        args.extend(["-o", setting]);
+    }
+    let (out, _) = tshark(file, &args);
+    assert!(!out.contains("Lua Error"), "{out}");
+    let frames: Vec<Value> = serde_json::from_str(&out).unwrap();
+    frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect()
+}
+
+// Vectors ----------------------------------------------------------------------------------------------------------
+
+/// One block of a vector file.
+#[derive(Default, Debug)]
+struct Vector {
+    name: String,
+    kind: String,
+    /// Preferences, as `-o` takes them.
+    settings: Vec<String>,
+    bytes: Vec<u8>,
+    expected: Vec<Value>,
+}
+
+fn vectors() -> Vec<Vector> {
+    let mut files: Vec<_> =
+        fs::read_dir(root().join("vectors")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let vectors: Vec<_> = texts.iter().flat_map(|text| text.split("\n\n")).filter_map(block).collect();
+    assert!(vectors.len() > 150, "only {} vectors", vectors.len());
+    vectors
+}
+
+fn block(text: &str) -> Option<Vector> {
+    let mut vector = Vector::default();
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (key, value) = line.split_once(':').unwrap();
+        let value = value.trim();
+        match key {
+            "name" => vector.name = value.into(),
+            "kind" => vector.kind = value.into(),
+            "profile" => vector.settings.push(format!("hopwise.dialect:{value}")),
+            "set" => vector.settings.push(preference(value)),
+            "hex" => vector.bytes.extend(hex(value)),
+            "expect" => vector.expected.push(serde_json::from_str(value).unwrap()),
+            "error" => vector.expected.push(json!({"error": value})),
+            _ => {}
+        }
+    }
+    (!vector.name.is_empty()).then_some(vector)
+}
+
+/// A setting of a vector as a preference of the dissector.
+fn preference(setting: &str) -> String {
+    let words: Vec<&str> = setting.split(' ').collect();
+    match words[..] {
+        ["dscp", value, mask] => format!("hopwise.dscp:{value}/{mask}"),
+        ["probe_marker", value] => format!("hopwise.probe_marker:{value}"),
+        ["tcp_shim", "after_options"] => "hopwise.tcp_after_options:TRUE".into(),
+        ["domain", id, words] => {
+            format!("hopwise.domains:{id}:{}", usize::from_str_radix(words, 16).unwrap())
+        }
+        _ => panic!("no preference for {setting}"),
+    }
+}
+
+impl Vector {
+    /// A frame around the bytes; `None` for vectors that are no packet.
+    fn frame(&self) -> Option<Vec<u8>> {
+        match self.kind.as_str() {
+            "frame" | "packet" | "aggregate_frame" => Some(self.bytes.clone()),
+            "payload" => Some(udp_frame(32_766, &self.bytes)),
+            "aggregate" => Some(udp_frame(32_767, &self.bytes)),
+            "shim" => Some(around_shim(&self.bytes)),
+            _ => None,
+        }
+    }
+
+    fn is_packet(&self) -> bool {
+        matches!(self.kind.as_str(), "packet" | "shim")
+    }
+}
+
+/// A UDP packet around INT, marked as the shim's NPT wants it.
+fn around_shim(bytes: &[u8]) -> Vec<u8> {
+    let by_port = bytes[0] >> 2 & 3 != 0 && bytes[0] >> 4 != 0;
+    let mut frame = udp_frame(if by_port { 33_122 } else { 9 }, bytes);
+    frame[15] = if by_port { 0 } else { 0x17 << 2 };
+    frame
+}
+
+/// The vectors by their preferences, so that tshark is started once for each set.
+fn by_settings() -> BTreeMap<Vec<String>, Vec<Vector>> {
+    let mut groups = BTreeMap::new();
+    for vector in vectors() {
+        if vector.frame().is_some() {
+            groups.entry(vector.settings.clone()).or_insert_with(Vec::new).push(vector);
+        }
+    }
+    groups
+}
+
+// What tshark shows, as the objects of the vectors ---------------------------------------------------------------
+
+/// A field of a tree, once.
+fn get<'a>(tree: &'a Value, name: &str) -> Option<&'a Value> {
+    match tree.get(format!("hopwise.{name}")) {
+        Some(Value::Array(many)) => many.first(),
+        one => one,
+    }
+}
+
+/// A field of a tree, as often as it is there.
+fn all<'a>(tree: &'a Value, name: &str) -> Vec<&'a Value> {
+    match tree.get(format!("hopwise.{name}")) {
+        Some(Value::Array(many)) => many.iter().collect(),
+        Some(one) => vec![one],
+        None => Vec::new(),
+    }
+}
+
+fn string(tree: &Value, name: &str) -> Option<String> {
+    get(tree, name).map(|value| value.as_str().unwrap_or_default().to_owned())
+}
+
+fn number(tree: &Value, name: &str) -> Option<u64> {
+    let text = string(tree, name)?;
+    let digits = text.strip_prefix("0x");
+    digits.map_or_else(|| text.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok())
+}
+
+fn is_set(tree: &Value, name: &str) -> bool {
+    string(tree, name).is_some_and(|text| text == "1" || text == "True")
+}
+
+fn unavailable(tree: &Value) -> Vec<String> {
+    all(tree, "unavailable").into_iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Items of a hop: their names in the vectors and in the dissector.
+const ITEMS: [(&str, &str); 15] = [
+    ("node_id", "node_id"),
+    ("ingress_if", "ingress_if"),
+    ("egress_if", "egress_if"),
+    ("hop_latency", "latency"),
+    ("queue_id", "queue_id"),
+    ("queue_occupancy", "queue_occupancy"),
+    ("queue_congestion", "queue_congestion"),
+    ("ingress_ts", "ingress_ts"),
+    ("egress_ts", "egress_ts"),
+    ("l2_ingress_if", "l2_ingress_if"),
+    ("l2_egress_if", "l2_egress_if"),
+    ("tx_utilization", "tx_utilization"),
+    ("buffer_id", "buffer_id"),
+    ("buffer_occupancy", "buffer_occupancy"),
+    ("checksum_complement", "checksum_complement"),
+];
+
+fn hop(tree: &Value, prefix: &str) -> Map<String, Value> {
+    let mut out = Map::new();
+    let missing = unavailable(tree);
+    for (name, field) in ITEMS {
+        if let Some(value) = number(tree, &format!("{prefix}.{field}")) {
+            out.insert(name.into(), json!(value));
+        } else if missing.iter().any(|missing| missing == field) {
+            out.insert(name.into(), Value::Null);
+        }
+    }
+    out
+}
+
+/// Hops in forwarding order: what the packet tells of, then the reporter's own, which is one with the newest if the
+/// dissector says so.
+fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
+    let int = get(tree, "int");
+    let mut hops: Vec<_> = match (int, get(tree, "ioam")) {
+        (Some(int), _) => all(int, "int.hop").into_iter().map(|each| hop(each, "int.hop")).collect(),
+        (None, Some(ioam)) => all(ioam, "ioam.hop").into_iter().map(|each| hop(each, "ioam.hop")).collect(),
+        (None, None) => Vec::new(),
+    };
+    hops.reverse();
+    let of_one_packet = int
+        .and_then(|int| get(int, "int.header"))
+        .filter(|header| get(header, "int.sf").is_some())
+        .is_none_or(|header| is_set(header, "int.sf.urgent") || number(header, "int.sf.state") == Some(2));
+    if let Some(own) = get(tree, "report.hop").filter(|_| of_one_packet) {
+        let own = hop(own, "report.hop");
+        match hops.last_mut() {
+            Some(newest) if marks.iter().any(|mark| mark == "merged") => newest.extend(own),
+            _ => hops.push(own),
+        }
+    }
+    hops
+}
+
+fn flow(tree: &Value, which: &str) -> Option<Value> {
+    let flow = get(tree, which)?;
+    let mut out = Map::new();
+    for end in ["src", "dst"] {
+        let address = string(flow, &format!("{which}.{end}"));
+        let address = address.or_else(|| string(flow, &format!("{which}.{end}_v6")))?;
+        out.insert(end.into(), json!(address));
+    }
+    for name in ["sport", "dport", "proto"] {
+        if let Some(value) = number(flow, &format!("{which}.{name}")) {
+            out.insert(name.into(), json!(value));
+        }
+    }
+    Some(Value::Object(out))
+}
+
+/// Puts numbers into an object under other names, as far as they are there.
+fn numbers(tree: &Value, out: &mut Map<String, Value>, names: &[(&str, &str)]) {
+    for (name, field) in names {
+        if let Some(value) = number(tree, field) {
+            out.insert((*name).into(), json!(value));
+        }
+    }
+}
+
+/// What packets and reports have in common.
+fn contents(tree: &Value, out: &mut Map<String, Value>) {
+    for which in ["flow", "tunnel"] {
+        if let Some(flow) = flow(tree, which) {
+            out.insert(which.into(), flow);
+        }
+    }
+    let mut marks: Vec<String> = all(tree, "mark").iter().map(|mark| mark.as_str().unwrap().into()).collect();
+    if let Some(int) = get(tree, "int") {
+        if let Some(version) = string(int, "int.version") {
+            out.insert("int_version".into(), json!(version));
+        }
+        marks.extend(all(int, "mark").iter().map(|mark| mark.as_str().unwrap().to_owned()));
+    }
+    if let Some(ioam) = get(tree, "ioam") {
+        let mut inner = Map::new();
+        let names = [
+            ("namespace", "ioam.namespace"),
+            ("trace_type", "ioam.trace_type"),
+            ("nodes", "ioam.nodes"),
+            ("flow_id", "ioam.flow_id"),
+            ("seq", "ioam.seq"),
+        ];
+        numbers(ioam, &mut inner, &names);
+        out.insert("ioam".into(), Value::Object(inner));
+    }
+    if let Some(header) = get(tree, "int").and_then(|int| get(int, "int.header"))
+        && get(header, "int.sf").is_some()
+    {
+        let state = number(header, "int.sf.state").unwrap_or_default();
+        let urgent = is_set(header, "int.sf.urgent");
+        let state = ["invalid", "low", "medium", "high"][state as usize];
+        let packet_id = number(header, "int.sf.packet_id");
+        out.insert("sf".into(), json!({"state": state, "urgent": urgent, "packet_id": packet_id}));
+        if let Some(own) = get(tree, "report.hop").filter(|_| !urgent) {
+            out.insert("own".into(), Value::Object(hop(own, "report.hop")));
+        }
+    }
+    let hops = hops(tree, &marks);
+    let path: Vec<Value> =
+        hops.iter().map(|hop| hop.get("node_id").cloned().unwrap_or(Value::Null)).collect();
+    let shown: Vec<String> =
+        path.iter().map(|id| if id.is_null() { "?".into() } else { id.to_string() }).collect();
+    assert_eq!(string(tree, "path"), Some(shown.join(",")), "the path that is shown");
+    out.insert("path".into(), Value::Array(path));
+    out.insert("hops".into(), hops.into_iter().map(Value::Object).collect());
+    if !marks.is_empty() {
+        out.insert("marks".into(), json!(marks));
+    }
+}
+
+/// A report's object. `datagram` has what is said once.
+fn report(datagram: &Value, tree: &Value) -> Value {
+    if let Some(refused) = string(tree, "refused") {
+        return json!({"error": refused});
+    }
+    let mut out = Map::new();
+    let version = string(datagram, "report.version").unwrap_or_default();
+    let names = [("node_id", "report.node_id"), ("hw_id", "report.hw_id"), ("seq", "report.seq")];
+    numbers(datagram, &mut out, &names);
+    if unavailable(datagram).iter().any(|name| name == "node_id") {
+        out.insert("node_id".into(), Value::Null);
+    }
+    let flags: Vec<&str> = ["drop", "queue", "flow", "intermediate"]
+        .into_iter()
+        .filter(|flag| is_set(tree, &format!("report.flags.{flag}")))
+        .collect();
+    out.insert("flags".into(), json!(flags));
+    if version == "2.0" {
+        numbers(tree, &mut out, &[("report_type", "report.type")]);
+    }
+    out.insert("version".into(), json!(version));
+    numbers(tree, &mut out, &[("flow_id", "report.flow_id"), ("drop_reason", "report.drop_reason")]);
+    if unavailable(tree).iter().any(|name| name == "drop_reason") {
+        out.insert("drop_reason".into(), Value::Null);
+    }
+    if let Some(gap) = get(tree, "report.gap") {
+        let mut inner = Map::new();
+        let names = ["source", "ts", "seq", "count"];
+        for name in names {
+            numbers(gap, &mut inner, &[(name, &format!("report.gap.{name}"))]);
+        }
+        out.insert("gap".into(), Value::Object(inner));
+    }
+    contents(tree, &mut out);
+    Value::Object(out)
+}
+
+/// The object of a packet; `None` when nothing is shown of it.
+fn packet(tree: &Value) -> Value {
+    if let Some(refused) = string(tree, "refused") {
+        return json!({"error": refused});
+    }
+    let mut out = Map::new();
+    contents(tree, &mut out);
+    let Some(int) = get(tree, "int").filter(|int| get(int, "int.version").is_some()) else {
+        return Value::Object(out);
+    };
+    let header = get(int, "int.header").unwrap();
+    let flags: Vec<&str> = ["discard", "hops_exceeded", "mtu_exceeded"]
+        .into_iter()
+        .filter(|flag| is_set(header, &format!("int.flags.{flag}")))
+        .collect();
+    out.insert("int_flags".into(), json!(flags));
+    for name in ["mode", "encapsulation", "recognised"] {
+        out.insert(name.into(), json!(string(int, &format!("int.{name}"))));
+    }
+    out.insert("hop_ml".into(), json!(number(header, "int.hop_ml").unwrap_or(0)));
+    let remaining = number(header, "int.remaining").or_else(|| number(header, "int.max_hops"));
+    out.insert("remaining".into(), json!(remaining.unwrap_or(0)));
+    numbers(header, &mut out, &[("bitmap", "int.bitmap")]);
+    let offsets: Vec<_> = ["start", "header", "stack", "end"]
+        .iter()
+        .map(|name| number(int, &format!("int.offset.{name}")))
+        .collect();
+    out.insert("offsets".into(), json!(offsets));
+    if let Some(original) = get(int, "int.original") {
+        let mut inner = Map::new();
+        for name in ["port", "proto", "dscp"] {
+            numbers(original, &mut inner, &[(name, &format!("int.original.{name}"))]);
+        }
+        if is_set(original, "int.original.tunnel_inserted") {
+            inner.insert("tunnel_inserted".into(), json!(true));
+        }
+        out.insert("original".into(), Value::Object(inner));
+    }
+    if let Some(bytes) = string(int, "int.source_only") {
+        out.insert("source_only".into(), json!(bytes.replace(':', "")));
+    }
+    Value::Object(out)
+}
+
+/// A number of a tree under another name, `null` if the tree says that it is not available.
+fn nullable(tree: &Value, field: &str, missing: &str) -> Value {
+    let missing = unavailable(tree).iter().any(|name| name == missing);
+    if missing { Value::Null } else { json!(number(tree, field)) }
+}
+
+/// An aggregate's object.
+fn aggregate(tree: &Value) -> Value {
+    const KINDS: [&str; 8] = ["", "agg", "agg_n", "agg_nf", "", "cor", "cor_n", "cor_nf"];
+    if let Some(refused) = string(tree, "refused") {
+        return json!({"error": refused});
+    }
+    let mut out = Map::new();
+    let kind = number(tree, "aggregate.kind").unwrap() as usize;
+    out.insert("aggregate".into(), json!(KINDS[kind]));
+    out.insert("by_timer".into(), json!(is_set(tree, "aggregate.by_timer")));
+    let names = [
+        ("aggregator", "aggregate.aggregator"),
+        ("seq", "aggregate.seq"),
+        ("node_id", "aggregate.node_scope"),
+        ("flow_id", "aggregate.flow_scope"),
+    ];
+    numbers(tree, &mut out, &names);
+    if kind < 4 {
+        let card = |card: &Value| {
+            let value = |name: &str| nullable(card, &format!("aggregate.card.{name}"), name);
+            let queue = nullable(card, "aggregate.card.queue_id", "queue_occupancy");
+            json!({"node_id": value("node_id"), "flow_id": value("flow_id"), "ingress_ts": value("ingress_ts"),
+                "egress_ts": value("egress_ts"), "queue_id": queue, "queue_occupancy": value("queue_occupancy")})
+        };
+        out.insert("cards".into(), all(tree, "aggregate.card").into_iter().map(card).collect());
+    } else {
+        let summary = |summary: &Value| {
+            let value = |name: &str| json!(number(summary, &format!("aggregate.summary.{name}")));
+            let metric = match number(summary, "aggregate.summary.metric") {
+                Some(1) => json!("hop_latency"),
+                Some(2) => json!("queue_occupancy"),
+                other => json!(other),
+            };
+            json!({"metric": metric, "min": value("min"), "max": value("max"), "sum": value("sum"),
+                "count": value("count"), "avg": value("avg")})
+        };
+        out.insert("summaries".into(), all(tree, "aggregate.summary").into_iter().map(summary).collect());
+    }
+    Value::Object(out)
+}
+
+/// What tshark shows of the vector's frame, as far as the vector's kind says it.
+fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
+    let Some(tree) = layers.get("hopwise") else { return Vec::new() };
+    if vector.is_packet() {
+        let mut object = packet(tree);
+        if vector.kind == "shim" {
+            for name in ["flow", "encapsulation", "recognised", "offsets"] {
+                object.as_object_mut().unwrap().remove(name);
+            }
+        }
+        return vec![object];
+    }
+    if vector.kind.starts_with("aggregate") {
+        return vec![aggregate(tree)];
+    }
+    all(tree, "report").into_iter().map(|each| report(tree, each)).collect()
+}
+
+/// What the vector expects to be shown; nothing of packets without telemetry, nor of frames that hold no datagram.
+fn expected(vector: &Vector) -> Vec<Value> {
+    let telemetry = |object: &Value| {
+        ["int_version", "ioam", "error", "marks"].iter().any(|name| object.get(name).is_some())
+    };
+    let below = |object: &Value| object["error"].as_str().is_some_and(|name| BELOW_UDP.contains(&name));
+    let mut objects = vector.expected.clone();
+    match vector.kind.as_str() {
+        "packet" => objects.retain(telemetry),
+        "frame" => objects.retain(|object| !below(object)),
+        _ => {}
+    }
+    objects
+}
+
+#[test]
+fn every_vector_is_shown_as_it_is() {
+    if !has_tshark("every vector in the dissector") {
+        return;
+    }
+    let dir = TempDir::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for (settings, vectors) in by_settings() {
+        let frames: Vec<_> = vectors.iter().filter_map(Vector::frame).collect();
+        let file = dir.capture("vectors.pcap", &frames);
+        let layers = layers(&file, &settings);
+        assert_eq!(layers.len(), vectors.len());
+        for (vector, layers) in vectors.iter().zip(&layers) {
+            if NOT_COMPARED.iter().any(|(name, _)| *name == vector.name) {
+                continue;
+            }
+            compared += 1;
+            let (want, got) = (expected(vector), shown(vector, layers));
+            if want != got {
+                let lines = |objects: &[Value]| -> String {
+                    objects.iter().map(|object| format!("\n    {object}")).collect()
+                };
+                wrong.push(format!(
+                    "{} ({settings:?})\n  expected{}\n  shown{}",
+                    vector.name,
+                    lines(&want),
+                    lines(&got)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} vectors:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 150, "only {compared} vectors were compared");
+}
+
+// Direct Telemetry Access ------------------------------------------------------------------------------------------
+
+/// A datagram, the port it goes to, and fields with the values that they are shown with, in their order.
+type Shown<'a> = (u16, &'a str, &'a [(&'a str, &'a str)]);
+
+/// The examples of the format reference (they are no vectors yet), and what is refused.
+const DATAGRAMS: [Shown<'_>; 17] = [
+    (
+        40_040,
+        "1160010200000007 020d001400010000 0a0000010a00000204d2005006 0000000b0000000c0000000d0000000e0000000f",
+        &[
+            ("dta.opcode", "1"),
+            ("dta.immediate", "0"),
+            ("dta.essential", "1"),
+            ("dta.priority", "2"),
+            ("dta.seq", "258"),
+            ("dta.reporter", "7"),
+            ("dta.redundancy", "2"),
+            ("dta.key_length", "13"),
+            ("dta.data_length", "20"),
+            ("dta.store", "1"),
+            ("dta.key", "0a0000010a00000204d2005006"),
+            ("dta.data", "0000000b0000000c0000000d0000000e0000000f"),
+            ("refused", ""),
+        ],
+    ),
+    (
+        40_040,
+        "1290000000000007 0000000500120100 a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1",
+        &[
+            ("dta.opcode", "2"),
+            ("dta.immediate", "1"),
+            ("dta.priority", "1"),
+            ("dta.list", "5"),
+            ("dta.count", "1"),
+            ("dta.data", "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1"),
+        ],
+    ),
+    (
+        40_040,
+        "1300000000000007 0204000100000000 0000000000000005 0a000001",
+        &[("dta.opcode", "3"), ("dta.delta", "5"), ("dta.key", "0a000001"), ("dta.store", "1")],
+    ),
+    (
+        40_040,
+        "1400000000000007 02030d00000100000000000c 0a0000010a00000204d2005006",
+        &[
+            ("dta.opcode", "4"),
+            ("dta.hop", "2"),
+            ("dta.path_length", "3"),
+            ("dta.value", "12"),
+            ("refused", ""),
+        ],
+    ),
+    (
+        40_040,
+        "1550000900000007 000400110000000004040002 00000001000000020000000300000004
+         00000005000000060000000700000008",
+        &[
+            ("dta.opcode", "5"),
+            ("dta.sketch", "4"),
+            ("dta.epoch", "17"),
+            ("dta.column", "0"),
+            ("dta.depth", "4"),
+            ("dta.counter_bytes", "4"),
+            ("dta.merge", "0"),
+            ("dta.columns", "2"),
+            ("dta.counter", "1,2,3,4,5,6,7,8"),
+        ],
+    ),
+    (
+        40_044,
+        "1f00000100000007 020100ff01020000",
+        &[
+            ("dta.control", "2"),
+            ("dta.code", "1"),
+            ("dta.last", "255"),
+            ("dta.trigger", "258"),
+            ("refused", ""),
+        ],
+    ),
+    (
+        40_044,
+        "1f00000200000007 04020000000001f40001e240",
+        &[("dta.control", "4"), ("dta.level", "2"), ("dta.hold", "500"), ("dta.dropped", "123456")],
+    ),
+    (
+        40_044,
+        "1f00000300000007 030100000004001100000006",
+        &[("dta.control", "3"), ("dta.sketch", "4"), ("dta.epoch", "17"), ("dta.expected_column", "6")],
+    ),
+    (
+        40_044,
+        "1f00000000000007 010000ff00000000",
+        &[("dta.control", "1"), ("dta.last", "255"), ("refused", "")],
+    ),
+    // Not version 1: the published artifact's packet.
+    (40_040, "01020a00000100 00029a01", &[("refused", "bad_dta_version")]),
+    (40_040, "1160", &[("refused", "bad_dta_length")]),
+    (40_040, "1600000000000007 00000000", &[("refused", "bad_dta_opcode")]),
+    // Priority 3; a key of no bytes; a hop beyond the path; a byte too many.
+    (40_040, "1330000000000007 0204000100000000 0000000000000005 0a000001", &[("refused", "bad_dta_field")]),
+    (40_040, "1300000000000007 0200000100000000 0000000000000005", &[("refused", "bad_dta_field")]),
+    (40_040, "1400000000000007 04030100000100000000000c 0a", &[("refused", "bad_dta_field")]),
+    (
+        40_040,
+        "1300000000000007 0204000100000000 0000000000000005 0a00000100",
+        &[("refused", "bad_dta_length")],
+    ),
+    // A count of 255 columns of 16 rows in 28 bytes.
+    (40_040, "1500000000000007 0004001100000000100800ff 0000000000000000", &[("refused", "bad_dta_length")]),
+];
+
+#[test]
+fn dta_is_shown_as_it_is() {
+    if !has_tshark("DTA in the dissector") {
+        return;
+    }
+    let frames: Vec<_> = DATAGRAMS.iter().map(|(port, bytes, _)| udp_frame(*port, &hex(bytes))).collect();
+    let file = TempDir::new();
+    let file = (file.capture("datagrams.pcap", &frames), file);
+    let mut names: Vec<&str> =
+        DATAGRAMS.iter().flat_map(|(_, _, fields)| *fields).map(|field| field.0).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut args = vec!["-T".to_owned(), "fields".to_owned(), "-E".into(), "occurrence=a".into()];
+    for name in &names {
+        args.extend(["-e".to_owned(), format!("hopwise.{name}")]);
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (out, _) = tshark(&file.0, &args);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), DATAGRAMS.len(), "{out}");
+    for ((_, bytes, fields), line) in DATAGRAMS.iter().zip(lines) {
+        let columns: BTreeMap<&str, &str> = names.iter().copied().zip(line.split('\t')).collect();
+        for (name, value) in *fields {
+            assert_eq!(columns.get(name), Some(value), "{name} of {bytes}: {line}");
+        }
+    }
+}
+
+// Real captures ----------------------------------------------------------------------------------------------------
+
+/// The lines of `-T fields` of some fields, tabs between them.
+fn fields(file: &Path, settings: &[&str], names: &[&str]) -> Vec<String> {
+    let mut args = vec!["-T", "fields", "-E", "occurrence=a"];
+    for setting in settings {
+        args.extend(["-o", setting]);
+    }
+    for name in names {
+        args.extend(["-e", name]);
+    }
+    tshark(file, &args).0.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn real_captures_are_shown() {
+    if !has_tshark("real captures in the dissector") {
+        return;
+    }
+    let names = ["hopwise.path", "hopwise.refused", "hopwise.report.seq", "hopwise.int.hop.queue_occupancy"];
+    let lines = fields(&capture("onos-int10-congested.pcap"), &["hopwise.dialect:onos"], &names);
+    assert_eq!(lines.len(), 4000);
+    assert!(lines.iter().all(|line| line.starts_with("101,102,103\t\t0\t")), "{:?}", lines.first());
+    // The middle switch's queue of 200 fills up; newest first, so it is the second value.
+    let middle =
+        |line: &String| line.split(['\t', ',']).nth(6).and_then(|depth| depth.parse::<u32>().ok()).unwrap();
+    assert_eq!(lines.iter().map(middle).max(), Some(200));
+
+    let names = ["hopwise.path", "hopwise.int.recognised", "hopwise.flow.dport", "hopwise.int.length"];
+    let lines = fields(&capture("onos-int10-data-link.pcap"), &["hopwise.dialect:onos"], &names);
+    assert_eq!(lines.len(), 1000);
+    let good = |line: &String| line.starts_with("101,102\tdscp\t60") && line.ends_with("\t84");
+    assert!(lines.iter().all(good), "{:?}", lines.iter().find(|line| !good(line)));
+}
+
+#[test]
+fn the_inner_packet_is_what_it_was_before_int() {
+    if !has_tshark("inner packets in the dissector") {
+        return;
+    }
+    let names = ["tr20_emb", "x_npt_2_udp", "sfint_rep_ipv4", "k_loop"];
+    let all = vectors();
+    let frames: Vec<_> = names
+        .iter()
+        .map(|name| all.iter().find(|each| each.name == *name).unwrap().frame().unwrap())
+        .collect();
+    let dir = TempDir::new();
+    let file = dir.capture("inner.pcap", &frames);
+    let names = ["ip.dst", "ip.dsfield.dscp", "ip.proto", "tcp.dstport", "udp.dstport", "udp.length"];
+    let lines = fields(&file, &[], &names);
+    // The outer UDP length is the report's; the inner one is that of the packet before INT, or what is there of it.
+    let inner = [
+        "6\t80\t32766\tOUTER",
+        "17\t\t32766,53\tOUTER,10",
+        "17\t\t32766,9000\tOUTER,8",
+        "17\t\t32766,9000\tOUTER,8",
+    ];
+    for ((line, frame), inner) in lines.iter().zip(&frames).zip(inner) {
+        let inner = inner.replace("OUTER", &(frame.len() - 34).to_string());
+        assert_eq!(*line, format!("192.0.2.100,10.0.0.2\t0,0\t17,{inner}"));
+    }
+    let lines = fields(&file, &["hopwise.inner:FALSE"], &["ip.dst"]);
+    assert!(lines.iter().all(|line| line == "192.0.2.100"), "{lines:?}");
+    // Reports hold the packet's first bytes alone, and nothing is malformed about that.
+    let cut = capture("onos-int10-path-only.pcap");
+    let names = ["hopwise.report.packet_length", "ip.len", "udp.length", "_ws.malformed"];
+    let lines = fields(&cut, &["hopwise.dialect:onos"], &names);
+    assert_eq!(lines.len(), 500);
+    let good = |line: &String| line.ends_with("\t110,28\t90,8\t") && !line.starts_with('\t');
+    assert!(lines.iter().all(good), "{:?}", lines.first());
+}
+
+#[test]
+fn ports_are_preferences() {
+    if !has_tshark("ports of the dissector") {
+        return;
+    }
+    let payload =
+        hex("2000000c00000015 10080620 1c005043800000000100002a17a3b2c1d0e0f00017a3b2c1d0e0f5dc0000f10a");
+    let frames: Vec<_> = [4000, 4005, 4006, 32_766].iter().map(|port| udp_frame(*port, &payload)).collect();
+    let dir = TempDir::new();
+    let file = dir.capture("ports.pcap", &frames);
+    let lines = fields(&file, &["hopwise.report_ports:4000,4004-4005"], &["hopwise.report.flow_id"]);
+    assert_eq!(lines, ["0x0000f10a", "0x0000f10a", "", ""]);
+}
+
+// Hostile input ------------------------------------------------------------------------------------------------------
+
+/// Small numbers that look like chance, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+}
+
+/// The packet behind `start` with a few bytes changed, cut, or grown.
+fn spoil(dice: &mut Dice, frame: &mut Vec<u8>, start: usize) {
+    for _ in 0..=dice.below(4) {
+        let len = frame.len();
+        if len <= start {
+            return;
+        }
+        let at = start + dice.below(len - start);
+        match dice.below(8) {
+            0 => frame.truncate(at),
+            1 => frame.extend((0..dice.below(40)).map(|i| i as u8)),
+            2 => frame[at] = 0xff,
+            3 => frame[at] = 0,
+            4 => frame[at] = frame[at].wrapping_add(1),
+            5 => frame[at] ^= 0x80 >> dice.below(8),
+            _ => frame[at] = dice.below(256) as u8,
+        }
+    }
+}
+
+#[test]
+fn hostile_packets_make_no_lua_error() {
+    if !has_tshark("hostile packets in the dissector") {
+        return;
+    }
+    let mut dice = Dice(0x5eed);
+    let mut frames = Vec::new();
+    let mut bases: Vec<(Vec<u8>, usize)> = vectors()
+        .iter()
+        .filter_map(|vector| Some((vector.frame()?, if vector.is_packet() { 14 } else { 42 })))
+        .collect();
+    bases.extend(DATAGRAMS.iter().map(|(port, bytes, _)| (udp_frame(*port, &hex(bytes)), 42)));
+    for round in 0..16 {
+        for (base, start) in &bases {
+            let mut frame = base.clone();
+            if round > 0 {
+                spoil(&mut dice, &mut frame, *start);
+            }
+            // The lengths before what was spoilt are good again, so that it is looked at.
+            if *start == 42 && frame.len() >= 42 && frame[23] == 17 && frame[12..14] == [8, 0] {
+                let udp = (frame.len() - 34) as u16;
+                frame[16..18].copy_from_slice(&(udp + 20).to_be_bytes());
+                frame[38..40].copy_from_slice(&udp.to_be_bytes());
+            }
+            frames.push(frame);
+        }
+    }
+    assert!(frames.len() > 4000, "only {} frames", frames.len());
+    let dir = TempDir::new();
+    let file = dir.capture("hostile.pcap", &frames);
+    // All of the tree is built, and two dialects read it.
+    for dialect in ["strict", "hostint"] {
+        let (out, _) =
+            tshark(&file, &["-V", "-o", &format!("hopwise.dialect:{dialect}"), "-o", "hopwise.dscp:0/0"]);
+        let problem = out.lines().find(|line| line.contains("Lua Error") || line.contains(".lua:"));
+        assert_eq!(problem, None);
+        assert!(out.matches("Refused (").count() > 1000, "nothing was refused");
+    }
+}
