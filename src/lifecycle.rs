@@ -29,6 +29,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     rights::Giving,
+    switch,
     tap::Tap,
     worker::{Core, Worker},
 };
@@ -45,6 +46,7 @@ pub(crate) struct Server {
     messages: Receiver<Message>,
     pipeline: Pipeline,
     collecting: Option<Collecting>,
+    switch: Option<switch::Role>,
     api: Option<Api>,
     generation: u32,
     /// Gives up privileges when they are no longer needed.
@@ -75,6 +77,7 @@ pub(crate) struct Addresses {
 }
 
 /// What the sockets and workers leave for the monitor.
+#[derive(Default)]
 struct Gauges {
     workers: Vec<Worker>,
     inputs: Vec<Arc<InputGauge>>,
@@ -107,6 +110,7 @@ impl Server {
             messages,
             pipeline,
             collecting: None,
+            switch: None,
             api: None,
             generation: 0,
             gives_up: false,
@@ -140,15 +144,22 @@ impl Server {
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let inputs = input::open(&self.in_force)?;
+        let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
+        let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
-        let giving = self.gives_up.then(|| Giving::begin(settings.collector.rights, opens_again));
+        let begin = || Giving::begin(settings.collector.rights, opens_again || switch.is_some());
+        let giving = self.gives_up.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
+        self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
         if let Some(giving) = giving {
             giving.end();
         }
-        self.pipeline.start()?;
-        let gauges = self.start_collecting(&settings, inputs, watch)?;
+        let gauges = if settings.collects() {
+            self.pipeline.start()?;
+            self.start_collecting(&settings, inputs, watch)?
+        } else {
+            Gauges::default()
+        };
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Monitor::new(
             gauges.workers,
@@ -162,6 +173,7 @@ impl Server {
             monitor: Arc::new(monitor),
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
+            switch: self.switch.as_ref().map(switch::Role::handle),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
@@ -177,7 +189,7 @@ impl Server {
     }
 
     fn reader(&self, settings: &Settings) -> Result<Option<Arc<store::Reader>>, CliError> {
-        if !settings.store.enabled {
+        if !settings.store.enabled || !settings.collects() {
             return Ok(None);
         }
         let reader = store::Reader::open(settings.store_directory());
@@ -298,7 +310,15 @@ impl Server {
             );
         };
         let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
-        let (merged, kept) = self.in_force.settings().reload(new);
+        let before = self.in_force.settings();
+        let (mut merged, mut kept) = before.reload(new);
+        if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
+            if switch::same_ports(&old.ports, &new.ports).is_err() {
+                new.ports.clone_from(&old.ports);
+                kept.push("switch.ports".to_owned());
+            }
+            role.reload(new.clone())?;
+        }
         let generation = self.generation.wrapping_add(1);
         let detection = build::detection(&merged, generation)?;
         self.generation = generation;
@@ -322,6 +342,7 @@ impl Server {
         if let Some(mut api) = self.api.take() {
             api.stop();
         }
+        drop(self.switch.take());
         if let Some(collecting) = self.collecting.take() {
             collecting.stop();
         }

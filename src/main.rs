@@ -23,6 +23,7 @@ mod notify;
 mod output;
 mod pipeline;
 mod rights;
+mod switch;
 mod tap;
 mod topology;
 mod view;

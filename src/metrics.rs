@@ -9,6 +9,7 @@ use collector::SeriesView;
 
 use crate::{
     monitor::{Monitor, version_name},
+    switch::{PortView, SwitchView},
     view,
 };
 
@@ -42,7 +43,7 @@ impl Text {
 }
 
 /// The whole document.
-pub(crate) async fn text(monitor: &Monitor) -> String {
+pub(crate) async fn text(monitor: &Monitor, switch: Option<&SwitchView>) -> String {
     let detail = monitor.detail().await;
     let mut text = Text::default();
     text.metric("info", "gauge", "Version of hopwise.");
@@ -88,6 +89,7 @@ pub(crate) async fn text(monitor: &Monitor) -> String {
         "Events that a slow client of the live stream lost.",
         streams.shed,
     );
+    switching(&mut text, switch);
     text.out
 }
 
@@ -294,6 +296,62 @@ fn store(text: &mut Text, monitor: &Monitor) {
     );
 }
 
+/// What the switch of this process did.
+fn switching(text: &mut Text, switch: Option<&SwitchView>) {
+    let ports = switch.map_or(&[][..], |switch| &switch.ports);
+    let mut told = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
+        text.metric(name, kind, help);
+        ports.iter().for_each(|port| text.sample(name, &[("port", &port.number)], value(port)));
+    };
+    told("switch_received_total", "counter", "Frames that came in by a port.", |port| port.received);
+    told("switch_received_bytes_total", "counter", "Their bytes.", |port| port.received_bytes);
+    told("switch_sent_total", "counter", "Frames sent by a port.", |port| port.sent);
+    told("switch_sent_bytes_total", "counter", "Their bytes.", |port| port.sent_bytes);
+    let help = "Frames that found a port's ring full: the program was too slow. Not among those received.";
+    told("switch_ring_full_total", "counter", help, |port| port.ring_full);
+    told("switch_queue_bytes", "gauge", "What waits in a port's egress queue.", |port| {
+        port.queue.bytes.into()
+    });
+    text.metric(
+        "switch_drops_total",
+        "counter",
+        "Frames dropped, by the port where the reason lay, and reason.",
+    );
+    for port in ports {
+        for (reason, count) in &port.drops {
+            text.sample("switch_drops_total", &[("port", &port.number), ("reason", reason)], count);
+        }
+    }
+    let mut single = |name: &str, kind: &str, help: &str, value: fn(&SwitchView) -> u64| {
+        text.metric(name, kind, help);
+        switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
+    };
+    let help = "Frames made by the switch: ARP, neighbour discovery, ICMP errors.";
+    single("switch_made_total", "counter", help, |switch| switch.totals.made);
+    let help = "Frames whose way ends in the switch: received + made = sent + handled + held + drops.";
+    single("switch_handled_total", "counter", help, |switch| switch.totals.handled);
+    let help = "Frames in queues, on links, waiting for a neighbour.";
+    single("switch_held", "gauge", help, |switch| switch.totals.held);
+    single("switch_reports_sent_total", "counter", "Datagrams with reports sent.", |switch| {
+        switch.reports.sent
+    });
+    let help = "Datagrams with reports that had no way to go.";
+    single("switch_reports_lost_total", "counter", help, |switch| switch.reports.lost);
+    text.metric("switch_int_total", "counter", "Packets that left, by what INT did with them.");
+    for int in switch.iter().map(|switch| &switch.int) {
+        for (what, count) in [
+            ("plain", int.plain),
+            ("refused", int.refused),
+            ("recorded", int.recorded),
+            ("hops_exceeded", int.hops_exceeded),
+            ("mtu_exceeded", int.mtu_exceeded),
+            ("reported", int.reported),
+        ] {
+            text.sample("switch_int_total", &[("what", &what)], count);
+        }
+    }
+}
+
 /// The reference page: every metric with its kind and meaning, from the document itself.
 #[cfg(test)]
 fn reference(document: &str) -> String {
@@ -352,7 +410,7 @@ mod tests {
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let made = reference(&runtime.block_on(super::text(&monitor)));
+        let made = reference(&runtime.block_on(super::text(&monitor, None)));
         crate::config::compare_page("docs/reference/metrics.md", &made);
     }
 }

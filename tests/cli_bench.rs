@@ -22,6 +22,7 @@ fn every_case_runs_and_says_what_it_measured() {
         "rung-xdp-native",
         "xdp-detect-1k",
         "xdp-detect-100k",
+        "switch-live",
         "store-insert",
         "store-query",
         "replay",
@@ -32,7 +33,7 @@ fn every_case_runs_and_says_what_it_measured() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let outcomes = run.json();
     // What needs root.
-    let may_skip = ["skipped udp-one-sender", "skipped rung-", "skipped xdp-detect-"];
+    let may_skip = ["skipped udp-one-sender", "skipped rung-", "skipped xdp-detect-", "skipped switch-live"];
     let skipped: Vec<&str> =
         run.stderr.lines().filter(|line| may_skip.iter().any(|text| line.contains(text))).collect();
     for line in &skipped {
@@ -42,7 +43,7 @@ fn every_case_runs_and_says_what_it_measured() {
     for outcome in &outcomes {
         complete(outcome);
         let name = outcome["name"].as_str().unwrap();
-        if name.starts_with("udp-") || name.starts_with("rung-") {
+        if ["udp-", "rung-", "switch-"].iter().any(|kind| name.starts_with(kind)) {
             assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
         }
         if name == "xdp-detect-1k" {

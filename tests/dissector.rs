@@ -741,42 +741,6 @@ fn the_inner_packet_is_what_it_was_before_int() {
     assert!(lines.iter().all(good), "{:?}", lines.first());
 }
 
-/// A link type, an Ethernet frame as a frame of it, and the nodes to be shown of each frame.
-type Link<'a> = (u32, &'a dyn Fn(&[u8]) -> Vec<u8>, [&'a str; 4]);
-
-#[test]
-fn captures_need_not_be_of_ethernet() {
-    if !has_tshark("link types of the dissector") {
-        return;
-    }
-    let all = vectors();
-    let frame = |name: &str| all.iter().find(|each| each.name == name).unwrap().frame().unwrap();
-    let frames = ["int21_md_udp", "int21_md_tcp", "sfint_pkt", "tr20_int"].map(frame);
-    let cooked = |frame: &[u8]| [&[0, 0, 0, 1, 0, 6][..], &[0; 8], &frame[12..]].concat();
-    let cooked_2 =
-        |frame: &[u8]| [&frame[12..14], &[0, 0, 0, 0, 0, 1, 0, 1, 0, 6], &[0; 8], &frame[14..]].concat();
-    let null = |frame: &[u8]| [&[if frame[12] == 8 { 2 } else { 10 }, 0, 0, 0], &frame[14..]].concat();
-    // Raw IP, Linux cooked captures; BSD loopback, whose packets are not searched: INT behind its port is shown all the same.
-    let links: [Link<'_>; 4] = [
-        (101, &|frame: &[u8]| frame[14..].to_vec(), ["2,1", "2,1", "1", ""]),
-        (113, &cooked, ["2,1", "2,1", "1", ""]),
-        (276, &cooked_2, ["2,1", "2,1", "1", ""]),
-        (0, &null, ["2,1", "", "", ""]),
-    ];
-    let dir = TempDir::new();
-    for (link, wrap, nodes) in links {
-        let frames: Vec<_> = frames.iter().map(|frame| wrap(frame)).collect();
-        let mut bytes = support::pcap(&frames);
-        bytes[20..24].copy_from_slice(&link.to_le_bytes());
-        let file = dir.join("link.pcap");
-        fs::write(&file, bytes).unwrap();
-        let lines = fields(&file, &[], &["hopwise.int.hop.node_id", "hopwise.report.seq"]);
-        let expected: Vec<_> =
-            nodes.iter().zip(["", "", "", "2748"]).map(|(nodes, seq)| format!("{nodes}\t{seq}")).collect();
-        assert_eq!(lines, expected, "link type {link}");
-    }
-}
-
 #[test]
 fn ports_are_preferences() {
     if !has_tshark("ports of the dissector") {

@@ -6,6 +6,7 @@
 //!   watched?), `source` (puts INT in), `transit` (adds a record), `sink` (takes everything out), [`report`] (tells).
 //!   They are the specification that the same switch in P4 or BPF has to match.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
+//! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
 //! - [`demo`]: a scripted leaf–spine network to look at.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ pub mod demo;
 pub mod fabric;
 mod packet;
 pub mod report;
+pub mod router;
 pub mod sf;
 mod sink;
 mod source;

@@ -293,6 +293,19 @@ impl Switch {
         self.exporter.holds_reports()
     }
 
+    /// The flow of a frame, as it was before INT.
+    pub fn flow_of(&self, frame: &[u8]) -> Option<wire::FlowKey> {
+        Seen::of(frame, &self.profile).ok()?.flow
+    }
+
+    /// The frame as it was before INT; `None` when it carries none that this switch handles.
+    pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let carried = Seen::of(frame, &self.profile).ok()?.carried?;
+        let mut bare = frame.to_vec();
+        sink::strip(&mut bare, &carried);
+        Some(bare)
+    }
+
     fn measure(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
         let seen = match Seen::of(frame, &self.profile) {
             Ok(seen) => seen,

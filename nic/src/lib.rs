@@ -6,6 +6,7 @@ pub mod bpf;
 pub mod capture;
 pub mod device;
 mod error;
+pub mod frames;
 pub mod ladder;
 mod link;
 pub mod load;

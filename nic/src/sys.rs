@@ -20,7 +20,10 @@ macro_rules! plain {
 plain!(
     u32,
     i32,
+    libc::packet_mreq,
+    libc::tpacket_req,
     libc::tpacket_req3,
+    libc::tpacket_stats,
     libc::tpacket_stats_v3,
     libc::xdp_umem_reg,
     libc::xdp_statistics,
@@ -94,6 +97,38 @@ pub(crate) fn poll(waiting: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<
         return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
     }
     Ok(result as usize)
+}
+
+/// As [`poll`], with a time-out to the nanosecond, as far as the thread's timer slack allows.
+pub(crate) fn poll_precisely(
+    waiting: &mut [libc::pollfd],
+    timeout: std::time::Duration,
+) -> io::Result<usize> {
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let count = waiting.len() as libc::nfds_t;
+    // SAFETY: `waiting` is an array of that many structures, ours alone; the kernel reads the time; no mask of signals.
+    let result = unsafe { libc::ppoll(waiting.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+    }
+    Ok(result as usize)
+}
+
+/// Binds a packet socket to an interface, for frames of every protocol.
+pub(crate) fn bind_to_interface(socket: &impl AsFd, index: u32) -> io::Result<()> {
+    // SAFETY: integers, for which zero is a value.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as u16;
+    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    name.sll_ifindex = index.cast_signed();
+    let len = size_of_val(&name) as libc::socklen_t;
+    // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
+    let result = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const name).cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// What [`poll`] waits for: something to read on `fd`.

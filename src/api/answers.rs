@@ -337,7 +337,11 @@ pub(crate) async fn metrics(
     params: Params,
 ) -> Result<([(HeaderName, &'static str); 1], String), Refusal> {
     params.only(&[])?;
-    let text = metrics::text(&context.monitor).await;
+    let switch = match &context.switch {
+        Some(switch) => switch.ask(|core| core.view()).await,
+        None => None,
+    };
+    let text = metrics::text(&context.monitor, switch.as_ref()).await;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

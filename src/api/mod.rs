@@ -9,6 +9,7 @@ mod refusal;
 mod server;
 mod stored;
 mod stream;
+mod switch;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) hub: Arc<Hub>,
     /// The way to the main thread.
     pub(crate) control: Control,
+    /// The switch, if there is one.
+    pub(crate) switch: Option<crate::switch::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL queries that may still begin.
@@ -70,6 +73,10 @@ routes! {
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,
     post "/api/v1/query" => stored::query,
+    get "/api/v1/switch" => switch::view,
+    put "/api/v1/switch/watch" => switch::watch,
+    patch "/api/v1/switch/ports/{number}" => switch::port,
+    post "/api/v1/switch/registers/wipe" => switch::wipe,
     get "/api/v1/config" => answers::config,
     post "/api/v1/config/reload" => answers::reload,
     get "/api/v1/openapi.json" => openapi::document,
@@ -98,10 +105,12 @@ async fn fallback(State(context): State<Arc<Context>>, uri: Uri) -> Response {
         let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
         return Refusal::not_found(message).into_response();
     }
-    if context.in_force.settings().ui.enabled {
+    let settings = context.in_force.settings();
+    if settings.ui.enabled && settings.collects() {
         pages::page(&uri)
     } else {
-        (StatusCode::NOT_FOUND, "the pages are off; set [ui] enabled = true\n").into_response()
+        (StatusCode::NOT_FOUND, "the pages are off; [ui] enabled and a [collector] switch them on\n")
+            .into_response()
     }
 }
 

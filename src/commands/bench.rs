@@ -6,6 +6,7 @@ mod join;
 mod kernel;
 mod rungs;
 mod store;
+mod switching;
 mod udp;
 
 use std::io::{self, Write};
@@ -120,6 +121,11 @@ const CASES: &[Case] = &[
         name: "xdp-detect-1k-told",
         about: "the same, 1,000 flows, each report told (root)",
         run: kernel::detect,
+    },
+    Case {
+        name: "switch-live",
+        about: "a switch on one core, over veth, beside a loop that moves frames (root)",
+        run: switching::live,
     },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {

@@ -37,7 +37,7 @@ Examples:
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     build::collector(&settings, settings.collector.workers, 0).map_err(CliError::new)?;
-    if settings.store.enabled {
+    if settings.store.enabled && settings.collects() {
         usable(&settings.store_directory())?;
     }
     for warning in warnings(&settings) {
@@ -51,6 +51,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 /// What is no mistake, but may not be what was meant.
 fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = Vec::new();
+    let ports = settings.switch.iter().flat_map(|switch| &switch.ports);
+    for port in ports {
+        if let Ok(None) = nic::device::facts(&port.interface) {
+            warnings.push(format!(
+                "there is no interface `{}` here now (`ip link` lists those there are); `hopwise run` needs it",
+                port.interface
+            ));
+        }
+    }
     for interface in settings.collector.listen.iter().filter_map(Listen::interface) {
         // An interface may come later; and who cannot be asked is not known to be missing.
         if let Ok(None) = nic::device::facts(interface) {
@@ -85,6 +94,14 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
 
 /// What would run.
 fn summary(settings: &Settings) -> String {
+    let switch = settings.switch.as_ref().map(|switch| {
+        let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
+        format!("a switch, node {node}, {ports} port(s), {routes} route(s), {} watched, ", switch.watch.len())
+    });
+    let switch = switch.unwrap_or_default();
+    if !settings.collects() {
+        return format!("good: {switch}no collector, API on http://{}\n", settings.api.listen);
+    }
     let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
     let store = match settings.store.enabled {
         true => format!("store in {}", settings.store_directory().display()),
@@ -92,7 +109,7 @@ fn summary(settings: &Settings) -> String {
     };
     let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
-        "good: reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        "good: {switch}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
         listen.join(" "),
         settings.api.listen
     )

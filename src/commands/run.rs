@@ -49,18 +49,26 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
     let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
     let log = Log::start(settings.log.level);
-    doctor::at_start(&settings);
+    if settings.collects() {
+        doctor::at_start(&settings);
+    }
     let mut server =
         Server::new(settings.clone(), args.config, log).with_overrides(overrides).giving_up_rights();
     let addresses = server.start()?;
     for input in &addresses.inputs {
         tracing::info!("listening for reports on udp://{input}");
     }
-    if settings.store.enabled {
+    if let Some(switch) = &settings.switch {
+        tracing::info!("switching between {} ports as node {}", switch.ports.len(), switch.node);
+    }
+    if settings.store.enabled && settings.collects() {
         tracing::info!("storing in {}", settings.store_directory().display());
     }
-    let what =
-        if settings.ui.enabled && pages::are_built_in() { "the pages are at" } else { "the API is at" };
+    let what = if settings.ui.enabled && settings.collects() && pages::are_built_in() {
+        "the pages are at"
+    } else {
+        "the API is at"
+    };
     tracing::info!("{what} http://{}/", addresses.api);
     let ended = server.wait();
     server.stop();

@@ -33,6 +33,9 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.rules(settings, text);
     checker.store(settings);
     checker.api(settings);
+    if let Some(switch) = &settings.switch {
+        super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
+    }
 }
 
 /// The bytes of the file that a rule's error is about: inside the quotes, where the rule is written without escapes.

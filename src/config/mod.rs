@@ -6,6 +6,7 @@ pub(crate) mod read;
 pub(crate) mod sections;
 pub(crate) mod setting;
 mod show;
+pub(crate) mod switch;
 pub(crate) mod values;
 
 use std::{
@@ -46,9 +47,18 @@ impl Settings {
             if let Some(read) = Self::read(&root, &mut reader) {
                 settings = read;
             }
+            // A file for another role makes no collector.
+            if settings.switch.is_some() && !read::is_written(&root, &["collector"]) {
+                settings.collector.enabled = Some(false);
+            }
             check::check(&settings, text, &root, &mut reader);
         }
         reader.finish(file).map(|()| settings)
+    }
+
+    /// Are reports received and kept?
+    pub(crate) fn collects(&self) -> bool {
+        self.collector.enabled.unwrap_or(true)
     }
 
     /// What a running program takes over from `new`: all that can change live. The names of the other settings that differ

@@ -81,6 +81,11 @@ impl<'i> Reader<'i> {
         self.refuse(span, format!("there is no key `{key}` in {place}; {advice}"));
     }
 
+    /// The problems so far, in words only.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        self.problems.iter().map(|(_, message)| message.clone()).collect()
+    }
+
     /// The end of the reading: the problems in the order of the file, or none.
     pub(crate) fn finish(mut self, file: &str) -> Result<(), ConfigError> {
         if self.problems.is_empty() {

@@ -231,6 +231,20 @@ impl<T: Setting> Setting for Option<T> {
     fn show(&self) -> Shown {
         self.as_ref().map_or(Shown::Nothing, Setting::show)
     }
+
+    fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
+        if let (Some(new), Some(old)) = (self.as_mut(), old) {
+            return new.keep_fixed(old, live, path, kept);
+        }
+        if !live && self != old {
+            kept.push(path.to_owned());
+            self.clone_from(old);
+        }
+    }
+
+    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
+        T::explain(path, chapters);
+    }
 }
 
 impl<T: Setting> Setting for Vec<T> {

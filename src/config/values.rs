@@ -1,6 +1,12 @@
 //! The plain values of a configuration file: numbers, durations, sizes, addresses, secrets.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use detect::{PortRange, Prefix, prefix::PrefixError};
 use toml::de::DeValue;
@@ -51,6 +57,18 @@ impl Setting for PathBuf {
 
 impl Setting for SocketAddr {
     const KIND: &'static str = "an address with a port, such as \"127.0.0.1:8080\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+impl Setting for IpAddr {
+    const KIND: &'static str = "an address such as \"10.0.0.1\" or \"fd00::1\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         from_text(node, reader, |text| text.parse().ok())
@@ -129,11 +147,57 @@ impl Setting for Size {
     const KIND: &'static str = "a size, such as \"64 MiB\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        from_text(node, reader, |text| with_unit(text, &SIZES).map(Self))
+        from_text(node, reader, |text| with_unit(text, &READ_SIZES).map(Self))
     }
 
     fn show(&self) -> Shown {
         Shown::Plain(unit_text(self.0, &SIZES, " ").into())
+    }
+}
+
+/// Bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate(pub(crate) u64);
+
+impl Setting for Rate {
+    const KIND: &'static str = "a rate, such as \"100Mbit/s\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| with_unit(text, &RATES).filter(|&rate| rate > 0).map(Self))
+    }
+
+    fn show(&self) -> Shown {
+        let (unit, factor) =
+            *RATES.iter().rev().find(|(_, factor)| self.0.is_multiple_of(*factor)).unwrap_or(&RATES[0]);
+        Shown::Plain(format!("{}{unit}", self.0 / factor).into())
+    }
+}
+
+const RATES: [(&str, u64); 4] =
+    [("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
+
+/// A part of 1, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fraction(pub(crate) u32);
+
+impl Setting for Fraction {
+    const KIND: &'static str = "a number from 0 to 1, or a percentage such as \"0.1%\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let written = match node.get_ref() {
+            DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
+            DeValue::String(text) => {
+                let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+                percent.map(|percent| percent / 100.0)
+            }
+            other => integer(other).map(|number| number as f64),
+        };
+        let part = written.filter(|part| (0.0..=1.0).contains(part));
+        part.map(|part| Self((part * 1e6).round() as u32)).or_else(|| refuse(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain((f64::from(self.0) / 1e6).into())
     }
 }
 
@@ -412,6 +476,18 @@ const DURATIONS: [(&str, u64); 7] = [
 
 const SIZES: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+/// Sizes as they are read: powers of ten as well.
+const READ_SIZES: [(&str, u64); 8] = [
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
 
 /// A duration in words as nanoseconds: "250ms", "1.5h".
 pub(crate) fn nanoseconds(text: &str) -> Option<u64> {

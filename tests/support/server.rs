@@ -76,9 +76,20 @@ impl Server {
     /// # Errors
     /// It ended instead; what it said.
     pub(crate) fn start_within(namespace: &str, listen: &str, extra: &str) -> Result<Self, String> {
+        Self::start_raw_within(
+            namespace,
+            &Self::config(&format!("collector.listen = [\"{listen}\"]\n{extra}")),
+        )
+    }
+
+    /// The same with a configuration as it is.
+    ///
+    /// # Errors
+    /// It ended instead; what it said.
+    pub(crate) fn start_raw_within(namespace: &str, text: &str) -> Result<Self, String> {
         let directory = TempDir::new();
         let config = directory.join("hopwise.toml");
-        fs::write(&config, Self::config(&format!("collector.listen = [\"{listen}\"]\n{extra}"))).unwrap();
+        fs::write(&config, text).unwrap();
         let program = run(&config, &directory);
         let mut child = Command::new("ip")
             .args(["netns", "exec"])

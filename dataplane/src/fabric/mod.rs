@@ -37,8 +37,8 @@
 mod action;
 mod channel;
 mod motion;
-mod port;
-mod random;
+pub(crate) mod port;
+pub(crate) mod random;
 mod reporting;
 mod routing;
 mod topology;

@@ -83,7 +83,7 @@ pub(crate) struct Meter {
 impl Meter {
     const WINDOW: u64 = 1_000_000;
 
-    fn new(rate: u64) -> Self {
+    pub(crate) fn new(rate: u64) -> Self {
         Self { full: (rate / (1_000_000_000 / Self::WINDOW)).max(1), window: 0, bits: 0, average: 0 }
     }
 

@@ -1,8 +1,7 @@
 //! The ring: blocks of frames that the kernel and we take turns to own.
 
-use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use wire::frame;
@@ -72,7 +71,7 @@ impl Ring {
         sys::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)
             .map_err(failed("setsockopt PACKET_RX_RING"))?;
         let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
-        bind(&socket, index).map_err(failed("bind AF_PACKET"))?;
+        sys::bind_to_interface(&socket, index).map_err(failed("bind AF_PACKET"))?;
         // A group of one, that the kernel puts fragments together for. Not every kernel can; then they are counted as refused.
         let defragment =
             (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
@@ -269,16 +268,4 @@ fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
         held.push(socket);
     }
     Ok(held)
-}
-
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
-    // SAFETY: integers, for which zero is a value.
-    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    name.sll_family = libc::AF_PACKET as u16;
-    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    name.sll_ifindex = index.cast_signed();
-    let len = size_of_val(&name) as libc::socklen_t;
-    // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
-    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

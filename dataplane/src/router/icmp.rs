@@ -1,0 +1,183 @@
+//! ICMP and ICMPv6 errors for packets that cannot go on (RFC 792, 1191, 4443).
+
+use std::net::IpAddr;
+
+use wire::{checksum, ethernet, ipv4, ipv6};
+
+use super::packet::{self, ICMP, ICMPV6, Ip};
+use super::{LOCAL, Router, Wires};
+
+/// Why a packet cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    TimeExceeded,
+    NoRoute,
+    Unreachable,
+    TooBig { mtu: u16 },
+}
+
+impl Reason {
+    /// Type, code and the four bytes behind the checksum.
+    fn written(self, v6: bool) -> (u8, u8, u32) {
+        match (self, v6) {
+            (Self::TimeExceeded, false) => (11, 0, 0),
+            (Self::TimeExceeded, true) => (3, 0, 0),
+            (Self::NoRoute, false) => (3, 0, 0),
+            (Self::NoRoute, true) => (1, 0, 0),
+            (Self::Unreachable, false) => (3, 1, 0),
+            (Self::Unreachable, true) => (1, 3, 0),
+            (Self::TooBig { mtu }, false) => (3, 4, u32::from(mtu)),
+            (Self::TooBig { mtu }, true) => (2, 0, u32::from(mtu)),
+        }
+    }
+}
+
+/// How many errors may still be made: 1000 a second, 100 at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// In nanoseconds of waiting for [`Self::EACH`].
+    saved: u64,
+    at: u64,
+}
+
+impl Budget {
+    const EACH: u64 = 1_000_000;
+    const MOST: u64 = 100 * Self::EACH;
+
+    fn take(&mut self, now: u64) -> bool {
+        self.saved = self.saved.saturating_add(now.saturating_sub(self.at)).min(Self::MOST);
+        self.at = self.at.max(now);
+        let enough = self.saved >= Self::EACH;
+        self.saved -= if enough { Self::EACH } else { 0 };
+        enough
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { saved: Self::MOST, at: 0 }
+    }
+}
+
+/// Bytes of an error's IP packet at most: what any host takes (RFC 1812 4.3.2.3, RFC 4443 2.4).
+const LONGEST_4: usize = 576;
+const LONGEST_6: usize = 1280;
+const ICMP_HEADER: usize = 8;
+
+impl Router {
+    /// Tells the sender of the packet in `slot` why it does not go on, if that may be told.
+    pub(super) fn error(&mut self, slot: u32, from: usize, ip: &Ip, reason: Reason, out: &mut dyn Wires) {
+        let bytes = &self.frames[slot as usize].bytes;
+        if self.frames[slot as usize].from == LOCAL || ip.later || is_error(bytes, ip) || ip.is_link_scope() {
+            return;
+        }
+        if !self.errors.take(self.now) {
+            self.stats.errors_suppressed += 1;
+            return;
+        }
+        // The sender knows its packet without INT.
+        let bare = self.switch.without_int(bytes);
+        let quoted = bare.as_deref().unwrap_or(bytes);
+        let Some(of) = packet::ip_of(quoted) else { return };
+        let frame = match ip.src {
+            IpAddr::V4(_) => error_4(quoted, &of, self.config.address.octets(), reason),
+            IpAddr::V6(_) => error_6(quoted, &of, self.config.address6.octets(), reason),
+        };
+        let Some((to, next)) = self.choose(slot, ip.src).or(Some((from, ip.src))) else { return };
+        self.make(&frame, to, Some(next), out);
+    }
+
+    /// Sends a frame made here. `next`: the neighbour it goes to; without, it has its addresses already.
+    pub(super) fn make(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
+        let Some(slot) = self.hold(frame, LOCAL, self.now) else { return };
+        self.stats.made += 1;
+        match next {
+            Some(next) => self.forward(slot, to, next, out),
+            None => self.enqueue(slot, to, super::Way::Out, out),
+        }
+    }
+}
+
+/// No error about an error (RFC 1122 3.2.2): types that are no questions or answers.
+fn is_error(frame: &[u8], ip: &Ip) -> bool {
+    let kind = frame.get(ip.at + ip.header).copied();
+    match ip.proto {
+        ICMP => !kind.is_some_and(|kind| matches!(kind, 0 | 8 | 13 | 14)),
+        ICMPV6 => kind.is_none_or(|kind| kind < 128),
+        _ => false,
+    }
+}
+
+/// Ethernet header and tags as the packet came with; their addresses are written later.
+fn start(frame: &[u8], of: &Ip, longest: usize, header: usize) -> (Vec<u8>, usize) {
+    let kept = of.len.min(longest - header - ICMP_HEADER);
+    let mut error = frame[..of.at].to_vec();
+    error.resize(of.at + header + ICMP_HEADER, 0);
+    error.extend_from_slice(&frame[of.at..of.at + kept]);
+    (error, kept)
+}
+
+fn write(icmp: &mut [u8], (kind, code, rest): (u8, u8, u32)) {
+    icmp[0] = kind;
+    icmp[1] = code;
+    icmp[4..8].copy_from_slice(&rest.to_be_bytes());
+}
+
+fn error_4(frame: &[u8], of: &Ip, src: [u8; 4], reason: Reason) -> Vec<u8> {
+    let (mut error, kept) = start(frame, of, LONGEST_4, ipv4::HEADER_LEN);
+    let ip = of.at;
+    let IpAddr::V4(dst) = of.src else { return error };
+    let total_len = (ipv4::HEADER_LEN + ICMP_HEADER + kept) as u16;
+    // Precedence 6, internetwork control (RFC 1812 4.3.2.5).
+    let header = ipv4::Repr {
+        src,
+        dst: dst.octets(),
+        proto: ICMP,
+        tos: 0xc0,
+        total_len,
+        ident: 0,
+        fragment: 0,
+        ttl: 64,
+        options: &[],
+    };
+    header.emit(&mut error[ip..]);
+    let icmp = &mut error[ip + ipv4::HEADER_LEN..];
+    write(icmp, reason.written(false));
+    let sum = checksum::of(icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    error
+}
+
+fn error_6(frame: &[u8], of: &Ip, src: [u8; 16], reason: Reason) -> Vec<u8> {
+    let (mut error, kept) = start(frame, of, LONGEST_6, ipv6::HEADER_LEN);
+    let ip = of.at;
+    let IpAddr::V6(dst) = of.src else { return error };
+    let payload_len = (ICMP_HEADER + kept) as u16;
+    write(&mut error[ip + ipv6::HEADER_LEN..], reason.written(true));
+    emit_6(&mut error, ip, src, dst.octets(), payload_len, 64);
+    error
+}
+
+/// Writes an IPv6 header before an ICMPv6 message that is there, and the message's checksum.
+pub(super) fn emit_6(
+    frame: &mut [u8],
+    ip: usize,
+    src: [u8; 16],
+    dst: [u8; 16],
+    payload_len: u16,
+    hop_limit: u8,
+) {
+    let header =
+        ipv6::Repr { src, dst, next_header: ICMPV6, hop_limit, traffic_class: 0, flow_label: 0, payload_len };
+    header.emit(&mut frame[ip..]);
+    let (head, icmp) = frame.split_at_mut(ip + ipv6::HEADER_LEN);
+    let sum = checksum::transport(&head[ip + 8..], ICMPV6, icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// An Ethernet header.
+pub(super) fn ethernet_header(dst: [u8; 6], src: [u8; 6], ethertype: u16, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; ethernet::HEADER_LEN + len];
+    ethernet::Repr { dst, src, ethertype }.emit(&mut frame);
+    frame
+}

@@ -1,0 +1,700 @@
+//! A router in simulated time around one INT switch: what the `switch` role does between its interfaces.
+//!
+//! Frames and the time go in ([`Router::receive`], [`Router::advance`]), frames come out ([`Wires::send`]) when they are due,
+//! reports wait in [`Router::reports`]. No I/O, no clock: tests drive it as the program does.
+//!
+//! The model:
+//! - It hides itself from hosts: on an edge port it answers ARP and neighbour solicitations for any address (proxy), finds
+//!   out hosts' addresses by asking and from what they send, and needs no address of its own. On other ports a switch of the
+//!   same kind is at the other end; whatever frame comes from there is taken.
+//! - IPv4 and IPv6 are forwarded by the longest prefix; among routes of equal length a flow keeps to one. Hop limits count
+//!   down. What cannot go on is answered with ICMP, at a limited rate. Nothing is ever fragmented.
+//! - Each port has two [`Link`]s, one for what leaves and one for what comes in, with rate, depth, delay, loss and
+//!   reordering: queue first, then the transmitter, then the way. INT happens when a frame leaves the queue, as in
+//!   [`crate::fabric`]: occupancy is what it found there, bytes; utilisation is in millionths.
+//! - Every frame is accounted for: see [`Stats`].
+
+mod answer;
+mod icmp;
+mod line;
+mod neighbours;
+pub mod offload;
+mod packet;
+mod routes;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::fabric::random::{Random, mix};
+use crate::report::Outbox;
+use crate::switch::{self, Switch, Verdict, Visit};
+use crate::watchlist::Watchlist;
+
+use line::Line;
+pub use line::Link;
+use neighbours::{Found, Neighbours};
+use packet::Ip;
+pub use routes::Route;
+use routes::Routes;
+pub use stats::{Drop, PortStats, QueueStats, Stats};
+
+/// How a router is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The node's id in INT and reports.
+    pub node: u32,
+    /// Its INT part.
+    pub switch: switch::Config,
+    /// Flows it watches.
+    pub watchlist: Watchlist,
+    /// Its ports, at most [`MAX_PORTS`].
+    pub ports: Vec<Port>,
+    /// Its routes.
+    pub routes: Vec<Route>,
+    /// Source address of its ICMP errors; 192.0.0.8, the dummy address of nodes without one, by default (RFC 7600).
+    pub address: Ipv4Addr,
+    /// Source address of its ICMPv6 errors.
+    pub address6: Ipv6Addr,
+    /// Of loss and reordering.
+    pub seed: u64,
+}
+
+/// Most ports.
+pub const MAX_PORTS: usize = 256;
+
+/// A port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// Its number in INT, from 1; also its queue's id (the low eight bits).
+    pub number: u16,
+    /// Its hardware address. It should not be the interface's own, so that the system's network stack takes nothing for its own.
+    pub mac: [u8; 6],
+    /// Hosts are behind it.
+    pub edge: bool,
+    /// Longest IP packet, bytes.
+    pub mtu: u16,
+    /// It carries frames.
+    pub up: bool,
+    /// What leaves.
+    pub out: Link,
+    /// What comes in.
+    pub into: Link,
+}
+
+impl Port {
+    /// An edge port for packets of 1500 bytes, as fast as it goes.
+    pub fn new(number: u16, mac: [u8; 6]) -> Self {
+        let (out, into) = (Link::default(), Link::default());
+        Self { number, mac, edge: true, mtu: 1500, up: true, out, into }
+    }
+
+    /// A hardware address for port `number` of `node` that no card has: locally administered.
+    pub fn mac_for(node: u32, number: u16) -> [u8; 6] {
+        let ([_, a, b, c], [d, e]) = (node.to_be_bytes(), number.to_be_bytes());
+        [0x02 | (d & 0x3f) << 2, 0x68, a, b, c, e]
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The INT part contradicts itself.
+    Switch(switch::ConfigError),
+    /// Two ports have this number, or it is 0.
+    PortNumber(u16),
+    /// More than [`MAX_PORTS`].
+    TooManyPorts,
+    /// A route leads to a port that is not there.
+    NoSuchPort(u16),
+    /// A rate of 0, or a fraction above one.
+    BadLink(u16),
+    /// Live changes cannot add, remove or renumber ports.
+    OtherPorts,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(error) => error.fmt(f),
+            Self::PortNumber(number) => write!(f, "ports need different numbers from 1, not {number} again"),
+            Self::TooManyPorts => write!(f, "at most {MAX_PORTS} ports"),
+            Self::NoSuchPort(number) => write!(f, "there is no port {number}"),
+            Self::BadLink(number) => write!(f, "port {number}: rates are above 0, fractions at most 1"),
+            Self::OtherPorts => f.write_str("ports cannot be added, removed or renumbered while it runs"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<switch::ConfigError> for ConfigError {
+    fn from(error: switch::ConfigError) -> Self {
+        Self::Switch(error)
+    }
+}
+
+/// Takes the frames that a router sends.
+pub trait Wires {
+    /// Sends a frame by the port with this index. It may be taken out by swapping; the rest is used again.
+    fn send(&mut self, port: usize, frame: &mut Vec<u8>);
+}
+
+/// A router. See the module.
+#[derive(Debug)]
+pub struct Router {
+    config: Config,
+    switch: Switch,
+    routes: Routes,
+    lines: Vec<Lines>,
+    frames: Vec<Held>,
+    idle: Vec<u32>,
+    neighbours: Neighbours,
+    due: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    /// Numbers events, so that those of one moment happen in the order in which they were scheduled.
+    order: u64,
+    now: u64,
+    random: Random,
+    errors: icmp::Budget,
+    outbox: Outbox,
+    stats: Stats,
+}
+
+/// Both directions of a port.
+#[derive(Debug)]
+struct Lines {
+    out: Line,
+    into: Line,
+}
+
+/// Most frames held at once, in all queues and on all links.
+const MAX_HELD: usize = 1 << 15;
+
+/// Came from no port: made here.
+const LOCAL: u16 = u16::MAX;
+
+/// A frame that is on its way through.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: Vec<u8>,
+    /// Index of the port it came in by, or [`LOCAL`].
+    from: u16,
+    /// When it came in.
+    ingress: u64,
+    /// What it found in the egress queue, bytes.
+    found: u32,
+}
+
+/// A direction of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Out,
+    In,
+}
+
+/// Something that happens later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The transmitter of a line is free.
+    Free { port: u16, way: Way },
+    /// A frame is at the end of a line.
+    Arrive { port: u16, way: Way, slot: u32, epoch: u32 },
+    /// A neighbour has not answered for a while.
+    Ask { port: u16, address: IpAddr },
+}
+
+impl Router {
+    /// A router as configured.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        check(&config)?;
+        let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
+        let routes = Routes::new(&config)?;
+        let lines = |port: &Port| Lines { out: Line::new(port.out), into: Line::new(port.into) };
+        Ok(Self {
+            lines: config.ports.iter().map(lines).collect(),
+            frames: Vec::new(),
+            idle: Vec::new(),
+            neighbours: Neighbours::default(),
+            due: BinaryHeap::new(),
+            order: 0,
+            now: 0,
+            random: Random::new(config.seed),
+            errors: icmp::Budget::default(),
+            outbox: Outbox::default(),
+            stats: Stats::new(config.ports.len()),
+            config,
+            switch,
+            routes,
+        })
+    }
+
+    /// How it is set up now.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its INT part.
+    pub fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// Its INT part, to change it.
+    pub fn switch_mut(&mut self) -> &mut Switch {
+        &mut self.switch
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The egress queue of a port now.
+    pub fn queue(&self, port: usize) -> QueueStats {
+        self.lines.get(port).map_or_else(QueueStats::default, |lines| lines.out.stats())
+    }
+
+    /// The queue of what comes in by a port, where it has a rate.
+    pub fn queue_in(&self, port: usize) -> QueueStats {
+        self.lines.get(port).map_or_else(QueueStats::default, |lines| lines.into.stats())
+    }
+
+    /// Frames in queues, on links and waiting for a neighbour's address.
+    pub fn held(&self) -> u64 {
+        (self.frames.len() - self.idle.len()) as u64
+    }
+
+    /// Neighbours that are known.
+    pub fn neighbours(&self) -> usize {
+        self.neighbours.known()
+    }
+
+    /// Reports that are ready to be sent. The caller takes them out and clears it.
+    pub fn reports(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Puts reports that wait for their group to fill into [`Self::reports`].
+    pub fn flush_reports(&mut self) {
+        self.switch.flush(&mut self.outbox);
+    }
+
+    /// When something happens next, ns.
+    pub fn next(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// A frame that was given to [`Wires::send`] could not be sent after all.
+    pub fn not_sent(&mut self, port: usize) {
+        if let Some(stats) = self.stats.ports.get_mut(port) {
+            stats.sent -= 1;
+            stats.drops[Drop::NotSent as usize] += 1;
+        }
+    }
+
+    /// A frame that came in by the port with index `port` and could not be read: it was cut, or cannot be taken apart.
+    pub fn unreadable(&mut self, port: usize) {
+        if let Some(stats) = self.stats.ports.get_mut(port) {
+            stats.received += 1;
+            stats.drops[Drop::Malformed as usize] += 1;
+        }
+    }
+
+    /// Watches other flows from now on.
+    ///
+    /// # Errors
+    /// When the list contradicts the configuration; the old one stays.
+    pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
+        self.switch.watch(watchlist.clone())?;
+        self.config.watchlist = watchlist;
+        Ok(())
+    }
+
+    /// Other routes from now on.
+    ///
+    /// # Errors
+    /// One leads nowhere; the old ones stay.
+    pub fn set_routes(&mut self, routes: Vec<Route>) -> Result<(), ConfigError> {
+        let changed = Config { routes, ..self.config.clone() };
+        self.routes = Routes::new(&changed)?;
+        self.config = changed;
+        Ok(())
+    }
+
+    /// Changes a port: its links, MTU, edge, up. A port that goes down drops what it holds. The number stays.
+    ///
+    /// # Errors
+    /// There is no such index, or the links are impossible.
+    pub fn set_port(&mut self, now: u64, index: usize, port: Port) -> Result<(), ConfigError> {
+        let Some(before) = self.config.ports.get(index) else { return Err(ConfigError::NoSuchPort(0)) };
+        if before.number != port.number {
+            return Err(ConfigError::OtherPorts);
+        }
+        check_links(&port)?;
+        self.now = self.now.max(now);
+        let was_up = before.up;
+        let up = port.up;
+        let lines = &mut self.lines[index];
+        lines.out.change(port.out);
+        lines.into.change(port.into);
+        self.config.ports[index] = port;
+        if was_up && !up {
+            for way in [Way::In, Way::Out] {
+                let waiting = self.line(index, way).cut();
+                waiting.into_iter().for_each(|slot| self.lose(slot, index, Drop::LinkDown));
+            }
+        }
+        // A queue whose rate was taken away must not wait for ever.
+        for way in [Way::In, Way::Out] {
+            let line = self.line(index, way);
+            if line.schedule() {
+                let at = line.free_at().max(now);
+                self.at(at, Event::Free { port: index as u16, way });
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame has come in by the port with index `port`. `ingress`: when it did, at most `now`.
+    pub fn receive(&mut self, now: u64, port: usize, frame: &[u8], ingress: u64, out: &mut dyn Wires) {
+        self.now = self.now.max(now);
+        let Some(stats) = self.stats.ports.get_mut(port) else { return };
+        stats.received += 1;
+        stats.received_bytes += frame.len() as u64;
+        if !self.config.ports[port].up {
+            return self.count(port, Drop::LinkDown);
+        }
+        let Some(slot) = self.hold(frame, port as u16, ingress.min(now)) else {
+            return self.count(port, Drop::Memory);
+        };
+        if self.lines[port].into.is_plain() {
+            self.route(slot, out);
+        } else {
+            self.enqueue(slot, port, Way::In, out);
+        }
+    }
+
+    /// Does everything that is due until `now`.
+    pub fn advance(&mut self, now: u64, out: &mut dyn Wires) {
+        while let Some(&Reverse((at, _, event))) = self.due.peek() {
+            if at > now {
+                break;
+            }
+            self.due.pop();
+            self.now = self.now.max(at);
+            match event {
+                Event::Free { port, way } => {
+                    self.line(usize::from(port), way).freed();
+                    self.transmit(usize::from(port), way, out);
+                }
+                Event::Arrive { port, way, slot, epoch } => self.arrive(port, way, slot, epoch, out),
+                Event::Ask { port, address } => self.ask_again(port, address, out),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn line(&mut self, port: usize, way: Way) -> &mut Line {
+        let lines = &mut self.lines[port];
+        match way {
+            Way::Out => &mut lines.out,
+            Way::In => &mut lines.into,
+        }
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.due.push(Reverse((at, self.order, event)));
+    }
+
+    /// Copies a frame into memory of ours.
+    fn hold(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
+        let slot = match self.idle.pop() {
+            Some(slot) => slot,
+            None if self.frames.len() < MAX_HELD => {
+                self.frames.push(Held::default());
+                self.frames.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let held = &mut self.frames[slot as usize];
+        held.bytes.clear();
+        held.bytes.extend_from_slice(frame);
+        (held.from, held.ingress, held.found) = (from, ingress, 0);
+        Some(slot)
+    }
+
+    fn release(&mut self, slot: u32) {
+        self.idle.push(slot);
+    }
+
+    fn count(&mut self, port: usize, reason: Drop) {
+        if let Some(stats) = self.stats.ports.get_mut(port) {
+            stats.drops[reason as usize] += 1;
+        }
+    }
+
+    /// A frame is gone, and nothing tells of it.
+    fn lose(&mut self, slot: u32, port: usize, reason: Drop) {
+        self.count(port, reason);
+        self.release(slot);
+    }
+
+    /// The switch drops a frame, and tells of it if its flow is watched.
+    fn drop_here(&mut self, slot: u32, port: usize, reason: Drop) {
+        let held = &self.frames[slot as usize];
+        if let (Some(code), true) = (reason.code(), held.from != LOCAL) {
+            let egress = self.config.ports.get(port).filter(|_| reason.is_egress());
+            let visit = Visit {
+                ingress_if: self.config.ports[usize::from(held.from)].number,
+                egress_if: egress.map_or(0, |port| port.number),
+                ingress_ts: held.ingress,
+                egress_ts: self.now,
+                queue_id: egress.map_or(0, |port| port.number as u8),
+                queue_occupancy: held.found,
+                tx_utilization: u32::MAX,
+                mtu: u16::MAX,
+                from_edge: self.config.ports[usize::from(held.from)].edge,
+                to_edge: egress.is_some_and(|port| port.edge),
+            };
+            self.switch.dropped(&held.bytes, &visit, code, &mut self.outbox);
+        }
+        self.lose(slot, port, reason);
+    }
+
+    /// The frame was for us, and is done.
+    fn handled(&mut self, slot: u32) {
+        self.stats.handled += 1;
+        self.release(slot);
+    }
+
+    /// Decides where a frame goes.
+    fn route(&mut self, slot: u32, out: &mut dyn Wires) {
+        let from = usize::from(self.frames[slot as usize].from);
+        let edge = self.config.ports[from].edge;
+        let port = &self.config.ports[from];
+        let seen = match packet::classify(&self.frames[slot as usize].bytes, edge.then_some(&port.mac)) {
+            Ok(seen) => seen,
+            Err(reason) => return self.lose(slot, from, reason),
+        };
+        match seen {
+            packet::Seen::Arp(at) if edge => self.arp(slot, from, at, out),
+            packet::Seen::Arp(_) => self.lose(slot, from, Drop::NotIp),
+            packet::Seen::Ip(ip) => {
+                if edge {
+                    if answer::is_discovery(&self.frames[slot as usize].bytes, &ip) {
+                        return self.discovery(slot, from, &ip, out);
+                    }
+                    self.learn_source(slot, from, &ip, out);
+                }
+                self.route_ip(slot, from, &ip, out);
+            }
+        }
+    }
+
+    fn route_ip(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) {
+        if ip.is_link_scope() {
+            return self.lose(slot, from, Drop::LinkScope);
+        }
+        let bytes = &mut self.frames[slot as usize].bytes;
+        bytes.truncate(ip.at + ip.len);
+        if ip.hops <= 1 {
+            self.error(slot, from, ip, icmp::Reason::TimeExceeded, out);
+            return self.drop_here(slot, from, Drop::HopLimit);
+        }
+        let Some((to, next)) = self.choose(slot, ip.dst) else {
+            self.error(slot, from, ip, icmp::Reason::NoRoute, out);
+            return self.drop_here(slot, from, Drop::NoRoute);
+        };
+        if ip.len > usize::from(self.config.ports[to].mtu)
+            && let Some(mtu) = self.too_big(slot, to)
+        {
+            self.error(slot, from, ip, icmp::Reason::TooBig { mtu }, out);
+            return self.drop_here(slot, to, Drop::TooBig);
+        }
+        packet::count_down(&mut self.frames[slot as usize].bytes, ip);
+        self.forward(slot, to, next, out);
+    }
+
+    /// The port and the next hop's address for `dst`.
+    fn choose(&self, slot: u32, dst: IpAddr) -> Option<(usize, IpAddr)> {
+        let choices = self.routes.find(dst)?;
+        let hop = |choice: &routes::Choice| (usize::from(choice.port), choice.via.unwrap_or(dst));
+        if let [choice] = choices {
+            return Some(hop(choice));
+        }
+        // INT may have changed the packet's ports, so the flow is read as INT sees it.
+        let flow = self.switch.flow_of(&self.frames[slot as usize].bytes);
+        let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
+        let up = choices.iter().filter(|choice| self.config.ports[usize::from(choice.port)].up);
+        let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
+        best.or(choices.first()).map(hop)
+    }
+
+    /// The MTU to tell when a packet is too long for port `to`, INT taken into account: a sink takes it out, elsewhere it stays.
+    fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
+        let port = &self.config.ports[to];
+        let bytes = &self.frames[slot as usize].bytes;
+        let Some(bare) = self.switch.without_int(bytes) else { return Some(port.mtu) };
+        let int = bytes.len().saturating_sub(bare.len());
+        if !port.edge {
+            return Some(port.mtu.saturating_sub(int as u16));
+        }
+        let ip = packet::ip_of(&bare)?;
+        (ip.len > usize::from(port.mtu)).then_some(port.mtu)
+    }
+
+    /// Writes the frame's addresses, if the next hop's is known, and puts it into the queue of port `to`.
+    fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
+        let (edge, mac) = (self.config.ports[to].edge, self.config.ports[to].mac);
+        if !edge {
+            packet::address(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
+            return self.enqueue(slot, to, Way::Out, out);
+        }
+        match self.neighbours.find(self.now, to as u16, next) {
+            Found::Known { mac: dst, ask } => {
+                packet::address(&mut self.frames[slot as usize].bytes, dst, mac);
+                self.enqueue(slot, to, Way::Out, out);
+                if ask {
+                    self.ask(to, next, out);
+                }
+            }
+            Found::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
+                neighbours::Waits::First => {
+                    self.at(self.now + neighbours::RETRY, Event::Ask { port: to as u16, address: next });
+                    self.ask(to, next, out);
+                }
+                neighbours::Waits::Too => {}
+                neighbours::Waits::No => self.drop_here(slot, to, Drop::Unresolved),
+            },
+        }
+    }
+
+    /// Offers a frame to a line.
+    fn enqueue(&mut self, slot: u32, port: usize, way: Way, out: &mut dyn Wires) {
+        if !self.config.ports[port].up {
+            return self.drop_here(slot, port, Drop::LinkDown);
+        }
+        let now = self.now;
+        let size = self.frames[slot as usize].bytes.len() as u32;
+        let line = self.line(port, way);
+        if line.is_unlimited() {
+            return self.depart(slot, port, way, out);
+        }
+        match line.offer(now, slot, size) {
+            Ok(found) if way == Way::Out => self.frames[slot as usize].found = found,
+            Ok(_) => {}
+            Err(found) if way == Way::Out => {
+                self.frames[slot as usize].found = found;
+                return self.drop_here(slot, port, Drop::QueueFull);
+            }
+            Err(_) => return self.lose(slot, port, Drop::QueueFullIn),
+        }
+        self.transmit(port, way, out);
+    }
+
+    /// Takes waiting frames while the transmitter is free, and sees to it that the next one is taken when it is.
+    fn transmit(&mut self, port: usize, way: Way, out: &mut dyn Wires) {
+        let now = self.now;
+        while let Some(slot) = self.line(port, way).take(now) {
+            self.depart(slot, port, way, out);
+        }
+        let line = self.line(port, way);
+        if line.schedule() {
+            let at = line.free_at();
+            self.at(at, Event::Free { port: port as u16, way });
+        }
+    }
+
+    /// A frame leaves the queue: INT, then the transmitter, then the way.
+    fn depart(&mut self, slot: u32, port: usize, way: Way, out: &mut dyn Wires) {
+        if way == Way::Out && self.measure(slot, port) == Verdict::Discard {
+            return self.handled(slot);
+        }
+        let (now, len) = (self.now, self.frames[slot as usize].bytes.len());
+        let line = self.line(port, way);
+        let sent = line.occupy(now, len);
+        let link = *line.link();
+        let epoch = line.epoch();
+        if self.random.chance(link.loss) {
+            return self.lose(slot, port, if way == Way::Out { Drop::LinkLoss } else { Drop::LinkLossIn });
+        }
+        let late = if self.random.chance(link.reorder) { link.reorder_delay } else { 0 };
+        let at = sent.saturating_add(link.delay).saturating_add(late);
+        let port = port as u16;
+        if at <= now {
+            return self.arrive(port, way, slot, epoch, out);
+        }
+        self.at(at, Event::Arrive { port, way, slot, epoch });
+    }
+
+    /// The INT part of leaving.
+    fn measure(&mut self, slot: u32, port: usize) -> Verdict {
+        let held = &mut self.frames[slot as usize];
+        let Some(from) = self.config.ports.get(usize::from(held.from)) else { return Verdict::Forward };
+        let to = &self.config.ports[port];
+        let visit = Visit {
+            ingress_if: from.number,
+            egress_if: to.number,
+            ingress_ts: held.ingress,
+            egress_ts: self.now,
+            queue_id: to.number as u8,
+            queue_occupancy: held.found,
+            tx_utilization: self.lines[port].out.utilization(self.now),
+            mtu: to.mtu,
+            from_edge: from.edge,
+            to_edge: to.edge,
+        };
+        self.switch.forward(&mut held.bytes, &visit, &mut self.outbox).verdict
+    }
+
+    /// A frame is at the end of a line.
+    fn arrive(&mut self, port: u16, way: Way, slot: u32, epoch: u32, out: &mut dyn Wires) {
+        let index = usize::from(port);
+        if self.line(index, way).epoch() != epoch {
+            return self.lose(slot, index, Drop::LinkDown);
+        }
+        match way {
+            Way::In => {
+                // It came in now: before, it was on the link.
+                if !self.lines[index].into.is_plain() {
+                    self.frames[slot as usize].ingress = self.now;
+                }
+                self.route(slot, out);
+            }
+            Way::Out => {
+                let held = &mut self.frames[slot as usize];
+                let stats = &mut self.stats.ports[index];
+                stats.sent += 1;
+                stats.sent_bytes += held.bytes.len() as u64;
+                out.send(index, &mut held.bytes);
+                self.release(slot);
+            }
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    if config.ports.len() > MAX_PORTS {
+        return Err(ConfigError::TooManyPorts);
+    }
+    for (index, port) in config.ports.iter().enumerate() {
+        let again = config.ports[..index].iter().any(|other| other.number == port.number);
+        if port.number == 0 || again {
+            return Err(ConfigError::PortNumber(port.number));
+        }
+        check_links(port)?;
+    }
+    Ok(())
+}
+
+fn check_links(port: &Port) -> Result<(), ConfigError> {
+    let good = |link: &Link| link.rate != Some(0) && link.loss <= 1_000_000 && link.reorder <= 1_000_000;
+    if good(&port.out) && good(&port.into) { Ok(()) } else { Err(ConfigError::BadLink(port.number)) }
+}

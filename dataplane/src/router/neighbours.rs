@@ -1,0 +1,180 @@
+//! Hardware addresses of the hosts behind edge ports: known, or being asked for while a few frames wait.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Time between two questions, ns.
+pub(super) const RETRY: u64 = 1_000_000_000;
+/// Questions before those who wait are told that nobody is there.
+const TRIES: u8 = 3;
+/// A neighbour not heard of for so long is asked again, ns; until it has ignored [`TRIES`] questions it stays in use.
+const FRESH: u64 = 60 * 1_000_000_000;
+/// Most neighbours.
+const MOST: usize = 4096;
+/// Most neighbours asked for at once.
+const MOST_ASKED: usize = 256;
+/// Frames that wait for one neighbour.
+const MOST_WAITING: usize = 16;
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    entries: BTreeMap<(u16, IpAddr), Neighbour>,
+    asked: usize,
+    /// The last frame's source: most frames come from the one before's.
+    last: Option<(u16, IpAddr, [u8; 6])>,
+}
+
+#[derive(Debug)]
+enum Neighbour {
+    Known { mac: [u8; 6], heard: u64, asked: u8 },
+    Asked { tries: u8, waiting: Vec<u32> },
+}
+
+/// What is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Known {
+        mac: [u8; 6],
+        /// It was not heard of for long: ask.
+        ask: bool,
+    },
+    Unknown,
+}
+
+/// What becomes of a frame for an unknown neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// It waits, and the neighbour must be asked.
+    First,
+    /// It waits with others.
+    Too,
+    /// There is no room.
+    No,
+}
+
+impl Neighbours {
+    pub(super) fn known(&self) -> usize {
+        self.entries.len() - self.asked
+    }
+
+    pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Found {
+        let Some(Neighbour::Known { mac, heard, asked }) = self.entries.get_mut(&(port, address)) else {
+            return Found::Unknown;
+        };
+        if now.saturating_sub(*heard) <= FRESH + u64::from(*asked) * RETRY {
+            return Found::Known { mac: *mac, ask: false };
+        }
+        if *asked < TRIES {
+            *asked += 1;
+            return Found::Known { mac: *mac, ask: true };
+        }
+        self.entries.remove(&(port, address));
+        self.last = None;
+        Found::Unknown
+    }
+
+    /// Is it known there, with another hardware address than `mac`?
+    pub(super) fn is_other(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
+        matches!(self.entries.get(&(port, address)), Some(Neighbour::Known { mac: known, .. }) if *known != mac)
+    }
+
+    /// Lets a frame wait.
+    pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> Waits {
+        if let Some(Neighbour::Asked { waiting, .. }) = self.entries.get_mut(&(port, address)) {
+            if waiting.len() >= MOST_WAITING {
+                return Waits::No;
+            }
+            waiting.push(slot);
+            return Waits::Too;
+        }
+        if self.asked >= MOST_ASKED {
+            return Waits::No;
+        }
+        if self.entries.len() >= MOST + MOST_ASKED {
+            self.forget_oldest(now);
+        }
+        self.asked += 1;
+        self.entries.insert((port, address), Neighbour::Asked { tries: 1, waiting: vec![slot] });
+        Waits::First
+    }
+
+    /// Nobody has answered for [`RETRY`]. `None`: not asked any more. True: ask again. Else the frames that waited.
+    pub(super) fn silent(&mut self, port: u16, address: IpAddr) -> Option<Result<(), Vec<u32>>> {
+        let Some(Neighbour::Asked { tries, waiting }) = self.entries.get_mut(&(port, address)) else {
+            return None;
+        };
+        if *tries < TRIES {
+            *tries += 1;
+            return Some(Ok(()));
+        }
+        let waiting = std::mem::take(waiting);
+        self.asked -= 1;
+        self.entries.remove(&(port, address));
+        Some(Err(waiting))
+    }
+
+    /// The last frame came from there too, so that nothing is to be learned.
+    pub(super) fn is_last(&self, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
+        self.last == Some((port, address, mac))
+    }
+
+    /// Learns an address; gives back the frames that waited for it. `asked`: it may push out another; what hosts send
+    /// unasked fills the table, but no more.
+    pub(super) fn learn(
+        &mut self,
+        now: u64,
+        port: u16,
+        address: IpAddr,
+        mac: [u8; 6],
+        unasked: bool,
+    ) -> Vec<u32> {
+        let full = self.entries.len() - self.asked >= MOST;
+        let known = Neighbour::Known { mac, heard: now, asked: 0 };
+        match self.entries.get_mut(&(port, address)) {
+            Some(entry) => {
+                let before = std::mem::replace(entry, known);
+                self.note_last(port, address, mac);
+                let Neighbour::Asked { waiting, .. } = before else { return Vec::new() };
+                self.asked -= 1;
+                return waiting;
+            }
+            None if full && unasked => return Vec::new(),
+            None if full => self.forget_oldest(now),
+            None => {}
+        }
+        self.entries.insert((port, address), known);
+        self.note_last(port, address, mac);
+        Vec::new()
+    }
+
+    fn note_last(&mut self, port: u16, address: IpAddr, mac: [u8; 6]) {
+        self.last = Some((port, address, mac));
+    }
+
+    /// Is it known already, just so, and recently? Then there is nothing to learn.
+    pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
+        let Some(Neighbour::Known { mac: known, heard, asked }) = self.entries.get_mut(&(port, address))
+        else {
+            return false;
+        };
+        if *known != mac {
+            return false;
+        }
+        (*heard, *asked) = (now, 0);
+        self.note_last(port, address, mac);
+        true
+    }
+
+    fn forget_oldest(&mut self, _now: u64) {
+        let age = |neighbour: &Neighbour| match neighbour {
+            Neighbour::Known { heard, .. } => Some(*heard),
+            Neighbour::Asked { .. } => None,
+        };
+        let known = self.entries.iter().filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));
+        if let Some((_, key)) = known.min() {
+            self.entries.remove(&key);
+            self.last = None;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Frames as a router reads and changes them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::ethernet::{self, ethertype};
+use wire::{checksum, ipv4, ipv6};
+
+use super::stats::Drop;
+
+/// EtherType of ARP.
+pub(super) const ARP: u16 = 0x0806;
+/// Protocol number of ICMP.
+pub(super) const ICMP: u8 = 1;
+/// Protocol number of ICMPv6.
+pub(super) const ICMPV6: u8 = 58;
+/// Whoever is at the other end of a link between switches. Locally administered: nobody's.
+pub(super) const PEER: [u8; 6] = [0x02, 0x68, 0xff, 0xff, 0xff, 0xff];
+
+/// VLAN tags that are stepped over.
+const MAX_TAGS: usize = 4;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// ARP, at this offset.
+    Arp(usize),
+    Ip(Ip),
+}
+
+/// An IP packet that is whole and whose header is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ip {
+    /// Where it begins.
+    pub(super) at: usize,
+    /// Its length.
+    pub(super) len: usize,
+    /// Length of its header; of IPv6 without extensions.
+    pub(super) header: usize,
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    /// TTL or hop limit.
+    pub(super) hops: u8,
+    /// Protocol, or first next header.
+    pub(super) proto: u8,
+    /// It is a fragment other than the first.
+    pub(super) later: bool,
+}
+
+impl Ip {
+    /// Nobody forwards packets with such addresses.
+    pub(super) fn is_link_scope(&self) -> bool {
+        let never = |address: IpAddr| match address {
+            IpAddr::V4(v4) => {
+                v4.is_multicast()
+                    || v4.is_broadcast()
+                    || v4.is_unspecified()
+                    || v4.is_loopback()
+                    || v4.is_link_local()
+            }
+            IpAddr::V6(v6) => {
+                v6.is_multicast()
+                    || v6.is_unspecified()
+                    || v6.is_loopback()
+                    || v6.is_unicast_link_local()
+                    || v6.to_ipv4_mapped().is_some()
+            }
+        };
+        never(self.src) || never(self.dst)
+    }
+}
+
+/// Reads a frame. `ours`: the address frames must be sent to, if that matters; group addresses are ours as well.
+pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<Seen, Drop> {
+    let header = ethernet::Packet::new_checked(frame).map_err(|_| Drop::Malformed)?;
+    let dst = header.dst();
+    if ours.is_some_and(|ours| dst[0] & 1 == 0 && dst != *ours) {
+        return Err(Drop::NotForUs);
+    }
+    let (ethertype, at) = network(frame).ok_or(Drop::Malformed)?;
+    match ethertype {
+        ARP => Ok(Seen::Arp(at)),
+        ethertype::IPV4 => v4(&frame[at..], at).map(Seen::Ip).ok_or(Drop::Malformed),
+        ethertype::IPV6 => v6(&frame[at..], at).map(Seen::Ip).ok_or(Drop::Malformed),
+        _ => Err(Drop::NotIp),
+    }
+}
+
+/// The EtherType behind VLAN tags, and where what it announces begins: inside the frame or at its end.
+pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
+    let mut at = ethernet::HEADER_LEN;
+    for _ in 0..MAX_TAGS {
+        if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+            break;
+        }
+        ethertype = ethernet::Tag::parse(frame.get(at..)?).ok()?.ethertype;
+        at += ethernet::TAG_LEN;
+    }
+    Some((ethertype, at))
+}
+
+/// The IP packet in a frame, if there is a good one.
+pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
+    match classify(frame, None) {
+        Ok(Seen::Ip(ip)) => Some(ip),
+        _ => None,
+    }
+}
+
+fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
+    const OFFSET: u16 = 0x1fff;
+    let packet = ipv4::Packet::new_checked(bytes).ok().filter(ipv4::Packet::verify_checksum)?;
+    let (header, len) = (packet.header_len(), usize::from(packet.total_len()));
+    if len < header || len > bytes.len() {
+        return None;
+    }
+    Some(Ip {
+        at,
+        len,
+        header,
+        src: Ipv4Addr::from(packet.src()).into(),
+        dst: Ipv4Addr::from(packet.dst()).into(),
+        hops: packet.ttl(),
+        proto: packet.proto(),
+        later: packet.fragment() & OFFSET != 0,
+    })
+}
+
+fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
+    const FRAGMENT: u8 = 44;
+    let packet = ipv6::Packet::new_checked(bytes).ok()?;
+    let len = ipv6::HEADER_LEN + usize::from(packet.payload_len());
+    if len > bytes.len() {
+        return None;
+    }
+    let proto = packet.next_header();
+    let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
+    let later = proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
+    let (src, dst) = (Ipv6Addr::from(packet.src()).into(), Ipv6Addr::from(packet.dst()).into());
+    Some(Ip { at, len, header: ipv6::HEADER_LEN, src, dst, hops: packet.hop_limit(), proto, later })
+}
+
+/// Takes one from the hop limit, and mends the checksum.
+pub(super) fn count_down(frame: &mut [u8], ip: &Ip) {
+    let rest = &mut frame[ip.at..];
+    if ip.dst.is_ipv6() {
+        if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
+            header.set_hop_limit(ip.hops.saturating_sub(1));
+        }
+        return;
+    }
+    let words = |ttl: u8| u16::from_be_bytes([ttl, ip.proto]);
+    let (before, after) = (words(ip.hops), words(ip.hops.saturating_sub(1)));
+    if let Ok(header) = ipv4::Packet::new_checked(&mut *rest) {
+        let sum = checksum::update(header.checksum(), before, after);
+        rest[8] = ip.hops.saturating_sub(1);
+        rest[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Writes the frame's addresses.
+pub(super) fn address(frame: &mut [u8], dst: [u8; 6], src: [u8; 6]) {
+    if let Some(addresses) = frame.get_mut(..12) {
+        addresses[..6].copy_from_slice(&dst);
+        addresses[6..].copy_from_slice(&src);
+    }
+}
+
+/// The sender's hardware address.
+pub(super) fn source_mac(frame: &[u8]) -> Option<[u8; 6]> {
+    let mac = ethernet::Packet::new_checked(frame).ok()?.src();
+    is_host(mac).then_some(mac)
+}
+
+/// Can it be one station's address?
+pub(super) fn is_host(mac: [u8; 6]) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}

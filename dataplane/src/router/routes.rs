@@ -1,0 +1,90 @@
+//! Longest prefix match.
+
+use std::net::IpAddr;
+
+use detect::Prefix;
+
+use super::{Config, ConfigError};
+
+/// A route. Several for one prefix share its flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Route {
+    /// Where to.
+    pub to: Prefix,
+    /// Number of the port.
+    pub port: u16,
+    /// On an edge port: the router to send to, instead of the destination itself.
+    pub via: Option<IpAddr>,
+}
+
+/// One way on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Choice {
+    /// Index of the port.
+    pub(super) port: u16,
+    pub(super) via: Option<IpAddr>,
+}
+
+/// The table: per length, from long to short, the networks in order. A look-up is a binary search per length that occurs.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    v4: Vec<Length>,
+    v6: Vec<Length>,
+}
+
+#[derive(Debug)]
+struct Length {
+    mask: u128,
+    entries: Vec<(u128, Vec<Choice>)>,
+}
+
+impl Routes {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let mut routes = Self::default();
+        for route in &config.routes {
+            let index = config.ports.iter().position(|port| port.number == route.port);
+            let port = index.ok_or(ConfigError::NoSuchPort(route.port))? as u16;
+            routes.add(route, Choice { port, via: route.via });
+        }
+        Ok(routes)
+    }
+
+    fn add(&mut self, route: &Route, choice: Choice) {
+        let family = if route.to.is_v6() { &mut self.v6 } else { &mut self.v4 };
+        let bits = u32::from(route.to.len()) + if route.to.is_v6() { 0 } else { 96 };
+        let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+        let at = family.partition_point(|length| length.mask > mask);
+        if family.get(at).is_none_or(|length| length.mask != mask) {
+            family.insert(at, Length { mask, entries: Vec::new() });
+        }
+        let (entries, network) = (&mut family[at].entries, wide(route.to.network()));
+        match entries.binary_search_by_key(&network, |(network, _)| *network) {
+            Ok(found) if entries[found].1.contains(&choice) => {}
+            Ok(found) => entries[found].1.push(choice),
+            Err(at) => entries.insert(at, (network, vec![choice])),
+        }
+    }
+
+    /// The ways to `address`.
+    pub(super) fn find(&self, address: IpAddr) -> Option<&[Choice]> {
+        let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
+        let bits = wide(address);
+        family.iter().find_map(|length| {
+            let found = length.entries.binary_search_by_key(&(bits & length.mask), |(network, _)| *network);
+            found.ok().map(|at| length.entries[at].1.as_slice())
+        })
+    }
+
+    /// `address` is a host behind the port with this index, to which frames go directly.
+    pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
+        let here = |choice: &Choice| usize::from(choice.port) == port && choice.via.is_none();
+        self.find(address).is_some_and(|choices| choices.iter().any(here))
+    }
+}
+
+fn wide(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}

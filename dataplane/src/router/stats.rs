@@ -1,0 +1,171 @@
+//! What a router has done, so that it adds up.
+
+/// Why a frame went no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drop {
+    /// Headers that contradict themselves, a wrong IPv4 header checksum, a frame that was cut.
+    Malformed,
+    /// Neither IPv4 nor IPv6 (nor ARP from a host).
+    NotIp,
+    /// On an edge port, to another hardware address than the port's.
+    NotForUs,
+    /// To or from an address that is never forwarded: multicast, broadcast, link-local, loopback.
+    LinkScope,
+    /// Its hop limit (TTL) was used up.
+    HopLimit,
+    /// No route.
+    NoRoute,
+    /// Longer than the egress link takes.
+    TooBig,
+    /// The next hop does not tell its hardware address.
+    Unresolved,
+    /// The egress queue was full.
+    QueueFull,
+    /// The queue of the link it came by was full.
+    QueueFullIn,
+    /// Lost on the link it left by, as configured.
+    LinkLoss,
+    /// Lost on the link it came by, as configured.
+    LinkLossIn,
+    /// The link is down.
+    LinkDown,
+    /// Too many frames are held.
+    Memory,
+    /// The system did not take it.
+    NotSent,
+}
+
+impl Drop {
+    /// How many there are.
+    pub const COUNT: usize = 15;
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Malformed,
+        Self::NotIp,
+        Self::NotForUs,
+        Self::LinkScope,
+        Self::HopLimit,
+        Self::NoRoute,
+        Self::TooBig,
+        Self::Unresolved,
+        Self::QueueFull,
+        Self::QueueFullIn,
+        Self::LinkLoss,
+        Self::LinkLossIn,
+        Self::LinkDown,
+        Self::Memory,
+        Self::NotSent,
+    ];
+
+    /// For programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::NotIp => "not_ip",
+            Self::NotForUs => "not_for_us",
+            Self::LinkScope => "link_scope",
+            Self::HopLimit => "ttl_zero",
+            Self::NoRoute => "no_route",
+            Self::TooBig => "too_big",
+            Self::Unresolved => "neighbour_unresolved",
+            Self::QueueFull => "queue_full",
+            Self::QueueFullIn => "queue_full_in",
+            Self::LinkLoss => "link_loss",
+            Self::LinkLossIn => "link_loss_in",
+            Self::LinkDown => "link_down",
+            Self::Memory => "memory",
+            Self::NotSent => "not_sent",
+        }
+    }
+
+    /// The drop reason byte in reports; the same as [`crate::fabric::DropReason`]'s where that has it. `None`: no switch would
+    /// know, or none would tell.
+    pub fn code(self) -> Option<u8> {
+        match self {
+            Self::HopLimit => Some(26),
+            Self::NoRoute => Some(29),
+            Self::QueueFull => Some(71),
+            Self::LinkDown => Some(128),
+            Self::TooBig => Some(129),
+            Self::Unresolved => Some(130),
+            _ => None,
+        }
+    }
+
+    /// It happens at the egress port, which is known then.
+    pub(super) fn is_egress(self) -> bool {
+        matches!(self, Self::TooBig | Self::Unresolved | Self::QueueFull | Self::LinkDown)
+    }
+}
+
+/// What happened at one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Frames that came in.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames dropped, by [`Drop`]: at the port where the reason lay.
+    pub drops: [u64; Drop::COUNT],
+}
+
+/// A queue now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// What waits, bytes.
+    pub bytes: u32,
+    /// What waits, frames.
+    pub frames: u32,
+    /// The most that ever waited, bytes.
+    pub most_bytes: u32,
+}
+
+/// What a router has done since it was made. Sums over the ports: `received + made = sent + handled + drops + held`, where
+/// held is [`Router::held`](super::Router::held).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// By the port's index.
+    pub ports: Vec<PortStats>,
+    /// Frames made here: ARP, neighbour discovery, ICMP errors.
+    pub made: u64,
+    /// Frames whose way ends here: ARP, neighbour discovery, packets made for measurement only.
+    pub handled: u64,
+    /// ICMP errors that were not made, because there were too many.
+    pub errors_suppressed: u64,
+}
+
+impl Stats {
+    pub(super) fn new(ports: usize) -> Self {
+        Self { ports: vec![PortStats::default(); ports], ..Self::default() }
+    }
+
+    /// Frames that came in.
+    pub fn received(&self) -> u64 {
+        self.ports.iter().map(|port| port.received).sum()
+    }
+
+    /// Frames sent.
+    pub fn sent(&self) -> u64 {
+        self.ports.iter().map(|port| port.sent).sum()
+    }
+
+    /// Frames dropped for one reason.
+    pub fn dropped(&self, reason: Drop) -> u64 {
+        self.ports.iter().map(|port| port.drops[reason as usize]).sum()
+    }
+
+    /// Frames dropped.
+    pub fn drops(&self) -> u64 {
+        self.ports.iter().flat_map(|port| &port.drops).sum()
+    }
+
+    /// Does it add up, with `held` frames on their way?
+    pub fn adds_up(&self, held: u64) -> bool {
+        self.received() + self.made == self.sent() + self.handled + self.drops() + held
+    }
+}

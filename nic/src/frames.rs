@@ -1,0 +1,65 @@
+//! Whole frames in and out of interfaces, for a program that switches them: AF_PACKET, a ring for what comes in
+//! (TPACKET_V2: each frame is handed over at once, which the blocks of V3 are not), batches for what goes out.
+//!
+//! What offloading left undone comes with a frame ([`Unfinished`]): between the network stacks of one machine checksums are
+//! not computed and TCP is not cut into packets. VLAN tags that the kernel took out are put back. A port never hears what
+//! the machine itself sends by its interface.
+
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+pub use port::{Arrived, Options, Port, Stats, Unfinished};
+
+use crate::error::Error;
+use crate::sys;
+
+/// Waits until one of `ports` or `other` can be read or has failed, at most `timeout`, to the nanosecond as far as the system
+/// can. A signal ends it as the time does. `waiting` is memory that is used again.
+///
+/// # Errors
+/// The system refused.
+pub fn wait<'f>(
+    descriptors: impl Iterator<Item = BorrowedFd<'f>>,
+    waiting: &mut Waiting,
+    timeout: Duration,
+) -> Result<(), Error> {
+    waiting.0.clear();
+    waiting.0.extend(descriptors.map(sys::readable));
+    sys::poll_precisely(&mut waiting.0, timeout).map_err(|source| Error::new("ppoll", "", source))?;
+    Ok(())
+}
+
+/// What [`wait`] needs.
+#[derive(Default)]
+pub struct Waiting(Vec<libc::pollfd>);
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Waiting").field(&self.0.len()).finish()
+    }
+}
+
+/// Tells the kernel's own network stack to keep still on an interface: no IPv6 there (it would make itself an address, and
+/// speak), no answers to ARP, no forwarding. Tells what could not be set, as a sentence each.
+pub fn silence(interface: &str) -> Vec<String> {
+    const SETTINGS: [(&str, &str, &str); 3] =
+        [("ipv6", "disable_ipv6", "1"), ("ipv4", "arp_ignore", "8"), ("ipv4", "forwarding", "0")];
+    let mut refused = Vec::new();
+    for (family, name, value) in SETTINGS {
+        let path = Path::new("/proc/sys/net").join(family).join("conf").join(interface).join(name);
+        // Without IPv6 in the kernel there is nothing to switch off.
+        if !path.exists() || fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
+            continue;
+        }
+        if let Err(error) = fs::write(&path, value) {
+            refused.push(format!("cannot write {value} to {}: {error}", path.display()));
+        }
+    }
+    refused
+}

@@ -1,0 +1,397 @@
+//! A port: a ring to receive, batches to send.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::Error;
+use crate::sys::{self, Mapping};
+use crate::time::nanoseconds;
+
+/// How a [`Port`] is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Frames that can wait to be received.
+    pub frames: usize,
+    /// Longest usual frame, bytes; longer ones (those that are not yet cut, see [`Unfinished`]) are copied once more.
+    pub usual: usize,
+    /// Sent frames pass by the interface's queueing discipline, and by whoever listens on it.
+    pub bypass: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { frames: 1024, usual: 1518, bypass: false }
+    }
+}
+
+/// What a sender left to its card, and nobody has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unfinished {
+    /// A checksum: from where on everything is covered, and how far behind that the field lies. It holds the sum of the pseudo
+    /// header.
+    pub checksum: Option<(usize, usize)>,
+    /// TCP, or UDP, whose payload is to be cut into parts of this length.
+    pub segment: Option<usize>,
+}
+
+/// A frame that came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived<'a> {
+    /// From the Ethernet header on.
+    pub data: &'a [u8],
+    /// When the kernel took it from the network, ns since the epoch.
+    pub received: u64,
+    /// What is to be done before it is like others.
+    pub unfinished: Unfinished,
+    /// It was too long; `data` is its beginning. Or it is cut in a way that nobody uses any more.
+    pub unusable: bool,
+}
+
+/// What a port did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Frames handed out.
+    pub received: u64,
+    /// Frames that found the ring full: we were not fast enough.
+    pub ring_full: u64,
+    /// Frames that the kernel took.
+    pub sent: u64,
+    /// Frames that it did not.
+    pub failed: u64,
+}
+
+/// Frames sent by one system call.
+const BATCH: usize = 64;
+/// Bytes of a block of the ring.
+const BLOCK: usize = 1 << 20;
+/// Longest frame that is taken: what IP can hold, headers and tags before it.
+const LONGEST: usize = (1 << 16) + 64;
+/// Bytes of `struct virtio_net_hdr`.
+const VIRTIO_HEADER: usize = 10;
+
+/// A port on an interface.
+#[derive(Debug)]
+pub struct Port {
+    socket: OwnedFd,
+    interface: String,
+    index: u32,
+    memory: Mapping,
+    /// Bytes of a slot; a block is a multiple.
+    slot: usize,
+    slots: usize,
+    at: usize,
+    /// For frames that are not lent as they lie in the ring.
+    scratch: Vec<u8>,
+    stats: Stats,
+}
+
+impl Port {
+    /// Opens a port on `interface`, of the caller's network namespace.
+    ///
+    /// # Errors
+    /// There is no such interface, CAP_NET_RAW is missing, the kernel has no memory for the ring.
+    pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
+        let failed = |call| move |source| Error::new(call, interface, source);
+        let index = sys::interface_index(interface).map_err(failed("open interface"))?;
+        // Protocol 0: nothing is received until it is bound.
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
+            let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+            let error = Error::new("socket AF_PACKET", interface, source);
+            if missing { error.with_advice(sys::NET_RAW_MISSING.to_owned()) } else { error }
+        })?;
+        let set = |option, value: i32, call| {
+            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
+        };
+        set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt PACKET_VERSION")?;
+        set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
+        // What does not fit into a slot is queued whole.
+        set(libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH")?;
+        // Older kernels do not know it; what is outgoing is then known by its mark.
+        let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
+        if options.bypass {
+            set(libc::PACKET_QDISC_BYPASS, 1, "setsockopt PACKET_QDISC_BYPASS")?;
+        }
+        buffers(&socket);
+        let slot = (options.usual + OVERHEAD).next_power_of_two().clamp(2048, BLOCK / 2);
+        let blocks = (options.frames * slot).div_ceil(BLOCK).max(1);
+        let slots = blocks * (BLOCK / slot);
+        let shape = libc::tpacket_req {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: slot as u32,
+            tp_frame_nr: slots as u32,
+        };
+        sys::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)
+            .map_err(failed("setsockopt PACKET_RX_RING"))?;
+        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
+        sys::bind_to_interface(&socket, index).map_err(failed("bind AF_PACKET"))?;
+        let all = libc::packet_mreq {
+            mr_ifindex: index.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
+            .map_err(failed("setsockopt PACKET_ADD_MEMBERSHIP"))?;
+        let (interface, scratch, stats) = (interface.to_owned(), Vec::new(), Stats::default());
+        Ok(Self { socket, interface, index, memory, slot, slots, at: 0, scratch, stats })
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// The interface's number when it was opened.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Is there a frame to receive?
+    pub fn is_ready(&self) -> bool {
+        // Acquire: pairs with the kernel's barrier before it sets the status (__packet_set_status in net/packet/af_packet.c),
+        // so that the frame is there when the status says so.
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Lends at most `most` frames that have come to `take`, and tells how many there were. Does not wait.
+    pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(Arrived<'_>)) -> usize {
+        let mut received = 0;
+        while received < most && self.is_ready() {
+            received += usize::from(self.lend(take));
+            // Release: our reads of the slot are done before the kernel, which reads the status first, writes there again.
+            self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.at = (self.at + 1) % self.slots;
+        }
+        self.stats.received += received as u64;
+        received
+    }
+
+    /// Sends frames, 64 per system call. Tells how many the kernel did not take.
+    pub fn send(&mut self, frames: &[Vec<u8>]) -> usize {
+        let mut done = 0;
+        let mut failed = 0;
+        while done < frames.len() {
+            match send_batch(&self.socket, &frames[done..]) {
+                Ok(sent) => done += sent.max(1),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // About the first of them: too long, the interface is down, no room. The others may fare better.
+                Err(_) => (done, failed) = (done + 1, failed + 1),
+            }
+        }
+        self.stats.sent += (frames.len() - failed) as u64;
+        self.stats.failed += failed as u64;
+        failed
+    }
+
+    /// What it did so far, read freshly from the kernel.
+    pub fn stats(&mut self) -> Stats {
+        let nothing = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        // Asking sets the kernel's counters to 0.
+        let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
+        self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
+        self.stats
+    }
+
+    /// What is wrong with the interface since it was last asked, if anything: it is down, or gone.
+    pub fn failure(&self) -> Option<Error> {
+        sys::pending_error(&self.socket).map(|source| Error::new("receive", &self.interface, source))
+    }
+
+    /// Is the interface gone, or another of its name there?
+    pub fn is_gone(&self) -> bool {
+        sys::interface_index(&self.interface).ok() != Some(self.index)
+    }
+
+    /// Whose the current slot is.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: inside the mapping (`at` is below `slots`), aligned, alive as long as `self`; both sides access it as a whole
+        // word.
+        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.at * self.slot).cast()) }
+    }
+
+    /// Lends the frame of the current slot, which is ours. False: it was no frame for us.
+    fn lend(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> bool {
+        let Self { memory, slot, at, scratch, socket, .. } = self;
+        // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
+        // does not live until then.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(*at * *slot), *slot) };
+        let Some(slot) = Slot::new(bytes) else {
+            take(Arrived { data: &[], received: 0, unfinished: Unfinished::default(), unusable: true });
+            return true;
+        };
+        if slot.outgoing {
+            return false;
+        }
+        let Slot { mut data, mut virtio, received, mut cut, .. } = slot;
+        let mut copied = false;
+        if slot.copied {
+            scratch.resize(VIRTIO_HEADER + LONGEST, 0);
+            match receive_whole(socket, scratch) {
+                Some(len) if len >= VIRTIO_HEADER => {
+                    scratch.truncate(len);
+                    (cut, copied) = (false, true);
+                }
+                _ => cut = true,
+            }
+        }
+        let mut header = [0; VIRTIO_HEADER];
+        if copied {
+            header.copy_from_slice(&scratch[..VIRTIO_HEADER]);
+            scratch.drain(..VIRTIO_HEADER);
+            virtio = &header;
+        }
+        let (mut unfinished, known) = read_virtio(virtio);
+        if let Some(tag) = slot.tag {
+            if !copied {
+                scratch.clear();
+                scratch.extend_from_slice(data);
+            }
+            put_tag(scratch, tag);
+            copied = true;
+            unfinished.checksum = unfinished.checksum.map(|(start, offset)| (start + TAG, offset));
+        }
+        if copied {
+            data = scratch;
+        }
+        take(Arrived { data, received, unfinished, unusable: cut || !known });
+        true
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Linux 4.20.
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+/// What lies before a frame in a slot, at most: headers, address, alignment, a tag.
+const OVERHEAD: usize = 128;
+/// Bytes of a VLAN tag.
+const TAG: usize = 4;
+
+/// A slot, read.
+struct Slot<'a> {
+    data: &'a [u8],
+    virtio: &'a [u8],
+    received: u64,
+    cut: bool,
+    /// The whole frame is queued on the socket.
+    copied: bool,
+    outgoing: bool,
+    tag: Option<[u8; TAG]>,
+}
+
+impl<'a> Slot<'a> {
+    /// `bytes` begin with `struct tpacket2_hdr`. The kernel wrote them; what would lead outside is refused all the same.
+    fn new(bytes: &'a [u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        type Header = libc::tpacket2_hdr;
+        /// `struct sockaddr_ll` follows the header, aligned to 16.
+        const PACKET_TYPE: usize =
+            size_of::<Header>().next_multiple_of(16) + offset_of!(libc::sockaddr_ll, sll_pkttype);
+        bytes.get(..PACKET_TYPE + 1)?;
+        let status = word(bytes, offset_of!(Header, tp_status));
+        let held = word(bytes, offset_of!(Header, tp_snaplen)) as usize;
+        let mac = usize::from(half(bytes, offset_of!(Header, tp_mac)));
+        let seconds = i64::from(word(bytes, offset_of!(Header, tp_sec)));
+        let nanos = i64::from(word(bytes, offset_of!(Header, tp_nsec)));
+        let tpid = match half(bytes, offset_of!(Header, tp_vlan_tpid)) {
+            tpid if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 => tpid,
+            _ => 0x8100,
+        };
+        let control = half(bytes, offset_of!(Header, tp_vlan_tci)).to_be_bytes();
+        let [a, b] = tpid.to_be_bytes();
+        Some(Self {
+            data: bytes.get(mac..mac.checked_add(held)?)?,
+            virtio: bytes.get(mac.checked_sub(VIRTIO_HEADER)?..mac)?,
+            received: nanoseconds(seconds, nanos),
+            cut: word(bytes, offset_of!(Header, tp_len)) as usize > held,
+            copied: status & libc::TP_STATUS_COPY != 0,
+            outgoing: bytes[PACKET_TYPE] == libc::PACKET_OUTGOING,
+            tag: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, control[0], control[1]]),
+        })
+    }
+}
+
+/// Reads `struct virtio_net_hdr`: what is unfinished, and whether it is something we know.
+fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
+    const NEEDS_CHECKSUM: u8 = 1;
+    // Kinds of segments; the highest bit says that ECN is used.
+    const NONE: u8 = 0;
+    const TCP_4: u8 = 1;
+    const TCP_6: u8 = 4;
+    const UDP: u8 = 5;
+    const KIND: u8 = 0x7f;
+    let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header else { return (Unfinished::default(), false) };
+    let number = |low, high| usize::from(u16::from_ne_bytes([low, high]));
+    let checksum = (flags & NEEDS_CHECKSUM != 0).then(|| (number(c0, c1), number(o0, o1)));
+    match kind & KIND {
+        NONE => (Unfinished { checksum, segment: None }, true),
+        TCP_4 | TCP_6 | UDP => (Unfinished { checksum, segment: Some(number(s0, s1)) }, true),
+        _ => (Unfinished::default(), false),
+    }
+}
+
+/// Puts a tag behind the addresses.
+fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
+    const ADDRESSES: usize = 12;
+    let at = ADDRESSES.min(frame.len());
+    frame.splice(at..at, tag);
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+}
+
+#[inline]
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+}
+
+/// Room for the frames that do not fit into slots, and for what is being sent. As much as we may have.
+fn buffers(socket: &OwnedFd) {
+    const WANTED: i32 = 4 << 20;
+    for (forced, usual) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        if sys::set(socket, libc::SOL_SOCKET, forced, &WANTED).is_err() {
+            // The default works as well.
+            let _ = sys::set(socket, libc::SOL_SOCKET, usual, &WANTED);
+        }
+    }
+}
+
+/// Takes the first frame that is queued whole, its virtio header before it. `None`: there is none, or it is too long.
+fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
+    let (fd, start, len) = (socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len());
+    // SAFETY: the kernel writes at most `len` bytes to `into`, which is ours alone.
+    let received = unsafe { libc::recv(fd, start, len, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+    usize::try_from(received).ok().filter(|received| *received <= len)
+}
+
+/// Sends at most [`BATCH`] frames; how many the kernel took, or what is wrong with the first.
+fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
+    /// Nothing is left to the card.
+    const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
+    // SAFETY: both are integers and pointers, for which zero (null) is a value.
+    let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    for ((frame, vector), header) in frames.iter().zip(&mut vectors).zip(&mut headers) {
+        *vector = [vector_of(&FINISHED), vector_of(frame)];
+        header.msg_hdr.msg_iov = vector.as_mut_ptr();
+        header.msg_hdr.msg_iovlen = 2;
+    }
+    let (fd, count) = (socket.as_raw_fd(), frames.len().min(BATCH) as libc::c_uint);
+    // SAFETY: `count` headers, each with two vectors that span bytes; the kernel reads them, and all live through the call.
+    let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The kernel does not write through it.
+fn vector_of(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}

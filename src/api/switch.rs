@@ -1,0 +1,96 @@
+//! The switch role's part of the API.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+};
+use serde_json::Value;
+
+use super::{Context, params::Params, refusal::Refusal};
+use crate::switch::{self, Handle, PortView, SwitchView};
+
+/// The switch now.
+pub(crate) async fn view(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<SwitchView>, Refusal> {
+    params.only(&[])?;
+    let view = handle(&context)?.ask(|core| core.view()).await;
+    view.map(Json).ok_or_else(silent)
+}
+
+/// Other flows to watch, until the configuration is read again.
+pub(crate) async fn watch(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<SwitchView>, Refusal> {
+    params.only(&[])?;
+    let body = json(body)?;
+    let change = move |core: &mut switch::Core| {
+        let watch = switch::watch(core.settings(), body)?;
+        core.watch(watch)?;
+        Ok(core.view())
+    };
+    done(handle(&context)?.ask(change).await)
+}
+
+/// A port's rates, delays, losses; up or down. Until the configuration is read again.
+pub(crate) async fn port(
+    State(context): State<Arc<Context>>,
+    Path(number): Path<String>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<PortView>, Refusal> {
+    params.only(&[])?;
+    let body = json(body)?;
+    let handle = handle(&context)?;
+    let number = number.parse::<u16>().ok();
+    let known = move |core: &mut switch::Core| number.filter(|&number| core.port_settings(number).is_some());
+    let Some(number) = handle.ask(known).await.ok_or_else(silent)? else {
+        return Err(Refusal::not_found("there is no such port; /api/v1/switch lists those there are"));
+    };
+    let change = move |core: &mut switch::Core| {
+        let port = switch::port(core.settings(), number, body)?;
+        core.set_port(port)?;
+        core.view().port(number).ok_or_else(|| "the port is gone".to_owned())
+    };
+    done(handle.ask(change).await)
+}
+
+/// Forgets what SF-INT keeps of all flows.
+pub(crate) async fn wipe(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<SwitchView>, Refusal> {
+    params.only(&[])?;
+    let change = |core: &mut switch::Core| {
+        core.wipe_registers();
+        core.view()
+    };
+    handle(&context)?.ask(change).await.map(Json).ok_or_else(silent)
+}
+
+fn handle(context: &Context) -> Result<&Handle, Refusal> {
+    let missing = "there is no switch in this process; add [switch] to its configuration";
+    context.switch.as_ref().ok_or_else(|| Refusal::not_found(missing))
+}
+
+fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Refusal> {
+    body.map(|Json(value)| value).map_err(|error| {
+        Refusal::bad(format!(
+            "the body is no JSON: {}; send it with content-type: application/json",
+            error.body_text()
+        ))
+    })
+}
+
+fn done<T>(result: Option<Result<T, String>>) -> Result<Json<T>, Refusal> {
+    result.ok_or_else(silent)?.map(Json).map_err(Refusal::bad)
+}
+
+fn silent() -> Refusal {
+    Refusal::unavailable("the switch does not answer; try again")
+}

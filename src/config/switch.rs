@@ -1,0 +1,496 @@
+//! `[switch]`: its tables, what must fit together, and what becomes of it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use dataplane::{
+    Watch, Watchlist,
+    report::{Format, Version},
+    router::{self, Link, Port, Route},
+    sf,
+    switch::{self, Congestion, Mark},
+    watchlist::Mode,
+};
+use detect::{Match, PortRange, Prefix};
+
+use super::{
+    setting::{choice, section},
+    values::{Fraction, Protocol, Rate, Size},
+};
+
+section! {
+    /// A switch that forwards IPv4 and IPv6 between interfaces and does INT on the way. Needs CAP_NET_RAW and CAP_NET_ADMIN, and
+    /// interfaces without addresses. A file with this table and without `[collector]` starts a switch and its API, nothing else.
+    pub(crate) struct SwitchSettings("[switch]") {
+        /// Its id in INT and in reports; not 0.
+        pub(crate) node: u32 = 0,
+        /// A name for people.
+        pub(crate) name: Option<String> = None,
+        /// Where its reports go, by UDP from this machine's own network stack. Not set: nowhere.
+        pub(crate) reports: Option<SocketAddr> = None,
+        /// Version of the reports.
+        pub(crate) report_version: ReportVersion = ReportVersion::V20,
+        /// How packets with INT are told from others; the same in the whole domain.
+        pub(crate) mark: MarkSettings = MarkSettings::default(),
+        /// Queues to report when they fill, and again when they have emptied. Not set: none.
+        pub(crate) queue_reports: Option<QueueReportSettings> = None,
+        /// How it takes part in SF-INT.
+        pub(crate) sf: SfSettings = SfSettings::default(),
+        /// Source address of its ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
+        pub(crate) address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
+        /// Source address of its ICMPv6 errors. Not set: one that ends in the node's id.
+        pub(crate) address6: Option<IpAddr> = None,
+        /// Frames that can wait to be received at each port.
+        pub(crate) ring: usize = 1024,
+        /// What loss and reordering are drawn from: the same number, the same frames.
+        pub(crate) seed: u64 = 1,
+        /// Its ports.
+        [live] pub(crate) ports: Vec<PortSettings> = Vec::new(),
+        /// Its routes.
+        [live] pub(crate) routes: Vec<RouteSettings> = Vec::new(),
+        /// Flows to measure, at the port where they come in from a host (postcards: everywhere). The first that matches decides.
+        [live] pub(crate) watch: Vec<WatchSettings> = Vec::new(),
+    }
+}
+
+choice! {
+    /// Version of Telemetry Report.
+    pub(crate) enum ReportVersion("\"1.0\" or \"2.0\"") {
+        /// 1.0.
+        V10 = "1.0",
+        /// 2.0.
+        V20 = "2.0",
+    }
+}
+
+section! {
+    /// How packets with INT are told from others.
+    pub(crate) struct MarkSettings("[switch.mark]") {
+        /// By this DSCP, 1 to 63.
+        pub(crate) dscp: u8 = 23,
+        /// By this UDP destination port instead (INT 2.1).
+        pub(crate) port: Option<u16> = None,
+    }
+}
+
+section! {
+    /// When a queue is reported.
+    pub(crate) struct QueueReportSettings("[switch.queue_reports]") {
+        /// When a packet finds so much in it.
+        pub(crate) rise: Size = Size(64_000),
+        /// And again when one then finds at most so much.
+        pub(crate) fall: Size = Size(16_000),
+    }
+}
+
+section! {
+    /// How a switch takes part in SF-INT (`mode = "sf"`): packets carry one node's record each, and keep their size.
+    pub(crate) struct SfSettings("[switch.sf]") {
+        /// Flows that have a register of their own, a power of two up to 1048576; others share one.
+        pub(crate) registers: usize = 1024,
+        /// One register for all flows.
+        pub(crate) single: bool = false,
+        /// A record that has lain in a register for longer is not delivered.
+        pub(crate) aging: Duration = Duration::from_secs(1),
+        /// What reports hold.
+        pub(crate) form: SfForm = SfForm::Full,
+        /// Of each flow, every so many packets collect all records themselves. Not set: none.
+        pub(crate) urgent_every: Option<u32> = None,
+        /// And so do packets that find so much in the first switch's queue. Not set: none.
+        pub(crate) urgent_queue: Option<Size> = None,
+    }
+}
+
+choice! {
+    /// What a report of SF-INT holds.
+    pub(crate) enum SfForm("\"full\", \"compact\" or \"stack\"") {
+        /// The head of the packet, INT included.
+        Full = "full",
+        /// INT alone: the flow is not told.
+        Compact = "compact",
+        /// The head of the packet, the last switch's record with the one that was carried.
+        Stack = "stack",
+    }
+}
+
+section! {
+    /// A port. It has two links, one for what leaves and one, `in_…`, for what comes in: for hosts, which have no such queues of
+    /// their own. Without a rate nothing waits.
+    pub(crate) struct PortSettings("[[switch.ports]]") {
+        /// Its number in INT, 1 to 255; also its queue's id.
+        pub(crate) number: u16 = 0,
+        /// The interface. It should have no addresses; IPv6 is switched off on it.
+        pub(crate) interface: String = String::new(),
+        /// Hosts are behind it: INT begins with what comes in here, and ends with what goes out. Else another switch is.
+        pub(crate) edge: bool = false,
+        /// It carries frames.
+        [live] pub(crate) up: bool = true,
+        /// Longest IP packet, bytes. Not set: as the interface says.
+        [live] pub(crate) mtu: Option<u16> = None,
+        /// Bits per second.
+        [live] pub(crate) rate: Option<Rate> = None,
+        /// Bytes that may wait.
+        [live] pub(crate) depth: Size = Size(256 << 10),
+        /// Of the link behind the queue.
+        [live] pub(crate) delay: Duration = Duration::ZERO,
+        /// Part of the frames that the link loses.
+        [live] pub(crate) loss: Fraction = Fraction(0),
+        /// Part of the frames that the link delays further, by `reorder_delay`.
+        [live] pub(crate) reorder: Fraction = Fraction(0),
+        /// How much further.
+        [live] pub(crate) reorder_delay: Duration = Duration::from_millis(1),
+        /// As `rate`, for what comes in.
+        [live] pub(crate) in_rate: Option<Rate> = None,
+        /// As `depth`, for what comes in.
+        [live] pub(crate) in_depth: Size = Size(256 << 10),
+        /// As `delay`, for what comes in.
+        [live] pub(crate) in_delay: Duration = Duration::ZERO,
+        /// As `loss`, for what comes in.
+        [live] pub(crate) in_loss: Fraction = Fraction(0),
+        /// As `reorder`, for what comes in.
+        [live] pub(crate) in_reorder: Fraction = Fraction(0),
+        /// As `reorder_delay`, for what comes in.
+        [live] pub(crate) in_reorder_delay: Duration = Duration::from_millis(1),
+    }
+}
+
+section! {
+    /// A route. Among several of one prefix each flow keeps to one.
+    pub(crate) struct RouteSettings("[[switch.routes]]") {
+        /// Where to: a network, or one address.
+        pub(crate) to: Option<Prefix> = None,
+        /// Number of the port.
+        pub(crate) port: u16 = 0,
+        /// On an edge port: the router behind it to send to. Not set: the destination itself is there.
+        pub(crate) via: Option<IpAddr> = None,
+    }
+}
+
+section! {
+    /// Flows to measure, and how.
+    pub(crate) struct WatchSettings("[[switch.watch]]") {
+        /// Source address.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol. INT rides on TCP and UDP only.
+        pub(crate) proto: Option<Protocol> = None,
+        /// How.
+        pub(crate) mode: WatchMode = WatchMode::Md,
+        /// What every node tells.
+        pub(crate) items: Vec<Item> = Item::USUAL.to_vec(),
+        /// Nodes that may add a record.
+        pub(crate) hops: u8 = 16,
+        /// Report packets of these flows that are dropped.
+        pub(crate) drops: bool = true,
+    }
+}
+
+choice! {
+    /// How a flow is measured.
+    pub(crate) enum WatchMode("\"md\", \"md10\", \"mx\", \"sf\" or \"postcard\"") {
+        /// INT-MD 2.1: packets collect records, the last switch reports them.
+        Md = "md",
+        /// The same by INT 1.0.
+        Md10 = "md10",
+        /// INT-MX 2.1: packets carry the instructions, every switch reports its own record.
+        Mx = "mx",
+        /// SF-INT: packets keep their size and carry one record each; the collector puts paths together.
+        Sf = "sf",
+        /// Packets stay as they are, every switch that watches the flow reports its own record.
+        Postcard = "postcard",
+    }
+}
+
+choice! {
+    /// What a node tells of a packet.
+    pub(crate) enum Item("\"node_id\", \"interfaces\", \"hop_latency\", \"queue\", \"ingress_ts\", \"egress_ts\" or \"tx_utilization\"") {
+        /// Its id; paths are made of them.
+        NodeId = "node_id",
+        /// Ingress and egress port.
+        Interfaces = "interfaces",
+        /// Time in the node.
+        HopLatency = "hop_latency",
+        /// Queue, and what the packet found in it, bytes.
+        Queue = "queue",
+        /// When it came in.
+        IngressTs = "ingress_ts",
+        /// When it left.
+        EgressTs = "egress_ts",
+        /// Utilisation of the egress link, millionths.
+        TxUtilization = "tx_utilization",
+    }
+}
+
+impl Item {
+    const USUAL: [Self; 7] = [
+        Self::NodeId,
+        Self::Interfaces,
+        Self::HopLatency,
+        Self::Queue,
+        Self::IngressTs,
+        Self::EgressTs,
+        Self::TxUtilization,
+    ];
+
+    /// Its instruction bit, bit 0 the most significant.
+    fn bit(self) -> u16 {
+        0x8000
+            >> match self {
+                Self::NodeId => 0,
+                Self::Interfaces => 1,
+                Self::HopLatency => 2,
+                Self::Queue => 3,
+                Self::IngressTs => 4,
+                Self::EgressTs => 5,
+                Self::TxUtilization => 7,
+            }
+    }
+}
+
+/// Notes what does not fit together. `refuse` takes the path of the setting and what is wrong.
+pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    if settings.node == 0 {
+        refuse(&["switch", "node"], "a switch needs an id; add node = 11 or the like".to_owned());
+    }
+    if !(64..=1 << 16).contains(&settings.ring) {
+        refuse(&["switch", "ring"], "write a number from 64 to 65536".to_owned());
+    }
+    if settings.address.is_ipv6() {
+        refuse(&["switch", "address"], "write an IPv4 address; the other family's is address6".to_owned());
+    }
+    if settings.address6.is_some_and(|address| address.is_ipv4()) {
+        refuse(&["switch", "address6"], "write an IPv6 address; the other family's is address".to_owned());
+    }
+    check_ports(settings, refuse);
+    check_routes(settings, refuse);
+    for (index, watch) in settings.watch.iter().enumerate() {
+        let path = ["switch", "watch", &index.to_string()];
+        if watch.items.is_empty() {
+            refuse(&path, "nothing would be measured; write items = [\"node_id\"] or more".to_owned());
+        }
+        if watch.src.zip(watch.dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6()) {
+            let message = "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
+            refuse(&path, message.to_owned());
+        }
+    }
+    // What is left are contradictions inside of INT.
+    if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
+        use switch::ConfigError::{BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, NeedsReport20};
+        let path: &[&str] = match error {
+            BadDscp(_) | BadPort => &["switch", "mark"],
+            BadCongestion => &["switch", "queue_reports"],
+            BadRegisters => &["switch", "sf"],
+            BadSfWatch => &["switch", "watch"],
+            NeedsReport20 => &["switch", "report_version"],
+            _ => &["switch"],
+        };
+        if error != switch::ConfigError::EmptyBitmap {
+            refuse(path, error.to_string());
+        }
+    }
+}
+
+fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    if settings.ports.is_empty() {
+        refuse(&["switch", "ports"], "a switch needs ports; add [[switch.ports]]".to_owned());
+    }
+    for (index, port) in settings.ports.iter().enumerate() {
+        let before = &settings.ports[..index];
+        let position = index.to_string();
+        let mut refuse_key =
+            |key: &str, message: String| refuse(&["switch", "ports", &position, key], message);
+        if !(1..=255).contains(&port.number) {
+            refuse_key("number", "a port needs a number from 1 to 255".to_owned());
+        } else if before.iter().any(|other| other.number == port.number) {
+            refuse_key("number", format!("there are two ports {}; renumber one", port.number));
+        }
+        let name = &port.interface;
+        let good = (1..=15).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
+        if !good {
+            refuse_key(
+                "interface",
+                "a port needs an interface; add interface = \"eth1\" or the like".to_owned(),
+            );
+        } else if before.iter().any(|other| other.interface == *name) {
+            refuse_key("interface", format!("two ports have the interface {name}; give one another"));
+        }
+        if port.mtu.is_some_and(|mtu| mtu < 576) {
+            refuse_key("mtu", "write at least 576".to_owned());
+        }
+        for (key, depth) in [("depth", port.depth), ("in_depth", port.in_depth)] {
+            if depth.0 > 1 << 30 {
+                refuse_key(key, "write at most \"1 GiB\"".to_owned());
+            }
+        }
+        for (key, delay) in [
+            ("delay", port.delay),
+            ("reorder_delay", port.reorder_delay),
+            ("in_delay", port.in_delay),
+            ("in_reorder_delay", port.in_reorder_delay),
+        ] {
+            if delay.as_secs() >= 10 {
+                refuse_key(key, "write less than \"10s\"".to_owned());
+            }
+        }
+    }
+}
+
+fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    for (index, route) in settings.routes.iter().enumerate() {
+        let position = index.to_string();
+        let mut refuse_key =
+            |key: &str, message: String| refuse(&["switch", "routes", &position, key], message);
+        let Some(to) = route.to else {
+            refuse_key("to", "a route needs a destination; add to = \"10.0.2.0/24\" or the like".to_owned());
+            continue;
+        };
+        let port = settings.ports.iter().find(|port| port.number == route.port);
+        if port.is_none() {
+            let numbers: Vec<String> = settings.ports.iter().map(|port| port.number.to_string()).collect();
+            let message = format!("there is no port {}; there are: {}", route.port, numbers.join(", "));
+            refuse_key("port", message);
+        }
+        if route.via.is_some_and(|via| via.is_ipv6() != to.is_v6()) {
+            refuse_key("via", "it is of the other family; write an address of the destination's".to_owned());
+        } else if route.via.is_some() && port.is_some_and(|port| !port.edge) {
+            refuse_key(
+                "via",
+                "only on edge ports; elsewhere the switch at the other end takes all".to_owned(),
+            );
+        }
+        let same = |other: &RouteSettings| (other.to, other.port) == (route.to, route.port);
+        if settings.routes[..index].iter().any(same) {
+            refuse(&["switch", "routes", &position], "this route is written twice; remove one".to_owned());
+        }
+    }
+}
+
+/// How its INT part is set up.
+pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
+    let version = match settings.report_version {
+        ReportVersion::V10 => Version::V10,
+        ReportVersion::V20 => Version::V20,
+    };
+    let congestion = settings.queue_reports.as_ref();
+    // A report by 1.0 has no room for all that a record has: there it goes onto the packet's stack.
+    let own_on_stack = version == Version::V10;
+    switch::Config {
+        mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
+        format: Format { version, own_on_stack, ..Format::default() },
+        congestion: congestion
+            .map(|limits| Congestion { rise: bytes(limits.rise), fall: bytes(limits.fall) }),
+        sf: sf::Config {
+            registers: settings.sf.registers,
+            single: settings.sf.single,
+            aging: nanoseconds(settings.sf.aging),
+            form: match settings.sf.form {
+                SfForm::Full => sf::Form::Full,
+                SfForm::Compact => sf::Form::Compact,
+                SfForm::Stack => sf::Form::Stack,
+            },
+            urgent: sf::Urgent {
+                every: settings.sf.urgent_every,
+                queue: settings.sf.urgent_queue.map(bytes),
+            },
+        },
+        ..switch::Config::default()
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn bytes(size: Size) -> u32 {
+    u32::try_from(size.0).unwrap_or(u32::MAX)
+}
+
+/// The flows it watches.
+pub(crate) fn watchlist(settings: &[WatchSettings]) -> Watchlist {
+    let one = |watch: &WatchSettings| Watch {
+        mode: match watch.mode {
+            WatchMode::Md => Mode::Md21,
+            WatchMode::Md10 => Mode::Md10,
+            WatchMode::Mx => Mode::Mx21,
+            WatchMode::Sf => Mode::Sf,
+            WatchMode::Postcard => Mode::Postcard,
+        },
+        bitmap: watch.items.iter().fold(0, |bits, item| bits | item.bit()),
+        hops: watch.hops,
+        drops: watch.drops,
+        ..Watch::new(Match {
+            src: watch.src,
+            dst: watch.dst,
+            sport: watch.sport.unwrap_or(PortRange::ANY),
+            dport: watch.dport.unwrap_or(PortRange::ANY),
+            proto: watch.proto.map(|protocol| protocol.0),
+        })
+    };
+    Watchlist::new(settings.iter().map(one).collect())
+}
+
+/// The routes.
+pub(crate) fn routes(settings: &SwitchSettings) -> Vec<Route> {
+    let one = |route: &RouteSettings| Some(Route { to: route.to?, port: route.port, via: route.via });
+    settings.routes.iter().filter_map(one).collect()
+}
+
+/// A port of `node`. `mtu`: of its interface.
+pub(crate) fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
+    Port {
+        number: settings.number,
+        mac: Port::mac_for(node, settings.number),
+        edge: settings.edge,
+        mtu: settings.mtu.unwrap_or(mtu),
+        up: settings.up,
+        out: Link {
+            rate: settings.rate.map(|rate| rate.0),
+            depth: bytes(settings.depth),
+            delay: nanoseconds(settings.delay),
+            loss: settings.loss.0,
+            reorder: settings.reorder.0,
+            reorder_delay: nanoseconds(settings.reorder_delay),
+        },
+        into: Link {
+            rate: settings.in_rate.map(|rate| rate.0),
+            depth: bytes(settings.in_depth),
+            delay: nanoseconds(settings.in_delay),
+            loss: settings.in_loss.0,
+            reorder: settings.in_reorder.0,
+            reorder_delay: nanoseconds(settings.in_reorder_delay),
+        },
+    }
+}
+
+/// The whole router. `mtu_of` tells the MTU of an interface.
+pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) -> router::Config {
+    let node = settings.node;
+    let own = Ipv6Addr::new(0xfd68, 0x6f70, 0x7769, 0x7365, 0, 0, (node >> 16) as u16, node as u16);
+    let address = match settings.address {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    };
+    let address6 = match settings.address6 {
+        Some(IpAddr::V6(v6)) => v6,
+        _ => own,
+    };
+    let ports = settings.ports.iter().map(|written| port(node, written, mtu_of(&written.interface)));
+    router::Config {
+        node,
+        switch: int_config(settings),
+        watchlist: watchlist(&settings.watch),
+        ports: ports.collect(),
+        routes: routes(settings),
+        address,
+        address6,
+        seed: settings.seed,
+    }
+}

@@ -1,0 +1,132 @@
+//! Changes while it runs, by JSON that has the keys of the configuration file: read and refused by the same code.
+
+use serde_json::{Map, Value};
+use toml::de::DeTable;
+
+use crate::config::{
+    read::Reader,
+    setting::Setting,
+    switch::{self, PortSettings, SwitchSettings, WatchSettings},
+};
+
+/// Ports may not be added, removed, or moved to other interfaces.
+pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {
+    let fixed = |port: &PortSettings| (port.number, port.interface.clone(), port.edge);
+    if old.iter().map(fixed).eq(new.iter().map(fixed)) {
+        Ok(())
+    } else {
+        Err("ports cannot be added, removed or moved to other interfaces while it runs; restart".to_owned())
+    }
+}
+
+/// The flows to watch, from a list of tables as `[[switch.watch]]`.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchSettings>, String> {
+    if !body.is_array() {
+        return Err("write a list of what [[switch.watch]] holds, such as [{\"dport\": 80}]".to_owned());
+    }
+    let watch = read::<Vec<WatchSettings>>(&body)?;
+    let changed = SwitchSettings { watch: watch.clone(), ..settings.clone() };
+    checked(&changed).map(|()| watch)
+}
+
+/// A port with other values, from a table with some keys of `[[switch.ports]]`; null sets one back to its default.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortSettings, String> {
+    let at = settings.ports.iter().position(|port| port.number == number);
+    let at = at.ok_or_else(|| format!("there is no port {number}"))?;
+    let before = &settings.ports[at];
+    let (Value::Object(mut table), Value::Object(body)) = (before.show().to_json(), body) else {
+        return Err("write a table of keys of [[switch.ports]], such as {\"up\": false}".to_owned());
+    };
+    for (key, value) in body {
+        table.insert(key, value);
+    }
+    let after = read::<PortSettings>(&Value::Object(table))?;
+    same_ports(std::slice::from_ref(before), std::slice::from_ref(&after))?;
+    let mut changed = settings.clone();
+    changed.ports[at] = after.clone();
+    checked(&changed).map(|()| after)
+}
+
+fn checked(settings: &SwitchSettings) -> Result<(), String> {
+    let mut problems = Vec::new();
+    switch::check(settings, &mut |path, message| problems.push(format!("{}: {message}", path.join("."))));
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+}
+
+/// Reads a value as if it stood in a file.
+fn read<T: Setting>(body: &Value) -> Result<T, String> {
+    let text = format!("body = {}", inline(body));
+    let mut reader = Reader::new(&text);
+    let read = match DeTable::parse(&text) {
+        Ok(table) => table.get_ref().get("body").and_then(|node| T::read(node, &mut reader)),
+        Err(error) => return Err(error.message().trim_end().to_owned()),
+    };
+    let problems = reader.messages();
+    match read {
+        Some(read) if problems.is_empty() => Ok(read),
+        _ => Err(problems.join("; ")),
+    }
+}
+
+/// A JSON value as TOML on one line; nulls are left out.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Array(list) => {
+            let parts: Vec<String> = list.iter().filter(|value| !value.is_null()).map(inline).collect();
+            format!("[{}]", parts.join(", "))
+        }
+        Value::Object(table) => {
+            let table: &Map<String, Value> = table;
+            let set = table.iter().filter(|(_, value)| !value.is_null());
+            let pairs: Vec<String> = set
+                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value)))
+                .collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+        // A JSON text, number or boolean is a TOML one, too.
+        plain => plain.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings() -> SwitchSettings {
+        let text =
+            "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 2\ninterface = \"a\"\nrate = \"1Mbit/s\"\n";
+        crate::config::Settings::parse(text, "h.toml").unwrap().switch.unwrap()
+    }
+
+    #[test]
+    fn a_port_takes_what_is_written_and_keeps_the_rest() {
+        let after = port(&settings(), 2, json!({"up": false, "delay": "2ms", "loss": 0.25})).unwrap();
+        assert_eq!((after.up, after.delay.as_millis(), after.loss.0), (false, 2, 250_000));
+        assert_eq!(after.rate.map(|rate| rate.0), Some(1_000_000));
+        let free = port(&settings(), 2, json!({"rate": null})).unwrap();
+        assert_eq!(free.rate, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_words() {
+        let told = |body| port(&settings(), 2, body).map(|_| ()).unwrap_err();
+        assert_eq!(told(json!({"spd": 1})), "there is no key `spd` in [[switch.ports]]; did you mean `up`?");
+        assert!(told(json!({"loss": 2})).contains("write a number from 0 to 1"));
+        assert!(told(json!({"interface": "b"})).contains("restart"));
+        assert!(told(json!([])).contains("write a table"));
+        assert_eq!(port(&settings(), 3, json!({})).map(|_| ()).unwrap_err(), "there is no port 3");
+        let watched = |body| watch(&settings(), body).map(|list| list.len());
+        assert_eq!(watched(json!([{"dport": 80, "mode": "mx"}, {}])), Ok(2));
+        assert!(watched(json!({})).unwrap_err().contains("write a list"));
+        assert!(watched(json!([{"mode": "what"}])).unwrap_err().contains("\"md\""));
+        assert!(watched(json!([{"items": []}])).unwrap_err().contains("nothing would be measured"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The switch role: [`dataplane::router`] between real interfaces. One thread does everything; others ask it.
+
+mod change;
+mod ports;
+mod view;
+
+use std::{
+    io::Write,
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time};
+
+use crate::{config::switch::SwitchSettings, control::Control, error::CliError};
+pub(crate) use change::{port, same_ports, watch};
+pub(crate) use ports::Core;
+pub(crate) use view::{PortView, SwitchView};
+
+/// Work for the switch's thread.
+type Work = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// A switch that was set up: its interfaces are open.
+pub(crate) struct Ready {
+    core: Core,
+    handle: Handle,
+    mail: Mail,
+}
+
+/// A switch at work.
+#[derive(Debug)]
+pub(crate) struct Role {
+    handle: Handle,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The way to a switch.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    mail: SyncSender<Work>,
+    /// Something is in the mail. Relaxed: the channel orders what it carries.
+    flag: Arc<AtomicBool>,
+    wake: Arc<UnixStream>,
+}
+
+/// The switch's end of it.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    work: Receiver<Work>,
+    flag: Arc<AtomicBool>,
+    wake: UnixStream,
+}
+
+impl Ready {
+    /// Opens the interfaces of a switch; nothing is forwarded yet.
+    ///
+    /// # Errors
+    /// One cannot be opened; what to do.
+    pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
+        let core = Core::open(settings)?;
+        let (mail, work) = sync_channel(MOST_MAIL);
+        let flag = Arc::new(AtomicBool::new(false));
+        let ends = UnixStream::pair().and_then(|(near, far)| {
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            Ok((near, far))
+        });
+        let (near, far) = ends.map_err(|error| {
+            CliError::io("cannot start the switch", error, "raise the limit on open files")
+        })?;
+        let handle = Handle { mail, flag: Arc::clone(&flag), wake: Arc::new(near) };
+        Ok(Self { core, handle, mail: Mail { work, flag, wake: far } })
+    }
+
+    /// Begins to forward.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
+        let Self { core, handle, mail } = self;
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&stop);
+        let thread = control.spawn("switch", move || ports::run(core, mail, &ends))?;
+        Ok(Role { handle, stop, thread: Some(thread) })
+    }
+}
+
+impl Role {
+    /// The way to it.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Puts another file's ports, routes and flows in force.
+    ///
+    /// # Errors
+    /// A sentence; nothing or not everything was changed.
+    pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
+        let (told, result) = std::sync::mpsc::sync_channel(1);
+        self.handle.post(Box::new(move |core| {
+            let _ = told.send(core.apply(settings));
+        }));
+        result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
+    }
+
+    fn stop(&mut self) {
+        // Relaxed: the flag carries nothing but itself.
+        self.stop.store(true, Ordering::Relaxed);
+        self.handle.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Handle {
+    /// Asks the switch. `None`: it is too busy, or has ended.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Core) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (told, answer) = oneshot::channel();
+        let asked = self.post(Box::new(move |core| {
+            // Whoever asked may have gone.
+            let _ = told.send(question(core));
+        }));
+        if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
+    }
+
+    fn post(&self, work: Work) -> bool {
+        match self.mail.try_send(work) {
+            Ok(()) => {
+                self.flag.store(true, Ordering::Release);
+                self.wake();
+                true
+            }
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+
+    fn wake(&self) {
+        // A full pipe wakes as well.
+        let _ = (&*self.wake).write(&[0]);
+    }
+}
+
+/// Questions that may wait.
+const MOST_MAIL: usize = 64;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);

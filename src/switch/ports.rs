@@ -1,0 +1,426 @@
+//! The switch's thread: frames from the interfaces to the router, frames from the router to the interfaces, reports to the
+//! collector.
+
+use std::{
+    io::Read,
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use dataplane::router::{Router, Stats, Wires, offload};
+use nic::{
+    frames::{self, Arrived, Options, Waiting},
+    time,
+    udp::Sender,
+};
+
+use super::{Mail, change};
+use crate::{
+    config::switch::{self, PortSettings, SwitchSettings, WatchSettings},
+    error::CliError,
+};
+
+/// Everything that the switch's thread has.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) settings: SwitchSettings,
+    pub(super) router: Router,
+    pub(super) ports: Vec<Port>,
+    pub(super) reports: Reports,
+    staged: Vec<Staged>,
+    clock: Clock,
+    /// For frames that are cut into several, or completed.
+    scratch: [Vec<u8>; 2],
+    next_look: u64,
+}
+
+/// A port's interface.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) frames: frames::Port,
+    /// It is gone, and will be opened again.
+    pub(super) failed: Option<String>,
+    /// Of the interface.
+    pub(super) mtu: u16,
+    /// What was counted by sockets that were closed since.
+    before: frames::Stats,
+}
+
+/// Frames that wait to be sent together.
+#[derive(Debug, Default)]
+struct Staged {
+    frames: Vec<Vec<u8>>,
+    used: usize,
+}
+
+/// Where reports go.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    sender: Option<Sender>,
+    /// Datagrams sent.
+    pub(super) sent: u64,
+    /// Datagrams for which there was no way, or no address.
+    pub(super) lost: u64,
+}
+
+/// Time stamps that never go back, near the system's clock as it was at the start.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    offset: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { offset: time::now().saturating_sub(time::monotonic()) }
+    }
+
+    fn now(self) -> u64 {
+        time::monotonic() + self.offset
+    }
+}
+
+/// Frames taken from one port before the next one's turn.
+const BURST: usize = 64;
+/// A departure that is nearer than this is waited for awake, ns: going to sleep and being woken takes about as long.
+const AWAKE: u64 = 20_000;
+/// Time between two looks at interfaces and the collector's address, ns.
+const LOOK: u64 = 1_000_000_000;
+/// Nobody sleeps longer than this, ns.
+const LONGEST_REST: u64 = 1_000_000_000;
+/// A frame that waited longer than this for us has a wrong time stamp, ns.
+const LONGEST_WAIT: u64 = 1_000_000_000;
+
+/// Works until `stop`.
+pub(super) fn run(mut core: Core, mut mail: Mail, stop: &AtomicBool) {
+    time::wake_precisely();
+    let mut waiting = Waiting::default();
+    // Relaxed: the flag carries nothing but itself.
+    while !stop.load(Ordering::Relaxed) {
+        if mail.flag.swap(false, Ordering::Acquire) {
+            while let Ok(work) = mail.work.try_recv() {
+                work(&mut core);
+            }
+        }
+        if !core.turn() && !core.rest(Some(&mail.wake), &mut waiting) {
+            while matches!(mail.wake.read(&mut [0; 64]), Ok(1..)) {}
+        }
+    }
+}
+
+impl Core {
+    /// Opens the interfaces.
+    ///
+    /// # Errors
+    /// One cannot be opened; what to do.
+    pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
+        let mut ports = Vec::new();
+        for port in &settings.ports {
+            ports.push(Port::open(port, settings.ring)?);
+        }
+        let mtu_of = |interface: &str| {
+            let named = |port: &&Port| port.frames.interface() == interface;
+            ports.iter().find(named).map_or(USUAL_MTU, |port| port.mtu)
+        };
+        let router = Router::new(switch::router(&settings, &mtu_of));
+        let router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
+        let staged = ports.iter().map(|_| Staged::default()).collect();
+        let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
+        let mut core = Self {
+            settings,
+            router,
+            ports,
+            reports: Reports::default(),
+            staged,
+            clock,
+            scratch,
+            next_look: 0,
+        };
+        core.look();
+        Ok(core)
+    }
+
+    /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.
+    pub(crate) fn rest(&self, wake: Option<&UnixStream>, waiting: &mut Waiting) -> bool {
+        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look);
+        let rest = next.saturating_sub(self.clock.now());
+        if rest <= AWAKE {
+            std::hint::spin_loop();
+            return true;
+        }
+        let ports = self.ports.iter().map(|port| port.frames.as_fd());
+        let descriptors = ports.chain(wake.map(UnixStream::as_fd));
+        let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
+        if frames::wait(descriptors, waiting, timeout).is_err() {
+            // Nothing but a lack of memory; then not in a tight loop.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// Nothing is on its way, nor waits to be received.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.router.held() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
+    }
+
+    /// What it did, and how many frames it holds.
+    pub(crate) fn totals(&self) -> (&Stats, u64) {
+        (self.router.stats(), self.router.held())
+    }
+
+    /// Frames that came too fast.
+    pub(crate) fn ring_full(&mut self) -> u64 {
+        self.ports.iter_mut().map(|port| port.stats().ring_full).sum()
+    }
+
+    /// Does what there is to do now. False: nothing.
+    pub(crate) fn turn(&mut self) -> bool {
+        let now = self.clock.now();
+        if now >= self.next_look {
+            self.look();
+        }
+        let mut busy = self.router.next().is_some_and(|next| next <= now);
+        if busy {
+            self.router.advance(now, &mut Staging(&mut self.staged));
+        }
+        for index in 0..self.ports.len() {
+            busy |= self.receive(index) > 0;
+        }
+        self.send();
+        self.report();
+        busy
+    }
+
+    /// Takes a burst of frames from a port.
+    fn receive(&mut self, index: usize) -> usize {
+        let Self { router, ports, staged, clock, scratch, .. } = self;
+        let frames = &mut ports[index].frames;
+        if !frames.is_ready() {
+            return 0;
+        }
+        let now = clock.now();
+        let mut staging = Staging(staged);
+        frames.receive(BURST, &mut |arrived| take(router, index, now, &arrived, scratch, &mut staging))
+    }
+
+    /// Sends what is staged.
+    fn send(&mut self) {
+        for (index, staged) in self.staged.iter_mut().enumerate().filter(|(_, staged)| staged.used > 0) {
+            let failed = self.ports[index].frames.send(&staged.frames[..staged.used]);
+            staged.used = 0;
+            (0..failed).for_each(|_| self.router.not_sent(index));
+        }
+    }
+
+    /// Sends the reports that were made.
+    fn report(&mut self) {
+        let outbox = self.router.reports();
+        if outbox.is_empty() {
+            return;
+        }
+        let datagrams: Vec<&[u8]> = outbox.datagrams().map(|datagram| datagram.payload).collect();
+        self.reports.send(&datagrams);
+        outbox.clear();
+    }
+
+    /// Looks after interfaces that went away and a collector that could not be reached.
+    fn look(&mut self) {
+        self.next_look = self.clock.now() + LOOK;
+        self.router.flush_reports();
+        if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
+            self.reports.sender = Sender::connect(unspecified(to), to).ok();
+        }
+        for (port, settings) in self.ports.iter_mut().zip(&self.settings.ports) {
+            port.look(settings, self.settings.ring);
+        }
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> &SwitchSettings {
+        &self.settings
+    }
+
+    /// Forgets what SF-INT keeps of all flows.
+    pub(crate) fn wipe_registers(&mut self) {
+        self.router.switch_mut().wipe_registers();
+    }
+
+    /// Watches other flows.
+    ///
+    /// # Errors
+    /// A sentence; nothing was changed.
+    pub(crate) fn watch(&mut self, watch: Vec<WatchSettings>) -> Result<(), String> {
+        self.router.watch(switch::watchlist(&watch)).map_err(|error| error.to_string())?;
+        self.settings.watch = watch;
+        Ok(())
+    }
+
+    /// Changes a port.
+    ///
+    /// # Errors
+    /// A sentence; nothing was changed.
+    pub(crate) fn set_port(&mut self, settings: PortSettings) -> Result<(), String> {
+        let at = self.settings.ports.iter().position(|port| port.number == settings.number);
+        let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
+        let port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
+        let now = self.clock.now();
+        self.router.advance(now, &mut Staging(&mut self.staged));
+        self.router.set_port(now, at, port).map_err(|error| error.to_string())?;
+        self.settings.ports[at] = settings;
+        Ok(())
+    }
+
+    /// Puts the live parts of other settings in force.
+    ///
+    /// # Errors
+    /// A sentence; what came before it was changed.
+    pub(super) fn apply(&mut self, settings: SwitchSettings) -> Result<(), String> {
+        change::same_ports(&self.settings.ports, &settings.ports)?;
+        for port in &settings.ports {
+            self.set_port(port.clone())?;
+        }
+        self.router.set_routes(switch::routes(&settings)).map_err(|error| error.to_string())?;
+        self.settings.routes.clone_from(&settings.routes);
+        self.watch(settings.watch)
+    }
+}
+
+/// Gives a frame, or the parts it is to be cut into, to the router.
+fn take(
+    router: &mut Router,
+    port: usize,
+    now: u64,
+    arrived: &Arrived<'_>,
+    [whole, part]: &mut [Vec<u8>; 2],
+    staging: &mut Staging<'_>,
+) {
+    let ingress = if now.saturating_sub(arrived.received) > LONGEST_WAIT { now } else { arrived.received };
+    if arrived.unusable {
+        return router.unreadable(port);
+    }
+    if let Some(size) = arrived.unfinished.segment {
+        let mut each = |frame: &[u8]| router.receive(now, port, frame, ingress, staging);
+        if offload::segment(arrived.data, size, part, &mut each).is_err() {
+            router.unreadable(port);
+        }
+        return;
+    }
+    match arrived.unfinished.checksum {
+        None => router.receive(now, port, arrived.data, ingress, staging),
+        Some((start, offset)) => {
+            whole.clear();
+            whole.extend_from_slice(arrived.data);
+            match offload::complete(whole, start, offset) {
+                Ok(()) => router.receive(now, port, whole, ingress, staging),
+                Err(()) => router.unreadable(port),
+            }
+        }
+    }
+}
+
+/// The router's way to the ports.
+struct Staging<'a>(&'a mut Vec<Staged>);
+
+impl Wires for Staging<'_> {
+    fn send(&mut self, port: usize, frame: &mut Vec<u8>) {
+        let Some(staged) = self.0.get_mut(port) else { return };
+        if staged.used == staged.frames.len() {
+            staged.frames.push(Vec::new());
+        }
+        std::mem::swap(&mut staged.frames[staged.used], frame);
+        staged.used += 1;
+    }
+}
+
+impl Reports {
+    fn send(&mut self, datagrams: &[&[u8]]) {
+        let mut rest = datagrams;
+        while let (Some(sender), false) = (&mut self.sender, rest.is_empty()) {
+            match sender.send_burst(rest) {
+                Ok(sent) => {
+                    self.sent += sent as u64;
+                    rest = &rest[sent..];
+                }
+                Err(_) => {
+                    // The first of them; a socket that cannot send at all is opened again.
+                    self.lost += 1;
+                    rest = &rest[1..];
+                    self.sender = None;
+                }
+            }
+        }
+        self.lost += rest.len() as u64;
+    }
+}
+
+impl Port {
+    fn open(settings: &PortSettings, ring: usize) -> Result<Self, CliError> {
+        let interface = &settings.interface;
+        for refused in frames::silence(interface) {
+            tracing::warn!("the system's own network stack may speak on {interface}: {refused}");
+        }
+        let facts = nic::device::facts(interface).ok().flatten();
+        let mtu = facts.as_ref().and_then(|facts| facts.mtu);
+        let mtu = mtu.map_or(USUAL_MTU, |mtu| mtu.min(u32::from(u16::MAX)) as u16);
+        if let Some(wanted) = settings.mtu.filter(|&wanted| wanted > mtu) {
+            tracing::warn!(
+                "port {}: longer packets than {mtu} bytes will not get through {interface}, though mtu is {wanted}; \
+                 `ip link set {interface} mtu {wanted}`",
+                settings.number
+            );
+        }
+        // With tags and Ethernet header, and room for what INT adds on the way.
+        let usual = usize::from(mtu) + 64;
+        let options = Options { frames: ring, usual, ..Options::default() };
+        let frames = frames::Port::open(interface, &options)
+            .map_err(|error| CliError::new(format!("port {}: {error}", settings.number)))?;
+        Ok(Self { frames, failed: None, mtu, before: frames::Stats::default() })
+    }
+
+    /// Opens it again if its interface went away and came back.
+    fn look(&mut self, settings: &PortSettings, ring: usize) {
+        if let Some(failure) = self.frames.failure() {
+            tracing::warn!("port {}: {failure}", settings.number);
+            self.failed = Some(failure.to_string());
+        }
+        if self.failed.is_none() {
+            return;
+        }
+        if !self.frames.is_gone() {
+            // The same interface: it is heard again as soon as it is up.
+            let up = nic::device::facts(&settings.interface).ok().flatten().is_some_and(|facts| facts.up);
+            if up {
+                self.failed = None;
+            }
+            return;
+        }
+        if let Ok(again) = Self::open(settings, ring) {
+            tracing::info!("port {}: {} is back", settings.number, settings.interface);
+            let before = self.stats();
+            *self = Self { before, ..again };
+        }
+    }
+
+    /// What was counted at the interface.
+    pub(super) fn stats(&mut self) -> frames::Stats {
+        let (now, before) = (self.frames.stats(), self.before);
+        frames::Stats {
+            received: before.received + now.received,
+            ring_full: before.ring_full + now.ring_full,
+            sent: before.sent + now.sent,
+            failed: before.failed + now.failed,
+        }
+    }
+}
+
+/// Any address of the same family, any port.
+fn unspecified(to: std::net::SocketAddr) -> std::net::SocketAddr {
+    if to.is_ipv4() {
+        (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
+    }
+}
+
+/// Where the interface does not say.
+const USUAL_MTU: u16 = 1500;

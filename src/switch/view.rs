@@ -1,0 +1,182 @@
+//! What a switch tells of itself, for the API.
+
+use std::collections::BTreeMap;
+
+use dataplane::router::Drop;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::ports::Core;
+use crate::config::setting::Setting;
+
+/// A switch now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SwitchView {
+    node: u32,
+    name: Option<String>,
+    pub(crate) totals: Totals,
+    pub(crate) ports: Vec<PortView>,
+    /// As in the configuration.
+    watch: Value,
+    /// As in the configuration.
+    routes: Value,
+    pub(crate) int: IntView,
+    pub(crate) reports: ReportsView,
+    /// Hosts' addresses that are known.
+    pub(crate) neighbours: usize,
+    pub(crate) errors_suppressed: u64,
+}
+
+/// Every frame: `received + made = sent + handled + held + dropped`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Totals {
+    received: u64,
+    pub(crate) made: u64,
+    sent: u64,
+    pub(crate) handled: u64,
+    pub(crate) held: u64,
+    dropped: u64,
+    drops: BTreeMap<&'static str, u64>,
+    ring_full: u64,
+    adds_up: bool,
+}
+
+/// A port now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PortView {
+    pub(crate) number: u16,
+    pub(crate) interface: String,
+    mac: String,
+    /// Why nothing goes through its interface, if so.
+    failed: Option<String>,
+    /// As in the configuration.
+    settings: Value,
+    mtu: u16,
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) ring_full: u64,
+    pub(crate) drops: BTreeMap<&'static str, u64>,
+    pub(crate) queue: QueueView,
+    pub(crate) in_queue: QueueView,
+}
+
+/// A queue now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct QueueView {
+    pub(crate) bytes: u32,
+    frames: u32,
+    most_bytes: u32,
+}
+
+/// What INT did; every packet is in one of the first six.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct IntView {
+    pub(crate) plain: u64,
+    pub(crate) refused: u64,
+    pub(crate) recorded: u64,
+    pub(crate) hops_exceeded: u64,
+    pub(crate) mtu_exceeded: u64,
+    pub(crate) reported: u64,
+    pub(crate) drops_reported: u64,
+    pub(crate) queues_reported: u64,
+}
+
+/// Datagrams with reports.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReportsView {
+    to: Option<String>,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+}
+
+impl SwitchView {
+    /// One of its ports.
+    pub(crate) fn port(self, number: u16) -> Option<PortView> {
+        self.ports.into_iter().find(|port| port.number == number)
+    }
+}
+
+impl Core {
+    /// What it is and did.
+    pub(crate) fn view(&mut self) -> SwitchView {
+        let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
+        let (stats, held) = (self.router.stats(), self.router.held());
+        let of =
+            |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
+        let totals = Totals {
+            received: stats.received(),
+            made: stats.made,
+            sent: stats.sent(),
+            handled: stats.handled,
+            held,
+            dropped: stats.drops(),
+            drops: Drop::ALL.iter().filter_map(of).collect(),
+            ring_full: ports.iter().map(|port| port.ring_full).sum(),
+            adds_up: stats.adds_up(held),
+        };
+        let int = *self.router.switch().stats();
+        SwitchView {
+            node: self.settings.node,
+            name: self.settings.name.clone(),
+            totals,
+            ports,
+            watch: self.settings.watch.show().to_json(),
+            routes: self.settings.routes.show().to_json(),
+            int: IntView {
+                plain: int.plain,
+                refused: int.refused,
+                recorded: int.recorded,
+                hops_exceeded: int.hops_exceeded,
+                mtu_exceeded: int.mtu_exceeded,
+                reported: int.reported,
+                drops_reported: int.drops_reported,
+                queues_reported: int.queues_reported,
+            },
+            reports: ReportsView {
+                to: self.settings.reports.map(|to| to.to_string()),
+                sent: self.reports.sent,
+                lost: self.reports.lost,
+            },
+            neighbours: self.router.neighbours(),
+            errors_suppressed: self.router.stats().errors_suppressed,
+        }
+    }
+
+    fn port_view(&mut self, index: usize) -> PortView {
+        let counted = self.ports[index].stats();
+        let (port, settings) = (&self.router.config().ports[index], &self.settings.ports[index]);
+        let stats = self.router.stats().ports[index];
+        let of = |reason: &Drop| {
+            Some((reason.name(), stats.drops[*reason as usize])).filter(|(_, count)| *count > 0)
+        };
+        let mac: Vec<String> = port.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        let queue = |queue: dataplane::router::QueueStats| QueueView {
+            bytes: queue.bytes,
+            frames: queue.frames,
+            most_bytes: queue.most_bytes,
+        };
+        PortView {
+            number: settings.number,
+            interface: settings.interface.clone(),
+            mac: mac.join(":"),
+            failed: self.ports[index].failed.clone(),
+            settings: settings.show().to_json(),
+            mtu: port.mtu,
+            received: stats.received,
+            received_bytes: stats.received_bytes,
+            sent: stats.sent,
+            sent_bytes: stats.sent_bytes,
+            ring_full: counted.ring_full,
+            drops: Drop::ALL.iter().filter_map(of).collect(),
+            queue: queue(self.router.queue(index)),
+            in_queue: queue(self.router.queue_in(index)),
+        }
+    }
+
+    /// The settings of a port now.
+    pub(crate) fn port_settings(&self, number: u16) -> Option<crate::config::switch::PortSettings> {
+        self.settings.ports.iter().find(|port| port.number == number).cloned()
+    }
+}

@@ -1,0 +1,308 @@
+//! The switch role on real interfaces: two hosts, three switches between them, in network namespaces. The hosts notice nothing.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nic::netns::{Namespace, within};
+use serde_json::{Value, json};
+use server::{PATIENCE, Server};
+
+/// h1 – s1 – s2 – s3 – h2. Between switches packets may be longer, so that INT has room.
+struct Line {
+    hosts: [Namespace; 2],
+    switches: Vec<Server>,
+    /// In the namespaces of the switches: where their reports go.
+    reports: Vec<UdpSocket>,
+    _namespaces: Vec<Namespace>,
+}
+
+const NODES: [u32; 3] = [11, 12, 13];
+/// Of the hosts: IPv4, IPv6.
+const HOSTS: [[&str; 2]; 2] = [["10.0.1.5", "fd00:0:0:1::5"], ["10.0.2.6", "fd00:0:0:2::6"]];
+
+impl Line {
+    /// `watch`: lines of `[[switch.watch]]`, for every switch. `None`, said aloud: it cannot be made here.
+    fn new(watch: &str) -> Option<Self> {
+        match Self::links() {
+            Ok((hosts, namespaces)) => Some(Self::start(hosts, namespaces, watch)),
+            Err(error) => {
+                support::skipped(&format!("switches on real interfaces: {error}"));
+                None
+            }
+        }
+    }
+
+    fn links() -> Result<([Namespace; 2], Vec<Namespace>), nic::Error> {
+        let hosts = [Namespace::create()?, Namespace::create()?];
+        let switches = [Namespace::create()?, Namespace::create()?, Namespace::create()?];
+        let link = |a: &Namespace, name: &str, b: &Namespace, other: &str, mtu: &str| {
+            let peer = ["peer", "name", other, "mtu", mtu, "netns", b.name()];
+            a.ip(&[&["link", "add", name, "mtu", mtu, "type", "veth"], &peer[..]].concat())?;
+            a.ip(&["link", "set", name, "up"])?;
+            b.ip(&["link", "set", other, "up"])
+        };
+        link(&hosts[0], "eth0", &switches[0], "left", "1500")?;
+        link(&switches[0], "right", &switches[1], "left", "2000")?;
+        link(&switches[1], "right", &switches[2], "left", "2000")?;
+        link(&switches[2], "right", &hosts[1], "eth0", "1500")?;
+        for (host, [v4, v6]) in hosts.iter().zip(HOSTS) {
+            host.ip(&["address", "add", &format!("{v4}/32"), "dev", "eth0"])?;
+            host.ip(&["-6", "address", "add", &format!("{v6}/128"), "dev", "eth0", "nodad"])?;
+            host.ip(&["route", "add", "169.254.1.1", "dev", "eth0"])?;
+            host.ip(&["route", "add", "default", "via", "169.254.1.1"])?;
+            host.ip(&["-6", "route", "add", "default", "via", "fe80::1", "dev", "eth0"])?;
+        }
+        Ok((hosts, switches.into()))
+    }
+
+    fn start(hosts: [Namespace; 2], namespaces: Vec<Namespace>, watch: &str) -> Self {
+        let mut reports = Vec::new();
+        let mut switches = Vec::new();
+        for (index, namespace) in namespaces.iter().enumerate() {
+            let socket = namespace.run(|| UdpSocket::bind("127.0.0.1:32766")).unwrap().unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            reports.push(socket);
+            let config = config(index, watch);
+            switches.push(Server::start_raw_within(namespace.name(), &config).unwrap());
+        }
+        Self { hosts, switches, reports, _namespaces: namespaces }
+    }
+
+    /// Runs a program on a host; what it printed if it succeeded.
+    fn on(&self, host: usize, command: &[&str]) -> Result<String, String> {
+        let output = Command::new("ip")
+            .args(["netns", "exec", self.hosts[host].name()])
+            .args(command)
+            .output()
+            .unwrap();
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(said) } else { Err(said) }
+    }
+
+    fn ping(&self, to: &str, more: &[&str]) -> Result<String, String> {
+        self.on(0, &[&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", to], more].concat())
+    }
+
+    /// iperf3 from the first host to an address of the second, its result.
+    fn iperf(&self, to: &str, more: &[&str]) -> Value {
+        let serve = ["netns", "exec", self.hosts[1].name(), "iperf3", "-s", "-1"];
+        let mut serving = Command::new("ip").args(serve).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        let run = loop {
+            let run = self.on(0, &[&["iperf3", "-J", "-c", to], more].concat());
+            // Until it listens.
+            if run.is_ok() || start.elapsed() > PATIENCE {
+                break run;
+            }
+        };
+        let _ = serving.kill();
+        let _ = serving.wait();
+        serde_json::from_str(&run.unwrap()).unwrap()
+    }
+
+    /// Reports that have come to a switch's namespace: the nodes whose records each holds, and the flow.
+    fn paths(&self, switch: usize) -> Vec<(Vec<u32>, String)> {
+        let (mut paths, mut buffer) = (Vec::new(), [0; 2048]);
+        let mut decoder = wire::Decoder::new(wire::Profile::default());
+        while let Ok(len) = self.reports[switch].recv(&mut buffer) {
+            for report in decoder.reports(&buffer[..len]) {
+                let report = report.unwrap();
+                let nodes = report.hops().filter_map(|hop| hop.node_id).collect();
+                paths.push((nodes, report.flow.map_or_else(String::new, |flow| flow.to_string())));
+            }
+        }
+        paths
+    }
+
+    /// Every switch's books are closed, and nothing was lost but for the reasons in `but`.
+    fn assert_balanced(&self, but: &[&str]) {
+        let document: Value = self.switches[0].json("/api/v1/openapi.json");
+        for server in &self.switches {
+            let view = server.json("/api/v1/switch");
+            schema::check(&document, &json!({"$ref": "#/components/schemas/Switch"}), &view, "switch");
+            let totals = &view["totals"];
+            assert_eq!(totals["adds_up"], true, "{view:#}");
+            let number = |name: &str| totals[name].as_u64().unwrap();
+            let out = number("sent") + number("handled") + number("held") + number("dropped");
+            assert_eq!(number("received") + number("made"), out, "{view:#}");
+            let drops = totals["drops"].as_object().unwrap();
+            let unexpected: Vec<_> = drops
+                .keys()
+                .filter(|reason| !but.contains(&reason.as_str()) && *reason != "link_scope")
+                .collect();
+            assert!(unexpected.is_empty(), "{view:#}");
+        }
+    }
+
+    /// Packets with wrong checksums that the hosts met.
+    fn checksum_errors(&self) -> u64 {
+        let one = |host: &Namespace| {
+            let table =
+                within(host.name(), || std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
+            let table = table.unwrap();
+            let lines: Vec<&str> = table.lines().collect();
+            let columns = |pair: &[&str]| -> u64 {
+                let names = pair[0].split_whitespace();
+                let values = pair[1].split_whitespace();
+                names
+                    .zip(values)
+                    .filter(|(name, _)| *name == "InCsumErrors")
+                    .map(|(_, value)| value.parse::<u64>().unwrap())
+                    .sum()
+            };
+            lines.chunks_exact(2).map(columns).sum::<u64>()
+        };
+        self.hosts.iter().map(one).sum()
+    }
+}
+
+/// Switch `index` of the line; its port 1 is to the left.
+fn config(index: usize, watch: &str) -> String {
+    let node = NODES[index];
+    let (first, last) = (index == 0, index == NODES.len() - 1);
+    format!(
+        "api.listen = \"127.0.0.1:0\"\n[switch]\nnode = {node}\nname = \"s{}\"\nreports = \"127.0.0.1:32766\"\n\
+         [[switch.ports]]\nnumber = 1\ninterface = \"left\"\nedge = {first}\n\
+         [[switch.ports]]\nnumber = 2\ninterface = \"right\"\nedge = {last}\n\
+         [[switch.routes]]\nto = \"10.0.1.0/24\"\nport = 1\n[[switch.routes]]\nto = \"fd00:0:0:1::/64\"\nport = 1\n\
+         [[switch.routes]]\nto = \"10.0.2.0/24\"\nport = 2\n[[switch.routes]]\nto = \"fd00:0:0:2::/64\"\nport = 2\n{watch}",
+        index + 1
+    )
+}
+
+#[test]
+fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    for to in HOSTS[1] {
+        let said = line.ping(to, &[]).unwrap();
+        assert!(said.contains("3 received") && said.contains("ttl=61"), "{said}");
+    }
+    // Hosts leave checksums and cutting to the cards that they think they have.
+    let tcp = line.iperf(HOSTS[1][0], &["-t", "1"]);
+    let received = tcp["end"]["sum_received"]["bytes"].as_u64().unwrap();
+    assert!(received > 1_000_000, "{tcp:#}");
+    let forth = line.paths(2);
+    assert!(
+        forth.iter().any(|(path, flow)| path == &NODES && flow.starts_with("10.0.1.5:")),
+        "{:?}",
+        forth.first()
+    );
+    assert!(forth.iter().all(|(path, _)| path.len() == 3), "no report lacks a node");
+    let back = line.paths(0);
+    assert!(
+        back.iter().any(|(path, flow)| path == &[13, 12, 11] && flow.starts_with("10.0.2.6:")),
+        "{:?}",
+        back.first()
+    );
+    let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "20M", "-l", "1000"]);
+    let lost = udp["end"]["sum"]["lost_percent"].as_f64().unwrap();
+    assert!(lost < 5.0, "{udp:#}");
+    assert!(line.paths(2).len() > 500);
+    let v6 = line.iperf(HOSTS[1][1], &["-n", "1M"]);
+    assert!(v6["end"]["sum_received"]["bytes"].as_u64() >= Some(1 << 20), "{v6:#}");
+    let forth = line.paths(2);
+    assert!(
+        forth.iter().any(|(path, flow)| path == &NODES && flow.contains("fd00::1:")),
+        "{:?}",
+        forth.first()
+    );
+    // Without INT nothing is different, but nobody is told.
+    for server in &line.switches {
+        let answer = server.ask("PUT", "/api/v1/switch/watch", "", "[]");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    (0..3).for_each(|switch| drop(line.paths(switch)));
+    let plain = line.iperf(HOSTS[1][0], &["-n", "1M"]);
+    assert!(plain["end"]["sum_received"]["bytes"].as_u64() >= Some(1 << 20), "{plain:#}");
+    assert_eq!(line.paths(2), []);
+    line.assert_balanced(&["queue_full", "not_sent"]);
+    assert_eq!(line.checksum_errors(), 0);
+}
+
+#[test]
+fn packets_too_long_are_told_and_links_can_be_changed() {
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    line.ping(HOSTS[1][0], &["-M", "do", "-s", "1472"]).unwrap();
+    let patch = |switch: usize, port: u16, body: Value| {
+        let path = format!("/api/v1/switch/ports/{port}");
+        let answer = line.switches[switch].ask("PATCH", &path, "", &body.to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    patch(1, 2, json!({"mtu": 1400}));
+    let said = line.ping(HOSTS[1][0], &["-M", "do", "-s", "1472"]).unwrap_err();
+    assert!(said.contains("mtu = 1400") || said.contains("mtu=1400"), "{said}");
+    let said = line.ping(HOSTS[1][1], &["-M", "do", "-s", "1400"]).unwrap_err();
+    assert!(said.contains("mtu = 1400") || said.contains("mtu=1400"), "{said}");
+    // TCP finds its way, with INT on it.
+    let tcp = line.iperf(HOSTS[1][0], &["-n", "1M"]);
+    assert!(tcp["end"]["sum_received"]["bytes"].as_u64() >= Some(1 << 20), "{tcp:#}");
+    patch(1, 2, json!({"mtu": null}));
+    // Hop limits run out on the way.
+    let said = line.ping(HOSTS[1][0], &["-t", "2"]).unwrap_err();
+    assert!(said.contains("Time to live exceeded"), "{said}");
+    // Delay on the way there and back.
+    patch(1, 1, json!({"delay": "20ms"}));
+    patch(1, 2, json!({"delay": "30ms"}));
+    let said = line.ping(HOSTS[1][0], &[]).unwrap();
+    let least = said.split("= ").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    assert!((50.0..500.0).contains(&least.parse::<f64>().unwrap()), "{said}");
+    patch(1, 2, json!({"up": false}));
+    line.ping(HOSTS[1][0], &["-W", "1"]).unwrap_err();
+    patch(1, 2, json!({"up": true, "loss": 1}));
+    line.ping(HOSTS[1][0], &["-W", "1"]).unwrap_err();
+    patch(1, 2, json!({"loss": 0}));
+    line.ping(HOSTS[1][0], &[]).unwrap();
+    line.assert_balanced(&["too_big", "ttl_zero", "link_down", "link_loss", "queue_full", "not_sent"]);
+    let metrics = line.switches[1].get("/metrics").body;
+    assert!(metrics.contains("hopwise_switch_drops_total{port=\"2\",reason=\"too_big\"}"), "{metrics}");
+    let refused = line.switches[1].ask("PATCH", "/api/v1/switch/ports/9", "", "{}");
+    assert_eq!(refused.status, 404);
+}
+
+#[test]
+fn a_queue_with_a_rate_keeps_to_it_and_tells_of_itself() {
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    let path = "/api/v1/switch/ports/2";
+    let body = json!({"rate": "20Mbit/s", "depth": "100kB"}).to_string();
+    assert_eq!(line.switches[1].ask("PATCH", path, "", &body).status, 200);
+    let tcp = line.iperf(HOSTS[1][0], &["-t", "1"]);
+    let rate = tcp["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    assert!((5e6..20e6).contains(&rate), "{rate}");
+    let view = line.switches[1].json("/api/v1/switch");
+    let most = view["ports"][1]["queue"]["most_bytes"].as_u64().unwrap();
+    assert!((3_000..=100_000).contains(&most), "{view:#}");
+    line.assert_balanced(&["queue_full", "not_sent"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
+    let file = config(0, "").replace("port = 2", "port = 7");
+    let directory = support::TempDir::new();
+    let path = directory.join("s.toml");
+    std::fs::write(&path, file).unwrap();
+    let run = support::hopwise(["check", "-c", support::text(&path)]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("there is no port 7; there are: 1, 2"), "{}", run.stderr);
+    std::fs::write(&path, config(0, "").replace("\"left\"", "\"no-such-nic\"")).unwrap();
+    let run = support::hopwise(["check", "-c", support::text(&path)]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("there is no interface `no-such-nic`"), "{}", run.stderr);
+    assert!(
+        run.stdout.starts_with("good: a switch, node 11, 2 port(s), 4 route(s), 0 watched, no collector"),
+        "{}",
+        run.stdout
+    );
+    let run = support::hopwise(["run", "-c", support::text(&path)]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("port 1: open interface no-such-nic"), "{}", run.stderr);
+}
