@@ -21,6 +21,7 @@ mod source;
 pub mod switch;
 mod transit;
 pub mod watchlist;
+pub mod workload;
 
 pub use fabric::{
     Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, Pattern, Reporter, Topology, Truth,

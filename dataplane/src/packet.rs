@@ -1,6 +1,8 @@
 //! A data packet as an INT switch handles it: where its headers are, what INT it carries, and how to change its length without
 //! breaking lengths and checksums.
 
+pub(crate) mod direct;
+
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -20,7 +22,7 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const HOP_BY_HOP: u8 = ipv6::HOP_BY_HOP;
 
 /// What a switch sees in a packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The flow, as it was before INT.
     pub(crate) flow: Option<FlowKey>,
@@ -33,7 +35,7 @@ pub(crate) struct Seen {
 }
 
 /// A packet's INT, as values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub(crate) headers: Headers,
     pub(crate) version: int::Version,
@@ -410,6 +412,54 @@ impl Headers {
         self.set_ip_len(frame, before - taken);
     }
 
+    /// Opens a gap of `len` bytes at `at`, which lies at an even offset behind the L4 header, has it filled, mends the lengths, and
+    /// lets `change` change the bytes in front of the gap from `from` on; then the checksums.
+    #[inline]
+    pub(crate) fn grow(
+        &self,
+        frame: &mut Vec<u8>,
+        (from, at, len): (usize, usize, usize),
+        fill: impl FnOnce(&mut [u8]),
+        change: impl FnOnce(&mut [u8]),
+    ) {
+        let before = frame.len();
+        frame.resize(before + len, 0);
+        frame.copy_within(at..before, at + len);
+        let old = sum(&frame[from..at]);
+        fill(&mut frame[at..at + len]);
+        change(&mut frame[from..at]);
+        let new = sum(&frame[from..at + len]);
+        let (short, long) = self.lengthen(frame, len);
+        if self.proto == UDP
+            && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
+        {
+            header.set_len(header.len().wrapping_add(len as u16));
+            self.mend_l4(frame, &[(old, new), (short, long), (short, long)]);
+        } else {
+            self.mend_l4(frame, &[(old, new), (short, long)]);
+        }
+    }
+
+    /// Makes the IP packet's length larger, and mends the IPv4 checksum. Answers the length before and after.
+    #[inline]
+    fn lengthen(&self, frame: &mut [u8], by: usize) -> (u16, u16) {
+        let rest = &mut frame[self.ip..];
+        if self.v6 {
+            if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
+                let before = header.payload_len();
+                header.set_payload_len(before.wrapping_add(by as u16));
+                return (before, before.wrapping_add(by as u16));
+            }
+        } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
+            let (before, sum) = (header.total_len(), header.checksum());
+            let after = before.wrapping_add(by as u16);
+            header.set_total_len(after);
+            header.set_checksum(checksum::update(sum, before, after));
+            return (before, after);
+        }
+        (0, 0)
+    }
+
     /// Changes the bytes of `range`, which lies behind the L4 header and begins at an even offset from it, where they are.
     pub(crate) fn change<T>(
         &self,
@@ -476,6 +526,7 @@ impl Headers {
     /// Mends the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
     /// broken goes out broken. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
     /// else comes out as 0xffff, so that taking out what was put in gives the same checksum back.
+    #[inline]
     fn mend_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
         let mend = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
         let rest = &mut frame[self.l4..];

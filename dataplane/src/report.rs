@@ -223,6 +223,51 @@ impl Exporter {
         Self { node, format, sent: [0; 64], groups: Vec::new() }
     }
 
+    /// The common report of a sink, written where it goes: 2.0, not grouped, its own record in the main contents. `false`: it is
+    /// another, and nothing was written. `own` writes the items of `bits`.
+    #[inline]
+    pub(crate) fn flow_report_direct(
+        &mut self,
+        frame: &[u8],
+        carried: &Carried,
+        (bits, egress_if): (u16, u16),
+        own: impl FnOnce(u16, &mut [u8]),
+        out: &mut Outbox,
+    ) -> bool {
+        const HEAD: usize = v20::GROUP_LEN + v20::LEN + v20::MAIN_LEN;
+        let bits = bits & REPORTABLE;
+        let end = int_end(carried) + usize::from(self.format.snap);
+        let (code, packet) = match self.packet(frame, Some(&carried.headers), end) {
+            Packet::Ethernet(bytes) => (3, bytes),
+            Packet::Ipv4(bytes) => (4, bytes),
+            Packet::Ipv6(bytes) => (5, bytes),
+            Packet::None | Packet::Int(_) => return false,
+        };
+        let metadata = usize::from(wire::int::layout::words_2(bits)) * 4;
+        let inner = packet.len().next_multiple_of(4);
+        let words = (v20::MAIN_LEN + metadata + inner) / 4;
+        if !self.format.is_20() || self.format.group != 1 || words >= usize::from(v20::TO_THE_END) {
+            return false;
+        }
+        let hw_id = (egress_if % u16::from(self.format.subsystems)) as u8;
+        let seq = self.number(hw_id);
+        let start = out.bytes.len();
+        out.bytes.resize(start + HEAD + metadata + inner, 0);
+        let (head, rest) = out.bytes[start..].split_at_mut(HEAD);
+        v20::Group { hw_id, seq, node_id: self.node }.emit(head);
+        let report = &mut head[v20::GROUP_LEN..];
+        let [high, low] = bits.to_be_bytes();
+        // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
+        report[..6].copy_from_slice(&[0x10 | code, words as u8, (metadata / 4) as u8, 0x20, high, low]);
+        let (record, inside) = rest.split_at_mut(metadata);
+        own(bits, record);
+        inside[..packet.len()].copy_from_slice(packet);
+        out.slots.push(Slot { hw_id, seq, reports: 1, start });
+        let record = Carrying::of(frame, carried);
+        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record });
+        true
+    }
+
     /// A sink's report of a packet with its stack. `bits` says which of its own items go into the header; `None` when its
     /// record is on the stack.
     pub(crate) fn flow_report(
@@ -297,6 +342,7 @@ impl Exporter {
         let draft = Draft {
             bits: Some(PORTS | INGRESS_TS | DROP_REASON),
             reason: Some(reason),
+            record: with_int.and_then(|carried| Carrying::of(frame, &carried)),
             with_stack: with_int
                 .is_some_and(|carried| carried.mode == wire::int::Mode::Md && carried.sf.is_none()),
             ..Draft::new(ReportKind::Drop, flags, own, self.packet(frame, seen.headers.as_ref(), end))

@@ -9,7 +9,7 @@ use wire::int::Sf;
 use wire::int::sf::State;
 use wire::{FlowKey, Profile};
 
-use crate::packet::{Carried, Headers, Seen};
+use crate::packet::{Carried, Headers, Seen, direct};
 use crate::report::{Exporter, Format, Outbox};
 use crate::sf::{self, Arrival, Form, Registers};
 use crate::sink;
@@ -200,6 +200,7 @@ pub struct Switch {
     exporter: Exporter,
     congested: [bool; 256],
     registers: Registers,
+    cache: direct::Cache,
     stats: Stats,
 }
 
@@ -215,7 +216,17 @@ impl Switch {
         let exporter = Exporter::new(node, config.format);
         let registers = Registers::new(config.sf);
         let (congested, stats) = ([false; 256], Stats::default());
-        Ok(Self { node, config, watchlist, profile, exporter, congested, registers, stats })
+        Ok(Self {
+            node,
+            config,
+            watchlist,
+            profile,
+            exporter,
+            congested,
+            registers,
+            cache: direct::Cache::NEW,
+            stats,
+        })
     }
 
     /// Empties the registers of SF-INT, as a restart does. Counters go on.
@@ -307,15 +318,23 @@ impl Switch {
     }
 
     fn measure(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
-        let seen = match Seen::of(frame, &self.profile) {
-            Ok(seen) => seen,
+        if let Some(seen) = direct::read(frame, &self.profile, &mut self.cache) {
+            return self.treat(frame, &seen, visit, out);
+        }
+        match Seen::of(frame, &self.profile) {
+            Ok(seen) => self.treat(frame, &seen, visit, out),
             Err(refusal) => {
                 self.stats.plain_nodes += u64::from(refusal == wire::Refusal::BadSfStack);
-                return Measured::forward(Done::Refused);
+                Measured::forward(Done::Refused)
             }
-        };
-        if let Some(carried) = seen.carried {
-            return self.carry(frame, seen.flow, &carried, visit, out);
+        }
+    }
+
+    /// What is to be done with a packet that carries this.
+    #[inline]
+    fn treat(&mut self, frame: &mut Vec<u8>, seen: &Seen, visit: &Visit, out: &mut Outbox) -> Measured {
+        if let Some(carried) = &seen.carried {
+            return self.carry(frame, seen.flow.as_ref(), carried, visit, out);
         }
         if seen.foreign {
             return Measured::forward(Done::Refused);
@@ -368,7 +387,7 @@ impl Switch {
         }
         // Source and sink at once.
         match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
-            Some(carried) => self.carry(frame, Some(*flow), &carried, visit, out),
+            Some(carried) => self.carry(frame, Some(flow), &carried, visit, out),
             None => Measured::forward(Done::Refused),
         }
     }
@@ -396,7 +415,7 @@ impl Switch {
     fn carry(
         &mut self,
         frame: &mut Vec<u8>,
-        flow: Option<FlowKey>,
+        flow: Option<&FlowKey>,
         carried: &Carried,
         visit: &Visit,
         out: &mut Outbox,
@@ -404,7 +423,7 @@ impl Switch {
         if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
             return match flow {
                 Some(_) if visit.to_edge => self.tell_sf(frame, carried, sf, visit, out),
-                Some(flow) => self.trade(frame, &flow, carried, sf, visit),
+                Some(flow) => self.trade(frame, flow, carried, sf, visit),
                 None => Measured::forward(Done::Refused),
             };
         }
@@ -417,13 +436,18 @@ impl Switch {
             return Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: None };
         }
         if !visit.to_edge {
-            let hop = visit.hop(self.node, self.config.available);
-            let done = match transit::push(frame, carried, &hop, usize::from(visit.mtu)) {
+            let write = |record: &mut [u8]| self.write_record(carried, visit, record);
+            let done = match transit::push(frame, carried, write, usize::from(visit.mtu)) {
                 Pushed::Added => Done::Recorded,
                 Pushed::HopsExceeded => Done::HopsExceeded,
                 Pushed::MtuExceeded => Done::MtuExceeded,
             };
             return Measured { sf: carried.sf, ..Measured::forward(done) };
+        }
+        if !self.config.format.own_on_stack {
+            self.tell_apart(frame, carried, visit, out);
+            sink::strip(frame, carried);
+            return Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: carried.sf };
         }
         let (done, carried) = self.tell(frame, *carried, visit, out);
         sink::strip(frame, &carried);
@@ -474,13 +498,15 @@ impl Switch {
         visit: &Visit,
         out: &mut Outbox,
     ) -> Measured {
-        let own = visit.hop(self.node, u16::MAX);
-        let bits = carried.bitmap & self.config.available;
         let mut after = *carried;
         match self.config.sf.form {
-            Form::Full => self.exporter.flow_report(frame, carried, Some(bits), &own, out),
-            Form::Compact => self.exporter.compact_report(frame, carried, bits, &own, out),
+            Form::Full => self.tell_apart(frame, carried, visit, out),
+            Form::Compact => {
+                let bits = carried.bitmap & self.config.available;
+                self.exporter.compact_report(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
+            }
             Form::Stack => {
+                let own = visit.hop(self.node, u16::MAX);
                 let mut record = [0; sf::MAX_RECORD];
                 let record = &mut record[..usize::from(carried.hop_ml) * 4];
                 visit.write_record(self.node, carried.bitmap, self.config.available, record);
@@ -492,7 +518,30 @@ impl Switch {
         Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: Some(sf) }
     }
 
-    /// The sink's report of a packet, and where INT lies in the packet afterwards.
+    /// A report of a packet as it is, with this switch's own record beside it.
+    #[inline]
+    fn tell_apart(&mut self, frame: &[u8], carried: &Carried, visit: &Visit, out: &mut Outbox) {
+        let bits = carried.bitmap & self.config.available;
+        let node = self.node;
+        let own = |bits, record: &mut [u8]| visit.write_record(node, bits, u16::MAX, record);
+        if !self.exporter.flow_report_direct(frame, carried, (bits, visit.egress_if), own, out) {
+            let own = visit.hop(node, u16::MAX);
+            self.exporter.flow_report(frame, carried, Some(bits), &own, out);
+        }
+    }
+
+    /// This switch's record in the form of the packet's stack.
+    #[inline]
+    fn write_record(&self, carried: &Carried, visit: &Visit, record: &mut [u8]) {
+        let available = self.config.available;
+        if carried.version == wire::int::Version::V2 {
+            visit.write_record(self.node, carried.bitmap, available, record);
+        } else {
+            carried.layout.write(&visit.hop(self.node, available), record);
+        }
+    }
+
+    /// The sink's report of a packet with its own record on the stack, and where INT lies in the packet afterwards.
     fn tell(
         &mut self,
         frame: &mut Vec<u8>,
@@ -501,14 +550,9 @@ impl Switch {
         out: &mut Outbox,
     ) -> (Done, Carried) {
         let own = visit.hop(self.node, u16::MAX);
-        if !self.config.format.own_on_stack {
-            let bits = carried.bitmap & self.config.available;
-            self.exporter.flow_report(frame, &carried, Some(bits), &own, out);
-            return (Done::Reported, carried);
-        }
         // What is pushed here never leaves on a link, so the MTU does not matter.
-        let hop = visit.hop(self.node, self.config.available);
-        let pushed = transit::push(frame, &carried, &hop, usize::MAX);
+        let write = |record: &mut [u8]| self.write_record(&carried, visit, record);
+        let pushed = transit::push(frame, &carried, write, usize::MAX);
         let after = Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried).unwrap_or(carried);
         self.exporter.flow_report(frame, &after, None, &own, out);
         let done = match pushed {

@@ -1,7 +1,7 @@
 //! Transit: adds this switch's record to a packet's INT stack (wire-formats 1.3, 1.6, 1.7).
 
+use wire::int;
 use wire::int::Flags;
-use wire::{Hop, int};
 
 use crate::packet::Carried;
 
@@ -19,9 +19,43 @@ pub(crate) enum Pushed {
 /// Longest record: Hop ML has five bits.
 const MAX_RECORD: usize = 31 * 4;
 
-/// Adds `hop` as the most recent record, if there is room for all of it in an IP packet of `mtu` bytes. Items that `hop` lacks,
-/// and words that belong to a domain we know nothing of, are all-ones.
-pub(crate) fn push(frame: &mut Vec<u8>, carried: &Carried, hop: &Hop, mtu: usize) -> Pushed {
+/// Adds what `write` writes as the most recent record, if there is room for all of it in an IP packet of `mtu` bytes. Words that are
+/// not written, such as those of a domain we know nothing of, are all-ones.
+pub(crate) fn push(
+    frame: &mut Vec<u8>,
+    carried: &Carried,
+    write: impl FnOnce(&mut [u8]),
+    mtu: usize,
+) -> Pushed {
+    let record_len = usize::from(carried.hop_ml) * 4;
+    if carried.remaining > 0
+        && carried.headers.ip_len(frame) + record_len <= mtu
+        && carried.holds(record_len)
+        && carried.version == int::Version::V2
+        && !carried.headers.has_option()
+    {
+        push_2(frame, carried, write, record_len);
+        return Pushed::Added;
+    }
+    push_any(frame, carried, write, mtu)
+}
+
+/// The common case: INT 2.x behind L4, and room for the record. Of shim and header only length and hop count change.
+#[inline]
+fn push_2(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]), record_len: usize) {
+    const LENGTH: usize = 1;
+    const REMAINING: usize = int::shim::LEN + 3;
+    let fill = |record: &mut [u8]| {
+        record.fill(0xff);
+        write(record);
+    };
+    carried.headers.grow(frame, (carried.shim, carried.stack(), record_len), fill, |head| {
+        head[LENGTH] += carried.hop_ml;
+        head[REMAINING] -= 1;
+    });
+}
+
+fn push_any(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]), mtu: usize) -> Pushed {
     let record_len = usize::from(carried.hop_ml) * 4;
     let mut after = *carried;
     let pushed = if carried.remaining == 0 {
@@ -38,7 +72,7 @@ pub(crate) fn push(frame: &mut Vec<u8>, carried: &Carried, hop: &Hop, mtu: usize
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
     let head = after.emit(&mut bytes);
     let end = if pushed == Pushed::Added {
-        carried.layout.write(hop, &mut bytes[head..head + record_len]);
+        write(&mut bytes[head..head + record_len]);
         head + record_len
     } else {
         head

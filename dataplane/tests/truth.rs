@@ -56,6 +56,14 @@ impl Auditor {
     }
 
     fn check(&self, report: &Report<'_>, truth: &ReportTruth) {
+        let sf = report.int.and_then(|int| int.sf);
+        assert_eq!(sf, truth.sf.map(|truth| truth.sf), "{truth:?}");
+        if let Some(truth) = truth.sf {
+            let carried = report.int.unwrap().stack.hop(0);
+            let (_, real) = truth.carried.expect("a record that was made");
+            assert_eq!(carried.ingress_ts, Some(real.ingress_ts()), "{truth:?}");
+            assert_eq!(report.own().ingress_ts, Some(truth.own.ingress_ts()));
+        }
         let hops: Vec<Hop> = report.hops().collect();
         let path: Vec<Option<u32>> = hops.iter().map(|hop| hop.node_id).collect();
         assert_eq!(path, truth.path().into_iter().map(Some).collect::<Vec<_>>(), "{truth:?}");
@@ -206,6 +214,7 @@ fn busy(config: Config, seed: u64) -> Fabric {
     }
     fabric.schedule(start + 100 * MS, Action::CutLink { a: 102, b: 202 }).unwrap();
     fabric.schedule(start + 300 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
+    fabric.schedule(start + 200 * MS, Action::Wipe { node: 201 }).unwrap();
     fabric
 }
 
@@ -248,6 +257,8 @@ fn every_report_says_what_really_happened() {
         (v20, Watch { mode: Mode::Md10, ..watch }),
         (Format { own_on_stack: true, ..v10 }, Watch { mode: Mode::Md10, ..watch }),
         (v10, Watch { mode: Mode::Md10, bitmap: 0xf500, ..watch }),
+        (v20, Watch { mode: Mode::Sf, ..watch }),
+        (Format { group: 4, drop_with_int: true, ..v20 }, Watch { mode: Mode::Sf, ..watch }),
         (Format { group: 4, ..v20 }, Watch { mode: Mode::Mx21, ..watch }),
         (Format { group: 16, ..v20 }, Watch { mode: Mode::Postcard, bitmap: 0x1c00, ..watch }),
     ];
@@ -257,11 +268,13 @@ fn every_report_says_what_really_happened() {
             config.switch.mark = Mark { port, ..Mark::default() };
             let (fabric, auditor) = audit(config, watch);
             assert!(auditor.underway.values().all(VecDeque::is_empty), "all have arrived");
-            let hop_reports = watch.mode == Mode::Md21 || watch.mode == Mode::Md10;
+            let hop_reports = matches!(watch.mode, Mode::Md21 | Mode::Md10 | Mode::Sf);
             let kind = if hop_reports { ReportKind::Flow } else { ReportKind::Postcard };
             let counts = [kind, ReportKind::Drop, ReportKind::Queue].map(|kind| auditor.kinds[&kind]);
             assert!(counts[0] > 5_000 && counts[1] > 100 && counts[2] >= 1, "case {case}: {counts:?}");
-            assert_eq!(auditor.longest, if hop_reports { 3 } else { 1 });
+            // Of SF-INT a report tells the record carried and at most the sink's own.
+            let longest = if watch.mode == Mode::Sf { 2 } else { 3 };
+            assert_eq!(auditor.longest, if hop_reports { longest } else { 1 });
             assert!(auditor.path_changes >= 4, "{}", auditor.path_changes);
             for totals in fabric.flows() {
                 assert_eq!(totals.sent, totals.delivered + totals.dropped, "{}", totals.flow);

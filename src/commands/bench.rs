@@ -6,6 +6,7 @@ mod join;
 mod kernel;
 mod rungs;
 mod store;
+mod switch;
 mod switching;
 mod udp;
 
@@ -86,6 +87,13 @@ const CASES: &[Case] = &[
         run: join::run,
     },
     Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
+    Case {
+        name: "switch-transit",
+        about: "an INT-MD 2.1 transit switch pushes its record, in process: per packet",
+        run: switch::run,
+    },
+    Case { name: "switch-sf-transit", about: "an SF-INT transit switch trades records", run: switch::run },
+    Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
     Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
     Case {
         name: "replay",

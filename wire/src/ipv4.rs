@@ -136,6 +136,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.0.as_mut()[field::PROTO] = proto;
     }
 
+    /// Sets the header checksum: what follows from [`crate::checksum::update`], where only a few fields change.
+    pub fn set_checksum(&mut self, checksum: u16) {
+        put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
+    }
+
     /// Computes and sets the header checksum.
     pub fn fill_checksum(&mut self) {
         let len = self.header_len();

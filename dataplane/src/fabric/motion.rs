@@ -157,7 +157,9 @@ impl Fabric {
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
-            if let Some(sf) = step.sf.filter(|sf| step.recorded && !sf.urgent && !visit.to_edge) {
+            // A sink makes a record for a packet only where it is its source too.
+            let made = step.recorded && (visit.from_edge || !visit.to_edge);
+            if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
                 self.records.note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
             }
         }

@@ -112,7 +112,7 @@ impl Fabric {
                 own: *own,
             });
             let hops = match &sf {
-                Some(sf) => told_by_sf(sf),
+                Some(sf) => told_by_sf(sf, made.kind),
                 None => told(hops, made.kind, made.with_stack),
             };
             let reason = reason.filter(|_| made.kind == ReportKind::Drop);
@@ -215,7 +215,10 @@ impl Records {
 }
 
 /// What a report of SF-INT tells of one packet: the record carried, and the reporter's if it is of the same packet.
-fn told_by_sf(sf: &SfTruth) -> Vec<HopTruth> {
+fn told_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
+    if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
+        return vec![sf.own];
+    }
     let mut hops: Vec<HopTruth> = sf.carried.iter().map(|(_, hop)| *hop).collect();
     if sf.sf.is_of_one_packet() && hops.last().is_none_or(|hop| hop.node != sf.own.node) {
         hops.push(sf.own);

@@ -293,7 +293,8 @@ impl<'a> Report<'a> {
     }
 
     /// How many nodes have measured something: about one packet, so that of SF-INT the reporter's own record counts only if
-    /// the one carried is of the same packet. See [`Report::int`] and [`Report::own`] for all that there is.
+    /// the one carried is of the same packet; else a drop report tells the reporter's, and any other the one carried. See
+    /// [`Report::int`] and [`Report::own`] for all that there is.
     #[inline]
     pub fn hop_count(&self) -> usize {
         let own = self.own.is_some() && !self.marks.contains(Marks::MERGED) && !self.has_stray_own();
@@ -313,6 +314,10 @@ impl<'a> Report<'a> {
     /// Hop `i` in forwarding order, 0 being the first node; nothing carried beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
         let passed = self.passed();
+        if i == 0 && self.flags.contains(Flags::DROP) && self.own.is_some() && self.has_stray_own() {
+            // What is told is the drop, not what the packet happened to carry.
+            return self.own();
+        }
         if i > passed || (i == passed && (self.marks.contains(Marks::MERGED) || self.has_stray_own())) {
             return Hop::default();
         }

@@ -1,0 +1,471 @@
+//! SF-INT through real switches in a row: the sets that come out are those of wire-formats 3.4 and 3.5, packets keep their size, and
+//! hosts get back what was sent, whatever is lost, overtaken or wiped on the way.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dataplane::report::Outbox;
+use dataplane::sf;
+use dataplane::switch::{Config, Switch, Verdict, Visit};
+use dataplane::watchlist::Mode;
+use dataplane::{Watch, Watchlist};
+use detect::Match;
+use wire::int::sf::State;
+use wire::{Decoder, FlowKey, Profile, Refusal, ipv4, ipv6, udp};
+
+/// A small generator (SplitMix64), so that every run is the same.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// True `per_mille` times in a thousand.
+    fn falls(&mut self, per_mille: u64) -> bool {
+        self.roll() % 1000 < per_mille
+    }
+}
+
+const PAYLOAD: &[u8] = b"twelve bytes";
+
+/// A UDP packet of a flow, which its source port tells.
+fn packet(v6: bool, sport: u16) -> Vec<u8> {
+    let len = 8 + PAYLOAD.len();
+    let mut out = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    let addresses: Vec<u8> = if v6 {
+        let [src, dst] = [1, 2].map(|last| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+        out.extend([0x86, 0xdd]);
+        out.extend([0; 40]);
+        ipv6::Repr {
+            src,
+            dst,
+            next_header: 17,
+            hop_limit: 64,
+            payload_len: len as u16,
+            ..ipv6::Repr::default()
+        }
+        .emit(&mut out[14..]);
+        [src, dst].concat()
+    } else {
+        let [src, dst] = [1, 2].map(|last| [10, 0, 0, last]);
+        out.extend([8, 0]);
+        out.extend([0; 20]);
+        let total_len = 20 + len as u16;
+        ipv4::Repr { src, dst, proto: 17, total_len, ttl: 64, ..ipv4::Repr::default() }.emit(&mut out[14..]);
+        [src, dst].concat()
+    };
+    let at = out.len();
+    out.extend([0; 8]);
+    udp::Repr { sport, dport: 9000, len: len as u16, checksum: 0 }.emit(&mut out[at..]);
+    out.extend(PAYLOAD);
+    udp::Packet::new_checked(&mut out[at..]).unwrap().fill_checksum(&addresses);
+    out
+}
+
+/// What one report told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Told {
+    flow: FlowKey,
+    state: State,
+    packet_id: u16,
+    /// Node of the record carried, and the number of the packet that it was made of.
+    carried: (u32, u64),
+    /// Likewise of the sink's own.
+    own: (u32, u64),
+}
+
+/// Troubles on the way, per thousand packets and link.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    lost: u64,
+    swapped: u64,
+}
+
+/// A row of switches, source first, sink last.
+struct Row {
+    switches: Vec<Switch>,
+    outbox: Outbox,
+    v6: bool,
+    now: u64,
+    trouble: Trouble,
+    dice: Dice,
+    /// Behind each node: a packet that the next one overtakes.
+    held: Vec<Option<(Vec<u8>, u64)>>,
+    told: Vec<Told>,
+    delivered: u64,
+    lost: u64,
+}
+
+/// How much later a packet comes to the first node, ns.
+const GAP: u64 = 1_000;
+
+impl Row {
+    fn new(nodes: u32, v6: bool, sf: sf::Config) -> Self {
+        let watch = Watch { mode: Mode::Sf, bitmap: 0xac00, hops: 32, ..Watch::new(Match::default()) };
+        let config = Config { sf, ..Config::default() };
+        let switch = |node| Switch::new(node, config.clone(), Watchlist::from(watch)).unwrap();
+        Self {
+            switches: (1..=nodes).map(switch).collect(),
+            outbox: Outbox::default(),
+            v6,
+            now: 0,
+            trouble: Trouble::default(),
+            dice: Dice(nodes.into()),
+            held: vec![None; nodes as usize],
+            told: Vec::new(),
+            delivered: 0,
+            lost: 0,
+        }
+    }
+
+    /// A host sends packet `number` of a flow.
+    fn send(&mut self, sport: u16, number: u64) {
+        self.now += GAP;
+        let frame = packet(self.v6, sport);
+        self.pass(0, frame, number);
+    }
+
+    /// A packet comes to node `at`, and goes on from there.
+    fn pass(&mut self, at: usize, mut frame: Vec<u8>, number: u64) {
+        let (len, last) = (frame.len(), self.switches.len() - 1);
+        let visit = Visit {
+            ingress_if: 1,
+            egress_if: 2,
+            ingress_ts: number,
+            egress_ts: self.now,
+            queue_id: 0,
+            queue_occupancy: 0,
+            tx_utilization: 0,
+            mtu: 1500,
+            from_edge: at == 0,
+            to_edge: at == last,
+        };
+        let step = self.switches[at].forward(&mut frame, &visit, &mut self.outbox);
+        assert_eq!(step.verdict, Verdict::Forward);
+        if at == last {
+            return self.arrive(&frame);
+        }
+        if at > 0 {
+            assert_eq!(frame.len(), len, "node {} changes the packet's size", at + 1);
+        }
+        if self.dice.falls(self.trouble.lost) {
+            self.lost += 1;
+            return;
+        }
+        if self.held[at].is_none() && self.dice.falls(self.trouble.swapped) {
+            self.held[at] = Some((frame, number));
+            return;
+        }
+        self.pass(at + 1, frame, number);
+        if let Some((frame, number)) = self.held[at].take() {
+            self.pass(at + 1, frame, number);
+        }
+    }
+
+    fn arrive(&mut self, frame: &[u8]) {
+        self.delivered += 1;
+        let sport = u16::from_be_bytes(frame[frame.len() - PAYLOAD.len() - 8..][..2].try_into().unwrap());
+        assert_eq!(frame, packet(self.v6, sport), "the host gets what was sent");
+        let mut decoder = Decoder::new(Profile::default());
+        for datagram in self.outbox.datagrams() {
+            for report in decoder.reports(datagram.payload) {
+                let report = report.unwrap();
+                let int = report.int.unwrap();
+                let sf = int.sf.unwrap();
+                let who = |hop: wire::Hop| (hop.node_id.unwrap(), hop.ingress_ts.unwrap());
+                self.told.push(Told {
+                    flow: report.flow.unwrap(),
+                    state: sf.state,
+                    packet_id: sf.packet_id,
+                    carried: who(int.stack.hop(0)),
+                    own: who(report.own()),
+                });
+            }
+        }
+        self.outbox.clear();
+    }
+
+    fn run(nodes: u32, packets: u64, trouble: Trouble) -> Self {
+        let mut row = Self::new(nodes, true, sf::Config::default());
+        row.trouble = trouble;
+        (0..packets).for_each(|number| row.send(40_000, number));
+        row
+    }
+
+    /// The sets that reports make, by flow and number: node and packet of every record in them, the sink's own only where it
+    /// is of the same packet.
+    fn sets(&self) -> BTreeMap<(String, u16), BTreeMap<u32, u64>> {
+        let mut sets = BTreeMap::<_, BTreeMap<u32, u64>>::new();
+        for told in &self.told {
+            let set = sets.entry((told.flow.to_string(), told.packet_id)).or_default();
+            set.insert(told.carried.0, told.carried.1);
+            if told.state == State::Medium {
+                set.insert(told.own.0, told.own.1);
+            }
+        }
+        sets
+    }
+
+    /// How many sets have a record of every node; and of how many of those all records are of one packet.
+    fn full(&self) -> (usize, usize) {
+        let sets = self.sets();
+        let full: Vec<_> = sets.values().filter(|set| set.len() == self.switches.len()).collect();
+        let clean = full.iter().filter(|set| set.values().collect::<BTreeSet<_>>().len() == 1).count();
+        (full.len(), clean)
+    }
+
+    fn states(&self) -> String {
+        self.told.iter().map(|told| told.state.name()[..1].to_uppercase()).collect()
+    }
+}
+
+/// Wire-formats 3.4: the reports of both traces.
+#[test]
+fn the_traces_are_those_of_the_format_reference() {
+    let told = |nodes| {
+        let row = Row::run(nodes, 5, Trouble::default());
+        let line = |told: &Told| format!("{}{} n{}", &told.state.name()[..1], told.packet_id, told.carried.0);
+        row.told.iter().map(line).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(told(3), "m1 n2, h1 n1, m3 n2, h3 n1, m5 n2");
+    assert_eq!(told(4), "m1 n3, h1 n2, h1 n1, l3 n2, m5 n3");
+}
+
+/// Wire-formats 3.5, the table.
+#[test]
+fn a_thousand_packets_make_the_sets_of_the_format_reference() {
+    const TABLE: [(u32, usize, usize, usize, usize, &str); 7] = [
+        (2, 1000, 0, 0, 1, "M"),
+        (3, 500, 0, 500, 2, "MH"),
+        (4, 250, 250, 500, 3, "MHHL"),
+        (5, 250, 0, 750, 4, "MHHH"),
+        (6, 125, 125, 750, 5, "MHHHHLLL"),
+        (7, 125, 125, 750, 6, "MHHHHHLL"),
+        (8, 125, 125, 750, 7, "MHHHHHHL"),
+    ];
+    for (nodes, full, partial, never, reports, pattern) in TABLE {
+        let row = Row::run(nodes, 1000, Trouble::default());
+        let sets = row.sets();
+        assert_eq!(row.told.len(), 1000);
+        assert_eq!(row.full(), (full, full), "{nodes} nodes: full sets, and clean ones");
+        assert_eq!(sets.len() - full, partial, "{nodes} nodes: partial ids");
+        assert_eq!(1000 - sets.len(), never, "{nodes} nodes: ids never reported");
+        assert!(
+            row.states().starts_with(&pattern.repeat(1000 / pattern.len())),
+            "{nodes} nodes: {}",
+            row.states()
+        );
+        // A full set takes so many reports, one after the other: medium, then high, from the sink's neighbour to the source.
+        let first = &row.told[..reports];
+        assert!(first.iter().all(|told| told.packet_id == 1));
+        assert!(first.iter().map(|told| told.carried.0).eq((1..nodes).rev()));
+        // The sink's own record is of the packet carried exactly where the state is medium.
+        assert!(row.told.iter().all(|told| (told.state == State::Medium) == (told.carried.1 == told.own.1)));
+    }
+}
+
+#[test]
+fn over_ipv4_the_same_sets_come_out() {
+    for nodes in [3, 5, 8] {
+        let mut row = Row::new(nodes, false, sf::Config::default());
+        (0..1000).for_each(|number| row.send(40_000, number));
+        assert_eq!(row.full(), Row::run(nodes, 1000, Trouble::default()).full());
+    }
+}
+
+/// Complete sets in thousandths of what a row without trouble has.
+fn yield_of(nodes: u32, trouble: Trouble) -> u64 {
+    const PACKETS: u64 = 20_000;
+    let row = Row::run(nodes, PACKETS, trouble);
+    assert_eq!(row.delivered + row.lost + row.held.iter().flatten().count() as u64, PACKETS);
+    let (full, clean) = row.full();
+    assert_eq!(full, clean, "no set has records of two packets");
+    full as u64 * 1000 * (nodes - 1).next_power_of_two() as u64 / PACKETS
+}
+
+/// Wire-formats 3.5: loss of 1 and 5 per cent a link, and 1 per cent of packets overtaken.
+#[test]
+fn sets_survive_loss_and_overtaking_as_often_as_the_format_reference_says() {
+    let lost = |nodes, lost| yield_of(nodes, Trouble { lost, swapped: 0 });
+    let swapped = |nodes| yield_of(nodes, Trouble { lost: 0, swapped: 10 });
+    for (what, got, expected) in [
+        ("3 nodes, 1 % lost", lost(3, 10), 970),
+        ("5 nodes, 1 % lost", lost(5, 10), 886),
+        ("8 nodes, 1 % lost", lost(8, 10), 742),
+        ("5 nodes, 5 % lost", lost(5, 50), 553),
+        ("8 nodes, 5 % lost", lost(8, 50), 215),
+        ("5 nodes, 1 % swapped", swapped(5), 935),
+        ("8 nodes, 1 % swapped", swapped(8), 906),
+    ] {
+        println!("{what}: {got} of 1000, expected {expected}");
+        assert!(got.abs_diff(expected) <= 40, "{what}: {got} of 1000 sets, not {expected}");
+    }
+}
+
+#[test]
+fn a_wiped_register_costs_a_few_sets_and_heals() {
+    for nodes in [4, 5, 8] {
+        let (mut row, mut dice) = (Row::new(nodes, true, sf::Config::default()), Dice(77));
+        let mut wipes = 0;
+        for number in 0..20_000 {
+            if dice.falls(1) {
+                wipes += 1;
+                row.switches[2].wipe_registers();
+            }
+            row.send(40_000, number);
+        }
+        let whole = 20_000 / (nodes as usize - 1).next_power_of_two();
+        let (full, clean) = row.full();
+        println!("{nodes} nodes: {wipes} wipes cost {} of {whole} sets", whole - full);
+        assert_eq!(full, clean);
+        assert!(wipes > 10 && whole - full <= wipes + 1, "{wipes} wipes cost {} sets", whole - full);
+        assert!(row.switches[2].stats().sf_rules[6] > 0, "rule 6 is for a wiped register");
+        // Two periods later all is as it was.
+        let before = row.full().0;
+        (20_000..21_000).for_each(|number| row.send(40_000, number));
+        assert!(row.full().0 - before >= 1000 / (nodes as usize - 1).next_power_of_two() - 1);
+    }
+}
+
+/// Two flows in turn, as a coin says.
+fn two_flows(config: sf::Config) -> Row {
+    let (mut row, mut coin) = (Row::new(4, true, config), Dice(3));
+    (0..20_000).for_each(|number| row.send(40_000 + (coin.roll() >> 20) as u16 % 2, number));
+    row
+}
+
+/// Wire-formats 3.5: one register for all flows mixes them up, one for each does not.
+#[test]
+fn flows_that_share_one_register_get_each_others_records() {
+    let row = two_flows(sf::Config::default());
+    let (full, clean) = row.full();
+    assert_eq!(full, clean);
+    assert!((4_990..=5_000).contains(&full), "{full} sets");
+
+    let row = two_flows(sf::Config { single: true, ..sf::Config::default() });
+    // Which flow a packet was of.
+    let mut coin = Dice(3);
+    let of: Vec<u16> = (0..20_000).map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2).collect();
+    let other = |told: &&Told| told.flow.sport() != Some(of[told.carried.1 as usize]);
+    let strangers = row.told.iter().filter(other).count();
+    println!("{strangers} of {} reports carry the other flow's record", row.told.len());
+    assert!((strangers as i64 * 1000 / 20_000 - 374).abs() < 30, "{strangers} strangers, not 37.4 %");
+}
+
+/// A record that lay in a register while its flow paused is not delivered.
+#[test]
+fn a_pause_ages_registers_out() {
+    let mut row = Row::new(4, true, sf::Config { aging: 10 * GAP, ..sf::Config::default() });
+    row.send(40_000, 0);
+    row.now += 10 * GAP;
+    row.send(40_000, 1);
+    let states: Vec<_> = row.told.iter().map(|told| (told.state, told.packet_id)).collect();
+    assert_eq!(states, [(State::Medium, 1), (State::Medium, 2)], "both set out anew");
+}
+
+#[test]
+fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
+    let urgent = sf::Urgent { every: Some(10), queue: None };
+    let watch = Watch { mode: Mode::Sf, bitmap: 0xac00, hops: 32, ..Watch::new(Match::default()) };
+    let config = Config { sf: sf::Config { urgent, ..sf::Config::default() }, ..Config::default() };
+    let mut switches: Vec<_> =
+        (1..=5).map(|node| Switch::new(node, config.clone(), Watchlist::from(watch)).unwrap()).collect();
+    let (mut paths, mut full, mut outbox) = (0, BTreeMap::<u16, BTreeSet<u32>>::new(), Outbox::default());
+    for number in 0..400_u64 {
+        let mut frame = packet(true, 40_000);
+        for (at, switch) in switches.iter_mut().enumerate() {
+            let visit = Visit {
+                ingress_if: 1,
+                egress_if: 2,
+                ingress_ts: number,
+                egress_ts: number,
+                queue_id: 0,
+                queue_occupancy: 0,
+                tx_utilization: 0,
+                mtu: 1500,
+                from_edge: at == 0,
+                to_edge: at == 4,
+            };
+            switch.forward(&mut frame, &visit, &mut outbox);
+        }
+        assert_eq!(frame, packet(true, 40_000));
+        let mut decoder = Decoder::new(Profile::default());
+        for datagram in outbox.datagrams() {
+            let report = decoder.reports(datagram.payload).next().unwrap().unwrap();
+            let sf = report.int.unwrap().sf.unwrap();
+            let path: Vec<_> = report.hops().map(|hop| hop.node_id.unwrap()).collect();
+            if sf.urgent {
+                paths += 1;
+                assert_eq!((sf.packet_id % 10, path), (0, vec![1, 2, 3, 4, 5]));
+            } else {
+                full.entry(sf.packet_id).or_default().extend(path);
+            }
+        }
+        outbox.clear();
+    }
+    assert_eq!(paths, 40);
+    // 360 other packets make a set in every four.
+    assert_eq!(full.values().filter(|nodes| nodes.len() == 5).count(), 90);
+}
+
+/// A node that speaks plain INT only is found out at once.
+#[test]
+fn a_plain_node_on_the_way_is_counted_at_the_sink() {
+    let mut row = Row::new(3, true, sf::Config::default());
+    let mut frame = packet(true, 40_000);
+    let visit = |at| Visit {
+        ingress_if: 1,
+        egress_if: 2,
+        ingress_ts: 1,
+        egress_ts: 2,
+        queue_id: 0,
+        queue_occupancy: 0,
+        tx_utilization: 0,
+        mtu: 1500,
+        from_edge: at == 0,
+        to_edge: at == 2,
+    };
+    row.switches[0].forward(&mut frame, &visit(0), &mut row.outbox);
+    // What a plain node does to it: six words more, and every length with them.
+    let (option, int) = (56, 6 * 4);
+    let record = frame[option + 18..option + 18 + int].to_vec();
+    frame.splice(option + 18..option + 18, record);
+    frame[option + 1] += int as u8;
+    frame[option + 3] += 6;
+    frame[55] += (int / 8) as u8;
+    frame[19] += int as u8;
+    assert_eq!(wire::int::packet(&frame, &Profile::default()).err(), Some(Refusal::BadSfStack));
+    row.switches[2].forward(&mut frame, &visit(2), &mut row.outbox);
+    let stats = row.switches[2].stats();
+    assert_eq!((stats.refused, stats.plain_nodes, stats.reported), (1, 1, 0));
+    assert!(row.outbox.is_empty());
+}
+
+/// Every packet is counted once, in one place.
+#[test]
+fn counters_add_up() {
+    let row = Row::run(6, 5_000, Trouble { lost: 10, swapped: 10 });
+    for (at, switch) in row.switches.iter().enumerate() {
+        let stats = switch.stats();
+        let all = stats.plain
+            + stats.refused
+            + stats.recorded
+            + stats.traded
+            + stats.hops_exceeded
+            + stats.mtu_exceeded
+            + stats.reported;
+        let by_rule: u64 = stats.sf_rules.iter().sum();
+        let transit = (1..5).contains(&at);
+        assert_eq!(by_rule, if transit { all } else { 0 }, "node {}", at + 1);
+        let own = stats.sf_rules[2] + stats.sf_rules[3];
+        assert!(!transit || stats.recorded == own, "rules 2 and 3 write the node's own record");
+    }
+    assert_eq!(row.switches[0].stats().recorded, 5_000);
+    assert_eq!(row.switches[5].stats().reported, row.delivered);
+}
