@@ -192,6 +192,12 @@ impl Monitor {
         let state = balance("state", "reports", workers.iter().map(Stats::deciding));
         let decode = balance("decode", "datagrams", workers.iter().map(Stats::decoding));
         let mut stages = vec![decode, state];
+        if stats(|stats| stats.sf.records) > 0 {
+            let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
+            join.held = stats(|stats| stats.sf.held);
+            join.out -= join.held;
+            stages.insert(1, join);
+        }
         if !self.fanouts.is_empty() {
             let out = stats(|stats| stats.datagrams);
             let (mut into, mut shed) = (0, 0);

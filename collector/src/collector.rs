@@ -10,7 +10,7 @@ use crate::config::{Config, Profile, Units};
 use crate::event::{Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
 use crate::index::NO_SLOT;
-use crate::join::Joiner;
+use crate::join::{Joiner, Samples};
 use crate::reading::{Plans, Reading, WIDEST_RECORD};
 use crate::reports::Number;
 use crate::sequence::{self, Sequencer, StreamView};
@@ -56,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) readings: Vec<Reading>,
     pub(crate) joiner: Joiner,
+    pub(crate) samples: Samples,
     plans: Plans,
 }
 
@@ -151,6 +152,7 @@ impl Collector {
             stats: Stats::default(),
             readings: Vec::with_capacity(MOST_HOPS),
             joiner: Joiner::new(config.sf, seed),
+            samples: Samples::new(),
             plans: Plans::new(),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));

@@ -505,6 +505,39 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// Of a record where it lies; the same as of its hop.
+    #[inline]
+    pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
+        let carried = layout.carried();
+        let mut latency = scaled(layout.hop_latency(record), units.latency_ns);
+        if latency == NO_VALUE {
+            let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
+            latency = between(ingress, egress, layout.wide_ts(), units.stamp_ns);
+        }
+        let congestion = match carried.contains(Items::QUEUE_CONGESTION) {
+            true => layout.queue_congestion(record),
+            false => layout.buffer(record),
+        };
+        let level_2 = (layout.l2_interfaces(record) & 0xffff_ffff) as u32;
+        let level_2 = Some(level_2).filter(|egress| {
+            *egress != ABSENT
+                && !carried.contains(Items::INTERFACES)
+                && carried.contains(Items::L2_INTERFACES)
+        });
+        Self {
+            node: layout.node_id(record),
+            link: level_2.unwrap_or(layout.interfaces(record)),
+            level_2: level_2.is_some(),
+            latency,
+            queue: layout.queue(record),
+            congestion,
+            utilization: layout.tx_utilization(record),
+            utilization_unit: units.utilization,
+        }
+    }
+}
+
 /// The egress interface of a [`Reading::link`].
 pub(crate) fn egress(link: u32, level_2: bool) -> u32 {
     match (level_2, link & 0xffff) {
@@ -527,5 +560,41 @@ fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
     match difference(ingress, egress, wide) {
         Difference::Later(later) => later.saturating_mul(u64::from(stamp_ns)),
         Difference::Backwards => NO_VALUE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Layout;
+
+    use super::Reading;
+    use crate::config::Units;
+    use crate::hash::fold;
+
+    #[test]
+    fn a_record_reads_as_its_hop_does() {
+        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, synchronised: false };
+        let mut read = 0;
+        for bitmap in (0..=u16::MAX).step_by(2).filter(|bitmap| bitmap & 0x00fe == 0) {
+            for words in 0..=13 {
+                let Ok(layout) = Layout::int_2(bitmap, words, false) else { continue };
+                for seed in 0..4_u64 {
+                    // Every fourth word is absent.
+                    let word = |at: u64| match fold(seed, at) {
+                        random if random % 4 == 0 => [0xff; 4],
+                        random => (random as u32).to_be_bytes(),
+                    };
+                    let record: Vec<u8> = (0..u64::from(words)).flat_map(word).collect();
+                    let hop = layout.hop(&record);
+                    assert_eq!(
+                        Reading::of_record(&layout, &record, units),
+                        Reading::of(&hop, units),
+                        "{hop:?}"
+                    );
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 400, "{read}");
     }
 }

@@ -115,6 +115,14 @@ pub(crate) fn collector(
         default_profile,
         detection: detection(settings, generation)?,
         sequence: workers == 1,
+        sf: collector::join::Config {
+            max_flows: written.sf.max_flows.div_ceil(workers),
+            max_sets: written.sf.max_sets.div_ceil(workers),
+            max_nodes: written.sf.max_nodes,
+            timeout: nanos(written.sf.timeout),
+            hop_limit: written.sf.hop_limit,
+            confirmations: u8::try_from(written.sf.confirmations).unwrap_or(u8::MAX),
+        },
         ..collector::Config::default()
     })
 }

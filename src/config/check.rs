@@ -89,6 +89,7 @@ impl Checker<'_, '_> {
             }
         }
         self.xdp(settings);
+        self.sf(settings);
         let most = u64::from(u32::MAX) / 2;
         for (name, value, least, most) in [
             ("workers", collector.workers, 1, 64),
@@ -112,6 +113,28 @@ impl Checker<'_, '_> {
         }
         if collector.flow_timeout.as_secs() < 1 {
             self.refuse(&["collector", "flow_timeout"], "flows would expire at once; write at least \"1s\"");
+        }
+    }
+
+    fn sf(&mut self, settings: &Settings) {
+        let sf = &settings.collector.sf;
+        let path = |key| ["collector", "sf", key];
+        for (name, value, least, most) in [
+            ("confirmations", sf.confirmations, 1, 16),
+            ("max_flows", sf.max_flows, 64, 1 << 24),
+            ("max_sets", sf.max_sets, 64, 1 << 24),
+            ("max_nodes", sf.max_nodes, 2, 64),
+        ] {
+            self.within(&path(name), value as u64, least, most);
+        }
+        if sf.hop_limit.is_some_and(|limit| limit < 2) {
+            self.refuse(&path("hop_limit"), "write what sources put into the header, such as 16");
+        }
+        if sf.timeout.is_zero() || sf.timeout.as_secs() > 60 {
+            self.refuse(
+                &path("timeout"),
+                "write \"1ms\" to \"60s\"; registers of switches are emptied after a second",
+            );
         }
     }
 

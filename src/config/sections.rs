@@ -87,6 +87,29 @@ section! {
         pub(crate) rights: Rights = Rights::Reopen,
         /// How interfaces are read.
         pub(crate) xdp: XdpSettings = XdpSettings::default(),
+        /// How SF-INT reports become paths.
+        pub(crate) sf: SfSettings = SfSettings::default(),
+    }
+}
+
+section! {
+    /// How SF-INT reports, each of which holds the record of one node, are joined into the paths of packets. Only what is
+    /// proven to be a whole path is told as one; see [the design](../design/sf-int.md).
+    pub(crate) struct SfSettings("[collector.sf]") {
+        /// The Remaining Hop Count that sources write into packets, before they count themselves. With it, whether a set of
+        /// records is whole is certain. Not set: it is learned from the reports of each profile, which takes some of them,
+        /// wants all sources of a profile to write the same, and learns nothing where no path has more than two nodes.
+        pub(crate) hop_limit: Option<u8> = None,
+        /// Sets in a row that must agree on a flow's path before it is believed, at the flow's start and when it changes.
+        pub(crate) confirmations: usize = 2,
+        /// Time after which an incomplete set is given up.
+        pub(crate) timeout: Duration = Duration::from_secs(1),
+        /// Flows to remember, in all workers together: about 300 bytes each.
+        pub(crate) max_flows: usize = 65_536,
+        /// Sets to remember, in all workers together: about 140 bytes each, and 64 per record.
+        pub(crate) max_sets: usize = 131_072,
+        /// Nodes of the longest path, the sink among them.
+        pub(crate) max_nodes: usize = 16,
     }
 }
 

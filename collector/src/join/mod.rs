@@ -55,6 +55,7 @@ use crate::tell::{About, Origin};
 
 use flow::{Admission, Belief, Flows, Path, SETS};
 use length::{Lengths, ruler};
+pub(crate) use report::Samples;
 use set::{Pool, Status, is_in_order};
 pub(crate) use set::{Record, order};
 pub use stats::{Reason, Stats};

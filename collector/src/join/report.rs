@@ -1,19 +1,22 @@
 //! From a decoded report to the part of a set that it is, and from what is joined to the state.
 
-use wire::Report;
+use wire::{Items, Layout, Report};
 
 use super::{Joiner, Part, Record, Take, order};
 use crate::collector::{Core, Envelope};
 use crate::config::Units;
 use crate::event::{Nanos, Sink};
-use crate::flows::ABSENT;
+use crate::flows::{ABSENT, HopState};
 use crate::index::NO_SLOT;
 use crate::reading::{NO_VALUE, ReadHops, Reading};
 use crate::state::{Head, State};
+use crate::tell::Teller;
+use crate::update::held;
 
 /// What is joined goes into the state, and what the state finds in it to the sink.
 struct Joined<'a> {
     state: &'a mut State,
+    samples: &'a mut Samples,
     sink: &'a mut dyn Sink,
     /// The report at hand told a flow's path.
     told: bool,
@@ -27,7 +30,46 @@ impl Take for Joined<'_> {
     }
 
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>) {
-        self.state.take_nodes(head, hops, self.sink);
+        self.samples.take(self.state, head, hops.readings, self.sink);
+    }
+}
+
+/// Where the values of nodes are kept that speak by themselves, so that it need not be looked up each time.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    states: Vec<HopState>,
+    /// Of the state's keys when these were looked up.
+    epoch: u32,
+}
+
+impl Samples {
+    /// Nodes remembered, by a hash: a power of two.
+    const NODES: usize = 256;
+
+    pub(crate) fn new() -> Self {
+        Self { states: vec![HopState::NOTHING; Self::NODES], epoch: 0 }
+    }
+
+    /// Does what [`State::take_nodes`] does.
+    fn take(&mut self, state: &mut State, head: &Head, readings: &[Reading], sink: &mut dyn Sink) {
+        if self.epoch != state.epoch {
+            self.epoch = state.epoch;
+            self.states.iter_mut().for_each(HopState::unresolve);
+        }
+        let thresholds = &state.detection.thresholds;
+        let set = head.about.flow().map_or(0, |flow| thresholds.set_for(&flow));
+        let mut teller =
+            Teller { sink, counts: &mut state.counts.events, about: &head.about, thresholds, set };
+        for reading in readings {
+            let at = reading.node.wrapping_mul(0x9e37_79b1) >> 24;
+            let Some(hop) = self.states.get_mut(at as usize) else { continue };
+            if hop.node != reading.node {
+                *hop = HopState::passing(reading);
+            }
+            // Of no flow: its latency is not news.
+            hop.told = held(reading.latency);
+            state.levels.take(hop, reading, 0, &mut teller);
+        }
     }
 }
 
@@ -42,7 +84,7 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> bool {
         let Some(part) = self.part(envelope, head, report) else { return false };
-        let mut joined = Joined { state: &mut self.state, sink, told: false };
+        let mut joined = Joined { state: &mut self.state, samples: &mut self.samples, sink, told: false };
         if head.whole_path {
             self.joiner.take(&part, &mut joined);
         } else {
@@ -60,9 +102,16 @@ impl Core {
         let units = *envelope.units;
         let place =
             Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
-        let placed = |hop: &wire::Hop| place.with(hop, units);
-        let own = match report.own {
-            Some(_) => Some(placed(&report.own())),
+        let own = match &report.own {
+            // The header says whose it is; stamps of older headers are for those who decode whole.
+            Some(own) if report.ts.is_none() => {
+                let mut record = place.read(&own.layout, own.record, units);
+                if !own.layout.carried().contains(Items::NODE_ID) {
+                    record.reading.node = report.node_id.unwrap_or(ABSENT);
+                }
+                Some(record)
+            }
+            Some(_) => Some(place.with(&report.own(), units)),
             // The sink's place on the path at least.
             None if sf.is_of_one_packet() => {
                 report.node_id.map(|node| Record { reading: Reading { node, ..Reading::NOTHING }, ..place })
@@ -74,7 +123,7 @@ impl Core {
             priority: sf.state,
             packet_id: sf.packet_id,
             exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
-            carried: placed(&int.stack.hop(0)),
+            carried: place.read(&int.stack.layout, int.stack.record(0), units),
             own: own.filter(|own| own.reading.node != ABSENT),
             units,
         };
@@ -86,16 +135,29 @@ impl Core {
 
     /// Ends what time has ended among the sets.
     pub(crate) fn tick_joiner(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        self.joiner.tick(now, &mut Joined { state: &mut self.state, sink, told: false });
+        let Self { state, samples, .. } = self;
+        self.joiner.tick(now, &mut Joined { state, samples, sink, told: false });
     }
 
     /// Closes all sets.
     pub(crate) fn finish_joiner(&mut self, sink: &mut dyn Sink) {
-        self.joiner.finish(&mut Joined { state: &mut self.state, sink, told: false });
+        let Self { state, samples, .. } = self;
+        self.joiner.finish(&mut Joined { state, samples, sink, told: false });
     }
 }
 
 impl Record {
+    /// A record where it lies, in the place of this one.
+    fn read(self, layout: &Layout, record: &[u8], units: Units) -> Self {
+        Self {
+            reading: Reading::of_record(layout, record, units),
+            ingress: layout.ingress_ts(record),
+            egress: layout.egress_ts(record),
+            wide: layout.wide_ts(),
+            ..self
+        }
+    }
+
     /// The record of a hop, in the place of this one.
     fn with(self, hop: &wire::Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);

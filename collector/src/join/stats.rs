@@ -120,23 +120,21 @@ impl Stats {
         })
     }
 
-    /// Records in, records in complete sets (or still held) out.
+    /// Records in; records in complete sets, in sets that are still open, and samples of nodes that cannot be more, out.
     pub fn balance(&self) -> Balance {
         let partial =
             Reason::ALL.iter().zip(&self.partial).map(|(reason, count)| (reason.name(), count.records));
-        let others = [
-            ("anonymous", self.anonymous),
-            ("low", self.low),
-            ("repeated", self.repeated),
-            ("stray", self.stray),
-            ("unadmitted", self.unadmitted),
-            ("on_the_way", self.on_the_way),
-        ];
+        let others = [("repeated", self.repeated), ("stray", self.stray), ("unadmitted", self.unadmitted)];
         Balance {
             input: self.records,
-            output: self.complete.records + self.held,
+            output: self.complete.records + self.held + self.samples(),
             drops: partial.chain(others).filter(|(_, count)| *count > 0).collect(),
         }
+    }
+
+    /// Records that can be no part of a path, and updated their nodes.
+    pub fn samples(&self) -> u64 {
+        self.anonymous + self.low + self.on_the_way
     }
 
     pub(crate) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {

@@ -37,6 +37,9 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
             o.field("path", nodes(path)).field("flows", flows).field("reports", reports);
         });
         o.objects("nodes", findings.nodes(), |node, o| write_node(o, summary, node));
+        if stats.sf.records > 0 {
+            o.object("sf", |o| write_sf(o, &stats.sf));
+        }
         o.object("events", |o| {
             for kind in Kind::ALL {
                 o.field(kind.name(), stats.events[kind as usize]);
@@ -60,6 +63,23 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     });
     out.push('\n');
     out
+}
+
+/// How records of SF-INT were joined.
+fn write_sf(o: &mut Object<'_>, sf: &collector::join::Stats) {
+    o.field("reports", sf.reports).field("records", sf.records);
+    o.field("complete_sets", sf.complete.sets).field("complete_records", sf.complete.records);
+    o.object("partial_sets", |o| {
+        for (reason, count) in collector::join::Reason::ALL.iter().zip(&sf.partial) {
+            if count.sets > 0 {
+                o.field(reason.name(), count.sets);
+            }
+        }
+    });
+    o.field("partial_records", sf.partial().records);
+    o.field("anonymous", sf.anonymous).field("low", sf.low).field("on_the_way", sf.on_the_way);
+    o.field("repeated", sf.repeated).field("stray", sf.stray).field("unadmitted", sf.unadmitted);
+    o.field("held", sf.held);
 }
 
 /// Frames and reports refused, by reason.

@@ -12,8 +12,15 @@ use crate::output::{Align, Table, units};
 
 /// Everything, in paragraphs.
 pub(super) fn write(summary: &Summary<'_>) -> String {
-    let paragraphs =
-        [head(summary), paths(summary), flows(summary), nodes(summary), drops(summary), events(summary)];
+    let paragraphs = [
+        head(summary),
+        joined(summary),
+        paths(summary),
+        flows(summary),
+        nodes(summary),
+        drops(summary),
+        events(summary),
+    ];
     let rest = [sources(summary), sequence(summary), stored(summary)];
     let all: Vec<String> = paragraphs.into_iter().chain(rest).filter(|text| !text.is_empty()).collect();
     all.join("\n")
@@ -49,6 +56,30 @@ fn head(summary: &Summary<'_>) -> String {
         out.push_str(&format!(
             "no room for the flows of {count} reports; raise `max_flows` in [collector]\n"
         ));
+    }
+    out
+}
+
+/// What became of SF-INT records.
+fn joined(summary: &Summary<'_>) -> String {
+    let sf = summary.collector.stats().sf;
+    if sf.records == 0 {
+        return String::new();
+    }
+    let mut out = format!(
+        "SF-INT: {} of {} in {}, {} single\n",
+        units::counted(sf.complete.records, "record"),
+        units::count(sf.records),
+        units::counted(sf.complete.sets, "whole set"),
+        units::count(sf.samples()),
+    );
+    let reasons = collector::join::Reason::ALL.iter().zip(&sf.partial);
+    let sets: Vec<String> = reasons
+        .filter(|(_, count)| count.sets > 0)
+        .map(|(reason, count)| format!("{}: {}", reason.name(), units::count(count.sets)))
+        .collect();
+    if !sets.is_empty() {
+        out.push_str(&format!("sets that did not become whole: {}\n", sets.join(", ")));
     }
     out
 }

@@ -39,6 +39,13 @@ const WORDS: Readonly<Record<string, Words>> = {
     place: 'while decoding',
     hint: 'Datagrams that became reports; one can hold several',
   },
+  join: {
+    title: 'SF-INT',
+    takes: 'record',
+    gives: 'record',
+    place: 'in sets that lack some',
+    hint: 'Records of single nodes, joined into whole paths or taken as samples of their node',
+  },
   state: {
     title: 'State',
     takes: 'report',

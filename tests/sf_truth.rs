@@ -1,0 +1,220 @@
+//! A fabric whose packets carry SF-INT knows what really happened to each packet; a collector hears reports of single records.
+//! Every path that it concludes must be one packet's, node by node and value by value, whatever is lost, late, repeated or
+//! wiped.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+
+use collector::join::Reason;
+use collector::{Collector, Datagram, Event, Sink};
+use dataplane::fabric::{Channel, DatagramTruth, Family, FlowSpec, HopTruth, Journey, Wire};
+use dataplane::sf::Form;
+use dataplane::watchlist::Mode;
+use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch, sf, switch};
+use detect::Match;
+use wire::FlowKey;
+
+const MS: u64 = 1_000_000;
+const START: u64 = 1_790_000_000_000_000_000;
+const STOP: u64 = START + 1_000 * MS;
+
+/// What the collector said a packet of a flow went through: node, egress interface, queue, latency.
+type Concluded = Vec<(Option<u32>, Option<u32>, Option<u8>, Option<u64>)>;
+
+#[derive(Default)]
+struct Told(BTreeMap<String, Vec<Vec<u32>>>);
+
+impl Sink for Told {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        if let (
+            collector::Kind::New | collector::Kind::PathChange,
+            Some(detect::Metric::FlowPath),
+            Some(flow),
+        ) = (event.kind, event.metric, event.flow)
+        {
+            self.0.entry(flow.to_string()).or_default().push(path.to_vec());
+        }
+    }
+}
+
+/// Hears the reports as a collector does, and writes down what both sides say.
+struct Witness {
+    collector: Collector,
+    told: Told,
+    underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
+    journeys: HashMap<u64, (FlowKey, Vec<HopTruth>)>,
+    /// By the number of the packet that the set was of.
+    concluded: Vec<(u64, FlowKey, Concluded, Option<u64>)>,
+}
+
+impl Witness {
+    fn new(hop_limit: Option<u8>) -> Self {
+        let mut config = collector::Config::default();
+        config.sf.hop_limit = hop_limit;
+        Self {
+            collector: Collector::new(config),
+            told: Told::default(),
+            underway: HashMap::new(),
+            journeys: HashMap::new(),
+            concluded: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, journey: &Journey<'_>) {
+        self.journeys.insert(journey.packet, (journey.flow, journey.hops.to_vec()));
+    }
+
+    /// Compares all that was concluded with what was; answers how many paths that were, by their length.
+    fn compare(&self) -> BTreeMap<usize, u64> {
+        let mut by_length = BTreeMap::new();
+        for (packet, flow, concluded, latency) in &self.concluded {
+            let (whose, hops) = &self.journeys[packet];
+            let hop = |hop: &HopTruth| {
+                let egress = hop.egress_if;
+                (Some(hop.node), Some(u32::from(egress)), Some(egress as u8), Some(hop.hop_latency()))
+            };
+            let truth: Concluded = hops.iter().map(hop).collect();
+            let sum = hops.iter().map(HopTruth::hop_latency).sum::<u64>();
+            assert_eq!((flow, concluded, *latency), (whose, &truth, Some(sum)), "packet {packet}");
+            *by_length.entry(hops.len()).or_default() += 1;
+        }
+        by_length
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+impl FabricSink for Witness {
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        let whole = |collector: &Collector| collector.stats().sf.complete.sets;
+        let before = whole(&self.collector);
+        let source = octets(from.address);
+        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: t };
+        self.collector.handle(&[datagram], &mut self.told);
+        self.collector.tick(t, &mut self.told);
+        let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
+        let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
+        let sent = sent.expect("a datagram that was sent");
+        if whole(&self.collector) > before {
+            let [truth] = &sent.reports[..] else { panic!("one report per datagram") };
+            let (packet, _) = truth.sf.unwrap().carried.unwrap();
+            if let Some(view) = self.collector.flow(&truth.flow) {
+                let hops =
+                    view.hops().map(|hop| (hop.node, hop.egress_if, hop.queue, hop.hop_latency)).collect();
+                self.concluded.push((packet, truth.flow, hops, view.row.flow_latency));
+            }
+        }
+    }
+
+    fn truth(&mut self, truth: &Truth<'_>) {
+        match truth {
+            Truth::Datagram(datagram) => {
+                let key = (datagram.node, datagram.hw_id, datagram.seq);
+                // One copy for a possible duplicate; a lost one is never asked for.
+                self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
+            }
+            Truth::Delivered(journey) | Truth::Dropped { journey, .. } => self.note(journey),
+            _ => {}
+        }
+    }
+}
+
+/// A fat tree: paths of one, three and five switches; clocks that disagree; bursts that overflow queues; a link that fails
+/// and is mended; registers that are wiped.
+fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
+    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let mut topology = Topology::fat_tree(4, wire).unwrap();
+    let (hosts, switches): (Vec<u32>, Vec<u32>) = (topology.hosts().collect(), topology.switches().collect());
+    for (at, node) in switches.iter().enumerate() {
+        assert!(topology.set_clock_offset(*node, at as i64 * 77_777 - 500_000));
+    }
+    let links: Vec<(u32, u32)> = topology.links().collect();
+    let between = |pair: &&(u32, u32)| switches.contains(&pair.0) && switches.contains(&pair.1);
+    let &(a, b) = links.iter().find(between).unwrap();
+    let config = Config {
+        start: START,
+        convergence: 20 * MS,
+        switch: switch::Config {
+            sf: sf::Config { form, ..sf::Config::default() },
+            ..switch::Config::default()
+        },
+        watchlist: Watch { mode: Mode::Sf, ..Watch::new(Match::default()) }.into(),
+        channel,
+        ..Config::default()
+    };
+    let mut fabric = Fabric::new(topology, config, seed).unwrap();
+    for at in 0..32_usize {
+        let (from, to) = (hosts[at % hosts.len()], hosts[(at + 1 + at % 7) % hosts.len()]);
+        let spec = FlowSpec {
+            family: if at % 3 == 0 { Family::V4 } else { Family::V6 },
+            payload: 100 + at as u16 * 20,
+            pattern: if at % 2 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) },
+            start: START,
+            stop: STOP - 50 * MS,
+            ..FlowSpec::new(from, to, 30_000 + at as u16, 443)
+        };
+        let flow = fabric.add_flow(&spec).unwrap();
+        if at % 8 == 0 {
+            let burst = Action::Burst { flow, packets: 150, gap: 0 };
+            fabric.schedule(START + (40 + at as u64) * MS, burst).unwrap();
+        }
+    }
+    fabric.schedule(START + 300 * MS, Action::CutLink { a, b }).unwrap();
+    fabric.schedule(START + 600 * MS, Action::MendLink { a, b }).unwrap();
+    for (at, node) in switches.iter().enumerate() {
+        fabric.schedule(START + (100 + 37 * at as u64) * MS, Action::Wipe { node: *node }).unwrap();
+    }
+    fabric
+}
+
+fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
+    let mut witness = Witness::new(hop_limit);
+    busy(channel, form, 5).run_until(STOP, &mut witness);
+    let sf = witness.collector.stats().sf;
+    assert!(sf.balance().holds(), "{sf:?}");
+    witness.collector.finish(STOP, &mut witness.told);
+    let stats = witness.collector.stats();
+    assert!(stats.decoding().holds() && stats.deciding().holds() && stats.sf.balance().holds(), "{stats:?}");
+    assert_eq!(stats.sf.held, 0);
+    witness
+}
+
+#[test]
+fn every_path_and_value_concluded_from_single_records_is_one_packets() {
+    for (form, hop_limit) in [(Form::Full, Some(16)), (Form::Full, None), (Form::Stack, Some(16))] {
+        let witness = witness(Channel::default(), form, hop_limit);
+        let by_length = witness.compare();
+        eprintln!(
+            "{form:?} {hop_limit:?}: {by_length:?} of {} {:?}",
+            witness.journeys.len(),
+            witness.collector.stats().sf
+        );
+        assert!(by_length[&3] > 500 && by_length[&5] > 500, "{by_length:?}");
+    }
+}
+
+#[test]
+fn lost_late_and_repeated_reports_make_no_path_that_was_not() {
+    let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 50_000, ..Channel::default() };
+    for hop_limit in [Some(16), None] {
+        let witness = witness(channel, Form::Full, hop_limit);
+        let by_length = witness.compare();
+        let sf = witness.collector.stats().sf;
+        assert!(sf.repeated > 20 && sf.partial[Reason::NextId as usize].sets > 100, "{sf:?}");
+        assert!(by_length[&3] > 400 && by_length[&5] > 400, "{by_length:?}");
+    }
+}
+
+#[test]
+fn reports_without_a_flow_tell_of_nodes_and_of_no_path() {
+    let witness = witness(Channel::default(), Form::Compact, Some(16));
+    assert!(witness.told.0.is_empty() && witness.concluded.is_empty());
+    assert_eq!(witness.collector.flows().count(), 0);
+    assert!(witness.collector.nodes().count() >= 16);
+}
