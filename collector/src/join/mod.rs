@@ -51,7 +51,6 @@ use crate::index::NO_SLOT;
 use crate::reading::{Ends, ReadHops, Reading};
 use crate::state::Head;
 use crate::stats::Table;
-use crate::tell::{About, Origin};
 
 use flow::{Admission, Belief, Flows, Path, SETS};
 use length::{Lengths, ruler};
@@ -104,9 +103,9 @@ const PER_TICK: u32 = 4096;
 
 /// An SF-INT report as joining sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    /// Its flow; without one, [`Part::keyed_by_sink`] makes a key.
-    pub(crate) head: Head,
+pub(crate) struct Part<'a> {
+    /// Of its flow; without one, [`keyed_by_sink`] makes a key.
+    pub(crate) head: &'a Head,
     pub(crate) priority: Priority,
     pub(crate) packet_id: u16,
     /// E.
@@ -116,16 +115,18 @@ pub(crate) struct Part {
     pub(crate) units: Units,
 }
 
-impl Part {
-    /// Gives a report without a flow a key by its sink, for joining alone.
-    pub(crate) fn keyed_by_sink(&mut self, seed: u64) {
-        let about = &mut self.head.about;
-        let mut sink = [0; 16];
-        sink[..8].copy_from_slice(&about.origin.reporter.to_be_bytes());
-        about.key = FlowKey::v6(sink, [0; 16], Some((u16::from(about.origin.hw_id), 0)), u8::MAX);
-        self.head.hash = about.key.hash(seed);
-    }
+/// Gives a report without a flow a key by its sink, for joining alone.
+#[cold]
+pub(crate) fn keyed_by_sink(mut head: Head, seed: u64) -> Head {
+    let about = &mut head.about;
+    let mut sink = [0; 16];
+    sink[..8].copy_from_slice(&about.origin.reporter.to_be_bytes());
+    about.key = FlowKey::v6(sink, [0; 16], Some((u16::from(about.origin.hw_id), 0)), u8::MAX);
+    head.hash = about.key.hash(seed);
+    head
+}
 
+impl Part<'_> {
     fn records(&self) -> u64 {
         1 + u64::from(self.own.is_some())
     }
@@ -192,7 +193,7 @@ impl Joiner {
     }
 
     /// Takes a report that is not urgent.
-    pub(crate) fn take(&mut self, part: &Part, out: &mut dyn Take) {
+    pub(crate) fn take(&mut self, part: &Part<'_>, out: &mut dyn Take) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
@@ -215,7 +216,7 @@ impl Joiner {
     }
 
     /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
-    fn samples(&mut self, part: &Part, lone: bool, out: &mut dyn Take) {
+    fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Take) {
         self.stats.anonymous += u64::from(part.own.is_some());
         let carried = lone.then_some(&part.carried);
         if carried.is_some() || part.own.is_some() {
@@ -224,7 +225,7 @@ impl Joiner {
     }
 
     /// The flow of a report, made if need be.
-    fn enter(&mut self, part: &Part, out: &mut dyn Take) -> Option<u32> {
+    fn enter(&mut self, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash);
@@ -244,7 +245,7 @@ impl Joiner {
     }
 
     /// The set of a flow with this packet ID, unless its time is over.
-    fn find(&mut self, flow: u32, part: &Part, out: &mut dyn Take) -> Option<u32> {
+    fn find(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
         let has_id = |set: &u32| *set != NO_SLOT && self.sets.set(*set).packet_id == part.packet_id;
         let set = self.flows.get(flow).sets.into_iter().find(has_id)?;
         if self.is_over(set, part.head.about.ts) {
@@ -259,7 +260,7 @@ impl Joiner {
     }
 
     /// A report of state Medium.
-    fn open_with(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+    fn open_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
         self.wrap(flow, part, out);
         let set = match self.find(flow, part, out) {
             Some(set) if self.sets.set(set).opening => {
@@ -289,7 +290,7 @@ impl Joiner {
     }
 
     /// A report of state High.
-    fn extend_with(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+    fn extend_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
         let set = match self.find(flow, part, out) {
             Some(set) => set,
             None => self.open(flow, part, out),
@@ -312,14 +313,14 @@ impl Joiner {
     }
 
     /// May this record be one more of the set?
-    fn fits(&self, set: u32, part: &Part) -> bool {
+    fn fits(&self, set: u32, part: &Part<'_>) -> bool {
         let node = part.carried.reading.node;
         self.sets.carried(set).iter().all(|record| record.reading.node != node)
     }
 
     /// A record that cannot be where it says that it belongs.
     #[cold]
-    fn contradict(&mut self, set: u32, part: &Part, out: &mut dyn Take) {
+    fn contradict(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Take) {
         if self.sets.set(set).status == Status::Open {
             self.close(set, Reason::Contradicted, out);
         }
@@ -333,13 +334,13 @@ impl Joiner {
     }
 
     #[cold]
-    fn distrust(&mut self, flow: u32, part: &Part) {
+    fn distrust(&mut self, flow: u32, part: &Part<'_>) {
         let until = part.head.about.ts.saturating_add(DISTRUST);
         self.flows.get_mut(flow).distrust(until);
     }
 
     /// Puts a carried record into its set, and looks whether that is whole.
-    fn add(&mut self, set: u32, part: &Part, out: &mut dyn Take) {
+    fn add(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Take) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
             self.stats.stray += 1;
@@ -369,7 +370,7 @@ impl Joiner {
     }
 
     /// Is the set whole, and is the order of its records that of the path?
-    fn judge(&mut self, at: u32, part: &Part) -> Verdict {
+    fn judge(&mut self, at: u32, part: &Part<'_>) -> Verdict {
         let set = self.sets.set(at);
         if !set.opening {
             return Verdict::Wait;
@@ -396,7 +397,7 @@ impl Joiner {
         self.judge_order(at, initial, part)
     }
 
-    fn judge_order(&mut self, at: u32, initial: u16, part: &Part) -> Verdict {
+    fn judge_order(&mut self, at: u32, initial: u16, part: &Part<'_>) -> Verdict {
         let set = self.sets.set(at);
         let (carried, own) = (self.sets.carried(at), self.sets.own(at));
         let sink = own.map(|own| own.reading.node);
@@ -422,7 +423,7 @@ impl Joiner {
     }
 
     /// Hands on a whole set, and remembers it for a while.
-    fn complete(&mut self, at: u32, part: &Part, out: &mut dyn Take) {
+    fn complete(&mut self, at: u32, part: &Part<'_>, out: &mut dyn Take) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
         self.stats.held -= records as u64;
@@ -436,9 +437,9 @@ impl Joiner {
         }
         let hops = ReadHops { readings: &self.scratch, ends, units: part.units };
         if part.head.about.has_flow {
-            out.path(&part.head, hops);
+            out.path(part.head, hops);
         } else {
-            out.nodes(&part.head, hops);
+            out.nodes(part.head, hops);
         }
         self.remember(at);
     }
@@ -456,7 +457,7 @@ impl Joiner {
     }
 
     /// Opens a set, the flow's latest.
-    fn open(&mut self, flow: u32, part: &Part, out: &mut dyn Take) -> u32 {
+    fn open(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) -> u32 {
         let oldest = self.flows.get(flow).sets[SETS - 1];
         if oldest != NO_SLOT {
             self.close(oldest, Reason::NextId, out);
@@ -477,7 +478,7 @@ impl Joiner {
     }
 
     /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
-    fn wrap(&mut self, flow: u32, part: &Part, out: &mut dyn Take) {
+    fn wrap(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT {
                 let behind = part.packet_id.wrapping_sub(self.sets.set(set).packet_id);
@@ -558,26 +559,10 @@ impl Joiner {
 }
 
 /// Tells what nodes said, by itself.
-fn tell(part: &Part, records: &[Option<&Record>], out: &mut dyn Take) {
+fn tell(part: &Part<'_>, records: &[Option<&Record>], out: &mut dyn Take) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();
     let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();
     let hops = ReadHops { readings: &readings[..count], ends: Ends::NONE, units: part.units };
-    out.nodes(&part.head, hops);
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        let about =
-            About { ts: 0, origin: Origin::NONE, key: FlowKey::default(), has_flow: true, profile: 0 };
-        Self {
-            head: Head { about, ..Head::none() },
-            priority: Priority::Low,
-            packet_id: 0,
-            exceeded: false,
-            carried: Record::NOTHING,
-            own: None,
-            units: Units::NONE,
-        }
-    }
+    out.nodes(part.head, hops);
 }

@@ -1,8 +1,9 @@
 //! From a decoded report to the part of a set that it is, and from what is joined to the state.
 
+use wire::int::Sf;
 use wire::{Items, Layout, Report};
 
-use super::{Joiner, Part, Record, Take, order};
+use super::{Joiner, Part, Record, Take, keyed_by_sink, order};
 use crate::collector::{Core, Envelope};
 use crate::config::Units;
 use crate::event::{Nanos, Sink};
@@ -83,54 +84,39 @@ impl Core {
         report: &Report<'_>,
         sink: &mut dyn Sink,
     ) -> bool {
-        let Some(part) = self.part(envelope, head, report) else { return false };
-        let mut joined = Joined { state: &mut self.state, samples: &mut self.samples, sink, told: false };
-        if head.whole_path {
-            self.joiner.take(&part, &mut joined);
+        let Some((int, sf)) = report.int.as_ref().and_then(|int| int.sf.map(|sf| (int, sf))) else {
+            return false;
+        };
+        let keyed;
+        let head = if report.flow.is_some() {
+            head
         } else {
-            self.joiner.take_on_the_way(&part, &mut joined);
+            keyed = keyed_by_sink(*head, self.seed);
+            &keyed
+        };
+        let units = *envelope.units;
+        let place =
+            Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
+        let part = Part {
+            head,
+            priority: sf.state,
+            packet_id: sf.packet_id,
+            exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
+            carried: place.read(&int.stack.layout, int.stack.record(0), units),
+            own: place.own(report, sf, units),
+            units,
+        };
+        let Self { state, samples, joiner, .. } = self;
+        let mut joined = Joined { state, samples, sink, told: false };
+        if head.whole_path {
+            joiner.take(&part, &mut joined);
+        } else {
+            joiner.take_on_the_way(&part, &mut joined);
         }
         if !joined.told {
             self.state.counts.node_reports += 1;
         }
         true
-    }
-
-    fn part(&self, envelope: &Envelope<'_>, head: &Head, report: &Report<'_>) -> Option<Part> {
-        let int = report.int?;
-        let sf = int.sf?;
-        let units = *envelope.units;
-        let place =
-            Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
-        let own = match &report.own {
-            // The header says whose it is; stamps of older headers are for those who decode whole.
-            Some(own) if report.ts.is_none() => {
-                let mut record = place.read(&own.layout, own.record, units);
-                if !own.layout.carried().contains(Items::NODE_ID) {
-                    record.reading.node = report.node_id.unwrap_or(ABSENT);
-                }
-                Some(record)
-            }
-            Some(_) => Some(place.with(&report.own(), units)),
-            // The sink's place on the path at least.
-            None if sf.is_of_one_packet() => {
-                report.node_id.map(|node| Record { reading: Reading { node, ..Reading::NOTHING }, ..place })
-            }
-            None => None,
-        };
-        let mut part = Part {
-            head: *head,
-            priority: sf.state,
-            packet_id: sf.packet_id,
-            exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
-            carried: place.read(&int.stack.layout, int.stack.record(0), units),
-            own: own.filter(|own| own.reading.node != ABSENT),
-            units,
-        };
-        if report.flow.is_none() {
-            part.keyed_by_sink(self.seed);
-        }
-        Some(part)
     }
 
     /// Ends what time has ended among the sets.
@@ -158,6 +144,29 @@ impl Record {
         }
     }
 
+    /// The sink's own record, in the place of this one.
+    #[inline]
+    fn own(self, report: &Report<'_>, sf: Sf, units: Units) -> Option<Self> {
+        let record = match &report.own {
+            // The header says whose it is; stamps of older headers are for those who decode whole.
+            Some(own) if report.ts.is_none() => {
+                let mut record = self.read(&own.layout, own.record, units);
+                if !own.layout.carried().contains(Items::NODE_ID) {
+                    record.reading.node = report.node_id.unwrap_or(ABSENT);
+                }
+                record
+            }
+            Some(_) => self.with(&report.own(), units),
+            // The sink's place on the path at least.
+            None if sf.is_of_one_packet() => {
+                let node = report.node_id?;
+                Self { reading: Reading { node, ..Reading::NOTHING }, ..self }
+            }
+            None => return None,
+        };
+        (record.reading.node != ABSENT).then_some(record)
+    }
+
     /// The record of a hop, in the place of this one.
     fn with(self, hop: &wire::Hop, units: Units) -> Self {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
@@ -173,7 +182,7 @@ impl Record {
 
 impl Joiner {
     /// Takes a report that a node on the way sent, of its queue or of a packet that ended there: samples of nodes.
-    fn take_on_the_way(&mut self, part: &Part, out: &mut dyn Take) {
+    fn take_on_the_way(&mut self, part: &Part<'_>, out: &mut dyn Take) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         self.stats.on_the_way += part.records();

@@ -121,11 +121,23 @@ struct Register {
     carried: Carried,
 }
 
+/// A [`Part`] that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    priority: Priority,
+    packet_id: u16,
+    exceeded: bool,
+    carried: Record,
+    own: Option<Record>,
+    units: Units,
+}
+
 #[derive(Debug)]
 enum Happening {
     /// At the node with this place on its path.
     Arrives(Packet, usize),
-    Reported(Part),
+    /// With what its part of a set will borrow.
+    Reported(Head, Made),
 }
 
 struct Simulation<'p> {
@@ -240,8 +252,10 @@ impl<'p> Simulation<'p> {
         let Some(std::cmp::Reverse((time, which))) = self.queue.pop() else { return };
         match self.happenings.remove(&which) {
             Some(Happening::Arrives(packet, place)) => self.arrive(time, packet, place),
-            Some(Happening::Reported(mut part)) => {
-                part.head.about.ts = time;
+            Some(Happening::Reported(mut head, made)) => {
+                head.about.ts = time;
+                let Made { priority, packet_id, exceeded, carried, own, units } = made;
+                let part = Part { head: &head, priority, packet_id, exceeded, carried, own, units };
                 self.joiner.take(&part, &mut self.witness);
                 self.joiner.tick(time, &mut self.witness);
             }
@@ -345,8 +359,8 @@ impl<'p> Simulation<'p> {
         let about = About { ts: 0, origin, key, has_flow: true, profile: 0 };
         let place = Record { order: order(*number, 0), remaining: packet.remaining, ..Record::NOTHING };
         let placed = |record: Record| Record { order: place.order, remaining: place.remaining, ..record };
-        let part = Part {
-            head: Head { about, hash: key.hash(self.plan.seed), whole_path: true, ..Head::none() },
+        let head = Head { about, hash: key.hash(self.plan.seed), whole_path: true, ..Head::none() };
+        let made = Made {
             priority: packet.carried.priority,
             packet_id: packet.carried.packet_id,
             exceeded: packet.exceeded,
@@ -360,8 +374,8 @@ impl<'p> Simulation<'p> {
         }
         let late = if self.chance(faults.report_swap) { self.plan.gap + 1_000 } else { 0 };
         if self.chance(faults.report_duplicate) {
-            self.at(time + LINK + late + 3 * self.plan.gap, Happening::Reported(part));
+            self.at(time + LINK + late + 3 * self.plan.gap, Happening::Reported(head, made));
         }
-        self.at(time + LINK + late, Happening::Reported(part));
+        self.at(time + LINK + late, Happening::Reported(head, made));
     }
 }

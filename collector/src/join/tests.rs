@@ -2,6 +2,7 @@
 
 use super::sim::{Faults, Outcome, Plan, Route};
 use super::{Config, Joiner, Part, Priority, Reason, Record, Stats, Take, order};
+use crate::config::Units;
 use crate::reading::{ReadHops, Reading};
 use crate::state::Head;
 use wire::FlowKey;
@@ -259,10 +260,18 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
             remaining: if busy { 15 } else { 9 },
             ..Record::NOTHING
         };
-        let mut part = Part { priority: Priority::Medium, packet_id: at as u16, ..Part::default() };
-        (part.carried, part.own) = (record(1), Some(record(2)));
-        (part.head.hash, part.head.about.key) = (key.hash(1), key);
-        part.head.about.ts = 1_000_000_000 + u64::from(at) * 10_000;
+        let mut head = Head { hash: key.hash(1), ..Head::none() };
+        (head.about.has_flow, head.about.key) = (true, key);
+        head.about.ts = 1_000_000_000 + u64::from(at) * 10_000;
+        let part = Part {
+            head: &head,
+            priority: Priority::Medium,
+            packet_id: at as u16,
+            exceeded: false,
+            carried: record(1),
+            own: Some(record(2)),
+            units: Units::NONE,
+        };
         joiner.take(&part, &mut paths);
     }
     let stats = joiner.stats();
