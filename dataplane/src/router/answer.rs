@@ -59,7 +59,7 @@ impl Router {
             && !target.is_multicast()
             && !target.is_broadcast()
             && !self.neighbours.is_other(port as u16, target.into(), mac);
-        let reply = answer.then(|| self.arp_reply(slot, port, at, mac, sender, target));
+        let reply = answer.then(|| self.arp_reply(slot, port, at, (mac, sender), target));
         if !sender.is_unspecified() && !sender.is_multicast() && !sender.is_broadcast() {
             self.learn(port, sender.into(), mac, operation != REPLY, out);
         }
@@ -75,14 +75,13 @@ impl Router {
         slot: u32,
         port: usize,
         at: usize,
-        mac: [u8; 6],
-        asker: Ipv4Addr,
+        asker: ([u8; 6], Ipv4Addr),
         target: Ipv4Addr,
     ) -> Vec<u8> {
         let ours = self.config.ports[port].mac;
         let mut reply = self.frames[slot as usize].bytes[..at].to_vec();
-        packet::address(&mut reply, mac, ours);
-        reply.extend(arp_packet(REPLY, (ours, target), (mac, asker)));
+        packet::address(&mut reply, asker.0, ours);
+        reply.extend(arp_packet(REPLY, (ours, target), asker));
         reply
     }
 
