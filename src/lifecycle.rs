@@ -21,6 +21,7 @@ use crate::{
     control::{Control, Message, Reloaded},
     error::CliError,
     fanout::{self, Ledger, Plan, Share},
+    first_stage,
     in_force::InForce,
     input::{self, Hands, Input, InputGauge, Reading, lock, watch::Watch},
     live::Hub,
@@ -47,6 +48,7 @@ pub(crate) struct Server {
     pipeline: Pipeline,
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
+    translator: Option<first_stage::Role>,
     api: Option<Api>,
     generation: u32,
     /// Gives up privileges when they are no longer needed.
@@ -74,6 +76,8 @@ pub(crate) struct Addresses {
     pub(crate) api: SocketAddr,
     /// The sockets of the inputs, as far as these are sockets.
     pub(crate) inputs: Vec<SocketAddr>,
+    /// The socket of the first stage, if there is one.
+    pub(crate) translator: Option<SocketAddr>,
 }
 
 /// What the sockets and workers leave for the monitor.
@@ -111,6 +115,7 @@ impl Server {
             pipeline,
             collecting: None,
             switch: None,
+            translator: None,
             api: None,
             generation: 0,
             gives_up: false,
@@ -145,6 +150,8 @@ impl Server {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
+        let translator = settings.translator.as_ref();
+        let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let begin = || Giving::begin(settings.collector.rights, opens_again || switch.is_some());
@@ -154,6 +161,7 @@ impl Server {
         if let Some(giving) = giving {
             giving.end();
         }
+        self.translator = translator.map(|stage| stage.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
             self.start_collecting(&settings, inputs, watch)?
@@ -174,6 +182,7 @@ impl Server {
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
+            translator: self.translator.as_ref().map(first_stage::Role::handle),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
@@ -185,7 +194,8 @@ impl Server {
         started?;
         let api = address.unwrap_or(settings.api.listen);
         notify::ready();
-        Ok(Addresses { api, inputs })
+        let translator = self.translator.as_ref().map(first_stage::Role::address);
+        Ok(Addresses { api, inputs, translator })
     }
 
     fn reader(&self, settings: &Settings) -> Result<Option<Arc<store::Reader>>, CliError> {
@@ -343,6 +353,7 @@ impl Server {
             api.stop();
         }
         drop(self.switch.take());
+        drop(self.translator.take());
         if let Some(collecting) = self.collecting.take() {
             collecting.stop();
         }

@@ -11,6 +11,7 @@ mod control;
 mod doctor;
 mod error;
 mod fanout;
+mod first_stage;
 mod in_force;
 mod input;
 mod kernel;

@@ -8,6 +8,7 @@ use std::{
 use collector::SeriesView;
 
 use crate::{
+    first_stage::TranslatorView,
     monitor::{Monitor, version_name},
     switch::{PortView, SwitchView},
     view,
@@ -43,7 +44,11 @@ impl Text {
 }
 
 /// The whole document.
-pub(crate) async fn text(monitor: &Monitor, switch: Option<&SwitchView>) -> String {
+pub(crate) async fn text(
+    monitor: &Monitor,
+    switch: Option<&SwitchView>,
+    translator: Option<&TranslatorView>,
+) -> String {
     let detail = monitor.detail().await;
     let mut text = Text::default();
     text.metric("info", "gauge", "Version of hopwise.");
@@ -90,6 +95,7 @@ pub(crate) async fn text(monitor: &Monitor, switch: Option<&SwitchView>) -> Stri
         streams.shed,
     );
     switching(&mut text, switch);
+    translating(&mut text, translator);
     text.out
 }
 
@@ -352,6 +358,49 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     }
 }
 
+/// What the first stage of this process did.
+fn translating(text: &mut Text, stage: Option<&TranslatorView>) {
+    let mut single = |name: &str, kind: &str, help: &str, value: fn(&TranslatorView) -> u64| {
+        text.metric(name, kind, help);
+        stage.iter().for_each(|stage| text.sample(name, &[], value(stage)));
+    };
+    single("translator_datagrams_total", "counter", "Datagrams that the first stage took.", |s| s.datagrams);
+    let help = "Datagrams that the kernel dropped before the first stage took them.";
+    single("translator_kernel_drops_total", "counter", help, |s| s.kernel_drops);
+    let help = "Postcards taken: those sent and those held.";
+    single("translator_postcards_total", "counter", help, |s| s.postcards);
+    single("translator_held", "gauge", "Postcards that wait for others.", |s| s.held);
+    single("translator_occupied", "gauge", "Registers in which postcards wait.", |s| s.occupied);
+    text.metric("translator_refused_total", "counter", "What was no postcard for this stage, by reason.");
+    for (reason, count) in stage.iter().flat_map(|stage| stage.refused.iter().chain(&stage.unreadable)) {
+        text.sample("translator_refused_total", &[("reason", reason)], count);
+    }
+    text.metric("translator_sent_postcards_total", "counter", "Postcards sent, by why their register was.");
+    for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
+        text.sample("translator_sent_postcards_total", &[("cause", cause)], sent.postcards);
+    }
+    let help = "Aggregates made, by why.";
+    text.metric("translator_aggregates_total", "counter", help);
+    for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
+        text.sample("translator_aggregates_total", &[("cause", cause)], sent.datagrams);
+    }
+    let to = || stage.iter().flat_map(|stage| &stage.forward);
+    text.metric("translator_sent_datagrams_total", "counter", "Datagrams handed to the kernel.");
+    to().for_each(|f| text.sample("translator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
+    text.metric("translator_sent_bytes_total", "counter", "Their payload, bytes.");
+    to().for_each(|f| text.sample("translator_sent_bytes_total", &[("to", &f.to)], f.bytes));
+    text.metric("translator_unsent_total", "counter", "Datagrams that the kernel did not take.");
+    for f in to() {
+        text.sample("translator_unsent_total", &[("to", &f.to), ("reason", &"no_buffers")], f.no_buffers);
+        text.sample("translator_unsent_total", &[("to", &f.to), ("reason", &"failed")], f.failed);
+    }
+    let help = "Sequence numbers of postcards that never came, by node.";
+    text.metric("translator_lost_total", "counter", help);
+    for node in stage.iter().flat_map(|stage| &stage.nodes) {
+        text.sample("translator_lost_total", &[("node", &node.node)], node.lost);
+    }
+}
+
 /// The reference page: every metric with its kind and meaning, from the document itself.
 #[cfg(test)]
 fn reference(document: &str) -> String {
@@ -410,7 +459,7 @@ mod tests {
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let made = reference(&runtime.block_on(super::text(&monitor, None)));
+        let made = reference(&runtime.block_on(super::text(&monitor, None, None)));
         crate::config::compare_page("docs/reference/metrics.md", &made);
     }
 }

@@ -20,6 +20,8 @@ fn every_case_runs_and_says_what_it_measured() {
         "switch-transit",
         "switch-sf-transit",
         "switch-sink",
+        "stage-agg25",
+        "stage-cor-nf-100k",
         "decode-only",
         "udp-one-sender",
         "rung-xdp-native",

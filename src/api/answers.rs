@@ -341,7 +341,8 @@ pub(crate) async fn metrics(
         Some(switch) => switch.ask(|core| core.view()).await,
         None => None,
     };
-    let text = metrics::text(&context.monitor, switch.as_ref()).await;
+    let translator = context.translator.as_ref().map(crate::first_stage::view);
+    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref()).await;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

@@ -10,6 +10,7 @@ mod server;
 mod stored;
 mod stream;
 mod switch;
+mod translator;
 
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) control: Control,
     /// The switch, if there is one.
     pub(crate) switch: Option<crate::switch::Handle>,
+    /// The first stage, if there is one.
+    pub(crate) translator: Option<crate::first_stage::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL queries that may still begin.
@@ -77,6 +80,7 @@ routes! {
     put "/api/v1/switch/watch" => switch::watch,
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
+    get "/api/v1/translator" => translator::view,
     get "/api/v1/config" => answers::config,
     post "/api/v1/config/reload" => answers::reload,
     get "/api/v1/openapi.json" => openapi::document,

@@ -5,6 +5,7 @@ mod harness;
 mod join;
 mod kernel;
 mod rungs;
+mod stage;
 mod store;
 mod switch;
 mod switching;
@@ -94,6 +95,17 @@ const CASES: &[Case] = &[
     },
     Case { name: "switch-sf-transit", about: "an SF-INT transit switch trades records", run: switch::run },
     Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
+    Case {
+        name: "stage-agg25",
+        about: "first stage: 25 postcards of any node together, per postcard",
+        run: stage::run,
+    },
+    Case { name: "stage-agg-nf-100k", about: "the same by node and flow, 100,000 flows", run: stage::run },
+    Case {
+        name: "stage-cor-nf-100k",
+        about: "first stage: summaries by node and flow, 100,000 flows, per postcard",
+        run: stage::run,
+    },
     Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
     Case {
         name: "replay",

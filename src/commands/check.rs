@@ -99,8 +99,15 @@ fn summary(settings: &Settings) -> String {
         format!("a switch, node {node}, {ports} port(s), {routes} route(s), {} watched, ", switch.watch.len())
     });
     let switch = switch.unwrap_or_default();
+    let stage = settings.translator.as_ref().map(|stage| {
+        let to: Vec<String> = stage.forward.iter().map(ToString::to_string).collect();
+        let (from, kind, r) = (&stage.listen, stage.kind.word(), stage.r);
+        let memory = stage.stage(settings).bytes().div_ceil(1 << 20);
+        format!("postcards on {from} become {kind}({r}) to {}, {memory} MiB, ", to.join(" "))
+    });
+    let stage = stage.unwrap_or_default();
     if !settings.collects() {
-        return format!("good: {switch}no collector, API on http://{}\n", settings.api.listen);
+        return format!("good: {switch}{stage}no collector, API on http://{}\n", settings.api.listen);
     }
     let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
     let store = match settings.store.enabled {
@@ -109,7 +116,7 @@ fn summary(settings: &Settings) -> String {
     };
     let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
-        "good: {switch}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        "good: {switch}{stage}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
         listen.join(" "),
         settings.api.listen
     )

@@ -33,6 +33,11 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.rules(settings, text);
     checker.store(settings);
     checker.api(settings);
+    if let Some(translator) = &settings.translator {
+        for (key, message) in super::translator::check(translator, settings) {
+            checker.refuse(&["translator", key], message);
+        }
+    }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
     }

@@ -7,6 +7,7 @@ pub(crate) mod sections;
 pub(crate) mod setting;
 mod show;
 pub(crate) mod switch;
+pub(crate) mod translator;
 pub(crate) mod values;
 
 use std::{
@@ -48,7 +49,8 @@ impl Settings {
                 settings = read;
             }
             // A file for another role makes no collector.
-            if settings.switch.is_some() && !read::is_written(&root, &["collector"]) {
+            let other = settings.switch.is_some() || settings.translator.is_some();
+            if other && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);
             }
             check::check(&settings, text, &root, &mut reader);

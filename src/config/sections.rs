@@ -7,6 +7,7 @@ use detect::{PortRange, Prefix};
 use super::{
     setting::{choice, section},
     switch::SwitchSettings,
+    translator::TranslatorSettings,
     values::{Amount, Listen, Marker, Protocol, Secret, Size},
 };
 
@@ -27,6 +28,8 @@ section! {
         [live] pub(crate) rules: Vec<RuleSettings> = Vec::new(),
         /// A switch between interfaces.
         pub(crate) switch: Option<SwitchSettings> = None,
+        /// A first stage between switches and collector.
+        pub(crate) translator: Option<TranslatorSettings> = None,
         /// What is kept on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.
@@ -41,7 +44,8 @@ section! {
 section! {
     /// How reports come in, how the work is spread, and the bounds of every table. All memory is bounded by these numbers.
     pub(crate) struct CollectorSettings("[collector]") {
-        /// Receive reports, keep them, show the pages. Not set: yes, unless the file holds a `[switch]` and no `[collector]`.
+        /// Receive reports, keep them, show the pages. Not set: yes, unless the file holds a `[switch]` or `[translator]`
+        /// and no `[collector]`.
         pub(crate) enabled: Option<bool> = None,
         /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6; each such entry has its own socket and
         /// thread. `xdp://INTERFACE` takes reports from an interface past the kernel's network stack, which bears several times

@@ -43,7 +43,7 @@ impl Case {
             r: self.r,
             timer: 3_600_000_000_000,
             registers: self.registers,
-            ways: self.registers.min(4),
+            ways: self.registers.min(8),
             ..Config::default()
         }
     }

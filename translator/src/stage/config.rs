@@ -64,7 +64,7 @@ impl Default for Config {
             r: 25,
             timer: 1_000_000,
             registers: 1 << 16,
-            ways: 4,
+            ways: 8,
             aggregator: 1,
             destinations: 1,
             spread: Spread::default(),

@@ -1,0 +1,153 @@
+//! `[translator]`: a first stage between switches and collector.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use translator::{Config, Spread};
+
+use super::{
+    build,
+    sections::Settings,
+    setting::{choice, section},
+    values::{Listen, Size},
+};
+
+section! {
+    /// A first stage between switches and collector: takes postcards and sends aggregates of them, so that the collector has fewer
+    /// datagrams to take, or summaries only. A file with `[translator]` and without `[collector]` runs no collector. Postcards are
+    /// read as `profile` says; their time stamps and latencies must be nanoseconds.
+    pub(crate) struct TranslatorSettings("[translator]") {
+        /// Where postcards come to: `udp://*:PORT`, or one address.
+        pub(crate) listen: Listen = Listen::UdpAny(32766),
+        /// Where aggregates go: addresses of collectors, with the port on which they expect aggregates (with `interop`: reports).
+        /// Several of them share the work, see `spread`.
+        pub(crate) forward: Vec<SocketAddr> = Vec::new(),
+        /// What is made of postcards. `agg`: they are sent together as they come; `agg_n`: those of a node; `agg_nf`: those of a node
+        /// about a flow. `cor`, `cor_n`, `cor_nf`: the same, but only least, largest, sum and number of hop latencies and queue
+        /// lengths are sent.
+        pub(crate) kind: StageKind = StageKind::Agg,
+        /// How many postcards go into one datagram or summary. For `agg` kinds at most what fits into `pmtu`: 72 at 1500 bytes.
+        pub(crate) r: u32 = 25,
+        /// Longest time that a postcard waits for others.
+        pub(crate) timer: Duration = Duration::from_millis(1),
+        /// Nodes, or nodes and flows, whose postcards can wait at the same time, for kinds with a scope; a power of two. When there
+        /// are more, a newcomer sends the oldest of the few whose place it could have, early: nothing is lost, but aggregates
+        /// are smaller.
+        pub(crate) registers: usize = 65_536,
+        /// In how many registers a node and flow may be: 1 (as a switch's plain register array), 2, 4 or 8.
+        pub(crate) ways: usize = 8,
+        /// Aggregator ID, by which the collector tells first stages apart.
+        pub(crate) aggregator: u32 = 1,
+        /// By what a postcard chooses among several addresses of `forward`.
+        pub(crate) spread: StageSpread = StageSpread::Flow,
+        /// Send plain Telemetry Report 2.0 with several reports per datagram, for collectors that know no aggregates; for kinds
+        /// `agg_n` and `agg_nf`.
+        pub(crate) interop: bool = false,
+        /// Bytes of the longest packet that reaches the collector whole.
+        pub(crate) pmtu: u16 = 1500,
+        /// Profile by which postcards are read.
+        pub(crate) profile: String = "default".to_owned(),
+        /// Socket receive buffer to ask the kernel for.
+        pub(crate) receive_buffer: Size = Size(16 << 20),
+    }
+}
+
+choice! {
+    /// What a first stage makes.
+    pub(crate) enum StageKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
+        /// Agg(R).
+        Agg = "agg",
+        /// Agg_N(R).
+        AggNode = "agg_n",
+        /// Agg_{N,F}(R).
+        AggNodeFlow = "agg_nf",
+        /// Cor(R).
+        Cor = "cor",
+        /// Cor_N(R).
+        CorNode = "cor_n",
+        /// Cor_{N,F}(R).
+        CorNodeFlow = "cor_nf",
+    }
+}
+
+choice! {
+    /// By what a destination is chosen.
+    pub(crate) enum StageSpread("\"flow\" or \"node\"") {
+        /// The flow.
+        Flow = "flow",
+        /// The node.
+        Node = "node",
+    }
+}
+
+impl TranslatorSettings {
+    /// The stage's settings.
+    pub(crate) fn stage(&self, settings: &Settings) -> Config {
+        let mut profile = build::profile(settings, &self.profile).wire;
+        build::receive_on(&mut profile, &self.listen.ports());
+        Config {
+            kind: wire::aggregate::Kind::from_name(self.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
+            r: self.r,
+            timer: u64::try_from(self.timer.as_nanos()).unwrap_or(u64::MAX),
+            registers: self.registers,
+            ways: self.ways,
+            aggregator: self.aggregator,
+            destinations: self.forward.len(),
+            spread: match self.spread {
+                StageSpread::Flow => Spread::Flow,
+                StageSpread::Node => Spread::Node,
+            },
+            interop: self.interop,
+            pmtu: self.pmtu,
+            over_ipv6: self.forward.iter().any(SocketAddr::is_ipv6),
+            profile,
+        }
+    }
+}
+
+/// What is wrong with `[translator]`: the key, and a sentence.
+pub(crate) fn check(translator: &TranslatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
+    use translator::stage::ConfigError;
+    let mut wrong = Vec::new();
+    if translator.listen.interface().is_some() {
+        wrong.push(("listen", "a first stage reads UDP sockets; write \"udp://*:32766\"".to_owned()));
+    }
+    if translator.forward.is_empty() {
+        let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";
+        wrong.push(("forward", what.to_owned()));
+        return wrong;
+    }
+    let ours = translator.listen.ports();
+    if translator
+        .forward
+        .iter()
+        .any(|to| to.ip().is_loopback() && ours.contains(&to.port()) && to.port() != 0)
+    {
+        wrong.push((
+            "forward",
+            "this is where the first stage itself listens; write the collector's".to_owned(),
+        ));
+    }
+    if !super::check::BUILT_IN_PROFILES.contains(&translator.profile.as_str())
+        && !settings.profiles.contains_key(&translator.profile)
+    {
+        let name = &translator.profile;
+        wrong.push((
+            "profile",
+            format!("there is no profile `{name}`; write [profiles.{name}], or another name"),
+        ));
+    }
+    if let Err(error) = translator.stage(settings).check() {
+        let key = match error {
+            ConfigError::R(0) => "pmtu",
+            ConfigError::R(_) => "r",
+            ConfigError::Timer => "timer",
+            ConfigError::Registers | ConfigError::Memory(_) => "registers",
+            ConfigError::Ways => "ways",
+            ConfigError::Destinations => "forward",
+            ConfigError::Interop => "interop",
+        };
+        wrong.push((key, error.to_string()));
+    }
+    wrong
+}

@@ -1,0 +1,385 @@
+//! The translator role: postcards from a UDP socket through the first stage to UDP sockets. One thread does everything, and
+//! leaves what it counted where others can read it.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
+use serde::Serialize;
+use translator::stage::{Cause, FirstStage, Out, Reason, Stats};
+use wire::Refusal;
+
+use crate::{
+    config::{Settings, translator::TranslatorSettings, values::Listen},
+    control::Control,
+    error::CliError,
+};
+
+/// Datagrams taken, and sent, at once.
+const BURST: usize = 64;
+/// Longest sleep, ms: how soon a stop is noticed, and how old what others read can be.
+const SLEEP: u32 = 50;
+/// Time between two publications, ns.
+const PUBLISH: u64 = 50_000_000;
+/// Nodes told one by one.
+const MOST_NODES: usize = 1024;
+
+/// A first stage that was set up: its sockets are open.
+pub(crate) struct Ready {
+    settings: TranslatorSettings,
+    receiver: Receiver,
+    stage: FirstStage,
+    outlets: Outlets,
+}
+
+/// A first stage at work.
+#[derive(Debug)]
+pub(crate) struct Role {
+    shared: Arc<Mutex<TranslatorView>>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What it counted, for others.
+pub(crate) type Handle = Arc<Mutex<TranslatorView>>;
+
+/// The last that was published. A thread that died left a whole value.
+pub(crate) fn view(handle: &Handle) -> TranslatorView {
+    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Ready {
+    /// Opens sockets and allocates registers.
+    ///
+    /// # Errors
+    /// A port in use, no route, settings that cannot be used.
+    pub(crate) fn open(settings: &Settings, translator: &TranslatorSettings) -> Result<Self, CliError> {
+        let told = |error: nic::Error| CliError::new(format!("[translator]: {error}"));
+        let stage = FirstStage::new(translator.stage(settings))
+            .map_err(|error| CliError::new(format!("[translator]: {error}")))?;
+        let recv_buffer = usize::try_from(translator.receive_buffer.0).unwrap_or(usize::MAX);
+        let options = Options { recv_buffer, ..Options::default() };
+        let receiver = match &translator.listen {
+            Listen::Udp(address) => Receiver::bind(*address, &options).map_err(told)?,
+            other => {
+                let port = other.ports().first().copied().unwrap_or_default();
+                Receiver::bind_any(port, None, &options).map_err(told)?
+            }
+        };
+        if let Some(warning) = receiver.warning() {
+            tracing::warn!("{warning}");
+        }
+        let outlets = translator.forward.iter().map(|to| Outlet::open(*to)).collect::<Result<_, _>>();
+        let outlets = Outlets(outlets.map_err(told)?);
+        Ok(Self { settings: translator.clone(), receiver, stage, outlets })
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
+        let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
+        let Self { settings, receiver, stage, outlets } = self;
+        let mut worker = Worker { settings, receiver, stage, outlets, cut: 0, published: 0 };
+        let shared = Arc::new(Mutex::new(worker.view()));
+        let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
+        let failed = control.clone();
+        let work = move || {
+            if let Err(error) = worker.work(&stopped, &published) {
+                failed.failed(format!("the first stage cannot go on: {error}"));
+            }
+        };
+        Ok(Role { shared, address, stop, thread: Some(control.spawn("first-stage", work)?) })
+    }
+}
+
+impl Role {
+    /// Where what it counted is.
+    pub(crate) fn handle(&self) -> Handle {
+        Arc::clone(&self.shared)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Role {
+    /// Sends what is held.
+    fn drop(&mut self) {
+        // Relaxed: the flag carries nothing but itself; joining the thread orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+        let Stats { postcards, .. } = view(&self.shared).stats;
+        let sent: u64 = view(&self.shared).forward.iter().map(|outlet| outlet.datagrams).sum();
+        tracing::info!(postcards, aggregates = sent, "the first stage stopped");
+    }
+}
+
+/// The thread's own.
+struct Worker {
+    settings: TranslatorSettings,
+    receiver: Receiver,
+    stage: FirstStage,
+    outlets: Outlets,
+    /// Datagrams that were longer than a slot.
+    cut: u64,
+    published: u64,
+}
+
+impl Worker {
+    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
+        let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
+        let mut failed = None;
+        while !stop.load(Ordering::Relaxed) {
+            let wait = self.patience();
+            if let Err(error) = self.receiver.recv(&mut burst, wait) {
+                failed = Some(error);
+                break;
+            }
+            let now = nic::time::monotonic();
+            self.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
+            self.stage.take(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
+            self.outlets.flush();
+            if now.saturating_sub(self.published) >= PUBLISH {
+                self.published = now;
+                self.publish(shared);
+            }
+        }
+        self.stage.finish(&mut self.outlets);
+        self.outlets.flush();
+        self.publish(shared);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// How long to wait for datagrams, ms: not beyond the time when a register is due. A socket counts milliseconds, so a
+    /// timer below one is as good as one.
+    fn patience(&self) -> u32 {
+        let Some(deadline) = self.stage.deadline() else { return SLEEP };
+        let left = deadline.saturating_sub(nic::time::monotonic());
+        u32::try_from(left.div_ceil(1_000_000)).unwrap_or(SLEEP).min(SLEEP)
+    }
+
+    fn publish(&mut self, shared: &Mutex<TranslatorView>) {
+        let view = self.view();
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
+    fn view(&mut self) -> TranslatorView {
+        let stats = self.stage.stats();
+        let received = self.receiver.stats();
+        let settings = &self.settings;
+        let by_name = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
+        let unreadable =
+            Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])).to_vec();
+        let refused = Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])).to_vec();
+        let sent = Cause::ALL.map(|cause| {
+            let sent = stats.sent[cause as usize];
+            (cause.name(), SentView { datagrams: sent.aggregates, postcards: sent.postcards })
+        });
+        let nodes = self.stage.nodes().take(MOST_NODES).map(|node| NodeView {
+            node: node.node,
+            hw_id: node.hw_id,
+            numbered: node.numbered,
+            lost: node.lost,
+            late: node.late,
+            duplicated: node.duplicated,
+            restarts: node.restarts,
+        });
+        TranslatorView {
+            listen: self.receiver.local_addr().to_string(),
+            kind: settings.kind.word(),
+            r: settings.r,
+            interop: settings.interop,
+            registers: self.stage.config().registers,
+            bytes: self.stage.config().bytes(),
+            datagrams: stats.datagrams,
+            kernel_drops: received.kernel_drops,
+            cut: self.cut,
+            reports: stats.reports,
+            unreadable: by_name(unreadable),
+            refused: by_name(refused),
+            postcards: stats.postcards,
+            held: stats.held,
+            occupied: stats.occupied,
+            sent: sent.into(),
+            missing_values: stats.missing_values,
+            adds_up: stats.is_balanced(),
+            forward: self.outlets.0.iter().map(Outlet::view).collect(),
+            nodes: nodes.collect(),
+            nodes_full: stats.nodes_full,
+            stats,
+        }
+    }
+}
+
+/// A destination, and what waits to be sent to it.
+struct Outlet {
+    to: SocketAddr,
+    sender: Sender,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    datagrams: u64,
+    sent_bytes: u64,
+    /// Not taken by the kernel for want of memory.
+    no_buffers: u64,
+    /// Not taken for any other reason.
+    failed: u64,
+}
+
+impl Outlet {
+    fn open(to: SocketAddr) -> Result<Self, nic::Error> {
+        let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+        let from = any.parse().unwrap_or(to);
+        Ok(Self {
+            to,
+            sender: Sender::connect(from, to)?,
+            bytes: Vec::with_capacity(BURST << 11),
+            ends: Vec::with_capacity(BURST),
+            datagrams: 0,
+            sent_bytes: 0,
+            no_buffers: 0,
+            failed: 0,
+        })
+    }
+
+    /// Hands what waits to the kernel, which makes us wait while it has no room. What it refuses is counted and left out.
+    fn flush(&mut self) {
+        let mut first = 0;
+        while first < self.ends.len() {
+            let payloads: [&[u8]; BURST] =
+                std::array::from_fn(|at| payload(&self.bytes, &self.ends, first + at));
+            let count = self.ends.len() - first;
+            match self.sender.send_burst(&payloads[..count]) {
+                Ok(0) => first = self.refused(first, None),
+                Ok(sent) => {
+                    let bytes: usize = payloads[..sent].iter().map(|payload| payload.len()).sum();
+                    self.datagrams += sent as u64;
+                    self.sent_bytes += bytes as u64;
+                    first += sent;
+                }
+                Err(error) => first = self.refused(first, error.errno()),
+            }
+        }
+        self.ends.clear();
+        self.bytes.clear();
+    }
+
+    fn refused(&mut self, first: usize, errno: Option<i32>) -> usize {
+        /// `ENOBUFS`, `ENOMEM` and `EAGAIN` of Linux.
+        const NO_ROOM: [i32; 3] = [105, 12, 11];
+        if errno.is_some_and(|errno| NO_ROOM.contains(&errno)) {
+            self.no_buffers += 1;
+        } else {
+            self.failed += 1;
+        }
+        first + 1
+    }
+
+    fn view(&self) -> ForwardView {
+        ForwardView {
+            to: self.to.to_string(),
+            datagrams: self.datagrams,
+            bytes: self.sent_bytes,
+            no_buffers: self.no_buffers,
+            failed: self.failed,
+        }
+    }
+}
+
+/// The payload at this place of those that lie one behind the other.
+fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
+    let Some(end) = ends.get(at) else { return &[] };
+    let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    bytes.get(start..*end).unwrap_or(&[])
+}
+
+/// All of them, by their index.
+struct Outlets(Vec<Outlet>);
+
+impl Outlets {
+    fn flush(&mut self) {
+        self.0.iter_mut().for_each(Outlet::flush);
+    }
+}
+
+impl Out for Outlets {
+    fn send(&mut self, destination: usize, payload: &[u8]) {
+        let Some(outlet) = self.0.get_mut(destination) else { return };
+        outlet.bytes.extend_from_slice(payload);
+        outlet.ends.push(outlet.bytes.len());
+        if outlet.ends.len() == BURST {
+            outlet.flush();
+        }
+    }
+}
+
+/// `/api/v1/translator`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TranslatorView {
+    listen: String,
+    kind: &'static str,
+    r: u32,
+    interop: bool,
+    registers: usize,
+    bytes: usize,
+    pub(crate) datagrams: u64,
+    pub(crate) kernel_drops: u64,
+    cut: u64,
+    reports: u64,
+    pub(crate) unreadable: BTreeMap<&'static str, u64>,
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) postcards: u64,
+    pub(crate) held: u64,
+    pub(crate) occupied: u64,
+    pub(crate) sent: BTreeMap<&'static str, SentView>,
+    missing_values: u64,
+    adds_up: bool,
+    pub(crate) forward: Vec<ForwardView>,
+    pub(crate) nodes: Vec<NodeView>,
+    nodes_full: u64,
+    #[serde(skip)]
+    stats: Stats,
+}
+
+/// What was sent for one cause.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SentView {
+    pub(crate) datagrams: u64,
+    pub(crate) postcards: u64,
+}
+
+/// A destination.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ForwardView {
+    pub(crate) to: String,
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+    pub(crate) no_buffers: u64,
+    pub(crate) failed: u64,
+}
+
+/// Sequence numbers of a node's postcards.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NodeView {
+    pub(crate) node: u32,
+    hw_id: u8,
+    numbered: u64,
+    pub(crate) lost: u64,
+    late: u64,
+    duplicated: u64,
+    restarts: u64,
+}

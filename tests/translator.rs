@@ -1,0 +1,190 @@
+//! The translator role in the real program: postcards over loopback, aggregates over loopback.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
+    process::{Child, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use support::{TempDir, command, hex, hopwise, text};
+use wire::Aggregate;
+use wire::aggregate::Kind;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running first stage and the socket that its aggregates come to.
+struct Stage {
+    child: Child,
+    lines: Receiver<String>,
+    input: SocketAddr,
+    api: SocketAddr,
+    collector: UdpSocket,
+    _directory: TempDir,
+}
+
+impl Stage {
+    fn start(settings: &str) -> Self {
+        let directory = TempDir::new();
+        let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        collector.set_read_timeout(Some(PATIENCE)).unwrap();
+        let to = collector.local_addr().unwrap();
+        let config = directory.join("stage.toml");
+        let file = format!(
+            "[api]\nlisten = \"127.0.0.1:0\"\n[translator]\nlisten = \"udp://127.0.0.1:0\"\nforward = [\"{to}\"]\n{settings}\n"
+        );
+        fs::write(&config, file).unwrap();
+        let mut run = command(["run", "-c", text(&config)]);
+        let mut child = run.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
+        let (told, lines) = channel();
+        let stderr = child.stderr.take().unwrap();
+        thread::spawn(move || {
+            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| told.send(l))
+        });
+        let after = |mark: &str| loop {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            if let Some((_, rest)) = line.split_once(mark) {
+                let address = rest.split([',', ' ', '/']).next().unwrap();
+                break address.parse().unwrap();
+            }
+        };
+        let (input, api) = (after("udp://"), after("http://"));
+        Self { child, lines, input, api, collector, _directory: directory }
+    }
+
+    fn get(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.api).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// What the API says once `done` is true of it.
+    fn view(&self, done: impl Fn(&Value) -> bool) -> Value {
+        // Each answer is at most as old as a sleep of the stage; what never comes fails by the number of tries.
+        for _ in 0..100_000 {
+            let view: Value = serde_json::from_str(&self.get("/api/v1/translator").1).unwrap();
+            if done(&view) {
+                return view;
+            }
+            thread::yield_now();
+        }
+        panic!("{}", self.get("/api/v1/translator").1);
+    }
+
+    fn next(&self) -> Vec<u8> {
+        let mut buffer = [0; 2048];
+        let length = self.collector.recv(&mut buffer).unwrap();
+        buffer[..length].to_vec()
+    }
+
+    /// Ends it in good order.
+    fn stop(&mut self) {
+        let status = std::process::Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(status.unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A postcard of node 21 about flow `flow`, number `seq`.
+fn postcard(seq: u8, flow: u16) -> Vec<u8> {
+    hex(&format!(
+        "200000{seq:02x} 00000015 10080620 1c005043 80000000 0100002a 17a3b2c1 d0e0f000 17a3b2c1 d0e0f5dc 0000{flow:04x}"
+    ))
+}
+
+#[test]
+fn postcards_in_aggregates_out_and_everything_adds_up() {
+    let mut stage = Stage::start("kind = \"agg_n\"\nr = 3\ntimer = \"10m\"\naggregator = 99");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Number 4 is lost on the way; the last datagram is no report at all.
+    for (seq, flow) in [(1, 7), (2, 8), (3, 9), (5, 10)] {
+        sender.send_to(&postcard(seq, flow), stage.input).unwrap();
+    }
+    sender.send_to(b"\x90", stage.input).unwrap();
+    let first = stage.next();
+    let aggregate = Aggregate::parse(&first).unwrap();
+    let header = aggregate.header();
+    assert_eq!((header.kind, header.aggregator, header.sequence), (Kind::AggNode, 99, 0));
+    assert_eq!((header.node_scope, header.by_timer), (Some(21), false));
+    let cards: Vec<_> =
+        aggregate.cards().map(|card| (card.flow_id(), card.hop_latency(), card.queue())).collect();
+    let card = |flow| (Some(flow), Some(1500), Some((1, 42)));
+    assert_eq!(cards, [card(7), card(8), card(9)]);
+    let view = stage.view(|view| view["datagrams"] == 5);
+    assert_eq!((&view["postcards"], &view["held"], &view["adds_up"]), (&4.into(), &1.into(), &true.into()));
+    assert_eq!(view["unreadable"], serde_json::json!({"unknown_version": 1}));
+    assert_eq!(view["nodes"][0]["lost"], 1);
+    assert_eq!(view["forward"][0]["datagrams"], 1);
+    let metrics = stage.get("/metrics").1;
+    for line in [
+        "hopwise_translator_postcards_total 4",
+        "hopwise_translator_sent_postcards_total{cause=\"full\"} 3",
+        "hopwise_translator_refused_total{reason=\"unknown_version\"} 1",
+        "hopwise_translator_lost_total{node=\"21\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+    // There is no collector in this process.
+    assert!(stage.get("/").0.starts_with("HTTP/1.1 404"));
+    stage.stop();
+    let last = stage.next();
+    let aggregate = Aggregate::parse(&last).unwrap();
+    assert_eq!((aggregate.header().sequence, aggregate.cards().count()), (1, 1), "what was held is sent");
+    let said: Vec<String> = stage.lines.iter().collect();
+    assert!(said.iter().any(|line| line.contains("the first stage stopped")), "{said:?}");
+}
+
+#[test]
+fn a_timer_sends_what_waits() {
+    let stage = Stage::start("kind = \"cor_nf\"\nr = 1000\ntimer = \"20ms\"");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(&postcard(1, 7), stage.input).unwrap();
+    let payload = stage.next();
+    let aggregate = Aggregate::parse(&payload).unwrap();
+    assert!(aggregate.header().by_timer);
+    let summaries: Vec<_> = aggregate.summaries().map(|summary| (summary.max, summary.count)).collect();
+    assert_eq!(summaries, [(1500, 1), (42, 1)]);
+}
+
+#[test]
+fn a_wrong_section_is_told_with_its_line() {
+    let dir = TempDir::new();
+    let config = dir.join("wrong.toml");
+    for (settings, told) in [
+        ("", "nowhere to send to"),
+        ("forward = [\"192.0.2.1:32767\"]\nr = 73", "r must be 1 to 72"),
+        ("forward = [\"192.0.2.1:32767\"]\ninterop = true", "interop needs kind agg_n or agg_nf"),
+        ("forward = [\"192.0.2.1:32767\"]\nregisters = 1000", "registers must be a power of two"),
+        ("forward = [\"192.0.2.1:32767\"]\nprofile = \"x\"", "there is no profile `x`"),
+        ("forward = [\"127.0.0.1:32766\"]", "this is where the first stage itself listens"),
+        ("forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"", "a first stage reads UDP sockets"),
+    ] {
+        fs::write(&config, format!("[translator]\n{settings}\n")).unwrap();
+        let run = hopwise(["check", "-c", text(&config)]);
+        assert_eq!(run.code, Some(2), "{settings}");
+        assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{}", run.stderr);
+    }
+    fs::write(&config, "[translator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
+    let run = hopwise(["check", "-c", text(&config)]);
+    let expected = "good: postcards on udp://*:32766 become agg(25) to 192.0.2.1:32767, 1 MiB, no collector, API on http://127.0.0.1:8080\n";
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), expected));
+}
