@@ -44,6 +44,10 @@ pub(crate) fn explain_rules(rules: &RuleSet) -> String {
     for (name, reason) in split.in_user_space(rules) {
         text.push_str(&format!("rule `{name}` runs in user space: {reason}\n"));
     }
+    if split.user_needs_all {
+        text.push_str("so every report of a path comes up: mode = \"user\" is as right, and faster\n");
+        return text;
+    }
     let metrics: Vec<&str> = split.metrics_for_user().map(Metric::name).collect();
     if !metrics.is_empty() {
         let metrics = metrics.join(" or ");

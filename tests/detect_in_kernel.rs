@@ -644,6 +644,35 @@ fn rules_that_no_table_holds_see_every_report_they_need() {
 }
 
 #[test]
+fn rules_that_remember_see_every_report_of_their_flow() {
+    let test = "rules_that_remember_see_every_report_of_their_flow";
+    let rules = [
+        "change(max(queue_occupancy)) > 20",
+        "max(hop_latency) > 1000 for 3",
+        "hops > 2",
+        "previous(flow_latency) > 4000 and average(sum(hop_latency), 0.5) < 5000",
+    ];
+    let Some(mut model) = Model::new(test, start(200), SIZES) else { return };
+    let mut network = Network::new(78, 4);
+    for at in 0..4000 {
+        match at {
+            500 => {
+                model.set_detection(&detection(200, &rules, 2));
+                model.spare_allowed = true;
+            }
+            2500 => model.set_detection(&detection(300, &rules[1..], 3)),
+            _ => {}
+        }
+        let (bytes, source) = network.datagram();
+        model.give(&bytes, source, false);
+    }
+    model.finish();
+    for rule in 0..4 {
+        assert!(model.told.events.iter().any(|event| event.rule == Some(rule)), "{rule}");
+    }
+}
+
+#[test]
 fn each_source_is_read_as_its_prefix_says() {
     let listed = |dialect, latency_unit_ns| Profile {
         latency_unit_ns,

@@ -208,7 +208,8 @@ impl Collector {
     }
 
     /// Puts other thresholds and rules in force, from the next report on. What was told before is not told again; rules
-    /// are evaluated anew, and those that are true are told.
+    /// are evaluated anew, and those that are true are told. What rules remember of flows is kept where the new ones
+    /// remember it too.
     pub fn set_detection(&mut self, detection: Arc<Detection>) {
         self.core.state.set_detection(detection);
     }
@@ -251,11 +252,12 @@ impl Collector {
         }
     }
 
-    /// Bytes of memory in use by the tables of flows, nodes, queues and links.
+    /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
     pub fn bytes(&self) -> usize {
         let levels = &self.core.state.levels;
         let series = [&levels.nodes, &levels.queues, &levels.congestion, &levels.links];
-        self.core.state.flows.bytes() + series.map(Series::bytes).iter().sum::<usize>()
+        let state = &self.core.state;
+        state.flows.bytes() + state.memories.bytes() + series.map(Series::bytes).iter().sum::<usize>()
     }
 
     /// Totals per numbered stream; none where the collector does not account for losses.

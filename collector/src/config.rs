@@ -86,7 +86,8 @@ impl Default for Rollups {
 /// Everything a collector is told. All memory is reserved by these numbers at the start; see each for its price.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Flows kept: about 480 bytes each while they have up to eight hops.
+    /// Flows kept: about 480 bytes each while they have up to eight hops, and 8 more for each value that rules remember
+    /// of earlier reports.
     pub max_flows: usize,
     /// Queues (node and queue) kept: about 550 bytes each.
     pub max_queues: usize,

@@ -473,6 +473,11 @@ impl Flows {
         self.cut
     }
 
+    /// Flows it has room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(crate) fn table(&self) -> Table {
         Table {
             used: (self.entries.len() - self.free.len()) as u64,

@@ -30,6 +30,7 @@ mod flows;
 mod hash;
 mod index;
 pub mod join;
+mod memories;
 mod reading;
 mod reports;
 pub mod sequence;

@@ -9,6 +9,7 @@ use crate::absorb::Removals;
 use crate::event::{Kind, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
+use crate::memories::Memories;
 use crate::reading::{All, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, Stacked};
 use crate::series::Series;
 use crate::sketch::Sketches;
@@ -57,6 +58,8 @@ pub(crate) struct State {
     pub(crate) flows: Flows,
     pub(crate) levels: Levels,
     pub(crate) detection: Arc<Detection>,
+    /// What rules remember of each flow.
+    pub(crate) memories: Memories,
     /// Counts swaps of `detection`.
     pub(crate) generation: u32,
     /// Counts removals of node-level keys: slots remembered under an older one are looked up again.
@@ -104,6 +107,7 @@ impl State {
             flows,
             levels,
             detection: Arc::clone(&detection),
+            memories: Memories::default(),
             generation: 0,
             epoch: 1,
             context: 1,
@@ -129,6 +133,7 @@ impl State {
         self.levels.queues.set_threshold(least(Metric::QueueOccupancy));
         self.levels.congestion.set_threshold(least(Metric::QueueCongestion));
         self.levels.links.set_threshold(least(Metric::LinkUtilization));
+        self.memories.set(&detection.rules, self.flows.capacity());
         self.detection = detection;
         self.generation = self.generation.wrapping_add(1);
         self.context += 1;
@@ -256,6 +261,7 @@ impl State {
         };
         let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
         self.counts.unadmitted += u64::from(slot.is_none());
+        slot.iter().for_each(|slot| self.memories.forget(*slot));
         slot
     }
 

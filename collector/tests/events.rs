@@ -223,6 +223,50 @@ fn rules_that_were_swapped_are_told_anew() {
     }
 }
 
+/// The queue of the middle hop in each report, `None` for one that does not tell it; what is told of rules.
+fn told_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
+    let mut heard = String::new();
+    for queue in queues {
+        bench.send(&middle(|hop| hop.queue = queue.map(|occupancy| (0, occupancy))));
+        let told = bench.heard();
+        let rules: Vec<&str> = told.lines().filter(|line| line.starts_with("rule")).collect();
+        heard += &format!("{} ", rules.join("+").replace(" flow=1 rule=", ""));
+    }
+    heard.trim_end_matches(' ').to_owned()
+}
+
+#[test]
+fn rules_remember_earlier_reports_of_their_flow() {
+    let rules =
+        [("jump", "change(max(queue_occupancy@2)) > 100"), ("stays", "max(queue_occupancy@2) > 50 for 3")];
+    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
+    let heard = told_of_queues(&mut bench, &[Some(10), Some(200), Some(201), Some(60), Some(50), None]);
+    assert_eq!(heard, " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1");
+    // Another flow has a memory of its own.
+    bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 900))) });
+    assert!(!bench.heard().contains("rule_on"));
+}
+
+#[test]
+fn what_is_remembered_outlives_a_reload_but_not_its_flow() {
+    let detection = |rules: &[(&str, &str)]| detection([u64::MAX; 6], rules);
+    let stays = ("stays", "max(queue_occupancy@2) > 50 for 3");
+    let mut bench = Bench::new(Config { detection: detection(&[stays]), ..config() });
+    let bytes = bench.collector.bytes();
+    let busy = [Some(60)];
+    assert_eq!(told_of_queues(&mut bench, &[Some(60), Some(60)]), "");
+    bench.collector.set_detection(detection(&[("other", "change(flow_latency) > 1s"), stays]));
+    assert_eq!(told_of_queues(&mut bench, &busy), "rule_on1", "the two before count");
+    bench.pass(90 * SECOND);
+    bench.heard();
+    assert_eq!(told_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]), "  rule_on1", "a new flow");
+    // Without such rules there is no such memory.
+    bench.collector.set_detection(detection(&[("plain", "hops > 5")]));
+    bench.collector.set_detection(detection(&[stays]));
+    assert_eq!(told_of_queues(&mut bench, &busy), "", "it was forgotten");
+    assert!(bench.collector.bytes().abs_diff(bytes) < bytes);
+}
+
 #[test]
 fn a_rule_that_is_true_ends_with_its_flow() {
     let mut bench =

@@ -1,10 +1,11 @@
-//! What is worth telling: metrics and their units, thresholds per flow, and rules.
+//! What is worth telling: metrics and their units, thresholds per flow, rules, and the detectors of a sink.
 //!
 //! No packets, no I/O, no clock: the collector hands in flow keys and the values of one report, and gets thresholds and
 //! the rules that are true. Everything an operator wrote is compiled once, when it is read; what runs per report neither
 //! allocates nor fails.
 #![forbid(unsafe_code)]
 
+pub mod detector;
 pub mod metric;
 pub mod observation;
 pub mod prefix;
@@ -15,11 +16,12 @@ pub mod threshold;
 #[cfg(test)]
 mod random;
 
+pub use detector::{Algorithm, Detector, DetectorError, Monitor};
 pub use metric::Metric;
 pub use observation::{HopValues, Observation};
 pub use prefix::Prefix;
 pub use rule::{RuleError, RuleSet};
-pub use table::{Split, Table};
+pub use table::{Program, Split, Table};
 pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
 
 /// All that decides what is told, swapped as a whole (behind an `Arc`) while the collector runs.

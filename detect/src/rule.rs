@@ -13,6 +13,18 @@
 //!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
 //! - `not` before `and` before `or`; parentheses.
 //!
+//! # What was before
+//! Of the flow's earlier reports, in the order in which they came:
+//! - `previous(value)`: the value that the report before gave; `change(value)`: how far this report's is from it, up or down;
+//! - `average(value)` or `average(value, 0.25)`: the moving average, this report's value included; the number is the weight
+//!   of a new value, rounded to a 256th, 0.25 unless said otherwise;
+//! - `condition for 5`: the condition was true of this report and the four before it. It binds more tightly than `not`;
+//!   the condition is a comparison, or parentheses with comparisons joined by `and`.
+//!
+//! A value is one whole number: `flow_latency`, `hops`, or `max(…)`, `min(…)`, `sum(…)`, `count(…)` of a metric. On a flow's
+//! first report there is no value before: `previous` and `change` are unknown then. `for` is never unknown: a report of
+//! which the condition is not true, for whatever reason, begins the count anew. See [`memory`] for the exact arithmetic.
+//!
 //! # What is missing is unknown
 //! A value that the report does not give makes its comparison unknown: neither true nor false. `not unknown` is unknown,
 //! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So
@@ -21,12 +33,14 @@
 //!
 //! # How it is kept
 //! Each rule is compiled once into conjunctive normal form, all clauses of some terms, in flat arrays of fixed-size
-//! elements with stated bounds, so that the same table can be written into kernel maps or switch registers.
+//! elements with stated bounds, so that the same table can be written into kernel maps or switch registers. What is
+//! remembered of a flow is a fixed number of cells ([`RuleSet::cells`]), which whoever evaluates the rules keeps for it.
 
 mod error;
 mod expression;
 pub mod fuzz;
 mod lexer;
+pub mod memory;
 mod names;
 mod parser;
 pub mod term;
@@ -36,12 +50,14 @@ pub(crate) mod tests;
 use std::fmt;
 
 pub use error::RuleError;
+pub use memory::{CELLS, Cell};
 pub use term::Term;
 
 use crate::metric::Metric;
 use crate::observation::Observation;
 use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, TooBig};
+use memory::{Cells, EMPTY, NO_CELL, Places, look};
 
 /// Rules a set holds at most: [`RuleSet::evaluate`] gives one bit for each.
 pub const MAX_RULES: usize = 64;
@@ -53,6 +69,11 @@ pub struct RuleSet {
     /// Ends of the clauses in `terms`; a clause begins where the one before ends.
     clause_ends: Vec<u32>,
     terms: Vec<Term>,
+    /// The cells that each of `terms` looks at.
+    places: Vec<Places>,
+    cells: Cells,
+    /// Bit `i` is set when rule `i` looks at earlier reports.
+    stateful: u64,
     /// Bit `m` is set when a term looks at metric `m`.
     metrics: u8,
 }
@@ -71,7 +92,8 @@ impl RuleSet {
     ///
     /// # Errors
     /// The first rule that is wrong, with the place: syntax, unknown names, units that do not fit, more than [`MAX_RULES`]
-    /// rules, two of one name, or a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms.
+    /// rules, two of one name, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or more than
+    /// [`CELLS`] remembered values of all rules together.
     pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
         let mut set = Self::default();
         for (index, (name, text)) in rules.iter().enumerate() {
@@ -90,7 +112,11 @@ impl RuleSet {
             }
             let expression = parser::parse(text).map_err(|fault| fault.in_rule(name, text))?;
             let normal = NormalForm::of(&expression).map_err(|too_big| refused(too_big.to_string()))?;
-            set.push(name, text, &normal);
+            if !set.push(name, text, &normal) {
+                return Err(refused(format!(
+                    "the rules up to this one remember more than {CELLS} values of a flow: leave some out"
+                )));
+            }
         }
         Ok(set)
     }
@@ -127,38 +153,94 @@ impl RuleSet {
         (first..end).map(|clause| self.clause(clause as usize))
     }
 
-    /// Bit `i` of the result is set when rule `i` is true of `observation`. Costs a few ns per term; allocates nothing.
+    /// What is remembered of each flow, one number of 64 bits for each; none unless a rule looks at earlier reports.
+    pub fn cells(&self) -> &[Cell] {
+        self.cells.as_slice()
+    }
+
+    /// Does rule `index` look at earlier reports of a flow?
+    pub fn is_stateful(&self, index: usize) -> bool {
+        index < MAX_RULES && self.stateful >> index & 1 == 1
+    }
+
+    /// Which cells term `at` of clause `clause` of rule `index` looks at.
+    pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> Places {
+        let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
+        self.places[self.terms_of(first + clause).start + at]
+    }
+
+    /// Bit `i` of the result is set when rule `i` is true of `observation`, as a flow's first report. Costs a few ns per
+    /// term; allocates nothing.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
+        if self.stateful != 0 {
+            return self.evaluate_with(observation, &mut [EMPTY; CELLS]);
+        }
         let mut fired = 0;
         for (index, rule) in self.rules.iter().enumerate() {
-            fired |= u64::from(self.fires(rule, observation)) << index;
+            let fires = (rule.first_clause..rule.end_clause).all(|clause| {
+                self.clause(clause as usize).iter().any(|term| term.truth(observation) == Some(true))
+            });
+            fired |= u64::from(fires) << index;
         }
         fired
     }
 
+    /// The same of any report of a flow: call it for each, in the order in which they came. `memory` is the flow's, a number
+    /// for each of [`RuleSet::cells`], [`EMPTY`] at the beginning; with too short a memory each report is as the first.
+    pub fn evaluate_with(&self, observation: &Observation<'_>, memory: &mut [u64]) -> u64 {
+        let cells = self.cells().len();
+        let Some(memory) = memory.get_mut(..cells).filter(|_| self.stateful != 0) else {
+            return self.evaluate(observation);
+        };
+        let now = self.cells.take(observation, memory);
+        let mut fired = 0;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let fires = (rule.first_clause..rule.end_clause).all(|clause| {
+                let range = self.terms_of(clause as usize);
+                let terms = self.terms[range.clone()].iter().zip(&self.places[range]);
+                terms.into_iter().any(|(term, places)| {
+                    if places.run != NO_CELL {
+                        return term.lasts(look(places.run, &now, memory).1);
+                    }
+                    let (value, held) = look(places.value, &now, memory);
+                    term.truth_with(observation, value, held) == Some(true)
+                })
+            });
+            fired |= u64::from(fires) << index;
+        }
+        self.cells.keep(&now, memory);
+        fired
+    }
+
     #[inline]
-    fn fires(&self, rule: &Rule, observation: &Observation<'_>) -> bool {
-        (rule.first_clause..rule.end_clause).all(|clause| {
-            self.clause(clause as usize).iter().any(|term| term.truth(observation) == Some(true))
-        })
+    fn terms_of(&self, clause: usize) -> std::ops::Range<usize> {
+        let start = if clause == 0 { 0 } else { self.clause_ends[clause - 1] };
+        start as usize..self.clause_ends[clause] as usize
     }
 
     #[inline]
     fn clause(&self, clause: usize) -> &[Term] {
-        let start = if clause == 0 { 0 } else { self.clause_ends[clause - 1] };
-        &self.terms[start as usize..self.clause_ends[clause] as usize]
+        &self.terms[self.terms_of(clause)]
     }
 
-    fn push(&mut self, name: &str, text: &str, normal: &NormalForm) {
+    /// `false`: it needs more cells than there are.
+    fn push(&mut self, name: &str, text: &str, normal: &NormalForm) -> bool {
         let first_clause = self.clause_ends.len() as u32;
+        let index = self.rules.len();
         for clause in &normal.clauses {
+            for term in clause {
+                let Some(places) = self.cells.places(term) else { return false };
+                self.places.push(places);
+                self.metrics |= 1 << (term.subject.metric() as u8);
+                self.stateful |= u64::from(term.is_stateful()) << index;
+            }
             self.terms.extend_from_slice(clause);
             self.clause_ends.push(self.terms.len() as u32);
-            self.metrics |= clause.iter().fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
         }
         let end_clause = self.clause_ends.len() as u32;
         self.rules.push(Rule { name: name.to_owned(), text: text.to_owned(), first_clause, end_clause });
+        true
     }
 }
 

@@ -17,12 +17,17 @@
 //! with as often as there are values.
 //!
 //! # What does not fit
-//! Every term that a rule can be made of has a row; only room is limited: [`CLAUSES`] clauses and [`TERMS`] rows for all
-//! rules together. [`Table::split`] takes the rules in their order, each one that still fits; the others are left to user
+//! Every term that looks at one report by itself has a row; room is limited: [`CLAUSES`] clauses and [`TERMS`] rows for all
+//! rules together. A rule that looks at earlier reports needs memory for each flow, which the kernel's program has not; a
+//! [`Program`] is the table with that memory, for a switch. [`Table::split`] takes the rules in their order, each one that still fits; the others are left to user
 //! space, with the reason, and with the metrics of which user space then needs every report that differs from its flow's
 //! report before.
 
+mod program;
+
 use std::fmt;
+
+pub use program::{CellRow, Program, Recall};
 
 use crate::metric::Metric;
 use crate::observation::{ABSENT, NO_NODE, Observation};
@@ -94,6 +99,8 @@ pub enum Reason {
         /// Rows left.
         left: usize,
     },
+    /// It looks at earlier reports of the flow, and needs every one of them.
+    Memory,
 }
 
 /// Rules, divided between the table and user space.
@@ -107,6 +114,9 @@ pub struct Split {
     pub user: Vec<(usize, Reason)>,
     /// Bit `m`: one of those looks at metric `m`.
     pub user_metrics: u8,
+    /// One of those looks at earlier reports, so that it needs every report of a flow: one that is as the one before
+    /// moves it on too.
+    pub user_needs_all: bool,
 }
 
 impl Table {
@@ -134,16 +144,19 @@ impl Table {
     /// Puts rules into a table, in their order, as far as it has room.
     pub fn split(rules: &RuleSet) -> Split {
         let mut writer = Writer { table: Self::EMPTY, known: Vec::new() };
-        let (mut user, mut user_metrics) = (Vec::new(), 0);
+        let (mut user, mut user_metrics, mut user_needs_all) = (Vec::new(), 0, false);
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
-            if let Err(reason) = writer.add(rule, &clauses) {
+            let added =
+                if rules.is_stateful(rule) { Err(Reason::Memory) } else { writer.add(rule, &clauses) };
+            if let Err(reason) = added {
                 user.push((rule, reason));
+                user_needs_all |= reason == Reason::Memory;
                 let terms = clauses.iter().copied().flatten();
                 user_metrics |= terms.fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
             }
         }
-        Split { kernel: writer.table.rules, table: writer.table, user, user_metrics }
+        Split { kernel: writer.table.rules, table: writer.table, user, user_metrics, user_needs_all }
     }
 
     /// Bit `i` of the result is set when rule `i` is in the table and true of `observation`.
@@ -163,6 +176,12 @@ impl Table {
             }
             at += 1;
         }
+        self.fired(holding)
+    }
+
+    /// The rules whose clauses all hold.
+    #[inline]
+    fn fired(&self, holding: u64) -> u64 {
         let mut fired: u64 = 0;
         let mut rule = 0;
         while rule < RULES {
@@ -234,7 +253,7 @@ impl Row {
         }
     }
 
-    /// True; neither false nor unknown.
+    /// True of one report; neither false nor unknown.
     #[inline]
     fn is_true(&self, observation: &Observation<'_>) -> bool {
         if self.subject == Subject::FlowLatency as u8 {
@@ -414,6 +433,10 @@ impl fmt::Display for Reason {
         let (needed, left, total, what) = match *self {
             Self::Clauses { needed, left } => (needed, left, CLAUSES, "clauses"),
             Self::Terms { needed, left } => (needed, left, TERMS, "comparisons"),
+            Self::Memory => {
+                return f
+                    .write_str("it looks at earlier reports, which the kernel's program does not remember");
+            }
         };
         write!(
             f,

@@ -248,6 +248,7 @@ impl Checker<'_, '_> {
     }
 
     fn rules(&mut self, settings: &Settings, text: &str) {
+        let mut remembered = Vec::new();
         if settings.rules.len() > MAX_RULES {
             self.refuse(
                 &["rules"],
@@ -270,7 +271,15 @@ impl Checker<'_, '_> {
             } else if let Err(error) = RuleSet::compile(&[(rule.name.clone(), rule.when.clone())]) {
                 let span = span_of(self.root, &["rules", &position, "when"]);
                 self.reader.refuse(span_in(text, span, &error), error.message);
+            } else {
+                remembered.push((position.clone(), rule.when.clone()));
             }
+        }
+        // What all rules together remember is bounded.
+        if remembered.len() <= MAX_RULES
+            && let Err(error) = RuleSet::compile(&remembered)
+        {
+            self.refuse(&["rules", &error.rule, "when"], error.message);
         }
     }
 

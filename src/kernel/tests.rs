@@ -492,6 +492,13 @@ so each report whose queue_occupancy is not as in its flow's report before comes
 ";
     assert_eq!(text, expected);
     assert_eq!(explain_rules(&RuleSet::default()), "");
+    let remembers = [("jump".to_owned(), "change(hops) > 2".to_owned())];
+    let expected = "\
+rules in the kernel: 0 of 1
+rule `jump` runs in user space: it looks at earlier reports, which the kernel's program does not remember
+so every report of a path comes up: mode = \"user\" is as right, and faster
+";
+    assert_eq!(explain_rules(&RuleSet::compile(&remembers).unwrap()), expected);
 }
 
 #[test]

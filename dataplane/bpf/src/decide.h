@@ -14,6 +14,8 @@
 #include "report.h"
 #include "rules.h"
 
+#define USER_EVERY (1u << 31)
+
 /* Why a datagram goes up; 0: it does not. */
 enum told_flags {
     TOLD_NEWS = 1,
@@ -249,6 +251,9 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
 
     if (!far)
         return TOLD_NEWS;
+    /* A rule counts reports, or compares each with the one before. */
+    if (metrics & USER_EVERY)
+        return TOLD_RULE;
     for (int i = 0; i < MAX_HOPS; i++) {
         const struct hop *hop = &r->hops[i];
         struct flow_hop *state = hop_at(flow, far, i);

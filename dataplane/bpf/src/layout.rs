@@ -225,6 +225,8 @@ pub(crate) mod detection {
 
     pub(crate) const OVERRIDES_USED: usize = 48;
     pub(crate) const USER_METRICS: usize = 52;
+    /// A rule in user space needs every report of its flow.
+    pub(crate) const USER_EVERY: u32 = 1 << 31;
     pub(crate) const RULES: usize = 56;
     pub(crate) const OVERRIDES: usize = RULES + Table::BYTES;
     pub(crate) const OVERRIDE_LEN: usize = 128;
@@ -242,7 +244,8 @@ pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
     }
     let overrides = what.thresholds.overrides();
     put(&mut out, detection::OVERRIDES_USED, &(overrides.len() as u32).to_ne_bytes());
-    put(&mut out, detection::USER_METRICS, &u32::from(split.user_metrics).to_ne_bytes());
+    let every = if split.user_needs_all { detection::USER_EVERY } else { 0 };
+    put(&mut out, detection::USER_METRICS, &(u32::from(split.user_metrics) | every).to_ne_bytes());
     put(&mut out, detection::RULES, &split.table.to_bytes());
     let places = out[detection::OVERRIDES..].chunks_exact_mut(detection::OVERRIDE_LEN);
     for (place, (flows, values)) in places.zip(overrides) {

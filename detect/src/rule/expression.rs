@@ -1,7 +1,8 @@
 //! A rule as it was written, and its conjunctive normal form.
 
+use super::memory::{LARGEST, Memory, Quantity};
 use super::term::Term;
-use crate::observation::Observation;
+use crate::observation::{ABSENT, Observation};
 
 /// What the parser makes of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,24 +13,80 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
 }
 
+/// Why `for` cannot be said of a condition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotLasting {
+    /// It is an `or`: its parts may take turns.
+    Choice,
+    /// There is a `for` in it.
+    Nested,
+}
+
 impl Expression {
-    /// Three-valued: `None` is unknown, which is neither. This is the meaning of a rule; the normal form is checked
-    /// against it.
-    pub(crate) fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
+    /// Three-valued, of the last of a flow's reports in their order: `None` is unknown, which is neither. This is the
+    /// meaning of a rule; the normal form, and what is remembered, are checked against it.
+    pub(crate) fn truth(&self, history: &[Observation<'_>]) -> Option<bool> {
         match self {
-            Self::Term(term) => term.truth(observation),
-            Self::Not(inner) => inner.truth(observation).map(|truth| !truth),
-            Self::And(parts) => decided(parts, observation, false),
-            Self::Or(parts) => decided(parts, observation, true),
+            Self::Term(term) => truth_of(term, history),
+            Self::Not(inner) => inner.truth(history).map(|truth| !truth),
+            Self::And(parts) => decided(parts, history, false),
+            Self::Or(parts) => decided(parts, history, true),
+        }
+    }
+
+    /// The condition that this one (or its negation) was true of the last `reports` reports: that all its parts were.
+    pub(crate) fn lasting(self, reports: u16, negate: bool) -> Result<Self, NotLasting> {
+        match (self, negate) {
+            (Self::Term(term), _) if term.reports != 0 => Err(NotLasting::Nested),
+            (Self::Term(term), negate) => {
+                let term = if negate { term.negated() } else { term };
+                Ok(Self::Term(Term { reports, ..term }))
+            }
+            (Self::Not(inner), negate) => inner.lasting(reports, !negate),
+            (Self::And(parts), false) | (Self::Or(parts), true) => {
+                let parts: Result<_, _> =
+                    parts.into_iter().map(|part| part.lasting(reports, negate)).collect();
+                parts.map(Self::And)
+            }
+            _ => Err(NotLasting::Choice),
+        }
+    }
+}
+
+/// By the definition: everything is looked up in the reports before, nothing is remembered.
+fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
+    let (last, before) = history.split_last()?;
+    if term.reports != 0 {
+        let was_true = |end: &usize| truth_of(&term.at_present(), &history[..*end]) == Some(true);
+        let run = (1..=history.len()).rev().take_while(was_true).count();
+        return Some((run >= usize::from(term.reports)) != term.lapsed);
+    }
+    let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
+    let value =
+        |observation: &Observation<'_>| Some(quantity.of(observation)).filter(|value| *value != ABSENT);
+    let previous = before.iter().rev().find_map(value);
+    let holds = |value: u64| term.comparison.holds(&value, &term.value);
+    match term.memory {
+        Memory::Now => term.truth(last),
+        Memory::Previous => previous.map(holds),
+        Memory::Change => Some(holds(value(last)?.abs_diff(previous?))),
+        Memory::Average => {
+            value(last)?;
+            let average = history.iter().filter_map(value).fold(None, |average: Option<u128>, value| {
+                debug_assert!(value <= LARGEST);
+                let (value, k) = (u128::from(value), u128::from(term.alpha));
+                Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
+            });
+            Some(term.comparison.holds(&average?, &(u128::from(term.value) * 256)))
         }
     }
 }
 
 /// One part that is `deciding` decides; otherwise an unknown part leaves all unknown.
-fn decided(parts: &[Expression], observation: &Observation<'_>, deciding: bool) -> Option<bool> {
+fn decided(parts: &[Expression], history: &[Observation<'_>], deciding: bool) -> Option<bool> {
     let mut result = Some(!deciding);
     for part in parts {
-        match part.truth(observation) {
+        match part.truth(history) {
             Some(truth) if truth == deciding => return Some(deciding),
             Some(_) => {}
             None => result = None,

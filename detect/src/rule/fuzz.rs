@@ -2,6 +2,7 @@
 
 use super::error::Fault;
 use super::expression::{Expression, NormalForm};
+use super::memory::{CELLS, EMPTY};
 use super::parser;
 use super::{RuleSet, Term};
 use crate::observation::{ABSENT, HopValues, Observation};
@@ -34,7 +35,7 @@ fn covers_characters(fault: &Fault, text: &str) -> bool {
     text.get(fault.position..fault.position + fault.length).is_some()
 }
 
-/// Values from bytes, few enough that they often meet the rule's numbers.
+/// Values from bytes, few enough that they often meet the rule's numbers; the reports of one flow.
 fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
     let value = |byte: u8| if byte >= 0xf0 { ABSENT } else { u64::from(byte) };
     let hops: Vec<HopValues> = bytes
@@ -47,11 +48,18 @@ fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
             node: u32::from(b[4]),
         })
         .collect();
-    for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX)] {
+    let mut history = Vec::new();
+    let mut memory = [EMPTY; CELLS];
+    for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX - 1)] {
         for looped in [false, true] {
-            let observation = Observation { flow_latency, looped, hops: &hops };
-            let expected = u64::from(expression.truth(&observation) == Some(true));
-            assert_eq!(rules.evaluate(&observation), expected, "{expression:?} of {observation:?}");
+            let hops = &hops[history.len().min(hops.len())..];
+            history.push(Observation { flow_latency, looped, hops });
+            let expected = u64::from(expression.truth(&history) == Some(true));
+            let last = &history[history.len() - 1];
+            assert_eq!(rules.evaluate_with(last, &mut memory), expected, "{expression:?} of {history:?}");
+            if rules.cells().is_empty() || history.len() == 1 {
+                assert_eq!(rules.evaluate(last), expected, "{expression:?} of {last:?}");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) enum Token<'a> {
     Comparison(Comparison),
     Open,
     Close,
+    Comma,
     At,
     And,
     Or,
@@ -89,7 +90,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn symbol(&mut self) -> Result<Token<'a>, Fault> {
-        const SYMBOLS: [(&str, Token<'static>); 9] = [
+        const SYMBOLS: [(&str, Token<'static>); 10] = [
             ("<=", Token::Comparison(Comparison::AtMost)),
             (">=", Token::Comparison(Comparison::AtLeast)),
             ("==", Token::Comparison(Comparison::Equal)),
@@ -98,6 +99,7 @@ impl<'a> Lexer<'a> {
             (">", Token::Comparison(Comparison::Greater)),
             ("(", Token::Open),
             (")", Token::Close),
+            (",", Token::Comma),
             ("@", Token::At),
         ];
         const INSTEAD: [(&str, &str); 9] = [

@@ -3,16 +3,19 @@
 //! ```text
 //! rule       = and { "or" and }
 //! and        = unary { "and" unary }
-//! unary      = "not" unary | "(" rule ")" | "loop" | comparison
+//! unary      = "not" unary | ( "(" rule ")" | "loop" | comparison ) [ "for" reports [ "reports" ] ]
 //! comparison = value sign number | number sign value | ( "any" | "all" ) "(" hop sign number ")"
-//! value      = "flow_latency" | "hops" | hop | aggregate "(" hop ")" | "count" "(" hop sign number ")"
+//! value      = "flow_latency" | "hops" | hop | aggregate "(" hop ")" | "count" "(" hop sign number ")" | remembered
+//! remembered = ( "previous" | "change" ) "(" one ")" | "average" "(" one [ "," weight ] ")"
+//! one        = "flow_latency" | "hops" | ( "max" | "min" | "sum" | "count" ) "(" hop ")"
 //! hop        = metric [ "@" node ]
 //! aggregate  = "max" | "min" | "sum" | "avg" | "count" | "any" | "all"
 //! ```
 
 use super::error::Fault;
-use super::expression::Expression;
+use super::expression::{Expression, NotLasting};
 use super::lexer::{Lexer, Number, Placed, Token, Unit};
+use super::memory::{LARGEST, Memory};
 use super::names;
 use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::metric::Metric;
@@ -32,6 +35,9 @@ const AGGREGATES: [Aggregate; 7] = [
     Aggregate::Any,
     Aggregate::All,
 ];
+
+/// The weight of a new value in an average that does not say, 256ths: a quarter.
+const USUAL_WEIGHT: u8 = 64;
 
 /// The meaning of `text`.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
@@ -116,7 +122,8 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Result<Expression, Fault> {
         if !matches!(self.now.token, Token::Not | Token::Open) {
-            return self.comparison().map(Expression::Term);
+            let comparison = self.comparison().map(Expression::Term)?;
+            return self.lasting(comparison);
         }
         if self.depth == MAX_DEPTH {
             return Err(self.fault(&format!("`not` and parentheses nest deeper than {MAX_DEPTH}")));
@@ -128,10 +135,39 @@ impl<'a> Parser<'a> {
         } else {
             let inner = self.any_of()?;
             self.expect_close(open)?;
-            inner
+            self.lasting(inner)?
         };
         self.depth -= 1;
         Ok(expression)
+    }
+
+    /// `for 5`, or `for 5 reports`, behind a condition.
+    fn lasting(&mut self, condition: Expression) -> Result<Expression, Fault> {
+        if self.now.token != Token::Name("for") {
+            return Ok(condition);
+        }
+        let word = self.advance()?;
+        let place = self.now;
+        let Token::Number(number) = place.token else {
+            return Err(self.fault("expected a number of reports behind `for`, such as 5"));
+        };
+        let plain = number.decimals == 0 && number.unit == Unit::None;
+        let reports = u16::try_from(number.digits).ok().filter(|&reports| plain && reports >= 2);
+        let reports = reports.ok_or_else(|| {
+            self.fault("`for` counts the reports of a flow, from 2 to 65535: write `for 5`")
+        })?;
+        self.advance()?;
+        self.accept(Token::Name("reports"))?;
+        condition.lasting(reports, false).map_err(|why| {
+            let message = match why {
+                NotLasting::Nested => "there is a `for` in this condition already",
+                NotLasting::Choice => {
+                    "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; \
+                     give each its own `for`"
+                }
+            };
+            Self::fault_at(word, message.to_owned())
+        })
     }
 
     fn comparison(&mut self) -> Result<Term, Fault> {
@@ -183,6 +219,10 @@ impl<'a> Parser<'a> {
             return Ok(Term { hops, hops_comparison: sign, ..term });
         }
         let value = whole(number, Scale::of(&term)).map_err(|message| Self::fault_at(place, message))?;
+        if term.memory != Memory::Now && value > LARGEST {
+            let message = format!("what is remembered is never greater than {LARGEST}");
+            return Err(Self::fault_at(place, message));
+        }
         Ok(Term { value, comparison: sign, ..term })
     }
 
@@ -199,6 +239,9 @@ impl<'a> Parser<'a> {
         if let Some(aggregate) = AGGREGATES.into_iter().find(|aggregate| aggregate.name() == name) {
             return self.aggregate(aggregate);
         }
+        if let Some(memory) = Memory::NAMED.into_iter().find(|memory| memory.name() == name) {
+            return self.remembered(memory).map(Value::Comparable);
+        }
         let subject = self.subject()?;
         if subject == Subject::Loop {
             return Ok(Value::Complete(Term::flow(subject, Comparison::Equal, 1)));
@@ -211,6 +254,59 @@ impl<'a> Parser<'a> {
         }
         // A hop's metric by itself: true when any hop's value is.
         self.at_node(subject, Aggregate::Any).map(Value::Comparable)
+    }
+
+    /// `previous(…)`, `change(…)`, `average(…, weight)`, from the name on.
+    fn remembered(&mut self, memory: Memory) -> Result<Term, Fault> {
+        let name = memory.name();
+        self.advance()?;
+        let open = self.now;
+        if !self.accept(Token::Open)? {
+            let message = format!("`{name}` is of one value: write {name}(flow_latency)");
+            return Err(Self::fault_at(open, message));
+        }
+        let place = self.now;
+        if Memory::NAMED.into_iter().any(|memory| place.token == Token::Name(memory.name())) {
+            return Err(self.fault("one value is remembered, not what was made of another's memory"));
+        }
+        let term = match self.value()? {
+            Value::Comparable(term) if is_one_number(&term) => term,
+            _ => {
+                let message = format!(
+                    "{name}() is of one whole number: flow_latency, hops, or max(), min(), sum(), count() of a metric, \
+                     as in {name}(max(queue_occupancy))"
+                );
+                return Err(Self::fault_at(place, message));
+            }
+        };
+        let alpha = if memory == Memory::Average { self.weight()? } else { 0 };
+        if let Token::Comparison(sign) = self.now.token {
+            let sign = sign.symbol();
+            return Err(self.fault(&format!("compare behind the parenthesis: {name}(…) {sign} …")));
+        }
+        self.expect_close(open)?;
+        Ok(Term { memory, alpha, ..term })
+    }
+
+    /// The weight of new values in an average, 256ths.
+    fn weight(&mut self) -> Result<u8, Fault> {
+        if !self.accept(Token::Comma)? {
+            return Ok(USUAL_WEIGHT);
+        }
+        let (number, place) = self.number()?;
+        let divisor = match number.unit {
+            Unit::None => Some(1),
+            Unit::Percent => Some(100),
+            Unit::Time(_) | Unit::Factor(_) => None,
+        };
+        let weight = divisor.and_then(|divisor| {
+            let (parts, whole) = (u128::from(number.digits) * 256, divisor * 10u128.pow(number.decimals));
+            u8::try_from((parts * 2 + whole) / (whole * 2)).ok().filter(|&weight| weight > 0)
+        });
+        weight.ok_or_else(|| {
+            let message = "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25";
+            Self::fault_at(place, message.to_owned())
+        })
     }
 
     /// `max(…)` and so on, from the name on.
@@ -278,6 +374,7 @@ impl<'a> Parser<'a> {
             ));
         }
         let known = Subject::ALL.iter().map(|s| s.name()).chain(AGGREGATES.iter().map(|a| a.name()));
+        let known = known.chain(Memory::NAMED.iter().map(|memory| memory.name()));
         let message = match names::nearest(written, known.chain(["and", "or", "not"])) {
             Some(name) => format!("unknown name `{written}`: did you mean `{name}`?"),
             None => {
@@ -303,6 +400,12 @@ impl<'a> Parser<'a> {
         }
         Ok(term)
     }
+}
+
+/// Is it one whole number, before it is compared?
+fn is_one_number(term: &Term) -> bool {
+    use Aggregate::{Count, Flow, Max, Min, Sum};
+    matches!(term.aggregate, Flow | Max | Min | Sum | Count)
 }
 
 /// What one of a value's units is, to read a number in.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::memory::{EMPTY, Memory};
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
@@ -194,18 +195,69 @@ pub struct Term {
     pub comparison: Comparison,
     /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
     pub hops_comparison: Comparison,
+    /// What of earlier reports is looked at.
+    pub memory: Memory,
+    /// [`Memory::Average`]: the weight of a new value, 256ths. 0 otherwise.
+    pub alpha: u8,
+    /// How many reports in sequence the comparison must have been true of; 0 asks for none, and only this report counts.
+    pub reports: u16,
+    /// True when it has *not* been true of so many. `false` when `reports` is 0.
+    pub lapsed: bool,
 }
 
-const _: () = assert!(size_of::<Term>() == 24, "what other languages read has a fixed layout");
+const _: () = assert!(size_of::<Term>() == 32, "two to a line of memory");
 
 impl Term {
     /// Of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
         let (aggregate, hops_comparison) = (Aggregate::Flow, Comparison::Less);
-        Self { value, node: NO_NODE, hops: 0, subject, aggregate, comparison, hops_comparison }
+        let (memory, alpha, reports, lapsed) = (Memory::Now, 0, 0, false);
+        let (node, hops) = (NO_NODE, 0);
+        Self {
+            value,
+            node,
+            hops,
+            subject,
+            aggregate,
+            comparison,
+            hops_comparison,
+            memory,
+            alpha,
+            reports,
+            lapsed,
+        }
     }
 
-    /// Does it hold? `None`: the report does not say.
+    /// Does it look at earlier reports of the flow?
+    pub fn is_stateful(&self) -> bool {
+        self.memory != Memory::Now || self.reports != 0
+    }
+
+    /// The comparison without its number of reports.
+    pub(crate) fn at_present(&self) -> Self {
+        Self { reports: 0, lapsed: false, ..*self }
+    }
+
+    /// [`Term::truth`], if it looks at earlier values: `now` is the value that this report gives, `held` what its cell
+    /// holds. Of one report only.
+    #[inline]
+    pub(crate) fn truth_with(&self, observation: &Observation<'_>, now: u64, held: u64) -> Option<bool> {
+        let compared = |value: u64| self.comparison.holds(&value, &self.value);
+        match self.memory {
+            Memory::Now => self.truth(observation),
+            Memory::Previous => (held != EMPTY).then(|| compared(held)),
+            Memory::Change => (now != ABSENT && held != EMPTY).then(|| compared(now.abs_diff(held))),
+            Memory::Average => (now != ABSENT).then(|| self.comparison.holds(&held, &(self.value << 8))),
+        }
+    }
+
+    /// Has its comparison been true, or not, of so many reports? `run`: of how many it has been.
+    #[inline]
+    pub(crate) fn lasts(&self, run: u64) -> bool {
+        (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
+    }
+
+    /// Does it hold of one report by itself? `None`: the report does not say. What is remembered is not looked at.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         let compared = |value: u64| self.comparison.holds(&value, &self.value);
@@ -222,6 +274,9 @@ impl Term {
 
     /// The term that is true when this one is false, and unknown when this one is.
     pub(crate) fn negated(self) -> Self {
+        if self.reports != 0 {
+            return Self { lapsed: !self.lapsed, ..self };
+        }
         match self.aggregate {
             Aggregate::CountWhere => Self { hops_comparison: self.hops_comparison.negated(), ..self },
             Aggregate::Any => {
@@ -236,7 +291,8 @@ impl Term {
 
     /// Roughly what it costs to evaluate: cheap terms are tried first.
     pub(crate) fn cost(&self) -> u32 {
-        if self.subject.is_per_hop() { 8 } else { 1 }
+        let per_hop = self.subject.is_per_hop() && !self.is_stateful();
+        if per_hop { 8 } else { 1 }
     }
 
     #[inline]
@@ -287,15 +343,27 @@ fn sum_and_count(values: impl Iterator<Item = u64>) -> (u128, u64) {
 /// As a rule would say it; reading it again gives the same term.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reports == 0 {
+            return self.write_present(f);
+        }
+        f.write_str(if self.lapsed { "not " } else { "" })?;
+        let open = self.subject == Subject::Loop && self.memory == Memory::Now;
+        f.write_str(if open { "(" } else { "" })?;
+        self.write_present(f)?;
+        write!(f, "{} for {}", if open { ")" } else { "" }, self.reports)
+    }
+}
+
+impl Term {
+    fn write_present(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, aggregate, .. } = *self;
+        if self.memory != Memory::Now {
+            return self.write_remembered(f);
+        }
         match (subject, aggregate) {
             (Subject::Loop, _) => {
                 let looped = self.comparison.holds(&1, &self.value);
                 f.write_str(if looped { "loop" } else { "not loop" })
-            }
-            (_, Aggregate::Flow) => {
-                write!(f, "{}", subject.name())?;
-                self.write_comparison(f)
             }
             (_, Aggregate::CountWhere | Aggregate::Any | Aggregate::All) => {
                 write!(f, "{}(", aggregate.name())?;
@@ -308,16 +376,33 @@ impl fmt::Display for Term {
                 Ok(())
             }
             _ => {
-                write!(f, "{}(", aggregate.name())?;
-                self.write_subject(f)?;
-                f.write_str(")")?;
+                self.write_value(f)?;
                 self.write_comparison(f)
             }
         }
     }
-}
 
-impl Term {
+    fn write_remembered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.memory.name())?;
+        self.write_value(f)?;
+        if self.memory == Memory::Average {
+            // 256ths have at most eight decimals.
+            write!(f, ", 0.{:08}", u32::from(self.alpha) * (100_000_000 / 256))?;
+        }
+        f.write_str(")")?;
+        self.write_comparison(f)
+    }
+
+    /// A flow's value, or an aggregate of its hops'.
+    fn write_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.aggregate == Aggregate::Flow {
+            return f.write_str(self.subject.name());
+        }
+        write!(f, "{}(", self.aggregate.name())?;
+        self.write_subject(f)?;
+        f.write_str(")")
+    }
+
     fn write_subject(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.subject.name())?;
         if self.node == NO_NODE { Ok(()) } else { write!(f, "@{}", self.node) }

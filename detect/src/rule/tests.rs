@@ -1,4 +1,5 @@
 use super::expression::Expression;
+use super::memory::{LARGEST, Memory, averaged};
 use super::term::{Aggregate, Comparison, Subject};
 use super::*;
 use crate::observation::{ABSENT, HopValues, NO_NODE};
@@ -125,7 +126,7 @@ fn three_valued_logic_by_its_truth_table() {
     let nothing = Observation::default();
     let is = |text: String, expected: Option<bool>| {
         let expression = parser::parse(&text).unwrap();
-        assert_eq!(expression.truth(&nothing), expected, "{text}");
+        assert_eq!(expression.truth(&[nothing]), expected, "{text}");
         // Compiled, a rule fires when it is true, and its negation when it is false: unknown fires neither.
         assert_eq!(compile(&text).unwrap().evaluate(&nothing) == 1, expected == T, "{text}");
         assert_eq!(
@@ -184,6 +185,10 @@ fn terms_are_small_values() {
         aggregate: Aggregate::CountWhere,
         comparison: Comparison::Greater,
         hops_comparison: Comparison::AtLeast,
+        memory: Memory::Now,
+        alpha: 0,
+        reports: 0,
+        lapsed: false,
     };
     assert_eq!(terms, [expected]);
 }
@@ -272,6 +277,49 @@ fn errors_point_at_the_place() {
         ("count(hop_latency > 5) > 4294967296", "4294967296", "no report has so many hops"),
         ("5 < loop", "5", "what follows is true or false by itself: it is not compared with a number"),
         ("hops > -5", "-", "`-` is not used here: values are never negative"),
+        ("hops > 5 for", "", "expected a number of reports behind `for`, such as 5"),
+        ("hops > 5 for 1", "1", "`for` counts the reports of a flow, from 2 to 65535: write `for 5`"),
+        ("hops > 5 for 5ms", "5ms", "`for` counts the reports of a flow, from 2 to 65535: write `for 5`"),
+        ("(hops > 5 for 5) for 2", "for", "there is a `for` in this condition already"),
+        (
+            "(hops > 5 or loop) for 5",
+            "for",
+            "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; give each its own `for`",
+        ),
+        ("change > 5", ">", "`change` is of one value: write change(flow_latency)"),
+        (
+            "change(change(hops)) > 5",
+            "change",
+            "one value is remembered, not what was made of another's memory",
+        ),
+        (
+            "change(queue_occupancy) > 5",
+            "queue_occupancy",
+            "change() is of one whole number: flow_latency, hops, or max(), min(), sum(), count() of a metric, as in change(max(queue_occupancy))",
+        ),
+        (
+            "average(avg(queue_occupancy)) > 5",
+            "avg",
+            "average() is of one whole number: flow_latency, hops, or max(), min(), sum(), count() of a metric, as in average(max(queue_occupancy))",
+        ),
+        (
+            "average(hops, 1) > 5",
+            "1",
+            "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25",
+        ),
+        (
+            "average(hops, 5ms) > 5",
+            "5ms",
+            "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25",
+        ),
+        ("change(hops, 0.5) > 5", ",", "expected `)`"),
+        ("change(hops > 5)", ">", "compare behind the parenthesis: change(…) > …"),
+        (
+            "previous(flow_latency) > 300_000s",
+            "300_000s",
+            "what is remembered is never greater than 281474976710655",
+        ),
+        ("chnage(hops) > 5", "chnage", "unknown name `chnage`: did you mean `change`?"),
     ];
     for (text, marked, message) in cases {
         let error = refused(text);
@@ -360,16 +408,50 @@ fn random_term(random: &mut Random) -> String {
     }
 }
 
-pub(crate) fn random_rule(random: &mut Random, depth: u64) -> String {
+/// A term that looks at earlier reports.
+fn random_memory(random: &mut Random) -> String {
+    let signs = ["<", "<=", ">", ">=", "==", "!="];
+    let (sign, number) = (random.pick(&signs), random.below(6));
+    let node = if random.below(4) == 0 { format!("@{}", random.below(4)) } else { String::new() };
+    let metric = random.pick(&["hop_latency", "queue_occupancy", "queue_congestion"]);
+    let value = match random.below(6) {
+        0 => "flow_latency".into(),
+        1 => "hops".into(),
+        _ => format!("{}({metric}{node})", random.pick(&["max", "min", "sum", "count"])),
+    };
+    let value = match random.below(4) {
+        0 => format!("previous({value})"),
+        1 => format!("change({value})"),
+        2 => format!("average({value})"),
+        _ => format!("average({value}, 0.{:02})", 1 + random.below(98)),
+    };
+    format!("{value} {sign} {number}")
+}
+
+/// With `memory` its terms may look at earlier reports.
+pub(crate) fn random_rule_of(random: &mut Random, depth: u64, memory: bool) -> String {
     if depth == 0 || random.below(4) == 0 {
-        return random_term(random);
+        let mut term =
+            if memory && random.below(2) == 0 { random_memory(random) } else { random_term(random) };
+        if memory && random.below(3) == 0 {
+            if random.below(3) == 0 {
+                term = format!("(not {term} and {})", random_memory(random));
+            }
+            term = format!("{term} for {}", 2 + random.below(3));
+        }
+        return term;
     }
-    let (a, b) = (random_rule(random, depth - 1), random_rule(random, depth - 1));
+    let a = random_rule_of(random, depth - 1, memory);
+    let b = random_rule_of(random, depth - 1, memory);
     match random.below(5) {
         0 | 1 => format!("({a}) and {b}"),
         2 | 3 => format!("{a} or ({b})"),
         _ => format!("not ({a})"),
     }
+}
+
+pub(crate) fn random_rule(random: &mut Random, depth: u64) -> String {
+    random_rule_of(random, depth, false)
 }
 
 pub(crate) fn random_hops(random: &mut Random) -> Vec<HopValues> {
@@ -402,13 +484,142 @@ fn the_normal_form_means_what_the_expression_means() {
                 looped: random.below(2) == 0,
                 hops: &hops,
             };
-            let expected = expression.truth(&observation) == Some(true);
+            let expected = expression.truth(&[observation]) == Some(true);
             assert_eq!(rules.evaluate(&observation) == 1, expected, "{text} of {observation:?}");
             fired += usize::from(expected);
         }
     }
     // Neither all refused nor all alike, or the test would show nothing.
     assert!(compiled > 19_000 && fired > 20_000 && fired < 180_000, "{compiled} {fired}");
+}
+
+/// A report of one hop with this queue.
+fn queue(occupancy: u64) -> [HopValues; 1] {
+    [hop(1, 1, occupancy)]
+}
+
+/// For each of a flow's reports with these queues: does the rule fire? `u64::MAX` is a report that does not tell it.
+fn course(text: &str, queues: &[u64]) -> String {
+    let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
+    let mut memory = vec![ABSENT; rules.cells().len()];
+    let fires = |occupancy: &u64| {
+        let hops = queue(*occupancy);
+        let observation = Observation { hops: &hops, ..Observation::default() };
+        if rules.evaluate_with(&observation, &mut memory) == 1 { '1' } else { '.' }
+    };
+    queues.iter().map(fires).collect()
+}
+
+#[test]
+fn what_was_before_is_remembered() {
+    const NO: u64 = ABSENT;
+    let cases: [(&str, &[u64], &str); 16] = [
+        ("previous(max(queue_occupancy)) > 5", &[9, 9, 1, 1, 9], ".11.."),
+        ("change(max(queue_occupancy)) > 100", &[500, 600, 499, 601, 601], "..11."),
+        ("change(max(queue_occupancy)) == 0", &[500, 500, 499], ".1."),
+        // What a report does not give stays as it was.
+        ("change(max(queue_occupancy)) > 100", &[500, NO, 700, NO, 700], "..1.."),
+        ("previous(max(queue_occupancy)) > 5", &[9, NO, 1, NO, 9], ".11.."),
+        ("not change(max(queue_occupancy)) > 100", &[500, 500, NO, 700], ".1.."),
+        // 256·8 = 2048; with 0, less a quarter each time: 1536, 1152, 864; 6, 4.5, 3.375.
+        ("average(max(queue_occupancy)) > 4", &[8, 0, 0, 0, NO], "111.."),
+        ("average(max(queue_occupancy), 0.5) >= 2", &[8, 0, 0, 0, 8], "111.1"),
+        ("average(max(queue_occupancy), 50%) >= 2", &[8, 0, 0, 0, 8], "111.1"),
+        ("max(queue_occupancy) > 5 for 3", &[9, 9, 9, 9, 1, 9, 9, 9], "..11...1"),
+        ("max(queue_occupancy) > 5 for 2 reports", &[9, 9, NO, 9, 9], ".1..1"),
+        ("not max(queue_occupancy) > 5 for 2", &[9, 9, NO, 9, 9], "1.11."),
+        ("(not max(queue_occupancy) > 5) for 2", &[1, 1, NO, 1, 1, 9], ".1..1."),
+        ("(queue_occupancy > 5 and queue_occupancy < 9) for 2", &[6, 7, 9, 8, 8], ".1..1"),
+        ("(not (queue_occupancy > 9 or queue_occupancy < 5)) for 2", &[6, 7, 4, 8, 8], ".1..1"),
+        ("change(max(queue_occupancy)) > 2 for 2", &[0, 5, 10, 15, 15], "..11."),
+    ];
+    for (text, queues, expected) in cases {
+        assert_eq!(course(text, queues), expected, "{text}");
+    }
+}
+
+#[test]
+fn averages_settle_and_products_fit() {
+    let settled = |from: u64, to: u64, k: u8| {
+        (0..200_000).fold(averaged(ABSENT, from, k), |average, _| averaged(average, to, k))
+    };
+    for k in [1, 2, 64, 128, 255] {
+        assert_eq!(settled(0, LARGEST, k), LARGEST << 8, "up to the value itself");
+        let above = settled(LARGEST, 1000, k) - (1000 << 8);
+        assert!(above < 256 / u64::from(k) + 1, "{above} 256ths above, weight {k}");
+        assert_eq!(averaged(LARGEST << 8, LARGEST, k), LARGEST << 8);
+    }
+}
+
+#[test]
+fn what_is_remembered_is_shared_and_bounded() {
+    let rules = |texts: &[&str]| {
+        let named: Vec<_> =
+            texts.iter().enumerate().map(|(n, text)| (n.to_string(), (*text).into())).collect();
+        RuleSet::compile(&named)
+    };
+    let shared = rules(&[
+        "change(max(queue_occupancy)) > 5 or previous(max(queue_occupancy)) > 7",
+        "loop",
+        "change(max(queue_occupancy)) > 9 and loop for 3 and not loop for 7",
+        "average(hops) > 2 and average(hops, 0.25) > 3 and average(hops, 0.5) > 4",
+    ])
+    .unwrap();
+    assert_eq!(shared.cells().len(), 4, "{:?}", shared.cells());
+    assert_eq!([0, 1, 2, 3, 4].map(|rule| shared.is_stateful(rule)), [true, false, true, true, false]);
+    assert!(compile("hops > 3").unwrap().cells().is_empty());
+    let many = |count: u64| (0..count).map(|n| format!("hops > {n} for 2")).collect::<Vec<_>>().join(" and ");
+    assert_eq!(compile(&many(32)).unwrap().cells().len(), 32);
+    assert_eq!(
+        refused(&many(33)).message,
+        "the rules up to this one remember more than 32 values of a flow: leave some out"
+    );
+}
+
+#[test]
+fn terms_with_memory_read_back() {
+    let cases = [
+        ("change(max(queue_occupancy@7)) > 5", "change(max(queue_occupancy@7)) > 5"),
+        ("average(flow_latency, 10%) > 5ms for 3", "average(flow_latency, 0.10156250) > 5000000ns for 3"),
+        ("not previous(hops) > 5 for 3 reports", "not previous(hops) > 5 for 3"),
+        ("(not loop) for 3", "(not loop) for 3"),
+        ("not loop for 3", "not (loop) for 3"),
+        ("not not loop for 3", "(loop) for 3"),
+        ("not change(count(hop_latency)) > 5", "change(count(hop_latency)) <= 5"),
+        ("average(max(link_utilization)) > 80%", "average(max(link_utilization), 0.25000000) > 80.0000%"),
+    ];
+    for (text, expected) in cases {
+        let rules = compile(text).unwrap();
+        let term = *rules.clauses(0).flatten().next().unwrap();
+        assert_eq!(term.to_string(), expected, "{text}");
+        let again = compile(expected).unwrap();
+        assert_eq!(again.clauses(0).flatten().next(), Some(&term), "{text}");
+    }
+}
+
+#[test]
+fn rules_with_memory_mean_what_the_expression_means() {
+    let mut random = Random::new(13);
+    let (mut compiled, mut fired, mut all) = (0, 0, 0);
+    for _ in 0..6000 {
+        let text = random_rule_of(&mut random, 3, true);
+        let expression: Expression = parser::parse(&text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        let Ok(rules) = compile(&text) else { continue };
+        compiled += 1;
+        let reports: Vec<_> = (0..12).map(|_| random_hops(&mut random)).collect();
+        let mut history = Vec::new();
+        let mut memory = vec![ABSENT; rules.cells().len()];
+        for hops in &reports {
+            let (flow_latency, looped) = (random.maybe(|r| r.below(6)), random.below(2) == 0);
+            history.push(Observation { flow_latency, looped, hops });
+            let expected = expression.truth(&history) == Some(true);
+            let last = history.last().unwrap();
+            assert_eq!(rules.evaluate_with(last, &mut memory) == 1, expected, "{text} of {history:?}");
+            fired += usize::from(expected);
+            all += 1;
+        }
+    }
+    assert!(compiled > 5500 && fired > all / 10 && fired < all * 9 / 10, "{compiled} {fired} of {all}");
 }
 
 #[test]
@@ -427,17 +638,18 @@ fn the_fuzz_body_holds() {
         "max(queue_occupancy) > 50 and flow_latency > 5ms\0\x01\x02\x03\x04\x05\x33\u{fe}\x01\x01\x02",
         "not (count(hop_latency@0x66 >= 1.5us) != 2 or loop) and hops<=6\0aaaaabbbbb",
         "all(link_utilization<80%)or any(queue_congestion)==7k or 5 \u{b5}s<avg(hop_latency)\0\x00\x00\x00\x00\x00",
+        "(not change(max(hop_latency))>3 and loop)for 2 or average(sum(hop_latency@2),0.3)<9 and previous(hops)!=4 for 3 reports\0abcdabcdef",
     ];
     let mut random = Random::new(11);
     for round in 0..30_000u64 {
-        let mut data = seeds[(round % 3) as usize].as_bytes().to_vec();
+        let mut data = seeds[(round % 4) as usize].as_bytes().to_vec();
         for _ in 0..random.below(4) {
             let at = random.below(data.len() as u64 + 1) as usize;
             data.resize(data.len().max(at + 1), b' ');
             match random.below(4) {
                 0 => data[at] = random.next() as u8,
                 1 => drop(data.remove(at)),
-                2 => data.insert(at, *b"()<>=!@%. 0".get(random.below(11) as usize).unwrap()),
+                2 => data.insert(at, *b"()<>=!@%. 0,".get(random.below(12) as usize).unwrap()),
                 _ => data.truncate(at),
             }
         }

@@ -1,7 +1,9 @@
 use super::*;
 use crate::observation::HopValues;
 use crate::random::Random;
-use crate::rule::tests::{random_hops, random_rule};
+use crate::rule::CELLS;
+use crate::rule::memory::EMPTY;
+use crate::rule::tests::{random_hops, random_rule, random_rule_of};
 
 fn compile(texts: &[String]) -> Option<RuleSet> {
     let named: Vec<_> = texts.iter().enumerate().map(|(n, text)| (format!("r{n}"), text.clone())).collect();
@@ -166,4 +168,88 @@ fn bytes_are_the_memory_of_the_table() {
         ),
         (12, 16, 20)
     );
+}
+
+#[test]
+fn the_program_says_what_the_rules_say() {
+    let mut random = Random::new(17);
+    let (mut programs, mut fired, mut all) = (0, 0, 0);
+    for _ in 0..1500 {
+        let count = 1 + random.below(4);
+        let texts: Vec<String> = (0..count).map(|_| random_rule_of(&mut random, 3, true)).collect();
+        let Some(rules) = compile(&texts) else { continue };
+        let Ok(program) = Program::new(&rules) else { continue };
+        programs += 1;
+        assert_eq!(program.used as usize, rules.cells().len(), "{texts:?}");
+        let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
+        for _ in 0..20 {
+            let hops = random_hops(&mut random);
+            let observation = Observation {
+                flow_latency: random.maybe(|r| r.below(6)),
+                looped: random.below(2) == 0,
+                hops: &hops,
+            };
+            let expected = rules.evaluate_with(&observation, &mut one);
+            assert_eq!(program.evaluate(&observation, &mut other), expected, "{texts:?} of {observation:?}");
+            assert_eq!(one, other, "{texts:?} of {observation:?}");
+            let first = rules.evaluate(&observation);
+            assert_eq!(program.evaluate(&observation, &mut []), first, "{texts:?} of {observation:?}");
+            fired += u64::from(expected.count_ones());
+            all += count;
+        }
+    }
+    assert!(programs > 1000 && fired > all / 10 && fired < all * 9 / 10, "{programs} {fired} of {all}");
+}
+
+#[test]
+fn what_is_remembered_is_exact_at_the_ends_of_64_bits() {
+    let mut random = Random::new(19);
+    let edges =
+        [0, 1, 2, 1 << 32, (1 << 48) - 2, (1 << 48) - 1, 1 << 48, 1 << 60, 1 << 63, u64::MAX - 1, u64::MAX];
+    let mut fired = 0;
+    for _ in 0..4000 {
+        let near = |random: &mut Random| *random.pick(&edges.each_ref());
+        let (sign, value) = (random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(), near(&mut random));
+        let of = random.pick(&["sum", "max", "min"]);
+        let what = random.pick(&["previous", "change", "average"]);
+        let value = value.min((1 << 48) - 1);
+        let text = format!("{what}({of}(queue_occupancy)) {sign} {value}");
+        let rules = compile(std::slice::from_ref(&text)).expect(&text);
+        let program = Program::new(&rules).unwrap();
+        let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
+        for _ in 0..10 {
+            let hops: Vec<HopValues> = (0..random.below(17))
+                .map(|_| HopValues { queue_occupancy: near(&mut random), ..HopValues::NOTHING })
+                .collect();
+            let observation = Observation { hops: &hops, ..Observation::default() };
+            let expected = rules.evaluate_with(&observation, &mut one);
+            assert_eq!(program.evaluate(&observation, &mut other), expected, "{text} of {hops:?}");
+            assert_eq!(one, other);
+            fired += expected;
+        }
+    }
+    assert!((8000..32_000).contains(&fired), "{fired}");
+}
+
+#[test]
+fn rules_that_remember_are_left_to_user_space_which_needs_every_report() {
+    let texts = ["loop", "change(flow_latency) > 5", "hops > 3"].map(str::to_owned);
+    let rules = compile(&texts).unwrap();
+    let split = Table::split(&rules);
+    assert_eq!((split.kernel, split.user.as_slice()), (0b101, &[(1, Reason::Memory)][..]));
+    assert!(split.user_needs_all && split.table.rules == 0b101);
+    assert_eq!(split.user_metrics, 1 << (Metric::FlowLatency as u8));
+    assert_eq!(
+        Reason::Memory.to_string(),
+        "it looks at earlier reports, which the kernel's program does not remember"
+    );
+    assert!(!Table::split(&compile(&texts[..1]).unwrap()).user_needs_all);
+}
+
+#[test]
+fn a_program_without_room_says_which_rule() {
+    let many = |from: u32| (from..from + 60).map(|n| format!("hops > {n}")).collect::<Vec<_>>().join(" and ");
+    let rules = compile(&[many(0), many(100)]).unwrap();
+    assert_eq!(Program::new(&rules), Err((1, Reason::Clauses { needed: 60, left: 4 })));
+    assert_eq!(Program::new(&RuleSet::default()), Ok(Program::EMPTY));
 }

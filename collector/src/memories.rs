@@ -1,0 +1,86 @@
+//! What rules remember of each flow: present only where rules look at earlier reports, and of a fixed size.
+
+use detect::RuleSet;
+use detect::rule::Cell;
+use detect::rule::memory::EMPTY;
+
+/// As many numbers for each place of a flow as the rules have cells.
+#[derive(Debug, Default)]
+pub(crate) struct Memories {
+    cells: Vec<Cell>,
+    values: Vec<u64>,
+}
+
+impl Memories {
+    /// Makes room for `flows` flows and the cells of `rules`. What the rules before remembered and these do too is kept.
+    pub(crate) fn set(&mut self, rules: &RuleSet, flows: usize) {
+        let cells = rules.cells();
+        if cells == self.cells && self.values.len() == cells.len() * flows {
+            return;
+        }
+        let kept: Vec<(usize, usize)> = cells
+            .iter()
+            .enumerate()
+            .filter_map(|(to, cell)| Some((self.cells.iter().position(|old| old == cell)?, to)))
+            .collect();
+        let mut values = vec![EMPTY; cells.len() * flows];
+        if !kept.is_empty() {
+            let old = self.values.chunks_exact(self.cells.len());
+            for (new, old) in values.chunks_exact_mut(cells.len()).zip(old) {
+                kept.iter().for_each(|&(from, to)| new[to] = old[from]);
+            }
+        }
+        (self.cells, self.values) = (cells.to_vec(), values);
+    }
+
+    /// Of the flow in `slot`; empty when nothing is remembered.
+    #[inline]
+    pub(crate) fn of(&mut self, slot: u32) -> &mut [u64] {
+        let cells = self.cells.len();
+        let start = slot as usize * cells;
+        self.values.get_mut(start..start + cells).unwrap_or_default()
+    }
+
+    /// Another flow is in `slot`.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.of(slot).fill(EMPTY);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(texts: &[&str]) -> RuleSet {
+        let named: Vec<_> =
+            texts.iter().enumerate().map(|(n, text)| (n.to_string(), (*text).into())).collect();
+        RuleSet::compile(&named).unwrap()
+    }
+
+    #[test]
+    fn what_other_rules_remember_too_is_kept() {
+        let mut memories = Memories::default();
+        memories.set(&rules(&["hops > 3"]), 4);
+        assert_eq!((memories.bytes(), memories.of(3).len()), (0, 0), "nothing without such rules");
+        memories.set(&rules(&["change(hops) > 3 and loop for 3"]), 4);
+        for slot in 0..4 {
+            let [one, other] = memories.of(slot) else { panic!() };
+            (*one, *other) = (u64::from(slot), u64::from(slot) + 10);
+        }
+        assert_eq!((memories.of(4).len(), memories.bytes()), (0, 64), "beyond the last flow");
+        // The same under another name: not touched. Then one of the two is gone, and another is before it.
+        memories.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
+        assert_eq!(memories.of(2), [2, 12]);
+        memories.set(&rules(&["average(flow_latency) > 5", "loop for 7"]), 4);
+        assert_eq!(memories.of(2), [EMPTY, 12]);
+        memories.forget(2);
+        assert_eq!(memories.of(2), [EMPTY, EMPTY]);
+        assert_eq!(memories.of(1), [EMPTY, 11]);
+        memories.set(&RuleSet::default(), 4);
+        assert_eq!((memories.of(0).len(), memories.bytes()), (0, 0));
+    }
+}
