@@ -99,7 +99,7 @@ fn topology() -> Topology {
 
 fn config(start: u64) -> Config {
     let switch = switch::Config {
-        congestion: Some(Congestion { rise: 65_536, fall: 16_384 }),
+        congestion: Some(Congestion { rise: 65_536, fall: 16_384, quota: 0 }),
         ..switch::Config::default()
     };
     Config {

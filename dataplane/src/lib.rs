@@ -3,7 +3,8 @@
 //! No I/O, no clock, no hidden randomness: bytes, ports, time stamps and queue occupancies go in; bytes come out.
 //!
 //! - [`switch`]: one switch. Its parts are read in the order in which a packet meets them: [`watchlist`] (is the flow
-//!   watched?), `source` (puts INT in), `transit` (adds a record), `sink` (takes everything out), [`report`] (tells).
+//!   watched?), `source` (puts INT in), `transit` (adds a record), `sink` (takes everything out),
+//!   [`filter`] (is it worth a report?), [`report`] (tells).
 //!   They are the specification that the same switch in P4 or BPF has to match.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
 //! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
@@ -12,6 +13,7 @@
 
 pub mod demo;
 pub mod fabric;
+pub mod filter;
 mod packet;
 pub mod report;
 pub mod router;
@@ -26,5 +28,6 @@ pub mod workload;
 pub use fabric::{
     Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, Pattern, Reporter, Topology, Truth,
 };
+pub use filter::{Filter, Filters};
 pub use switch::Switch;
-pub use watchlist::{Watch, Watchlist};
+pub use watchlist::{Role, Roles, Watch, Watchlist};

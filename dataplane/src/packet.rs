@@ -118,6 +118,13 @@ impl Seen {
 }
 
 impl Carried {
+    /// The records in `frame`.
+    pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
+        let bytes = frame.get(self.stack()..self.end).unwrap_or_default();
+        let count = bytes.len() / self.layout.len().max(1);
+        int::Stack { bytes, layout: self.layout, count: count as u8 }
+    }
+
     /// The shim's length field can count `more` further bytes.
     pub(crate) fn holds(&self, more: usize) -> bool {
         if self.headers.has_option() {

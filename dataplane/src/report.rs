@@ -213,6 +213,8 @@ const MAX_GROUP: usize = 1400;
 
 /// Instruction bits that a report's metadata has a place for: 1 to 8.
 const REPORTABLE: u16 = 0x7f80;
+/// Those that 1.0 has a place for: ports, hop latency, queue, egress stamp, utilisation.
+const IN_10: u16 = 0x7500;
 const PORTS: u16 = 0x4000;
 const QUEUE: u16 = 0x1000;
 const INGRESS_TS: u16 = 0x0800;
@@ -355,6 +357,28 @@ impl Exporter {
     pub(crate) fn queue_report(&mut self, own: &Hop, out: &mut Outbox) {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, Packet::None) }, out);
+    }
+
+    /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], and the head of the packet, cut
+    /// behind the ports (behind INT where that hides the port).
+    pub(crate) fn congested_packet(&mut self, frame: &[u8], seen: &Seen, own: &Hop, out: &mut Outbox) {
+        let end = match (seen.carried, seen.headers) {
+            (Some(carried), _) if carried.mark == wire::int::Mark::Port => carried.end,
+            (_, Some(headers)) => ports_end(&headers),
+            (_, None) => 64,
+        };
+        let bits = Some(PORTS | QUEUE | INGRESS_TS);
+        let packet = self.packet(frame, seen.headers.as_ref(), end);
+        self.write(&Draft { bits, ..Draft::new(ReportKind::Queue, Flags::QUEUE, own, packet) }, out);
+    }
+
+    /// Which of the items in `bits` a flow report tells of the switch itself; none if it tells nothing.
+    pub(crate) fn own_bits(&self, bits: u16) -> Option<u16> {
+        if self.format.is_20() {
+            return Some(bits & REPORTABLE).filter(|bits| *bits != 0);
+        }
+        // The ingress stamp has a place of its own there.
+        Some(bits & IN_10).filter(|bits| *bits != 0).map(|bits| bits | INGRESS_TS)
     }
 
     /// Sends every open group.

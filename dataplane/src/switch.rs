@@ -9,13 +9,14 @@ use wire::int::Sf;
 use wire::int::sf::State;
 use wire::{FlowKey, Profile};
 
+use crate::filter::{Filters, Own};
 use crate::packet::{Carried, Headers, Seen, direct};
 use crate::report::{Exporter, Format, Outbox};
 use crate::sf::{self, Arrival, Form, Registers};
 use crate::sink;
 use crate::source::{self, Inserted};
 use crate::transit::{self, Pushed};
-use crate::watchlist::{Mode, Watch, Watchlist};
+use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
 /// How a switch takes part in INT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,9 @@ pub struct Congestion {
     pub rise: u32,
     /// Occupancy at which it no longer is; less than `rise`.
     pub fall: u32,
+    /// While it is congested, this many packets that pass it are reported too, each with its occupancy and the head of the
+    /// packet; then there is silence until it has recovered.
+    pub quota: u32,
 }
 
 /// Why a configuration was refused.
@@ -178,10 +182,14 @@ pub struct Stats {
     pub mtu_exceeded: u64,
     /// Packets told of: by the sink, or by a node of INT-MX or postcards.
     pub reported: u64,
+    /// Packets whose measurement ended here and was not worth a report, as [`Filters`] say.
+    pub filtered: u64,
     /// Packets dropped and told of.
     pub drops_reported: u64,
     /// Queues reported.
     pub queues_reported: u64,
+    /// Packets reported because they passed a congested queue; see [`Congestion::quota`].
+    pub congested_reported: u64,
     /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their way.
     pub plain_nodes: u64,
     /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
@@ -196,9 +204,12 @@ pub struct Switch {
     node: u32,
     config: Config,
     watchlist: Watchlist,
+    roles: Roles,
+    filters: Filters,
     profile: Profile,
     exporter: Exporter,
-    congested: [bool; 256],
+    /// Of each queue that is congested, how many packets may still be reported.
+    congested: [Option<u32>; 256],
     registers: Registers,
     cache: direct::Cache,
     stats: Stats,
@@ -215,11 +226,14 @@ impl Switch {
         profile.int_udp_port = config.mark.port.unwrap_or(0);
         let exporter = Exporter::new(node, config.format);
         let registers = Registers::new(config.sf);
-        let (congested, stats) = ([false; 256], Stats::default());
+        let (congested, stats) = ([None; 256], Stats::default());
+        let (roles, filters) = (Roles::default(), Filters::default());
         Ok(Self {
             node,
             config,
             watchlist,
+            roles,
+            filters,
             profile,
             exporter,
             congested,
@@ -259,6 +273,32 @@ impl Switch {
         Ok(())
     }
 
+    /// Takes part in flows as `roles` say from now on, and for others as the ports do.
+    pub fn set_roles(&mut self, roles: Roles) {
+        self.roles = roles;
+    }
+
+    /// Which flows it has a role in, whatever their ports.
+    pub fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// Reports what `filters` find worth it from now on. Filters that were there before go on with what they know.
+    pub fn set_filters(&mut self, filters: Filters) {
+        let old = std::mem::take(&mut self.filters);
+        self.filters = filters.continuing(old);
+    }
+
+    /// The filters, and what they have decided.
+    pub fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// Which flows are watched.
+    pub fn watchlist(&self) -> &Watchlist {
+        &self.watchlist
+    }
+
     /// Sets which instruction bits it can deliver from now on; see [`Config::available`].
     pub fn set_available(&mut self, bits: u16) {
         self.config.available = bits;
@@ -266,7 +306,7 @@ impl Switch {
 
     /// Handles a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
-        self.watch_queue(visit, out);
+        self.watch_queue(frame, visit, out);
         let step = self.measure(frame, visit, out);
         let count = &mut self.stats;
         match step.done {
@@ -277,6 +317,7 @@ impl Switch {
             Done::HopsExceeded => count.hops_exceeded += 1,
             Done::MtuExceeded => count.mtu_exceeded += 1,
             Done::Reported => count.reported += 1,
+            Done::Filtered => count.filtered += 1,
         }
         let recorded = matches!(step.done, Done::Recorded | Done::Reported);
         Step { verdict: step.verdict, recorded, sf: step.sf }
@@ -333,6 +374,11 @@ impl Switch {
     /// What is to be done with a packet that carries this.
     #[inline]
     fn treat(&mut self, frame: &mut Vec<u8>, seen: &Seen, visit: &Visit, out: &mut Outbox) -> Measured {
+        let role = seen.flow.and_then(|flow| self.roles.find(&flow));
+        if role == Some(Role::Off) {
+            return Measured::forward(Done::Plain);
+        }
+        let visit = &role.map_or(*visit, |role| visit.in_role(role));
         if let Some(carried) = &seen.carried {
             return self.carry(frame, seen.flow.as_ref(), carried, visit, out);
         }
@@ -345,6 +391,9 @@ impl Switch {
         let Some(watch) = self.watchlist.find(&flow).copied() else { return Measured::forward(Done::Plain) };
         if watch.mode == Mode::Postcard {
             let bits = watch.bitmap & self.config.available;
+            if self.hides_alone(Some(&flow), bits, visit) {
+                return Measured::forward(Done::Filtered);
+            }
             self.exporter.postcard(&flow, bits, &visit.hop(self.node, u16::MAX), out);
             return Measured::forward(Done::Reported);
         }
@@ -405,9 +454,11 @@ impl Switch {
         if source::insert(frame, headers, watch, self.config.mark, mtu) == Inserted::MtuExceeded {
             return Measured::forward(Done::MtuExceeded);
         }
-        match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
-            Some(carried) => self.carry(frame, None, &carried, visit, out),
-            None => Measured::forward(Done::Refused),
+        match Seen::of(frame, &self.profile) {
+            Ok(Seen { carried: Some(carried), flow, .. }) => {
+                self.carry(frame, flow.as_ref(), &carried, visit, out)
+            }
+            _ => Measured::forward(Done::Refused),
         }
     }
 
@@ -429,11 +480,15 @@ impl Switch {
         }
         if carried.mode == wire::int::Mode::Mx {
             let bits = carried.bitmap & self.config.available;
-            self.exporter.card_with_packet(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
+            let hidden = self.hides_alone(flow, bits, visit);
+            if !hidden {
+                self.exporter.card_with_packet(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
+            }
             if visit.to_edge {
                 sink::strip(frame, carried);
             }
-            return Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: None };
+            let done = if hidden { Done::Filtered } else { Done::Reported };
+            return Measured { done, verdict: verdict(carried, visit), sf: None };
         }
         if !visit.to_edge {
             let write = |record: &mut [u8]| self.write_record(carried, visit, record);
@@ -443,6 +498,10 @@ impl Switch {
                 Pushed::MtuExceeded => Done::MtuExceeded,
             };
             return Measured { sf: carried.sf, ..Measured::forward(done) };
+        }
+        if self.hides(frame, flow, carried, visit) {
+            sink::strip(frame, carried);
+            return Measured { done: Done::Filtered, verdict: verdict(carried, visit), sf: None };
         }
         if !self.config.format.own_on_stack {
             self.tell_apart(frame, carried, visit, out);
@@ -563,20 +622,59 @@ impl Switch {
         (done, after)
     }
 
-    /// Reports a queue that has become congested, or has recovered.
-    fn watch_queue(&mut self, visit: &Visit, out: &mut Outbox) {
+    /// Do the filters find a packet not worth the sink's report? Where a record found no room the stack is not the path, and
+    /// nothing is hidden.
+    #[inline]
+    fn hides(&mut self, frame: &[u8], flow: Option<&FlowKey>, carried: &Carried, visit: &Visit) -> bool {
+        // A packet of SF-INT that comes here is urgent.
+        if self.filters.is_empty() || carried.sf.is_some() {
+            return false;
+        }
+        let Some(flow) = flow else { return false };
+        const NO_ROOM: wire::int::Flags =
+            wire::int::Flags::HOPS_EXCEEDED.with(wire::int::Flags::MTU_EXCEEDED, true);
+        let on_stack = self.config.format.own_on_stack;
+        let room = carried.remaining > 0 && carried.holds(usize::from(carried.hop_ml) * 4);
+        if carried.flags.0 & NO_ROOM.0 != 0 || (on_stack && !room) {
+            return false;
+        }
+        let bits = carried.bitmap & self.config.available;
+        let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
+        let own = bits.map(|bits| Own { hop: visit.hop(self.node, bits), on_stack });
+        let decision = self.filters.decide(flow, &carried.records(frame), own.as_ref(), visit.egress_ts);
+        decision.is_some_and(|decision| !decision.is_told())
+    }
+
+    /// The same of this switch's own record by itself: a postcard.
+    fn hides_alone(&mut self, flow: Option<&FlowKey>, bits: u16, visit: &Visit) -> bool {
+        if self.filters.is_empty() {
+            return false;
+        }
+        let Some(flow) = flow else { return false };
+        let hop = visit.hop(self.node, self.exporter.own_bits(bits).unwrap_or(0));
+        let own = Own { hop, on_stack: false };
+        let decision = self.filters.decide(flow, &wire::int::Stack::EMPTY, Some(&own), visit.egress_ts);
+        decision.is_some_and(|decision| !decision.is_told())
+    }
+
+    /// Reports a queue that has become congested, or has recovered, and packets that pass it meanwhile.
+    fn watch_queue(&mut self, frame: &[u8], visit: &Visit, out: &mut Outbox) {
         let Some(limits) = self.config.congestion else { return };
         let congested = &mut self.congested[usize::from(visit.queue_id)];
-        let now = if *congested {
-            visit.queue_occupancy > limits.fall
-        } else {
-            visit.queue_occupancy >= limits.rise
-        };
-        if now != *congested {
-            *congested = now;
-            self.stats.queues_reported += 1;
-            self.exporter.queue_report(&visit.hop(self.node, u16::MAX), out);
+        match congested {
+            None if visit.queue_occupancy >= limits.rise => *congested = Some(limits.quota),
+            Some(_) if visit.queue_occupancy <= limits.fall => *congested = None,
+            Some(left) if *left > 0 => {
+                let Ok(seen) = Seen::of(frame, &self.profile) else { return };
+                *left -= 1;
+                self.stats.congested_reported += 1;
+                self.exporter.congested_packet(frame, &seen, &visit.hop(self.node, u16::MAX), out);
+                return;
+            }
+            _ => return,
         }
+        self.stats.queues_reported += 1;
+        self.exporter.queue_report(&visit.hop(self.node, u16::MAX), out);
     }
 }
 
@@ -601,6 +699,7 @@ enum Done {
     HopsExceeded,
     MtuExceeded,
     Reported,
+    Filtered,
 }
 
 fn verdict(carried: &Carried, visit: &Visit) -> Verdict {
@@ -644,6 +743,13 @@ fn check(config: &Config, watchlist: &Watchlist) -> Result<(), ConfigError> {
 }
 
 impl Visit {
+    /// The same at a switch of that role.
+    fn in_role(&self, role: Role) -> Self {
+        let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
+        let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
+        Self { from_edge, to_edge, ..*self }
+    }
+
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
     /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer.
     #[inline]

@@ -74,6 +74,45 @@ impl From<Watch> for Watchlist {
     }
 }
 
+/// What a switch is to a flow, whatever port a packet comes in by or leaves through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It puts INT in, and takes none out.
+    Source,
+    /// It adds its record to INT that is there; nothing begins or ends here.
+    Transit,
+    /// It takes INT out and reports.
+    Sink,
+    /// Both ends are here.
+    SourceAndSink,
+    /// It leaves the flow alone: what carries INT is passed on as it is.
+    Off,
+}
+
+/// Roles of flows. The first entry that matches decides; for flows that none matches the ports do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roles {
+    entries: Vec<(Match, Role)>,
+}
+
+impl Roles {
+    /// A list in order of precedence.
+    pub fn new(entries: Vec<(Match, Role)>) -> Self {
+        Self { entries }
+    }
+
+    /// The role for `flow`; none where the ports decide.
+    #[inline]
+    pub fn find(&self, flow: &FlowKey) -> Option<Role> {
+        self.entries.iter().find(|(flows, _)| flows.matches(flow)).map(|(_, role)| *role)
+    }
+
+    /// The entries in order of precedence.
+    pub fn entries(&self) -> &[(Match, Role)] {
+        &self.entries
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -224,7 +224,7 @@ fn config(format: Format, watch: Watch) -> Config {
         convergence: 50 * MS,
         switch: switch::Config {
             format,
-            congestion: Some(Congestion { rise: 20_000, fall: 5_000 }),
+            congestion: Some(Congestion { rise: 20_000, fall: 5_000, quota: 0 }),
             ..switch::Config::default()
         },
         watchlist: watch.into(),

@@ -34,8 +34,8 @@
 //!   would add up between events, a lasting change of less than `T / α` would never be told, and the algorithm would be
 //!   per-flow with another threshold.)
 //! - **change**: a digest of the path and of each hop's latency and queue in buckets. Tell if it is not that of the last
-//!   packet told, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of,
-//!   for each hop, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8), what is absent all-ones.
+//!   packet told, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of
+//!   the number of hops (4 bytes) and, for each, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8), what is absent all-ones.
 //! - **rule**: a [`Program`]. Tell every packet of which a rule is true, and the first after those of which none is, so that
 //!   the collector hears the end.
 //! - **noop**: tell.
@@ -451,7 +451,9 @@ fn digest(observation: &Observation<'_>, change: Change) -> u32 {
         ABSENT => ABSENT,
         value => value.checked_shr(u32::from(bits)).unwrap_or(0),
     };
-    let hops = observation.hops.iter().fold(Crc::new(), |crc, hop| {
+    // Their number too: a checksum does not tell leading zeros from nothing.
+    let start = Crc::new().word(observation.hops.len() as u32);
+    let hops = observation.hops.iter().fold(start, |crc, hop| {
         let latency = bucket(hop.hop_latency, change.latency_bits);
         let queue = bucket(hop.queue_occupancy, change.queue_bits);
         crc.word(hop.node).long(latency).long(queue)

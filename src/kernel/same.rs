@@ -476,7 +476,7 @@ fn reports_of_switches() {
         let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
         let version = if mode == Mode::Md10 { report::Version::V10 } else { report::Version::V20 };
         let format = report::Format { version, group: 1, ..report::Format::default() };
-        let congestion = Some(switch::Congestion { rise: 2_000, fall: 1_000 });
+        let congestion = Some(switch::Congestion { rise: 2_000, fall: 1_000, quota: 0 });
         let switch = switch::Config { available: 0xff80, format, congestion, ..switch::Config::default() };
         let watch = Watch { mode, ..Watch::new(detect::Match::default()) };
         let config = Config { switch, watchlist: watch.into(), ..Config::default() };

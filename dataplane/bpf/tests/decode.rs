@@ -246,7 +246,7 @@ fn switches_report(mode: Mode, format: Format, port: Option<u16>, bitmap: u16) -
         mark: Mark { port, ..Mark::default() },
         available: 0xff80,
         format,
-        congestion: Some(Congestion { rise: 2_000, fall: 1_000 }),
+        congestion: Some(Congestion { rise: 2_000, fall: 1_000, quota: 0 }),
         ..switch::Config::default()
     };
     let watch = Watch { mode, bitmap, ..Watch::new(Match::default()) };

@@ -389,7 +389,7 @@ fn drops_of_unwatched_packets_are_not_told() {
 fn a_queue_is_told_when_it_fills_and_when_it_has_emptied() {
     for version in [Version::V20, Version::V10] {
         let config = Config {
-            congestion: Some(Congestion { rise: 500, fall: 200 }),
+            congestion: Some(Congestion { rise: 500, fall: 200, quota: 0 }),
             format: Format { version, ..Format::default() },
             ..Config::default()
         };
@@ -548,7 +548,7 @@ fn contradictions_are_refused_with_a_reason() {
     assert_eq!(said(mark(1, Some(0)), watch(Mode::Md21)), ConfigError::BadPort);
     let format = Format { group: 2, ..v10.format };
     assert_eq!(said(Config { format, ..none() }, watch(Mode::Md21)), ConfigError::BadFormat);
-    let congestion = Some(Congestion { rise: 5, fall: 5 });
+    let congestion = Some(Congestion { rise: 5, fall: 5, quota: 0 });
     assert_eq!(said(Config { congestion, ..none() }, watch(Mode::Md21)), ConfigError::BadCongestion);
     let mut switch = Switch::new(1, v10, watch(Mode::Md10).into()).unwrap();
     assert_eq!(switch.watch(watch(Mode::Postcard).into()), Err(ConfigError::NeedsReport20));

@@ -100,15 +100,18 @@ fn a_rule_is_told_while_it_is_true_and_once_after() {
     let packets: Vec<&[(u32, u64)]> = packets.iter().map(Vec::as_slice).collect();
     let run = |text| course(&mut monitor(program(text), Metric::FlowPath, 0), &packets);
     assert_eq!(run("max(queue_occupancy) > 50"), "f!!e.!");
-    assert_eq!(run("change(max(queue_occupancy)) > 50"), "f...!.");
+    assert_eq!(run("change(max(queue_occupancy)) > 50"), "f..!e!");
 }
 
 /// What each algorithm says by its definition, with a map that never forgets instead of registers.
+/// Node, latency bucket and queue bucket of each hop.
+type Digest = Vec<(u32, u64, u64)>;
+
 #[derive(Default)]
 struct Naive {
     told: BTreeMap<(String, u32), i128>,
     averages: BTreeMap<String, i128>,
-    digests: BTreeMap<String, (Vec<(u32, u64, u64)>, u64)>,
+    digests: BTreeMap<String, (Digest, u64)>,
 }
 
 impl Naive {

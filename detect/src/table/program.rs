@@ -241,8 +241,7 @@ impl Recall {
         if self.memory == 3 {
             return holds(row.comparison, held, row.value << 8);
         }
-        let change = if now > held { now - held } else { held - now };
-        holds(row.comparison, change, row.value)
+        holds(row.comparison, now.abs_diff(held), row.value)
     }
 }
 

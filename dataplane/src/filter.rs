@@ -1,0 +1,364 @@
+//! The sink's filter: which of the packets that carry INT are worth a report (`detect::detector` says how that is found).
+//!
+//! A list of [`Filter`]s; the first that matches the flow decides, and a flow that none matches is reported with every
+//! packet. What is looked at is what the report would tell: the hops of the packet's stack and the sink's own, in the
+//! units and by the rules by which the collector reads them.
+//!
+//! # Where it works
+//! - **INT-MD**, both versions: at the sink, of the whole path.
+//! - **INT-MX and postcards**: at every node that reports, of that node's own hop. Per-hop, change and rules about one node
+//!   mean what they say; per-flow is then per flow and node.
+//! - **Not SF-INT**: its samples are chosen by state already, and each is a part of a set that the collector joins; hiding
+//!   one would spoil the set.
+//! - **Not** packets on whose way a record found no room (E or M is set, or the sink finds none itself): their stack is not
+//!   their path, so they are always reported.
+//! - **Not** drop reports and queue reports.
+
+use std::fmt;
+
+use detect::detector::{Counts, Decision};
+use detect::observation::{ABSENT, NO_NODE, UTILIZATION_ONE};
+use detect::{Algorithm, Detector, DetectorError, HopValues, Match, Metric, Monitor, Observation};
+use wire::int::Stack;
+use wire::{FlowKey, Hop};
+
+/// Registers of each filter, unless said otherwise.
+pub const REGISTERS: usize = 4096;
+
+/// Filters of a list at most: a packet's flow is compared with each until one matches.
+pub const MAX_FILTERS: usize = 256;
+
+/// The longest stack of one-word records, and the sink's own.
+const MOST_HOPS: usize = 256;
+
+/// What is looked for in which flows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// Which flows.
+    pub flows: Match,
+    /// What in them is worth a report.
+    pub detector: Detector,
+}
+
+/// What the domain's devices mean by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Nanoseconds per unit of time stamps.
+    pub stamp_ns: u32,
+    /// Nanoseconds per unit of hop latency.
+    pub latency_ns: u32,
+    /// Millionths of a link per unit of utilisation.
+    pub utilization: u32,
+    /// Stamps of different nodes may be compared: a flow's latency is its last egress less its first ingress.
+    pub synchronised: bool,
+}
+
+impl Default for Units {
+    /// Nanoseconds, millionths, clocks that run freely.
+    fn default() -> Self {
+        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false }
+    }
+}
+
+/// Why filters were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterError {
+    /// More than [`MAX_FILTERS`].
+    TooMany(usize),
+    /// One of them contradicts itself.
+    Detector {
+        /// Which, counted from 0.
+        index: usize,
+        /// In what.
+        why: DetectorError,
+    },
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(count) => write!(f, "{count} filters are too many: at most {MAX_FILTERS}"),
+            Self::Detector { index, why } => write!(f, "filter {}: {why}", index + 1),
+        }
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// Filters in order of precedence, with their registers.
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    entries: Vec<Entry>,
+    units: Units,
+    values: Vec<HopValues>,
+    nodes: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    filter: Filter,
+    monitor: Monitor,
+    registers: usize,
+    needs: Needs,
+}
+
+/// Which values a detector looks at; others are not read.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    latency: bool,
+    queue: bool,
+    congestion: bool,
+    utilization: bool,
+    flow_latency: bool,
+    looped: bool,
+}
+
+impl Needs {
+    fn of(detector: &Detector) -> Self {
+        let uses = |metric: Metric| match &detector.algorithm {
+            Algorithm::Noop => false,
+            Algorithm::Change(_) => matches!(metric, Metric::HopLatency | Metric::QueueOccupancy),
+            Algorithm::Rule(program) => program.table.uses(metric),
+            _ => metric == detector.metric,
+        };
+        let flow_latency = uses(Metric::FlowLatency);
+        Self {
+            latency: uses(Metric::HopLatency) || flow_latency,
+            queue: uses(Metric::QueueOccupancy),
+            congestion: uses(Metric::QueueCongestion),
+            utilization: uses(Metric::LinkUtilization),
+            flow_latency,
+            looped: matches!(detector.algorithm, Algorithm::Rule(_)) && uses(Metric::FlowPath),
+        }
+    }
+}
+
+/// The sink's own record, as its report tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) hop: Hop,
+    /// On the packet's stack; else in the report's header.
+    pub(crate) on_stack: bool,
+}
+
+/// The first node's ingress and the last node's egress stamp; all-ones when not told.
+#[derive(Clone, Copy)]
+struct Ends {
+    ingress: u64,
+    egress: u64,
+    /// Both are of 64 bits.
+    wide: bool,
+}
+
+impl Filters {
+    /// Filters with `registers` registers each (a power of two), all empty.
+    ///
+    /// # Errors
+    /// Too many; a detector that contradicts itself; a number of registers that is not possible.
+    pub fn new(filters: Vec<Filter>, registers: usize, units: Units) -> Result<Self, FilterError> {
+        if filters.len() > MAX_FILTERS {
+            return Err(FilterError::TooMany(filters.len()));
+        }
+        let room = if filters.is_empty() { 0 } else { MOST_HOPS };
+        let entry = |(index, filter): (usize, Filter)| {
+            let monitor = Monitor::new(filter.detector.clone(), registers)
+                .map_err(|why| FilterError::Detector { index, why })?;
+            let needs = Needs::of(&filter.detector);
+            Ok(Entry { filter, monitor, registers, needs })
+        };
+        Ok(Self {
+            entries: filters.into_iter().enumerate().map(entry).collect::<Result<_, _>>()?,
+            units,
+            values: Vec::with_capacity(room),
+            nodes: Vec::with_capacity(room),
+        })
+    }
+
+    /// Is every packet reported?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The filters in order of precedence, and what each has decided.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Filter, &Counts)> {
+        self.entries.iter().map(|entry| (&entry.filter, entry.monitor.counts()))
+    }
+
+    /// Empties all registers.
+    pub fn wipe(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.monitor.wipe());
+    }
+
+    /// Goes on with the registers and counts of `old`, for each filter that was there too (the first of equal ones for the
+    /// first), if the units are the same.
+    #[must_use]
+    pub fn continuing(mut self, mut old: Self) -> Self {
+        if self.units != old.units {
+            return self;
+        }
+        for entry in &mut self.entries {
+            let same = |before: &Entry| before.filter == entry.filter && before.registers == entry.registers;
+            if let Some(at) = old.entries.iter().position(same) {
+                entry.monitor = old.entries.swap_remove(at).monitor;
+            }
+        }
+        self
+    }
+
+    /// What is to be done with a packet of `flow` that collected `stack`, at `now` (ns); `None` when no filter is for the
+    /// flow.
+    #[inline]
+    pub(crate) fn decide(
+        &mut self,
+        flow: &FlowKey,
+        stack: &Stack<'_>,
+        own: Option<&Own>,
+        now: u64,
+    ) -> Option<Decision> {
+        let entry = self.entries.iter_mut().find(|entry| entry.filter.flows.matches(flow))?;
+        let (values, needs, units) = (&mut self.values, entry.needs, self.units);
+        values.clear();
+        let records = stack.records().rev().map(|record| read(stack, record, needs, units));
+        values.extend(records.chain(own.map(|own| read_hop(&own.hop, units))).take(MOST_HOPS));
+        let flow_latency = if needs.flow_latency { flow_latency(values, stack, own, units) } else { None };
+        let looped = needs.looped && is_loop(values, &mut self.nodes);
+        let observation = Observation { flow_latency, looped, hops: values };
+        Some(entry.monitor.decide(&observation, flow, now))
+    }
+}
+
+/// A record where it lies.
+#[inline]
+fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValues {
+    let layout = &stack.layout;
+    let mut values = HopValues { node: layout.node_id(record), ..HopValues::NOTHING };
+    if needs.latency {
+        values.hop_latency = match layout.hop_latency(record) {
+            u32::MAX => {
+                let ends = Ends {
+                    ingress: layout.ingress_ts(record),
+                    egress: layout.egress_ts(record),
+                    wide: layout.wide_ts(),
+                };
+                later(ends, units.stamp_ns)
+            }
+            latency => u64::from(latency) * u64::from(units.latency_ns),
+        };
+    }
+    if needs.queue {
+        values.queue_occupancy = level(layout.queue(record));
+    }
+    if needs.congestion {
+        // The shared buffer's occupancy, where there is no congestion status. Either counts with its id only.
+        values.queue_congestion = match layout.queue_congestion(record) {
+            u32::MAX => level(layout.buffer(record)),
+            congestion => level(congestion),
+        };
+    }
+    if needs.utilization {
+        values.link_utilization = match layout.tx_utilization(record) {
+            u32::MAX => ABSENT,
+            raw => u64::from(raw) * u64::from(units.utilization),
+        };
+    }
+    values
+}
+
+/// The level in a word of a queue or buffer.
+#[inline]
+fn level(word: u32) -> u64 {
+    if word == u32::MAX { ABSENT } else { u64::from(word & 0x00ff_ffff) }
+}
+
+/// This switch's own record, all of it: it is one.
+fn read_hop(hop: &Hop, units: Units) -> HopValues {
+    let latency = match hop.hop_latency {
+        Some(latency) => u64::from(latency) * u64::from(units.latency_ns),
+        None => {
+            let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
+            let ends = Ends { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
+            later(ends, units.stamp_ns)
+        }
+    };
+    let utilization = hop.tx_utilization.map(|raw| u64::from(raw) * u64::from(units.utilization));
+    HopValues {
+        hop_latency: latency,
+        queue_occupancy: hop.queue_occupancy.map_or(ABSENT, u64::from),
+        queue_congestion: hop.buffer_occupancy.map_or(ABSENT, u64::from),
+        link_utilization: utilization.unwrap_or(ABSENT),
+        node: hop.node_id.unwrap_or(NO_NODE),
+    }
+}
+
+const _: () = assert!(UTILIZATION_ONE == 1_000_000, "units count millionths");
+
+/// The time between two stamps, ns; [`ABSENT`] when one is not told or the second lies before the first. 32-bit stamps are
+/// remainders, believed below 2 to the 31st.
+#[inline]
+fn later(ends: Ends, stamp_ns: u32) -> u64 {
+    if ends.ingress == ABSENT || ends.egress == ABSENT {
+        return ABSENT;
+    }
+    let later = if ends.wide {
+        match ends.egress.checked_sub(ends.ingress) {
+            Some(later) => later,
+            None => return ABSENT,
+        }
+    } else {
+        match (ends.egress as u32).wrapping_sub(ends.ingress as u32) {
+            later if later >> 31 != 0 => return ABSENT,
+            later => u64::from(later),
+        }
+    };
+    later.saturating_mul(u64::from(stamp_ns))
+}
+
+/// The sum of the hops' latencies; with synchronised clocks the time from the first ingress to the last egress, unless that
+/// is less than the time spent inside the hops (by more than the stamps' rounding).
+fn flow_latency(values: &[HopValues], stack: &Stack<'_>, own: Option<&Own>, units: Units) -> Option<u64> {
+    let mut total = Some(0_u64).filter(|_| !values.is_empty());
+    for hop in values {
+        total = total.filter(|_| hop.hop_latency != ABSENT).map(|total| total.wrapping_add(hop.hop_latency));
+    }
+    if !units.synchronised {
+        return total;
+    }
+    let rounding = u64::from(units.stamp_ns) * values.len() as u64;
+    match later(ends(stack, own), units.stamp_ns) {
+        ABSENT => total,
+        measured => match total {
+            Some(total) if measured.saturating_add(rounding) < total => Some(total),
+            _ => Some(measured),
+        },
+    }
+}
+
+fn ends(stack: &Stack<'_>, own: Option<&Own>) -> Ends {
+    let own_stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
+    let layout = &stack.layout;
+    let first = stack.records().next_back();
+    let last = stack.records().next();
+    // A report's header has stamps of 32 bits of ours; beside a stamp of 64 bits both are remainders.
+    let wide = layout.wide_ts() && own.is_none_or(|own| own.on_stack);
+    let ingress = first.map(|record| layout.ingress_ts(record));
+    let egress = last.map(|record| layout.egress_ts(record));
+    Ends {
+        ingress: ingress.unwrap_or_else(|| own_stamp(own.and_then(|own| own.hop.ingress_ts))),
+        egress: match own {
+            Some(own) => own_stamp(own.hop.egress_ts),
+            None => egress.unwrap_or(ABSENT),
+        },
+        wide,
+    }
+}
+
+/// Is a node there twice?
+fn is_loop(values: &[HopValues], nodes: &mut Vec<u32>) -> bool {
+    nodes.clear();
+    nodes.extend(values.iter().map(|hop| hop.node).filter(|node| *node != NO_NODE));
+    nodes.sort_unstable();
+    nodes.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+#[cfg(test)]
+mod tests;
