@@ -812,4 +812,4 @@ impl Visit {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

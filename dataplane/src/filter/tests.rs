@@ -1,1 +1,246 @@
-//! x
+use std::sync::Arc;
+
+use detect::detector::Change;
+use detect::{Program, RuleSet};
+use wire::Profile;
+
+use super::*;
+use crate::fabric::{Family, Transport};
+use crate::report::{Format, Outbox, Version};
+use crate::switch::tests::{frame, told, visit};
+use crate::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
+use crate::watchlist::{Mode, Role, Roles, Watch};
+
+const ALL: Match =
+    Match { src: None, dst: None, sport: detect::PortRange::ANY, dport: detect::PortRange::ANY, proto: None };
+
+fn filter(algorithm: Algorithm, metric: Metric, threshold: u64) -> Filter {
+    Filter { flows: ALL, detector: Detector { algorithm, metric, threshold } }
+}
+
+fn per_hop(threshold: u64) -> Filter {
+    filter(Algorithm::PerHop, Metric::QueueOccupancy, threshold)
+}
+
+fn filters(list: &[Filter]) -> Filters {
+    Filters::new(list.to_vec(), 64, Units::default()).unwrap()
+}
+
+/// Three switches in a row, of which the last has the filters.
+struct Row {
+    switches: Vec<Switch>,
+    outbox: Outbox,
+}
+
+impl Row {
+    fn new(config: &Config, watch: Watch, list: &[Filter]) -> Self {
+        let switch = |node| Switch::new(node, config.clone(), watch.into()).unwrap();
+        let mut switches: Vec<_> = (1..=3).map(switch).collect();
+        switches[2].set_filters(filters(list));
+        Self { switches, outbox: Outbox::default() }
+    }
+
+    /// Sends a packet that finds these queues. How many reports came of it?
+    fn send(&mut self, queues: [u32; 3]) -> usize {
+        self.send_of(Family::V4, queues)
+    }
+
+    fn send_of(&mut self, family: Family, queues: [u32; 3]) -> usize {
+        let original = frame(family, Transport::Udp, 100);
+        let mut packet = original.clone();
+        self.outbox.clear();
+        for (at, switch) in self.switches.iter_mut().enumerate() {
+            let queue_occupancy = queues[at];
+            let visit =
+                Visit { from_edge: at == 0, to_edge: at == 2, queue_occupancy, ..visit(at as u32 + 1) };
+            assert_eq!(switch.forward(&mut packet, &visit, &mut self.outbox).verdict, Verdict::Forward);
+        }
+        assert_eq!(packet, original, "as it came, whether it is reported or not");
+        self.outbox.datagrams().count()
+    }
+
+    fn course(&mut self, packets: &[[u32; 3]]) -> Vec<usize> {
+        packets.iter().map(|queues| self.send(*queues)).collect()
+    }
+
+    fn sink(&self) -> Stats {
+        let stats = *self.switches[2].stats();
+        let Stats { plain, refused, recorded, hops_exceeded, mtu_exceeded, reported, filtered, .. } = stats;
+        let counted: u64 =
+            self.switches[2].filters().entries().map(|(_, c)| c.decisions.iter().sum::<u64>()).sum();
+        assert!(filtered <= counted && plain + refused + recorded + hops_exceeded + mtu_exceeded == 0);
+        assert_eq!(filtered, self.hidden());
+        assert!(reported + filtered >= counted);
+        stats
+    }
+
+    fn hidden(&self) -> u64 {
+        self.switches[2].filters().entries().map(|(_, counts)| counts.of(Decision::Hidden)).sum()
+    }
+}
+
+#[test]
+fn a_sink_tells_what_moves_beyond_the_threshold() {
+    let formats = [
+        Format::default(),
+        Format { own_on_stack: true, ..Format::default() },
+        Format { version: Version::V10, ..Format::default() },
+        Format { version: Version::V10, own_on_stack: true, ..Format::default() },
+    ];
+    for (format, mode) in formats.into_iter().flat_map(|f| [(f, Mode::Md21), (f, Mode::Md10)]) {
+        let config = Config { format, ..Config::default() };
+        let watch = Watch { mode, ..Watch::new(ALL) };
+        let packets = [[5, 5, 5], [5, 5, 15], [5, 5, 16], [16, 5, 16], [10, 10, 10], [5, 6, 7]];
+        let mut row = Row::new(&config, watch, &[per_hop(10)]);
+        assert_eq!(row.course(&packets), [1, 0, 1, 1, 0, 1], "{format:?} {mode:?}: at each node by itself");
+        assert_eq!((row.sink().reported, row.sink().filtered), (4, 2));
+        let sum = filter(Algorithm::PerFlow, Metric::QueueOccupancy, 10);
+        let mut row = Row::new(&config, watch, &[sum]);
+        // 15, 25, 26, 37, 30, 18: told are 15, 26, 37, 18.
+        assert_eq!(row.course(&packets), [1, 0, 1, 1, 0, 1], "{format:?} {mode:?}: the sum");
+        // The sums of 700 ns each do not change.
+        let latency = filter(Algorithm::PerFlow, Metric::FlowLatency, 0);
+        let mut row = Row::new(&config, watch, &[latency]);
+        assert_eq!(row.course(&packets), [1, 0, 0, 0, 0, 0], "{format:?} {mode:?}: latency");
+    }
+}
+
+#[test]
+fn the_first_filter_that_matches_decides() {
+    let v6 = Filter { flows: Match { src: Some("2001:db8::/32".parse().unwrap()), ..ALL }, ..per_hop(1000) };
+    let never = Filter { flows: Match { dport: "1".parse().unwrap(), ..ALL }, ..per_hop(1000) };
+    let mut row = Row::new(&Config::default(), Watch::new(ALL), &[v6.clone(), never]);
+    assert_eq!(row.course(&[[1, 1, 1], [1, 1, 1], [1, 1, 1]]), [1, 1, 1], "none is for it");
+    let six = |row: &mut Row| (0..3).map(|_| row.send_of(Family::V6, [1, 1, 1])).collect::<Vec<_>>();
+    assert_eq!(six(&mut row), [1, 0, 0]);
+    let mut row = Row::new(&Config::default(), Watch::new(ALL), &[v6, per_hop(0)]);
+    row.send([1, 1, 1]);
+    assert_eq!(row.send([1, 1, 2]), 1, "the second");
+}
+
+#[test]
+fn filters_change_while_it_runs_and_those_that_stay_remember() {
+    let mut row = Row::new(&Config::default(), Watch::new(ALL), &[per_hop(10)]);
+    assert_eq!(row.course(&[[5, 5, 5], [5, 5, 15]]), [1, 0]);
+    let other = Filter { flows: Match { proto: Some(1), ..ALL }, ..per_hop(3) };
+    row.switches[2].set_filters(filters(&[other.clone(), per_hop(10)]));
+    assert_eq!(row.course(&[[5, 5, 15], [5, 5, 16]]), [0, 1], "it knows that 5 was told");
+    assert_eq!(row.sink().filtered, 2);
+    row.switches[2].set_filters(filters(&[other, per_hop(9)]));
+    assert_eq!(row.course(&[[5, 5, 16], [5, 5, 16]]), [1, 0], "another threshold begins anew");
+    let registers = Filters::new(vec![per_hop(9)], 128, Units::default()).unwrap();
+    row.switches[2].set_filters(registers);
+    assert_eq!(row.course(&[[5, 5, 16], [5, 5, 16]]), [1, 0], "so do other registers");
+    row.switches[2].set_filters(Filters::default());
+    assert_eq!(row.course(&[[5, 5, 16], [5, 5, 16]]), [1, 1]);
+}
+
+#[test]
+fn a_way_that_is_not_whole_is_always_told() {
+    let watch = Watch { hops: 2, ..Watch::new(ALL) };
+    let on_stack = Config { format: Format { own_on_stack: true, ..Format::default() }, ..Config::default() };
+    let mut row = Row::new(&on_stack, watch, &[per_hop(10)]);
+    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "the sink's own record finds no room");
+    assert_eq!(row.switches[2].stats().hops_exceeded, 3);
+    let mut row = Row::new(&Config::default(), Watch { hops: 1, ..watch }, &[per_hop(10)]);
+    assert_eq!(row.course(&[[1, 1, 1]; 3]), [1, 1, 1], "E is set on the way");
+    assert_eq!((row.sink().reported, row.sink().filtered), (3, 0));
+}
+
+#[test]
+fn postcards_and_mx_are_filtered_where_they_are_made() {
+    for mode in [Mode::Mx21, Mode::Postcard] {
+        let watch = Watch { mode, ..Watch::new(ALL) };
+        let mut row = Row::new(&Config::default(), watch, &[per_hop(10)]);
+        // The first two nodes tell everything.
+        assert_eq!(row.course(&[[5, 5, 5], [50, 5, 15], [5, 5, 16]]), [3, 2, 3], "{mode:?}");
+        assert_eq!((row.sink().reported, row.sink().filtered), (2, 1));
+    }
+}
+
+#[test]
+fn rules_and_changes_see_the_whole_path() {
+    let rule = |text: &str| {
+        let rules = RuleSet::compile(&[("r".into(), text.into())]).unwrap();
+        filter(Algorithm::Rule(Arc::new(Program::new(&rules).unwrap())), Metric::FlowPath, 0)
+    };
+    let run = |filter: Filter, packets: &[[u32; 3]]| {
+        Row::new(&Config::default(), Watch::new(ALL), &[filter]).course(packets)
+    };
+    let packets = [[1, 1, 1], [1, 60, 1], [1, 60, 1], [1, 1, 1], [1, 1, 1]];
+    assert_eq!(run(rule("queue_occupancy@2 > 50 and hops == 3"), &packets), [1, 1, 1, 1, 0], "and the end");
+    assert_eq!(run(rule("change(sum(queue_occupancy)) > 50"), &packets), [1, 1, 1, 1, 1]);
+    assert_eq!(run(rule("max(queue_occupancy) > 50 for 2"), &packets), [1, 0, 1, 1, 0]);
+    assert_eq!(run(rule("flow_latency == 4200ns and not loop"), &packets), [1; 5]);
+    let change = Change { latency_bits: 10, queue_bits: 4, keep_alive: u64::MAX };
+    let change = filter(Algorithm::Change(change), Metric::FlowPath, 0);
+    assert_eq!(run(change, &[[1, 1, 1], [15, 1, 1], [16, 1, 1], [31, 1, 1]]), [1, 0, 1, 0]);
+}
+
+#[test]
+fn a_role_goes_by_flow_and_may_change() {
+    let mut switch = Switch::new(7, Config::default(), Watch::new(ALL).into()).unwrap();
+    let mut outbox = Outbox::default();
+    let original = frame(Family::V4, Transport::Udp, 50);
+    let inside = visit(7);
+    let mut run = |role: Option<Role>, packet: &[u8], switch: &mut Switch| {
+        let udp = Match { proto: Some(17), ..ALL };
+        switch.set_roles(Roles::new(role.map(|role| (udp, role)).into_iter().collect()));
+        outbox.clear();
+        let mut packet = packet.to_vec();
+        switch.forward(&mut packet, &inside, &mut outbox);
+        (packet, outbox.datagrams().count())
+    };
+    assert_eq!(run(None, &original, &mut switch), (original.clone(), 0), "a port inside the domain");
+    assert_eq!(run(Some(Role::Transit), &original, &mut switch), (original.clone(), 0));
+    let (carrying, reports) = run(Some(Role::Source), &original, &mut switch);
+    assert!(carrying.len() > original.len() && reports == 0);
+    let (longer, _) = run(Some(Role::Transit), &carrying, &mut switch);
+    assert!(longer.len() > carrying.len());
+    assert_eq!(run(Some(Role::Off), &carrying, &mut switch), (carrying.clone(), 0));
+    assert_eq!(run(Some(Role::Sink), &longer, &mut switch), (original.clone(), 1));
+    assert_eq!(run(Some(Role::SourceAndSink), &original, &mut switch), (original.clone(), 1));
+    let tcp = frame(Family::V4, Transport::Tcp, 50);
+    assert_eq!(run(Some(Role::SourceAndSink), &tcp, &mut switch), (tcp.clone(), 0), "not this flow");
+    let Stats { plain, recorded, reported, .. } = *switch.stats();
+    assert_eq!((plain, recorded, reported), (4, 2, 2));
+}
+
+#[test]
+fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
+    for version in [Version::V20, Version::V10] {
+        let congestion = Some(Congestion { rise: 500, fall: 200, quota: 2 });
+        let format = Format { version, ..Format::default() };
+        let config = Config { congestion, format, ..Config::default() };
+        let mut switch = Switch::new(1, config, Watch::new(Match { proto: Some(1), ..ALL }).into()).unwrap();
+        let mut seen = Vec::new();
+        for queue_occupancy in [100, 500, 600, 300, 700, 800, 200, 499, 900, 901, 100] {
+            let mut outbox = Outbox::default();
+            let mut packet = frame(Family::V6, Transport::Udp, 50);
+            switch.forward(&mut packet, &Visit { queue_occupancy, ..visit(1) }, &mut outbox);
+            let datagrams: Vec<_> = outbox.datagrams().collect();
+            assert!(datagrams.len() <= 1);
+            if let Some(datagram) = datagrams.first() {
+                let (hops, flow) = told(datagram.payload, Profile::default());
+                assert_eq!(hops[0].queue_occupancy, Some(queue_occupancy));
+                seen.push((queue_occupancy, !flow.is_empty()));
+            }
+        }
+        let wanted =
+            [(500, false), (600, true), (300, true), (200, false), (900, false), (901, true), (100, false)];
+        assert_eq!(seen, wanted, "{version:?}: rise, quota, fall; and again");
+        assert_eq!((switch.stats().queues_reported, switch.stats().congested_reported), (4, 3));
+        assert_eq!(switch.stats().plain, 11);
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_with_its_place() {
+    let bad = filter(Algorithm::PerHop, Metric::FlowLatency, 0);
+    let refused = |list: Vec<Filter>| Filters::new(list, 64, Units::default()).unwrap_err().to_string();
+    assert_eq!(
+        refused(vec![per_hop(1), bad]),
+        "filter 2: flow_latency belongs to the flow: use per-flow, not per-hop"
+    );
+    assert_eq!(refused(vec![per_hop(1); 257]), "257 filters are too many: at most 256");
+}

@@ -10,7 +10,7 @@ use crate::packet;
 use crate::report::Version;
 
 /// What a switch measures of its packet: everything follows from the node's number.
-fn visit(node: u32) -> Visit {
+pub(crate) fn visit(node: u32) -> Visit {
     Visit {
         ingress_if: node as u16 * 10,
         egress_if: node as u16 * 10 + 1,
@@ -51,7 +51,7 @@ fn expected(node: u32, bits: u16, wide_ts: bool) -> Hop {
     hop
 }
 
-fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u8> {
+pub(crate) fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u8> {
     let address = |n: u8| Address {
         mac: [2, 0, 0, 0, 0, n],
         v4: [10, 0, 0, n].into(),
@@ -116,7 +116,7 @@ fn profile(config: &Config) -> Profile {
 }
 
 /// The only report in a datagram: its hops, in forwarding order, and its flow as text.
-fn told(payload: &[u8], profile: Profile) -> (Vec<Hop>, String) {
+pub(crate) fn told(payload: &[u8], profile: Profile) -> (Vec<Hop>, String) {
     let mut decoder = Decoder::new(profile);
     let mut reports = decoder.reports(payload);
     let report = reports.next().unwrap().unwrap();

@@ -1,0 +1,163 @@
+//! What a sink's filter hides is within the threshold of what was told: a congested fabric runs twice, once with filters.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use dataplane::fabric::{Channel, FlowSpec, Transport, Wire};
+use dataplane::filter::{Filter, Units};
+use dataplane::report::{Format, Version};
+use dataplane::watchlist::Mode;
+use dataplane::{Action, Config, Fabric, FabricSink, Filters, Pattern, Reporter, Topology, Watch, switch};
+use detect::{Algorithm, Detector, Match, Metric};
+use wire::Profile;
+use wire::report::Decoder;
+
+const MS: u64 = 1_000_000;
+
+/// A report of a sink: its flow, and node and queue of each hop; what tells packets apart.
+type Told = (String, Vec<(u32, u32)>, u64);
+
+/// The reports of each sink, in their order.
+#[derive(Default)]
+struct Reports {
+    by_sink: BTreeMap<u32, Vec<Told>>,
+}
+
+impl FabricSink for Reports {
+    fn report(&mut self, _: u64, from: &Reporter, payload: &[u8]) {
+        let mut decoder = Decoder::new(Profile::default());
+        let mut reports = decoder.reports(payload);
+        while let Some(report) = reports.next() {
+            let report = report.unwrap();
+            let hops: Vec<_> = report.hops().collect();
+            let queues =
+                hops.iter().map(|hop| (hop.node_id.unwrap(), hop.queue_occupancy.unwrap())).collect();
+            let stamp = hops.first().unwrap().ingress_ts.unwrap();
+            self.by_sink.entry(from.node).or_default().push((
+                report.flow.unwrap().to_string(),
+                queues,
+                stamp,
+            ));
+        }
+    }
+}
+
+fn run(format: Format, mode: Mode, filters: Option<&Filters>) -> (Fabric, Reports) {
+    let watch = Watch { mode, drops: false, ..Watch::new(Match::default()) };
+    let config = Config {
+        start: 1_790_000_000_000_000_000,
+        switch: switch::Config { format, ..switch::Config::default() },
+        watchlist: watch.into(),
+        channel: Channel::default(),
+        ..Config::default()
+    };
+    let start = config.start;
+    let mut fabric = busy(config);
+    let nodes: Vec<u32> = fabric.topology().switches().collect();
+    for node in nodes {
+        if let (Some(filters), Some(switch)) = (filters, fabric.switch_mut(node)) {
+            switch.set_filters(filters.clone());
+        }
+    }
+    // What is on its way at the end would be missing.
+    for flow in fabric.flow_ids() {
+        fabric.schedule(start + 250 * MS, Action::StopFlow(flow)).unwrap();
+    }
+    let mut reports = Reports::default();
+    fabric.run_until(start + 300 * MS, &mut reports);
+    (fabric, reports)
+}
+
+/// Flows between the leaves, and bursts of many into one host.
+fn busy(config: Config) -> Fabric {
+    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
+    let start = config.start;
+    let mut fabric = Fabric::new(topology, config, 11).unwrap();
+    for n in 0..12_u16 {
+        let (from, to) = (10_001 + u32::from(n) % 4, 10_005 + u32::from(n) % 3);
+        let spec = FlowSpec {
+            payload: 400,
+            transport: if n % 2 == 0 { Transport::Udp } else { Transport::Tcp },
+            pattern: Pattern::poisson(1500),
+            ..FlowSpec::new(from, to, 5_000 + n, 9)
+        };
+        fabric.add_flow(&spec).unwrap();
+    }
+    for at in 0..6_u16 {
+        let spec = FlowSpec {
+            payload: 900,
+            pattern: Pattern::Idle,
+            ..FlowSpec::new(10_001 + u32::from(at) % 4, 10_006, 7_000 + at, 9)
+        };
+        let flow = fabric.add_flow(&spec).unwrap();
+        for round in 1..6 {
+            fabric.schedule(start + round * 40 * MS, Action::Burst { flow, packets: 40, gap: 0 }).unwrap();
+        }
+    }
+    fabric
+}
+
+fn filters(algorithm: Algorithm, threshold: u64, registers: usize) -> Filters {
+    let detector = Detector { algorithm, metric: Metric::QueueOccupancy, threshold };
+    Filters::new(vec![Filter { flows: Match::default(), detector }], registers, Units::default()).unwrap()
+}
+
+#[test]
+fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
+    let v20 = Format::default();
+    let v10 = Format { version: Version::V10, own_on_stack: true, ..v20 };
+    let threshold = 2_000_u64;
+    for (format, mode) in [(v20, Mode::Md21), (v10, Mode::Md10)] {
+        let (_, all) = run(format, mode, None);
+        let cases = [
+            (Algorithm::PerHop, 1024),
+            (Algorithm::PerFlow, 1024),
+            (Algorithm::PerFlow, 4),
+            (Algorithm::PerHopOfFlow, 2),
+        ];
+        for (algorithm, registers) in cases {
+            let (fabric, some) = run(format, mode, Some(&filters(algorithm.clone(), threshold, registers)));
+            let (mut hidden, mut told) = (0_u64, 0_u64);
+            for (sink, reports) in &all.by_sink {
+                let mut left = some.by_sink[sink].iter().peekable();
+                let mut known: HashMap<(String, u32), u64> = HashMap::new();
+                for report in reports {
+                    let (flow, queues, _) = report;
+                    let values: Vec<((String, u32), u64)> = match algorithm {
+                        Algorithm::PerFlow => {
+                            vec![((flow.clone(), 0), queues.iter().map(|(_, queue)| u64::from(*queue)).sum())]
+                        }
+                        Algorithm::PerHop => queues
+                            .iter()
+                            .map(|&(node, queue)| ((String::new(), node), queue.into()))
+                            .collect(),
+                        _ => {
+                            queues.iter().map(|&(node, queue)| ((flow.clone(), node), queue.into())).collect()
+                        }
+                    };
+                    let is_told = left.next_if(|next| *next == report).is_some();
+                    (told, hidden) = (told + u64::from(is_told), hidden + u64::from(!is_told));
+                    for (key, value) in values {
+                        match known.get(&key) {
+                            Some(last) if last.abs_diff(value) <= threshold => {}
+                            last => {
+                                assert!(is_told, "{algorithm:?} at {sink}: {key:?} {last:?} {value}");
+                                known.insert(key, value);
+                            }
+                        }
+                    }
+                }
+                assert!(left.next().is_none(), "{algorithm:?} at {sink}: told what did not happen");
+            }
+            assert!(
+                hidden > 500 && told > 50,
+                "{algorithm:?} with {registers}: {hidden} hidden, {told} told"
+            );
+            let filtered: u64 =
+                all.by_sink.keys().map(|sink| fabric.switch(*sink).unwrap().stats().filtered).sum();
+            assert_eq!(filtered, hidden, "{algorithm:?}");
+        }
+    }
+}

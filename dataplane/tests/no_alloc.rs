@@ -1,0 +1,119 @@
+//! A sink's filter allocates nothing per packet: counted by the allocator itself, of one test and one thread.
+#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dataplane::fabric::{FlowSpec, Frames, Wire};
+use dataplane::filter::{Filter, Units};
+use dataplane::report::Outbox;
+use dataplane::switch::{self, Visit};
+use dataplane::{Config, Fabric, FabricSink, Filters, Pattern, Switch, Topology, Watch};
+use detect::detector::Change;
+use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Packets as they reach the last switch of a row.
+#[derive(Default)]
+struct Packets(Vec<Vec<u8>>);
+
+impl FabricSink for Packets {
+    fn frame(&mut self, _: u64, node: u32, _: u16, frame: &[u8]) {
+        if node == 103 {
+            self.0.push(frame.to_vec());
+        }
+    }
+}
+
+#[test]
+fn a_filter_allocates_nothing() {
+    let config =
+        Config { watchlist: Watch::new(Match::default()).into(), frames: Frames::Sent, ..Config::default() };
+    let wire = Wire { rate: 1_000_000_000, delay: 5_000, depth: 60_000 };
+    let end = config.start + 50_000_000;
+    let mut fabric = Fabric::new(Topology::line(4, wire).unwrap(), config, 3).unwrap();
+    for port in 0..20 {
+        let pattern = Pattern::poisson(1000);
+        fabric.add_flow(&FlowSpec { pattern, ..FlowSpec::new(10_001, 10_002, 5000 + port, 9) }).unwrap();
+    }
+    let mut packets = Packets::default();
+    fabric.run_until(end, &mut packets);
+    let rules = RuleSet::compile(&[(
+        "r".into(),
+        "change(max(queue_occupancy)) > 5 and average(flow_latency) > 1us for 2".into(),
+    )]);
+    let algorithms = [
+        Algorithm::PerHop,
+        Algorithm::PerHopOfFlow,
+        Algorithm::PerFlow,
+        Algorithm::MovingAverage { alpha: 64 },
+        Algorithm::Change(Change { latency_bits: 4, queue_bits: 4, keep_alive: 1000 }),
+        Algorithm::Rule(Arc::new(Program::new(&rules.unwrap()).unwrap())),
+    ];
+    for algorithm in algorithms {
+        let detector =
+            Detector { algorithm: algorithm.clone(), metric: Metric::QueueOccupancy, threshold: 100 };
+        let filter = Filter { flows: Match::default(), detector };
+        let mut sink =
+            Switch::new(104, switch::Config::default(), Watch::new(Match::default()).into()).unwrap();
+        sink.set_filters(Filters::new(vec![filter], 16, Units::default()).unwrap());
+        let mut outbox = Outbox::default();
+        let mut frame = Vec::with_capacity(2048);
+        let mut round = |sink: &mut Switch, offset: u64| {
+            for (at, packet) in packets.0.iter().enumerate() {
+                frame.clear();
+                frame.extend_from_slice(packet);
+                outbox.clear();
+                let at = at as u64;
+                let visit = Visit {
+                    ingress_if: 1,
+                    egress_if: 2,
+                    ingress_ts: offset + at * 1000,
+                    egress_ts: offset + at * 1000 + 500 + at % 7,
+                    queue_id: 0,
+                    queue_occupancy: (at % 13) as u32 * 10,
+                    tx_utilization: 0,
+                    mtu: 1500,
+                    from_edge: false,
+                    to_edge: true,
+                };
+                sink.forward(&mut frame, &visit, &mut outbox);
+            }
+        };
+        round(&mut sink, 1 << 32);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        round(&mut sink, 1 << 33);
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{algorithm:?}");
+        let stats = sink.stats();
+        assert_eq!(stats.reported + stats.filtered, 2 * packets.0.len() as u64, "{algorithm:?}");
+        assert!(packets.0.len() > 500 && stats.reported > 0, "{algorithm:?}");
+    }
+}
