@@ -28,6 +28,7 @@ fn every_case_runs_and_says_what_it_measured() {
         "xdp-detect-1k",
         "xdp-detect-100k",
         "switch-live",
+        "switch-filter",
         "store-insert",
         "store-query",
         "replay",

@@ -7,12 +7,14 @@ mod switch_vectors;
 
 use std::fmt::Write as _;
 
+use dataplane::filter::{Filter, Units};
 use dataplane::report::{Outbox, Version};
 use dataplane::sf::{self, Entry, Form};
-use dataplane::switch::{Config, Stats, Switch, Verdict, Visit};
+use dataplane::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
-use dataplane::{Watch, Watchlist};
-use detect::Match;
+use dataplane::{Filters, Role, Roles, Watch, Watchlist};
+use detect::detector::Change;
+use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
 use switch_vectors::{Line, Vector};
 use wire::FlowKey;
 use wire::int::sf::State;
@@ -47,16 +49,21 @@ struct Run {
 impl Run {
     fn new(vector: &Vector) -> Self {
         let (mut config, mut watches, mut node) = (Config::default(), Vec::new(), None);
+        let (mut filters, mut roles) = (Vec::new(), Vec::new());
         for line in &vector.lines {
             match line.key.as_str() {
                 "config" => set(&mut config, line),
                 "watch" => watches.push(watch(line)),
+                "filter" => filters.push(filter(line)),
+                "role" => roles.push(role(line)),
                 "node" => node = line.words.first().map(|id| id.parse().unwrap()),
                 _ => {}
             }
         }
         let node = node.unwrap_or_else(|| panic!("{}: no node", vector.name));
-        let switch = Switch::new(node, config, Watchlist::new(watches)).unwrap();
+        let mut switch = Switch::new(node, config, Watchlist::new(watches)).unwrap();
+        switch.set_filters(Filters::new(filters, REGISTERS, Units::default()).unwrap());
+        switch.set_roles(Roles::new(roles));
         let visit = Visit {
             ingress_if: 0,
             egress_if: 0,
@@ -76,7 +83,7 @@ impl Run {
     fn differences(mut self, vector: &Vector) -> String {
         for line in &vector.lines {
             match line.key.as_str() {
-                "node" | "config" | "watch" => {}
+                "node" | "config" | "watch" | "filter" | "role" => {}
                 "register" => {
                     line.only(&[&FLOW[..], &["state", "packet_id", "bitmap", "since", "record"]].concat());
                     let record = line.octets("record").unwrap();
@@ -209,6 +216,9 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "hops_exceeded" => stats.hops_exceeded,
         "mtu_exceeded" => stats.mtu_exceeded,
         "reported" => stats.reported,
+        "filtered" => stats.filtered,
+        "queues_reported" => stats.queues_reported,
+        "congested_reported" => stats.congested_reported,
         "plain_nodes" => stats.plain_nodes,
         "urgent" => stats.urgent,
         _ => match name.strip_prefix("rule_").and_then(|rule| rule.parse::<usize>().ok()) {
@@ -237,6 +247,11 @@ fn set(config: &mut Config, line: &Line) {
                 _ => Version::V20,
             };
         }
+        Some("queue") => {
+            line.only(&["queue", "rise", "fall", "quota"]);
+            let (rise, fall, quota) = (line.need("rise"), line.need("fall"), line.need("quota"));
+            config.congestion = Some(Congestion { rise, fall, quota });
+        }
         Some("sf") => {
             line.only(&["sf", "registers", "single", "aging", "form", "urgent_every", "urgent_queue"]);
             let sf = &mut config.sf;
@@ -255,14 +270,72 @@ fn set(config: &mut Config, line: &Line) {
     }
 }
 
-fn watch(line: &Line) -> Watch {
-    line.only(&["src", "dst", "proto", "mode", "bitmap", "hops"]);
-    let flows = Match {
+/// Registers of each filter of a vector.
+const REGISTERS: usize = 1024;
+
+fn flows(line: &Line) -> Match {
+    Match {
         proto: line.get("proto"),
         src: line.get::<String>("src").map(|prefix| prefix.parse().unwrap()),
         dst: line.get::<String>("dst").map(|prefix| prefix.parse().unwrap()),
         ..Match::default()
+    }
+}
+
+fn filter(line: &Line) -> Filter {
+    line.only(&[
+        "src",
+        "dst",
+        "proto",
+        "algorithm",
+        "metric",
+        "threshold",
+        "alpha",
+        "latency_bits",
+        "queue_bits",
+        "keep_alive",
+        "rule",
+    ]);
+    let algorithm = match line.need::<String>("algorithm").as_str() {
+        "noop" => Algorithm::Noop,
+        "per_hop" => Algorithm::PerHop,
+        "per_hop_of_flow" => Algorithm::PerHopOfFlow,
+        "per_flow" => Algorithm::PerFlow,
+        "moving_average" => Algorithm::MovingAverage { alpha: line.need("alpha") },
+        "change" => Algorithm::Change(Change {
+            latency_bits: line.need("latency_bits"),
+            queue_bits: line.need("queue_bits"),
+            keep_alive: line.need("keep_alive"),
+        }),
+        "rule" => {
+            let rules =
+                RuleSet::compile(&[("rule".into(), line.need::<String>("rule").replace('+', " "))]).unwrap();
+            Algorithm::Rule(Program::new(&rules).unwrap().into())
+        }
+        other => panic!("unknown algorithm {other}"),
     };
+    let metric =
+        line.get::<String>("metric").map_or(Metric::FlowPath, |name| Metric::from_name(&name).unwrap());
+    let detector = Detector { algorithm, metric, threshold: line.get("threshold").unwrap_or(0) };
+    Filter { flows: flows(line), detector }
+}
+
+fn role(line: &Line) -> (Match, Role) {
+    line.only(&["src", "dst", "proto", "role"]);
+    let role = match line.need::<String>("role").as_str() {
+        "source" => Role::Source,
+        "transit" => Role::Transit,
+        "sink" => Role::Sink,
+        "both" => Role::SourceAndSink,
+        "off" => Role::Off,
+        other => panic!("unknown role {other}"),
+    };
+    (flows(line), role)
+}
+
+fn watch(line: &Line) -> Watch {
+    line.only(&["src", "dst", "proto", "mode", "bitmap", "hops"]);
+    let flows = flows(line);
     let mode = match line.need::<String>("mode").as_str() {
         "md21" => Mode::Md21,
         "md10" => Mode::Md10,

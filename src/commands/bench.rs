@@ -5,6 +5,7 @@ mod harness;
 mod join;
 mod kernel;
 mod rungs;
+mod sink;
 mod stage;
 mod store;
 mod switch;
@@ -146,6 +147,11 @@ const CASES: &[Case] = &[
         name: "switch-live",
         about: "a switch on one core, over veth, beside a loop that moves frames (root)",
         run: switching::live,
+    },
+    Case {
+        name: "switch-filter",
+        about: "a packet at a sink with a per-hop filter, beside one without",
+        run: sink::filter,
     },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {
