@@ -27,8 +27,7 @@ struct Reports {
 impl FabricSink for Reports {
     fn report(&mut self, _: u64, from: &Reporter, payload: &[u8]) {
         let mut decoder = Decoder::new(Profile::default());
-        let mut reports = decoder.reports(payload);
-        while let Some(report) = reports.next() {
+        for report in decoder.reports(payload) {
             let report = report.unwrap();
             let hops: Vec<_> = report.hops().collect();
             let queues =
@@ -107,6 +106,19 @@ fn filters(algorithm: Algorithm, threshold: u64, registers: usize) -> Filters {
     Filters::new(vec![Filter { flows: Match::default(), detector }], registers, Units::default()).unwrap()
 }
 
+/// What a packet is compared by: keys and values.
+fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((String, u32), u64)> {
+    let each =
+        |flow: &str| queues.iter().map(|&(node, queue)| ((flow.to_owned(), node), queue.into())).collect();
+    match algorithm {
+        Algorithm::PerFlow => {
+            vec![((flow.to_owned(), 0), queues.iter().map(|(_, queue)| u64::from(*queue)).sum())]
+        }
+        Algorithm::PerHop => each(""),
+        _ => each(flow),
+    }
+}
+
 #[test]
 fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
     let v20 = Format::default();
@@ -128,18 +140,7 @@ fn what_is_hidden_is_within_the_threshold_of_what_was_told() {
                 let mut known: HashMap<(String, u32), Vec<u64>> = HashMap::new();
                 for report in reports {
                     let (_, flow, queues, stamp) = report;
-                    let values: Vec<((String, u32), u64)> = match algorithm {
-                        Algorithm::PerFlow => {
-                            vec![((flow.clone(), 0), queues.iter().map(|(_, queue)| u64::from(*queue)).sum())]
-                        }
-                        Algorithm::PerHop => queues
-                            .iter()
-                            .map(|&(node, queue)| ((String::new(), node), queue.into()))
-                            .collect(),
-                        _ => {
-                            queues.iter().map(|&(node, queue)| ((flow.clone(), node), queue.into())).collect()
-                        }
-                    };
+                    let values = values(&algorithm, flow, queues);
                     let is_told =
                         left.next_if(|(_, of, path, at)| (of, path, at) == (flow, queues, stamp)).is_some();
                     (told, hidden) = (told + u64::from(is_told), hidden + u64::from(!is_told));

@@ -53,6 +53,22 @@ impl FabricSink for Packets {
     }
 }
 
+/// What the sink measures of packet `at`, which comes at `ts`.
+fn visit(ts: u64, at: u64) -> Visit {
+    Visit {
+        ingress_if: 1,
+        egress_if: 2,
+        ingress_ts: ts,
+        egress_ts: ts + 500 + at % 7,
+        queue_id: 0,
+        queue_occupancy: (at % 13) as u32 * 10,
+        tx_utilization: 0,
+        mtu: 1500,
+        from_edge: false,
+        to_edge: true,
+    }
+}
+
 #[test]
 fn a_filter_allocates_nothing() {
     let config =
@@ -93,18 +109,7 @@ fn a_filter_allocates_nothing() {
                 frame.extend_from_slice(packet);
                 outbox.clear();
                 let at = at as u64;
-                let visit = Visit {
-                    ingress_if: 1,
-                    egress_if: 2,
-                    ingress_ts: offset + at * 1000,
-                    egress_ts: offset + at * 1000 + 500 + at % 7,
-                    queue_id: 0,
-                    queue_occupancy: (at % 13) as u32 * 10,
-                    tx_utilization: 0,
-                    mtu: 1500,
-                    from_edge: false,
-                    to_edge: true,
-                };
+                let visit = visit(offset + at * 1000, at);
                 sink.forward(&mut frame, &visit, &mut outbox);
             }
         };
