@@ -385,8 +385,11 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
     switch::Config {
         mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
         format: Format { version, own_on_stack, ..Format::default() },
-        congestion: congestion
-            .map(|limits| Congestion { rise: bytes(limits.rise), fall: bytes(limits.fall), quota: 0 }),
+        congestion: congestion.map(|limits| Congestion {
+            rise: bytes(limits.rise),
+            fall: bytes(limits.fall),
+            quota: 0,
+        }),
         sf: sf::Config {
             registers: settings.sf.registers,
             single: settings.sf.single,
