@@ -35,6 +35,7 @@ enum Command {
     Events(commands::events::Args),
     Top(commands::top::Args),
     Demo(commands::demo::Args),
+    Lab(commands::lab::Args),
     Bench(commands::bench::Args),
     Generate(commands::generate::Args),
 }
@@ -52,6 +53,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Events(args) => commands::events::run(args),
         Command::Top(args) => commands::top::run(args),
         Command::Demo(args) => commands::demo::run(args),
+        Command::Lab(args) => commands::lab::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Generate(args) => commands::generate::run(args),
     }

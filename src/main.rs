@@ -15,6 +15,7 @@ mod first_stage;
 mod in_force;
 mod input;
 mod kernel;
+mod lab;
 mod lifecycle;
 mod live;
 mod log;

@@ -15,6 +15,15 @@ pub(crate) struct Client {
     token: Option<String>,
 }
 
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    accept: &'a str,
+    body: Option<&'a str>,
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -87,28 +96,47 @@ impl Client {
 
     /// The JSON that `GET /api/v1{path}` answers.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
+        self.json(Request { method: "GET", path, accept: "application/json", body: None })
+    }
+
+    /// The JSON that `METHOD /api/v1{path}` answers to `body`; null when it answers nothing.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+        let body = body.to_string();
+        self.json(Request { method, path, accept: "application/json", body: Some(&body) })
+    }
+
+    fn json(&self, request: Request<'_>) -> Result<Value, Error> {
         let mut body = Vec::new();
-        self.request(path, "application/json", Some(ANSWER_WITHIN))?
+        self.request(request, Some(ANSWER_WITHIN))?
             .read_to_end(&mut body)
             .map_err(|source| self.unreachable(source))?;
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
         serde_json::from_slice(&body).map_err(|_| Error::Protocol("the answer is not JSON"))
     }
 
     /// The stream of server-sent events at `/api/v1{path}`.
     pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
-        Ok(Stream { body: self.request(path, "text/event-stream", Some(SILENCE))? })
+        let request = Request { method: "GET", path, accept: "text/event-stream", body: None };
+        Ok(Stream { body: self.request(request, Some(SILENCE))? })
     }
 
-    fn request(&self, path: &str, accept: &str, timeout: Option<Duration>) -> Result<Body, Error> {
+    fn request(&self, request: Request<'_>, timeout: Option<Duration>) -> Result<Body, Error> {
+        let Request { method, path, accept, body } = request;
         let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
         let mut head = format!(
-            "GET /api/v1{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
+            "{method} /api/v1{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
             self.authority
         );
         if let Some(token) = &self.token {
             head.push_str(&format!("Authorization: Bearer {token}\r\n"));
         }
+        if let Some(body) = body {
+            head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+        }
         head.push_str("\r\n");
+        head.push_str(body.unwrap_or(""));
         let sent = connection
             .set_read_timeout(timeout)
             .and_then(|()| connection.write_all(head.as_bytes()))
@@ -118,7 +146,7 @@ impl Client {
         let mut body = Body { reader, length };
         match status {
             0 => Err(Error::Protocol("the answer is not HTTP")),
-            200 => Ok(body),
+            200..=299 => Ok(body),
             _ => {
                 let mut text = Vec::new();
                 // A refusal without its sentence is still a refusal.

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod generate;
+pub(crate) mod lab;
 pub(crate) mod path;
 mod profile;
 pub(crate) mod query;

@@ -91,6 +91,9 @@ impl Checker<'_, '_> {
                     "the interface {interface} is listed twice; write all its ports in one entry, such as \"xdp://{interface}:32766,5000\""
                 );
                 self.refuse(&["collector", "listen", &index.to_string()], message);
+            } else if collector.namespace.is_some() && listen.interface().is_some() {
+                let message = "only udp:// can be in another namespace; remove `namespace`, or start the program in it (`ip netns exec`)";
+                self.refuse(&["collector", "listen", &index.to_string()], message);
             }
         }
         self.xdp(settings);

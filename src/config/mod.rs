@@ -1,11 +1,11 @@
 //! The configuration: declared once in `sections.rs`, read and checked in one step, so that later code cannot meet a bad one.
 
 pub(crate) mod build;
-mod check;
+pub(crate) mod check;
 pub(crate) mod read;
 pub(crate) mod sections;
 pub(crate) mod setting;
-mod show;
+pub(crate) mod show;
 pub(crate) mod switch;
 pub(crate) mod translator;
 pub(crate) mod values;

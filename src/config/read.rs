@@ -86,6 +86,11 @@ impl<'i> Reader<'i> {
         self.problems.iter().map(|(_, message)| message.clone()).collect()
     }
 
+    /// No problem so far?
+    pub(crate) fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// The end of the reading: the problems in the order of the file, or none.
     pub(crate) fn finish(mut self, file: &str) -> Result<(), ConfigError> {
         if self.problems.is_empty() {

@@ -52,6 +52,9 @@ section! {
         /// as many; `[collector.xdp]` says how. It takes UDP datagrams to port 32766, or to the ports that are written, as in
         /// `xdp://eth1:32766,5000` (at most eight); everything else goes its usual way.
         pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
+        /// Open the sockets of `udp://` in this network namespace (`ip netns list`), while the API stays in the program's own: for
+        /// reports that come by a management network which the rest of the machine does not see. Entering it needs root.
+        pub(crate) namespace: Option<String> = None,
         /// Threads that decode and keep state. One is enough for any UDP socket: the receiving threads then do the work
         /// themselves, on one state. With more, reports are spread by their inner flow, so that one busy reporter can use them
         /// all; but a datagram that groups several reports goes where its first flow belongs, and each worker watches nodes,

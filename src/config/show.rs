@@ -81,7 +81,12 @@ fn key(name: &str) -> String {
 
 /// The reference page in Markdown.
 pub(crate) fn reference(chapters: &[Chapter]) -> String {
-    let mut out = String::from(REFERENCE_HEAD);
+    page(REFERENCE_HEAD, chapters)
+}
+
+/// A page that begins with `head`, in Markdown.
+pub(crate) fn page(head: &str, chapters: &[Chapter]) -> String {
+    let mut out = head.to_owned();
     for chapter in chapters {
         let _ = write!(out, "\n## `{}`\n\n{}\n", chapter.heading, chapter.text);
         for key in &chapter.keys {

@@ -163,13 +163,28 @@ impl Setting for Rate {
     const KIND: &'static str = "a rate, such as \"100Mbit/s\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        from_text(node, reader, |text| with_unit(text, &RATES).filter(|&rate| rate > 0).map(Self))
+        from_text(node, reader, |text| text.parse().ok())
     }
 
     fn show(&self) -> Shown {
-        let (unit, factor) =
-            *RATES.iter().rev().find(|(_, factor)| self.0.is_multiple_of(*factor)).unwrap_or(&RATES[0]);
-        Shown::Plain(format!("{}{unit}", self.0 / factor).into())
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = with_unit(text, &RATES).filter(|&rate| rate > 0).map(Self);
+        read.ok_or_else(|| format!("write {}", Self::KIND))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = RATES.iter().rev().find(|(_, factor)| self.0.is_multiple_of(*factor));
+        let (unit, factor) = *unit.unwrap_or(&RATES[0]);
+        write!(f, "{}{unit}", self.0 / factor)
     }
 }
 

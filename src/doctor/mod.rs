@@ -137,6 +137,8 @@ fn has_ipv6() -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct Wishes {
     pub(crate) inputs: Vec<Input>,
+    /// The network namespace of the inputs' sockets, if it is not ours.
+    namespace: Option<String>,
     /// Bytes of receive buffer per socket.
     receive_buffer: u64,
     /// Memory for the frames of an interface.
@@ -156,6 +158,7 @@ impl Wishes {
         let (best, lowest) = rungs(&collector.xdp);
         Self {
             inputs: collector.listen.iter().map(Input::of).collect(),
+            namespace: collector.namespace.clone(),
             receive_buffer: collector.receive_buffer.0,
             memory: memory(&collector.xdp),
             kernel_mode: collector.xdp.mode == XdpMode::Kernel,
@@ -248,7 +251,13 @@ fn examine_input(
             Some(expected)
         }
     };
-    checks.extend(sockets(&input.sockets, depth.try_ports));
+    let sockets = || sockets(&input.sockets, depth.try_ports);
+    checks.extend(match &wishes.namespace {
+        None => sockets(),
+        Some(name) => {
+            nic::netns::within(name, sockets).unwrap_or_else(|error| vec![no_namespace(name, &error)])
+        }
+    });
     Examined { input: input.clone(), facts, expected, checks }
 }
 
@@ -261,6 +270,13 @@ fn program(name: &'static str, object: &[u8]) -> Check {
         Err(error) => Check::good(name, error.to_string().lines().next().unwrap_or_default(), why)
             .with(Verdict::Blocking),
     }
+}
+
+fn no_namespace(name: &str, error: &nic::Error) -> Check {
+    let why = format!(
+        "The sockets are to be in the network namespace {name} ([collector] namespace); to enter it takes root."
+    );
+    Check::good("namespace", error.to_string(), &why).with(Verdict::Blocking).mended_by("ip netns list")
 }
 
 /// Is the address ours, and, where that may be tried, the port free?

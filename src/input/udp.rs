@@ -14,7 +14,8 @@ pub(super) fn input(
     listener: usize,
 ) -> Result<Input, CliError> {
     let options = options(settings, &[address.port()]);
-    let receiver = Receiver::bind(address, &options).map_err(|error| CliError::new(error.to_string()))?;
+    let bind = || Receiver::bind(address, &options);
+    let receiver = inside(settings, bind)?.map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
     }
@@ -57,10 +58,20 @@ pub(super) fn both_families(
     inputs.push(first);
     match input((Ipv6Addr::UNSPECIFIED, port).into(), settings, inputs.len()) {
         Ok(second) => inputs.push(second),
-        Err(error) if has_ipv6() => return Err(error),
+        Err(error) if inside(settings, has_ipv6)? => return Err(error),
         Err(_) => tracing::info!("this machine has no IPv6; listening on IPv4 alone"),
     }
     Ok(())
+}
+
+/// Does something in the namespace of the sockets, which is usually the program's own.
+fn inside<T: Send>(settings: &CollectorSettings, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
+    let Some(name) = &settings.namespace else { return Ok(work()) };
+    nic::netns::within(name, work).map_err(|error| {
+        CliError::new(format!(
+            "cannot enter the network namespace {name} ({error}); `ip netns list` shows those there are, and it takes root"
+        ))
+    })
 }
 
 fn has_ipv6() -> bool {

@@ -1,0 +1,145 @@
+//! Ending processes that somebody else started, without ever meeting a stranger: a process is held by a descriptor (pidfd)
+//! before it is looked at, so that its number cannot be another's by the time it is signalled.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::sys;
+
+/// A process of this machine, running or ended.
+#[derive(Debug)]
+pub struct Process {
+    id: u32,
+    handle: OwnedFd,
+}
+
+/// What a process is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// End, in an orderly way: SIGTERM.
+    Terminate,
+    /// End, now: SIGKILL.
+    Kill,
+}
+
+impl Process {
+    /// The process of this number; `None` if there is none.
+    ///
+    /// # Errors
+    /// Linux is older than 5.3, or there are no descriptors left.
+    pub fn open(id: u32) -> Result<Option<Self>, Error> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id as libc::c_ulong, 0) };
+        if fd < 0 {
+            let error = Error::last("pidfd_open", id);
+            return if error.errno() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
+        }
+        // SAFETY: the kernel just gave this descriptor to us, and nobody else knows it.
+        Ok(Some(Self { id, handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The words of its command line; empty when it has ended, or is none of user space.
+    pub fn command(&self) -> Vec<String> {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
+        if self.has_ended() {
+            return Vec::new();
+        }
+        let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        let mut words: Vec<String> = words.collect();
+        words.pop(); // after the last zero
+        words
+    }
+
+    /// Does it run in the network namespace called `name`?
+    pub fn is_in(&self, name: &str) -> bool {
+        let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let wanted = file(&Path::new("/run/netns").join(name));
+        let found = file(Path::new(&format!("/proc/{}/ns/net", self.id)));
+        wanted.is_some() && wanted == found && !self.has_ended()
+    }
+
+    /// Tells it to end. One that has ended already is no error.
+    ///
+    /// # Errors
+    /// It belongs to somebody else.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let number = match signal {
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Kill => libc::SIGKILL,
+        };
+        let none = std::ptr::null_mut::<libc::siginfo_t>();
+        // SAFETY: no information goes with the signal: the pointer is null, which the call allows.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), number, none, 0) };
+        let error = (sent < 0).then(|| Error::last("pidfd_send_signal", self.id));
+        match error {
+            Some(error) if error.errno() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has it ended? (Perhaps nobody has asked yet how.)
+    pub fn has_ended(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits until it has ended, at most so long; says whether it has.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            let left = patience.saturating_sub(start.elapsed());
+            let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            // A descriptor that cannot be waited for is none of a running process.
+            let ended =
+                sys::poll(&mut [sys::readable(self.handle.as_fd())], timeout).map_or(true, |ready| ready > 0);
+            if ended || left.is_zero() {
+                return ended;
+            }
+        }
+    }
+}
+
+/// All processes of this machine.
+///
+/// # Errors
+/// /proc cannot be read.
+pub fn all() -> Result<Vec<Process>, Error> {
+    let failed = |source: io::Error| Error::new("open", "/proc", source);
+    let entries = fs::read_dir("/proc").map_err(failed)?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    // One that ended while we looked is none.
+    Ok(numbers.filter_map(|id| Process::open(id).ok().flatten()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_told_to_end_and_seen_to_have_ended() {
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let held = all().unwrap().into_iter().find(|process| process.id() == child.id()).unwrap();
+        assert!(!held.wait(Duration::from_millis(1)));
+        assert_eq!(held.command(), ["sleep", "600"]);
+        assert!(!held.is_in("hopwise-none"));
+        held.signal(Signal::Terminate).unwrap();
+        assert!(held.wait(Duration::from_secs(20)));
+        // Nobody has waited for it yet: it is there, and has no command any more.
+        assert_eq!(held.command(), Vec::<String>::new());
+        child.wait().unwrap();
+        held.signal(Signal::Kill).unwrap();
+        assert!(Process::open(held.id()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,131 @@
+//! Every frame that passes an interface, in both directions, as it is: for captures, not for receiving reports.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use crate::error::Error;
+use crate::{sys, time};
+
+/// linux/sockios.h: the time stamp of the frame that was read last.
+const SIOCGSTAMPNS: u32 = 0x8907;
+/// Bytes of frames that may wait.
+const BUFFER: i32 = 16 << 20;
+
+/// An interface that is listened to.
+#[derive(Debug)]
+pub struct Frames {
+    socket: OwnedFd,
+    interface: String,
+}
+
+/// A frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Its bytes from the Ethernet header on, as much as fitted.
+    pub bytes: &'a [u8],
+    /// How long it was.
+    pub length: usize,
+    /// When the kernel had it, ns since the epoch.
+    pub received: u64,
+}
+
+impl Frames {
+    /// Listens to an interface of the caller's namespace.
+    ///
+    /// # Errors
+    /// There is no such interface; CAP_NET_RAW is missing.
+    pub fn open(interface: &str) -> Result<Self, Error> {
+        let failed = |call| move |source| Error::new(call, interface, source);
+        let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
+        // Protocol 0: nothing comes before the socket is bound to its interface.
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+        // Without CAP_NET_ADMIN the buffer is as it is.
+        let _ = sys::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER);
+        // SAFETY: integers, for which zero is a value.
+        let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        name.sll_family = libc::AF_PACKET as u16;
+        name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        name.sll_ifindex = index.cast_signed();
+        let len = size_of_val(&name) as libc::socklen_t;
+        // SAFETY: the kernel reads a socket address of `len` bytes, which lives through the call.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
+        if bound < 0 {
+            return Err(Error::last("bind", interface));
+        }
+        let frames = Self { socket, interface: interface.to_owned() };
+        // The first question switches the stamps on.
+        let _ = frames.stamp();
+        Ok(frames)
+    }
+
+    /// The next frame, into `buffer`; `None` if there is none within `timeout_ms`.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn next<'a>(&mut self, buffer: &'a mut [u8], timeout_ms: u32) -> Result<Option<Frame<'a>>, Error> {
+        let failed = |source| Error::new("poll", &self.interface, source);
+        if sys::poll(&mut [sys::readable(self.socket.as_fd())], timeout_ms).map_err(failed)? == 0 {
+            return Ok(None);
+        }
+        let (start, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+        // SAFETY: the kernel writes at most `room` bytes into `buffer`, which is ours alone.
+        let length = unsafe { libc::recv(self.socket.as_raw_fd(), start, room, flags) };
+        let Ok(length) = usize::try_from(length) else {
+            let error = Error::last("recv", &self.interface);
+            return if error.errno() == Some(libc::EAGAIN) { Ok(None) } else { Err(error) };
+        };
+        let received = self.stamp().unwrap_or_else(time::now);
+        Ok(Some(Frame { bytes: &buffer[..length.min(room)], length, received }))
+    }
+
+    /// Frames that were lost because nobody fetched them, since the last question.
+    pub fn lost(&self) -> u64 {
+        // SAFETY: integers, for which zero is a value.
+        let none: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };
+        let stats = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, none);
+        stats.map_or(0, |stats| u64::from(stats.tp_drops))
+    }
+
+    fn stamp(&self) -> Option<u64> {
+        let mut stamp = MaybeUninit::<libc::timespec>::zeroed();
+        // SAFETY: the kernel writes one `timespec`, exclusively ours through the call.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCGSTAMPNS as _, stamp.as_mut_ptr()) };
+        // SAFETY: it began as zeros, which is a value.
+        let stamp = unsafe { stamp.assume_init() };
+        let whole = u64::try_from(stamp.tv_sec).ok()?.checked_mul(1_000_000_000)?;
+        (result == 0 && whole > 0).then(|| whole + stamp.tv_nsec as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{Pair, send_frames, tests::skipped};
+
+    #[test]
+    fn frames_of_both_directions_are_seen_whole_or_cut() {
+        let pair = match Pair::create() {
+            Ok(pair) => pair,
+            Err(error) => return skipped(&error),
+        };
+        // An Ethernet type for experiments: nothing else sends such frames.
+        let frame = |fill: u8, length: usize| {
+            [vec![2, 0, 0, 0, 0, fill, 2, 0, 0, 0, 0, 9, 0x88, 0xb5], vec![fill; length]].concat()
+        };
+        let mut frames = pair.far.run(|| Frames::open(Pair::DEVICE)).unwrap().unwrap();
+        pair.near.run(|| send_frames(Pair::DEVICE, &[frame(1, 50), frame(2, 1000)])).unwrap().unwrap();
+        pair.far.run(|| send_frames(Pair::DEVICE, &[frame(3, 60)])).unwrap().unwrap();
+        let (mut found, mut buffer) = (Vec::new(), [0; 512]);
+        while found.len() < 3 {
+            let seen = frames.next(&mut buffer, 5_000).unwrap().unwrap();
+            assert!(seen.received.abs_diff(time::now()) < 60_000_000_000);
+            if seen.bytes[12..14] == [0x88, 0xb5] {
+                found.push((seen.bytes[5], seen.bytes.len(), seen.length));
+            }
+        }
+        assert_eq!(found, [(1, 64, 64), (2, 512, 1014), (3, 74, 74)]);
+        assert_eq!(frames.lost(), 0);
+        assert!(Frames::open("hopwise-none").is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! What `hopwise lab` prints.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::lab::down::{self, Removed};
+use crate::lab::fault::Made;
+use crate::lab::remote::Lab;
+use crate::lab::state;
+use crate::lab::topology::{Node, Topology, entry};
+use crate::lab::traffic::Figures;
+use crate::output::terminal::Tone;
+use crate::output::{Align, Table, Terminal, units};
+
+/// One line.
+pub(super) fn line(text: &str) -> Result<(), CliError> {
+    print(&format!("{text}\n"))
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
+}
+
+fn print_json(value: &Value) -> Result<(), CliError> {
+    print(&format!("{value:#}\n"))
+}
+
+/// What is where, and what to try next.
+pub(super) fn made(lab: &Lab) -> Result<(), CliError> {
+    let topology = &lab.topology;
+    let terminal = Terminal::stdout();
+    let sizes =
+        [("host", topology.hosts.len()), ("switch", topology.switches.len()), ("link", topology.links.len())];
+    let sizes = sizes.map(|(noun, count)| counted(count, noun));
+    let mut out = format!("The lab {} is up: {}.\n\n", topology.name, sizes.join(", "));
+    out += &hosts(topology);
+    out.push('\n');
+    out += &switches(topology);
+    let pages = if crate::api::pages::are_built_in() {
+        "The pages are at"
+    } else {
+        "This build has no pages; the API is at"
+    };
+    let url = terminal.paint(Tone::Strong, &format!("{}/", lab.state.api));
+    out += &format!(
+        "\n{pages} {url}\nConfigurations and logs of all processes: {}/\n\n",
+        lab.directory.path().display()
+    );
+    out += "Try next (as root):\n";
+    for (command, why) in next_steps(topology) {
+        out += &format!("  hopwise lab {command:<46} {why}\n");
+    }
+    print(&out)
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if noun.ends_with("ch") || noun.ends_with('s') { "es" } else { "s" };
+    format!("{count} {noun}{}", if count == 1 { "" } else { plural })
+}
+
+/// Commands to try, with the names of this lab.
+fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
+    let (Some(first), Some(last)) = (topology.hosts.first(), topology.hosts.last()) else {
+        return Vec::new();
+    };
+    let (a, b) = (&first.name, &last.name);
+    let ping = last.addresses.first().map_or_else(String::new, |address| address.ip.to_string());
+    let between =
+        |link: &&crate::lab::topology::Link| link.ends.iter().all(|end| matches!(end, Node::Switch(_)));
+    let link = topology.links.iter().find(between).or_else(|| topology.links.first());
+    let link = link.map_or("", |link| link.interfaces[0].as_str());
+    vec![
+        (format!("exec {a} -- ping -c 3 {ping}"), "through the switches, and they do not show"),
+        (format!("traffic flow {a} {b} --rate 20Mbit/s --for 30"), "see its path: Topology, Flow"),
+        (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
+        ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
+        (format!("fault loss {link} 2%"), "and back: hopwise lab fault clear"),
+        (format!("capture {link} lab.pcap"), "what passes, for Wireshark"),
+        ("down".to_owned(), "remove it all"),
+    ]
+}
+
+fn hosts(topology: &Topology) -> String {
+    let mut table =
+        Table::new([("HOST", Align::Left), ("ADDRESS", Align::Left), ("SWITCH", Align::Left)]).indented(2);
+    for host in &topology.hosts {
+        let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();
+        table.row([
+            host.name.clone(),
+            addresses.join(", "),
+            topology.switches[entry(topology, host)].name.clone(),
+        ]);
+    }
+    table.render()
+}
+
+fn switches(topology: &Topology) -> String {
+    let mut table =
+        Table::new([("SWITCH", Align::Left), ("NODE", Align::Right), ("PORTS", Align::Left)]).indented(2);
+    for switch in &topology.switches {
+        let ports: Vec<String> = switch
+            .ports
+            .iter()
+            .map(|port| format!("{} to {}", port.number, topology.name_of(port.peer)))
+            .collect();
+        table.row([switch.name.clone(), switch.node.to_string(), ports.join(", ")]);
+    }
+    table.render()
+}
+
+/// What was removed.
+pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
+    let Removed { processes, namespaces } = removed;
+    line(&format!("The lab {lab} is gone: {processes} processes ended, {namespaces} namespaces removed."))
+}
+
+/// The labs of this machine.
+pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
+    let state = |lab: &String| state::Directory::of(lab).state();
+    if as_json {
+        let one = |lab: &String| {
+            let state = state(lab);
+            json!({ "name": lab, "whole": state.is_some(), "api": state.as_ref().map(|state| &state.api), "file": state.map(|state| state.file) })
+        };
+        return print_json(&labs.iter().map(one).collect());
+    }
+    if labs.is_empty() {
+        return line("There is no lab; make one with `hopwise lab up FILE`.");
+    }
+    let mut table = Table::new([("LAB", Align::Left), ("PAGES", Align::Left), ("FILE", Align::Left)]);
+    for lab in labs {
+        match state(lab) {
+            Some(state) => table.row([lab.clone(), format!("{}/", state.api), state.file]),
+            None => table.row([lab.clone(), "not whole: hopwise lab down".to_owned(), String::new()]),
+        }
+    }
+    print(&table.render())
+}
+
+/// Says how a lab is. The answer is "no" (1) when a process of it does not answer.
+pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
+    let lab = Lab::open(named)?;
+    let processes = down::processes(&lab.directory)?.len();
+    let collector = lab.collector("/status");
+    let switches: Vec<Result<Value, CliError>> =
+        (0..lab.topology.switches.len()).map(|index| lab.switch(index)).collect();
+    let well = collector.is_ok() && switches.iter().all(Result::is_ok);
+    if as_json {
+        print_json(&status_json(&lab, processes, collector, switches))?;
+    } else {
+        print(&status_text(&lab, processes, &collector, &switches))?;
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn status_json(
+    lab: &Lab,
+    processes: usize,
+    collector: Result<Value, CliError>,
+    switches: Vec<Result<Value, CliError>>,
+) -> Value {
+    let topology = &lab.topology;
+    let answer = |answer: Result<Value, CliError>| match answer {
+        Ok(value) => json!({ "answers": true, "status": value }),
+        Err(error) => json!({ "answers": false, "error": error.to_string() }),
+    };
+    let hosts = topology.hosts.iter().map(|host| {
+        let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();
+        json!({ "name": host.name, "addresses": addresses, "switch": topology.switches[entry(topology, host)].name,
+                "namespace": lab.namespace(&host.name) })
+    });
+    let links = topology.links.iter().map(|link| {
+        json!({ "name": link.interfaces[0], "between": link.ends.map(|end| topology.name_of(end)), "interfaces": link.interfaces, "mtu": link.mtu })
+    });
+    let told = topology.switches.iter().zip(switches).map(|(switch, told)| {
+        json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(told) })
+    });
+    let faults: Vec<String> = lab.state.conditions.faults.iter().map(Made::describe).collect();
+    json!({
+        "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
+        "processes": processes, "directory": lab.directory.path(),
+        "hosts": hosts.collect::<Vec<_>>(), "links": links.collect::<Vec<_>>(), "switches": told.collect::<Vec<_>>(),
+        "collector": answer(collector),
+    })
+}
+
+fn status_text(
+    lab: &Lab,
+    processes: usize,
+    collector: &Result<Value, CliError>,
+    switches: &[Result<Value, CliError>],
+) -> String {
+    let topology = &lab.topology;
+    let mut out =
+        format!("lab {}, made of {}, {}\n\n", topology.name, lab.state.file, counted(processes, "process"));
+    out += &hosts(topology);
+    out.push('\n');
+    out += &self::switches(topology);
+    out += &format!("\n  measuring: {}\n", lab.state.conditions.measuring());
+    let faults: Vec<String> = lab.state.conditions.faults.iter().map(Made::describe).collect();
+    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
+    out += &format!("  faults: {faults}\n");
+    match collector {
+        Ok(status) => {
+            let received = status["loss_budget"]
+                .as_array()
+                .and_then(|stages| stages.iter().find(|stage| stage["stage"] == "decode")?["in"].as_u64());
+            out += &format!(
+                "  collector: {}/, {} datagrams of reports\n",
+                lab.state.api,
+                units::count(received.unwrap_or(0))
+            );
+        }
+        Err(error) => out += &format!("  collector: {error}\n"),
+    }
+    for (switch, told) in topology.switches.iter().zip(switches) {
+        if let Err(error) = told {
+            out += &format!(
+                "  {}: does not answer ({error}); its log: {}\n",
+                switch.name,
+                lab.directory.file(&format!("{}.log", switch.name)).display()
+            );
+        }
+    }
+    out
+}
+
+/// What became of the packets. The answer is "no" (1) when none arrived.
+pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
+    let total = |of: fn(&Figures) -> u64| figures.iter().map(of).sum::<u64>();
+    let (sent, received) = (total(|one| one.sent), total(|one| one.received));
+    let (lost, refused, reordered) =
+        (total(Figures::lost), total(|one| one.refused), total(|one| one.reordered));
+    if as_json {
+        let one = |one: &Figures| {
+            json!({ "from": one.between[0], "to": one.between[1], "sent": one.sent, "refused": one.refused, "received": one.received,
+                    "lost": one.lost(), "reordered": one.reordered, "delay_ns": delays(one).map(|[least, mean, most]| json!({ "min": least, "mean": mean, "max": most })) })
+        };
+        let pairs: Vec<Value> = figures.iter().map(one).collect();
+        print_json(
+            &json!({ "sent": sent, "refused": refused, "received": received, "lost": lost, "reordered": reordered, "pairs": pairs }),
+        )?;
+    } else {
+        print(&figures_table(figures))?;
+        let more = if refused > 0 {
+            format!(" The senders' systems refused {} more.", units::count(refused))
+        } else {
+            String::new()
+        };
+        line(&format!(
+            "\n{} packets sent, {} received, {} lost, {} reordered.{more}",
+            units::count(sent),
+            units::count(received),
+            units::count(lost),
+            units::count(reordered)
+        ))?;
+    }
+    Ok(if received > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Least, mean and most time on the way.
+fn delays(figures: &Figures) -> Option<[u64; 3]> {
+    let mean = figures.sum.checked_div(figures.received.into())?;
+    Some([figures.least, u64::try_from(mean).unwrap_or(u64::MAX), figures.most])
+}
+
+fn figures_table(figures: &[Figures]) -> String {
+    let right = ["SENT", "RECEIVED", "LOST", "REORDERED", "LEAST", "MEAN", "MOST TIME"]
+        .map(|name| (name, Align::Right));
+    let mut table = Table::new([("FROM", Align::Left), ("TO", Align::Left)].into_iter().chain(right));
+    for one in figures {
+        let counts = [one.sent, one.received, one.lost(), one.reordered].map(units::count);
+        let times = delays(one).map_or([const { String::new() }; 3], |times| times.map(units::nanos));
+        table.row(one.between.clone().into_iter().chain(counts).chain(times));
+    }
+    table.render()
+}

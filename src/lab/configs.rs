@@ -1,0 +1,324 @@
+//! What each process of a lab is told: its configuration file.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::config::{
+    Settings,
+    sections::{Clocks, ProfileSettings},
+    setting::{Setting, Shown},
+    switch::WatchSettings,
+    values::{Listen, Size, TELEMETRY_PORT},
+};
+
+use super::fault::Conditions;
+use super::file::Verbatim;
+use super::plan::{COLLECTOR, MANAGEMENT, namespace};
+use super::routes::routes;
+use super::topology::{Node, Port, Topology};
+
+/// Where a first stage takes postcards.
+const STAGE_PORT: u16 = 32765;
+/// Where the collector takes aggregates.
+const AGGREGATE_PORT: u16 = 32767;
+
+/// Where the API of a switch answers, in its own namespace; that of a first stage in the management network's.
+pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
+
+/// Most that the store of a lab may take: it lies in memory, unless the topology file says where else.
+const STORE: Size = Size(256 << 20);
+
+/// The configuration of the collector. `api`: where it answers; `dir`: where its store goes, unless the file says.
+pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Settings {
+    let mut settings = topology.file.collector.clone().unwrap_or_default();
+    settings.collector.listen = vec![Listen::Udp((COLLECTOR, TELEMETRY_PORT).into())];
+    if topology.file.translator.is_some() {
+        settings.collector.listen.push(Listen::Udp((COLLECTOR, AGGREGATE_PORT).into()));
+    }
+    settings.collector.namespace = Some(namespace(&topology.name, MANAGEMENT));
+    settings.api.listen = api;
+    settings.nodes = topology.switches.iter().map(|switch| (switch.node, switch.name.clone())).collect();
+    if settings.store.dir.is_none() {
+        settings.store.dir = Some(dir.join("store"));
+        settings.store.max_bytes =
+            Some(settings.store.max_bytes.map_or(STORE, |most| Size(most.0.min(STORE.0))));
+    }
+    // The switches of a lab share one clock.
+    let usual = || ProfileSettings {
+        clocks: Clocks::Synchronised,
+        drop_reasons: dataplane::demo::drop_reasons().map(|(code, name)| (code, name.to_owned())).collect(),
+        ..ProfileSettings::default()
+    };
+    settings.profiles.entry("default".to_owned()).or_insert_with(usual);
+    settings
+}
+
+/// The configuration of a switch under these conditions, as TOML.
+pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions) -> String {
+    let switch = &topology.switches[index];
+    let file = &topology.file;
+    let written = &file.switches[index];
+    let reports = if file.translator.is_some() { STAGE_PORT } else { TELEMETRY_PORT };
+    let mut entries = vec![
+        entry("node", plain(switch.node)),
+        entry("name", plain(switch.name.as_str())),
+        entry("reports", plain(SocketAddr::from((COLLECTOR, reports)).to_string())),
+    ];
+    if let Some(Verbatim(Shown::Table(further))) = &file.switch {
+        entries.extend(further.iter().cloned());
+    }
+    entries.push(entry(
+        "ports",
+        Shown::List(switch.ports.iter().map(|port| self::port(topology, port, conditions)).collect()),
+    ));
+    let routes = routes(topology, index, &conditions.closed(topology)).into_iter().flat_map(|route| {
+        let to = route.to.to_string();
+        route
+            .ports
+            .into_iter()
+            .map(move |port| Shown::Table(vec![entry("to", plain(to.as_str())), entry("port", plain(port))]))
+    });
+    entries.push(entry("routes", Shown::List(routes.collect())));
+    entries.push(entry("watch", watch(topology, index, conditions)));
+    let filter = written.filter.as_ref().unwrap_or(&file.filter);
+    if !filter.is_empty() {
+        entries.push(entry("filter", list(filter)));
+    }
+    let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
+    Shown::Table(vec![entry("switch", Shown::Table(entries)), entry("api", api)]).to_toml()
+}
+
+/// The configuration of the first stage, as TOML; `None` where there is none.
+pub(crate) fn translator(topology: &Topology) -> Option<String> {
+    let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else { return None };
+    let mut entries = written.clone();
+    let interop = written.iter().any(|(key, value)| key == "interop" && *value == plain(true));
+    let to = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
+    let forward = plain(SocketAddr::from((COLLECTOR, to)).to_string());
+    set(&mut entries, "listen", plain(format!("udp://{COLLECTOR}:{STAGE_PORT}")));
+    set(&mut entries, "forward", Shown::List(vec![forward]));
+    let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
+    Some(Shown::Table(vec![entry("translator", Shown::Table(entries)), entry("api", api)]).to_toml())
+}
+
+/// What a switch watches.
+fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
+    let file = &topology.file;
+    let usual = [WatchSettings::default()];
+    let written = match &file.switches[index].watch {
+        Some(own) => own,
+        None if file.watch.is_empty() => &usual[..],
+        None => &file.watch,
+    };
+    match conditions.mode.as_deref() {
+        None => written.to_vec().show(),
+        Some("off") => Shown::List(Vec::new()),
+        Some(mode) => Shown::List(written.iter().map(|entry| in_mode(entry, mode)).collect()),
+    }
+}
+
+/// The same flows, measured in another way.
+fn in_mode(watch: &WatchSettings, mode: &str) -> Shown {
+    let mut shown = watch.show();
+    if let Shown::Table(keys) = &mut shown {
+        set(keys, "mode", plain(mode));
+    }
+    shown
+}
+
+/// A port: how its link is, in both directions where the other end has no switch of ours to see to it.
+fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
+    let link = &topology.links[port.link];
+    let mut entries = vec![
+        entry("number", plain(port.number)),
+        entry("interface", plain(link.interfaces[port.end].as_str())),
+        entry("edge", plain(matches!(port.peer, Node::Host(_)))),
+        entry("mtu", plain(link.mtu)),
+    ];
+    entries.extend(impairments(topology, port).into_iter().filter(|(_, value)| *value != Shown::Nothing));
+    for fault in conditions.of_link(&link.interfaces[0]) {
+        for (key, value) in fault.keys(port) {
+            set(&mut entries, key, value);
+        }
+    }
+    Shown::Table(entries)
+}
+
+fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
+    match entries.iter_mut().find(|(known, _)| known == key) {
+        Some((_, known)) => *known = value,
+        None => entries.push(entry(key, value)),
+    }
+}
+
+/// What a link does to packets, by the keys of a port.
+fn impairments(topology: &Topology, port: &Port) -> Vec<(String, Shown)> {
+    let link = &topology.links[port.link].settings;
+    let mut entries = vec![
+        entry("rate", link.rate.show()),
+        entry("depth", link.depth.show()),
+        entry("delay", link.delay.show()),
+        entry("loss", link.loss.show()),
+    ];
+    if matches!(port.peer, Node::Host(_)) {
+        entries.extend([
+            entry("in_rate", link.rate.show()),
+            entry("in_delay", link.delay.show()),
+            entry("in_loss", link.loss.show()),
+        ]);
+    }
+    entries
+}
+
+fn list(tables: &[Verbatim]) -> Shown {
+    Shown::List(tables.iter().map(|table| table.0.clone()).collect())
+}
+
+fn entry(name: &str, value: Shown) -> (String, Shown) {
+    (name.to_owned(), value)
+}
+
+fn plain(value: impl Into<serde_json::Value>) -> Shown {
+    Shown::Plain(value.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "name = \"t\"
+        [[hosts]]
+        name = \"h1\"
+        address = \"10.0.1.1\"
+        [[hosts]]
+        name = \"h2\"
+        address = \"10.0.2.1\"
+        address6 = \"fd00:2::1\"
+        [[switches]]
+        name = \"s1\"
+        node = 11
+        [[switches]]
+        name = \"s2\"
+        [[switches.watch]]
+        mode = \"postcard\"
+        dst = \"10.0.2.0/24\"
+        [[links]]
+        between = [\"h1\", \"s1\"]
+        rate = \"10Mbit/s\"
+        delay = \"1ms\"
+        [[links]]
+        between = [\"s1\", \"s2\"]
+        [[links]]
+        between = [\"h2\", \"s2\"]
+        [switch]
+        seed = 7
+        [collector.thresholds]
+        flow_latency = \"1ms\"";
+
+    fn topology() -> Topology {
+        Topology::parse(FILE, "t.toml").map_err(|error| error.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_switch_is_told_its_ports_its_routes_and_what_it_watches() {
+        let expected = "\
+[switch]
+node = 11
+name = \"s1\"
+reports = \"172.31.255.1:32766\"
+seed = 7
+
+[[switch.ports]]
+number = 1
+interface = \"s1-h1\"
+edge = true
+mtu = 1500
+rate = \"10Mbit/s\"
+delay = \"1ms\"
+loss = 0.0
+in_rate = \"10Mbit/s\"
+in_delay = \"1ms\"
+in_loss = 0.0
+
+[[switch.ports]]
+number = 2
+interface = \"s1-s2\"
+edge = false
+mtu = 2140
+delay = \"0s\"
+loss = 0.0
+
+[[switch.routes]]
+to = \"10.0.1.1\"
+port = 1
+
+[[switch.routes]]
+to = \"10.0.2.1\"
+port = 2
+
+[[switch.routes]]
+to = \"fd00:2::1\"
+port = 2
+
+";
+        let usual = Conditions::default();
+        let made = switch(&topology(), 0, &usual);
+        let (before, _) = made.split_once("[[switch.watch]]").unwrap();
+        assert_eq!(before, expected);
+        assert!(
+            made.contains("mode = \"md\"\n") && made.ends_with("\n[api]\nlisten = \"127.0.0.1:8080\"\n"),
+            "{made}"
+        );
+        let other = switch(&topology(), 1, &usual);
+        assert!(other.contains("node = 2\n"), "{other}");
+        assert!(other.contains("[[switch.watch]]\ndst = \"10.0.2.0/24\"\nmode = \"postcard\"\n"), "{other}");
+        for text in [made, other] {
+            let read = Settings::parse(&text, "s.toml").map(|read| read.switch.is_some());
+            assert_eq!(read.map_err(|error| error.to_string()), Ok(true));
+        }
+    }
+
+    #[test]
+    fn conditions_change_the_mode_the_ports_and_the_routes() {
+        use crate::lab::fault::{Fault, Made};
+        let faults = [
+            ("h1-s1", Fault::Delay(5_000_000)),
+            ("s1-s2", Fault::Loss(0.5)),
+            ("s1-s2", Fault::Cut { reroute: true }),
+        ];
+        let faults = faults.map(|(link, fault)| Made { link: link.to_owned(), fault }).to_vec();
+        let made = |mode: &str| {
+            let conditions = Conditions { mode: Some(mode.to_owned()), faults: faults.clone() };
+            switch(&topology(), 0, &conditions)
+        };
+        let text = made("postcard");
+        for part in [
+            "delay = \"5ms\"\nloss = 0.0\nin_rate = \"10Mbit/s\"\nin_delay = \"5ms\"\n",
+            "delay = \"0s\"\nloss = 0.5\nup = false\n",
+            "mode = \"postcard\"\n",
+            "to = \"10.0.2.1\"\nport = 2\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(made("off").contains("watch = []\n"));
+    }
+
+    #[test]
+    fn the_collector_has_what_the_file_says_and_what_the_lab_knows() {
+        let settings = collector(&topology(), "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
+        let text = settings.to_toml();
+        let read = Settings::parse(&text, "collector.toml").map_err(|error| error.to_string());
+        assert_eq!(read.as_ref(), Ok(&settings));
+        for line in [
+            "listen = [\"udp://172.31.255.1:32766\"]",
+            "namespace = \"hw-t-mgmt\"",
+            "11 = \"s1\"",
+            "2 = \"s2\"",
+            "flow_latency = 1000000",
+            "dir = \"/run/x/store\"",
+            "clocks = \"synchronised\"",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Removing a lab, whatever is left of it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nic::process::{self, Process, Signal};
+
+use super::state::{self, Directory};
+use crate::error::CliError;
+
+/// What was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Removed {
+    /// Processes ended.
+    pub(crate) processes: usize,
+    /// Namespaces deleted, and the links in them.
+    pub(crate) namespaces: usize,
+}
+
+/// How long processes have to end in an orderly way, and then to be gone.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// A process that is told to end may have started another meanwhile.
+const ROUNDS: usize = 5;
+
+/// Removes a lab: its processes, its namespaces with everything in them, its directory. What is not there is not missed.
+///
+/// # Errors
+/// Something cannot be removed.
+pub(crate) fn down(directory: &Directory) -> Result<Removed, CliError> {
+    let lock = directory.lock()?;
+    let removed = remove(directory);
+    drop(lock);
+    removed
+}
+
+/// The same for who has the lock.
+pub(crate) fn remove(directory: &Directory) -> Result<Removed, CliError> {
+    let mut removed = Removed::default();
+    for _ in 0..ROUNDS {
+        let ended = end(&processes(directory)?)?;
+        removed.processes += ended;
+        if ended == 0 {
+            break;
+        }
+    }
+    for name in state::namespaces(directory.lab()) {
+        ip(&["netns", "delete", &name])?;
+        removed.namespaces += 1;
+    }
+    match fs::remove_dir_all(directory.path()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(CliError::io(
+                format!("cannot remove {}", directory.path().display()),
+                error,
+                "the lab needs root: use sudo",
+            ));
+        }
+        _ => {}
+    }
+    if let Some(parent) = directory.path().parent() {
+        // Only when it is empty; others may have labs there.
+        let _ = fs::remove_dir(parent);
+    }
+    Ok(removed)
+}
+
+/// The processes of a lab: those in its namespaces, those that were started with a file in its directory, and any `ip` that is still
+/// at work for it.
+pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError> {
+    let all = process::all().map_err(|error| CliError::new(format!("cannot look for processes: {error}")))?;
+    let own = std::process::id();
+    let namespaces = state::namespaces(directory.lab());
+    let prefix = super::plan::prefix(directory.lab());
+    let is_of_lab = |process: &Process| {
+        let command = process.command();
+        process.id() != own
+            && (is_run_of(&command, directory.path())
+                || is_ip_for(&command, &prefix)
+                || namespaces.iter().any(|name| process.is_in(name)))
+    };
+    Ok(all.into_iter().filter(is_of_lab).collect())
+}
+
+/// Is this `ip … NAMESPACE …` with a namespace that begins so?
+fn is_ip_for(command: &[String], prefix: &str) -> bool {
+    let Some((program, words)) = command.split_first() else { return false };
+    Path::new(program).file_name().is_some_and(|name| name == "ip")
+        && words.iter().any(|word| word.starts_with(prefix))
+}
+
+/// Is this `hopwise run -c FILE` with a file in that directory?
+pub(crate) fn is_run_of(command: &[String], directory: &Path) -> bool {
+    match command {
+        [_, run, option, file, ..] => {
+            run == "run"
+                && option == "-c"
+                && Path::new(file).parent().is_some_and(|parent| parent == directory)
+        }
+        _ => false,
+    }
+}
+
+/// Ends processes, in an orderly way where they let it.
+fn end(processes: &[Process]) -> Result<usize, CliError> {
+    for signal in [Signal::Terminate, Signal::Kill] {
+        for process in processes.iter().filter(|process| !process.has_ended()) {
+            let told = process.signal(signal);
+            told.map_err(|error| {
+                CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()))
+            })?;
+        }
+        let start = Instant::now();
+        if processes.iter().all(|process| process.wait(PATIENCE.saturating_sub(start.elapsed()))) {
+            break;
+        }
+    }
+    Ok(processes.len())
+}
+
+/// Runs `ip`.
+///
+/// # Errors
+/// What it said.
+pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
+    let output = Command::new("ip").args(words).output().map_err(|error| {
+        CliError::io("cannot run `ip`", error, "install iproute2 (apt-get install iproute2)")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(CliError::new(format!("`ip {}` failed: {}", words.join(" "), said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_a_lab_is_known_by_the_directory_of_its_file() {
+        let directory = Path::new("/run/hopwise/lab-a");
+        let run = |words: &[&str]| {
+            is_run_of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), directory)
+        };
+        assert!(run(&["/usr/bin/hopwise", "run", "-c", "/run/hopwise/lab-a/collector.toml"]));
+        assert!(!run(&["/usr/bin/hopwise", "run", "-c", "/run/hopwise/lab-ab/collector.toml"]));
+        assert!(!run(&["/usr/bin/hopwise", "run", "-c", "/etc/hopwise.toml"]));
+        assert!(!run(&["vi", "/run/hopwise/lab-a/collector.toml"]));
+        assert!(!run(&["hopwise", "run"]));
+        assert!(!run(&[]));
+        let ip = |words: &[&str]| {
+            is_ip_for(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), "hw-a-")
+        };
+        assert!(ip(&["ip", "netns", "add", "hw-a-h1"]));
+        assert!(ip(&["/sbin/ip", "-n", "hw-a-h1", "link"]));
+        assert!(!ip(&["ip", "netns", "add", "hw-ab-h1"]));
+        assert!(!ip(&["echo", "hw-a-h1"]));
+    }
+}

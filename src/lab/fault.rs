@@ -1,0 +1,238 @@
+//! What goes wrong in a network, made on purpose, and undone. A link is broken where a switch of ours sends into it or
+//! receives from it; so both directions are, also of a host's link.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::remote::Lab;
+use super::topology::{Node, Port, Topology};
+use crate::config::setting::{Setting, Shown};
+use crate::config::values::{Fraction, Rate};
+use crate::error::CliError;
+
+/// What was changed in a lab since it was made.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Conditions {
+    /// How flows are measured; `None`: as the topology file says; `off`: not at all.
+    pub(crate) mode: Option<String>,
+    /// The faults that were made and not cleared, in order.
+    pub(crate) faults: Vec<Made>,
+}
+
+/// A fault that was made.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Made {
+    /// The name of the link: that of its first interface.
+    pub(crate) link: String,
+    /// What happens there.
+    pub(crate) fault: Fault,
+}
+
+/// What happens to a link.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fault {
+    /// Nothing passes.
+    Cut {
+        /// After a moment routes go round it, where there is a way.
+        reroute: bool,
+    },
+    /// This part of the packets gets lost.
+    Loss(f64),
+    /// It takes so long, nanoseconds.
+    Delay(u64),
+    /// This part of the packets is overtaken.
+    Reorder(f64),
+    /// It passes so many bits per second.
+    Slow(u64),
+}
+
+impl Conditions {
+    /// The faults of a link.
+    pub(crate) fn of_link(&self, link: &str) -> impl Iterator<Item = Fault> {
+        self.faults.iter().filter(move |made| made.link == link).map(|made| made.fault)
+    }
+
+    /// The links that routes go round.
+    pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
+        let round = |made: &&Made| made.fault == Fault::Cut { reroute: true };
+        self.faults.iter().filter(round).filter_map(|made| topology.find_link(&made.link).ok()).collect()
+    }
+
+    /// How flows are measured, in words.
+    pub(crate) fn measuring(&self) -> &str {
+        self.mode.as_deref().unwrap_or("as the file says")
+    }
+
+    /// A fault of the same kind is replaced.
+    fn add(&mut self, made: Made) {
+        let kind = std::mem::discriminant(&made.fault);
+        self.faults.retain(|known| known.link != made.link || std::mem::discriminant(&known.fault) != kind);
+        self.faults.push(made);
+    }
+}
+
+impl Made {
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        let link = &self.link;
+        match self.fault {
+            Fault::Cut { .. } => format!("{link} is cut"),
+            Fault::Loss(share) => format!("{link} loses {} % of the packets", share * 100.0),
+            Fault::Delay(time) => format!("{link} takes {}", crate::config::values::duration_text(time)),
+            Fault::Reorder(share) => format!("{link} holds back {} % of the packets", share * 100.0),
+            Fault::Slow(rate) => format!("{link} passes {}", Rate(rate)),
+        }
+    }
+}
+
+impl Fault {
+    /// The keys of a port that say so.
+    pub(crate) fn keys(self, port: &Port) -> Vec<(&'static str, Shown)> {
+        let host = matches!(port.peer, Node::Host(_));
+        let both = |out: &'static str, into: &'static str, value: Shown| {
+            let mut keys = vec![(out, value.clone())];
+            keys.extend(host.then_some((into, value)));
+            keys
+        };
+        let part = |share: f64| Fraction((share * 1e6).round() as u32).show();
+        match self {
+            Self::Cut { .. } => vec![("up", false.show())],
+            Self::Loss(share) => both("loss", "in_loss", part(share)),
+            Self::Delay(time) => both("delay", "in_delay", Duration::from_nanos(time).show()),
+            Self::Reorder(share) => both("reorder", "in_reorder", part(share)),
+            Self::Slow(rate) => both("rate", "in_rate", Rate(rate).show()),
+        }
+    }
+}
+
+/// How long routes stay as they were when a link is cut, as if a protocol had to find out.
+const CONVERGENCE: Duration = Duration::from_millis(200);
+
+/// Breaks a link. Gives it back in words.
+///
+/// # Errors
+/// There is no such link; a switch does not answer or refuses.
+pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
+    let made = Made { link: canonical(lab, link)?, fault };
+    let told = made.describe();
+    if fault == (Fault::Cut { reroute: true }) {
+        let first = Made { fault: Fault::Cut { reroute: false }, ..made.clone() };
+        change(lab, |conditions| conditions.add(first))?;
+        std::thread::sleep(CONVERGENCE);
+    }
+    change(lab, |conditions| conditions.add(made))?;
+    Ok(told)
+}
+
+/// A link that was cut passes packets again. Gives back its name.
+///
+/// # Errors
+/// There is no such link; a switch does not answer or refuses.
+pub(crate) fn mend(lab: &mut Lab, link: &str) -> Result<String, CliError> {
+    let link = canonical(lab, link)?;
+    let cut = |made: &Made| made.link == link && matches!(made.fault, Fault::Cut { .. });
+    change(lab, |conditions| conditions.faults.retain(|made| !cut(made)))?;
+    Ok(link)
+}
+
+/// Puts other conditions in force, or none other.
+fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), CliError> {
+    let before = lab.state.conditions.clone();
+    change(&mut lab.state.conditions);
+    lab.apply().inspect_err(|_| {
+        lab.state.conditions = before;
+        // The first failure is the one to tell.
+        let _ = lab.apply();
+    })
+}
+
+fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
+    lab.topology.find_link(link).map(|index| lab.topology.links[index].interfaces[0].clone())
+}
+
+/// Every link is as the topology file says.
+///
+/// # Errors
+/// A switch does not answer or refuses.
+pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
+    change(lab, |conditions| conditions.faults.clear())
+}
+
+/// Flows are measured in another way; `None`: as the topology file says.
+///
+/// # Errors
+/// A switch does not answer or refuses.
+pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError> {
+    change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
+}
+
+/// Empties the SF-INT registers of a switch, or of all. Gives back their names.
+///
+/// # Errors
+/// There is no such switch, it does not answer or refuses.
+pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliError> {
+    let mut wiped = Vec::new();
+    for (index, known) in lab.topology.switches.iter().enumerate() {
+        if switch.is_none_or(|wanted| wanted == known.name) {
+            lab.tell(index, "/switch/registers/wipe")?;
+            wiped.push(known.name.clone());
+        }
+    }
+    if wiped.is_empty() {
+        let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
+        let message = format!("there is no switch `{}`; there are {}", switch.unwrap_or(""), all.join(", "));
+        return Err(CliError::new(message));
+    }
+    Ok(wiped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_a_host_link_is_in_both_directions_at_its_switch() {
+        let port = |peer| Port { number: 1, link: 0, end: 0, peer };
+        let keys = |fault: Fault, peer| {
+            let keys = fault.keys(&port(peer)).into_iter();
+            keys.map(|(key, value)| format!("{key}={}", value.to_json())).collect::<Vec<_>>().join(" ")
+        };
+        let (host, switch) = (Node::Host(0), Node::Switch(0));
+        assert_eq!(keys(Fault::Loss(0.02), switch), "loss=0.02");
+        assert_eq!(keys(Fault::Loss(0.02), host), "loss=0.02 in_loss=0.02");
+        assert_eq!(keys(Fault::Cut { reroute: true }, host), "up=false");
+        assert_eq!(keys(Fault::Delay(5_000_000), host), "delay=\"5ms\" in_delay=\"5ms\"");
+        assert_eq!(keys(Fault::Slow(5_000_000), host), "rate=\"5Mbit/s\" in_rate=\"5Mbit/s\"");
+        assert_eq!(keys(Fault::Reorder(0.5), switch), "reorder=0.5");
+    }
+
+    #[test]
+    fn a_fault_replaces_one_of_its_kind_and_is_told_in_words() {
+        let mut conditions = Conditions::default();
+        let made = |link: &str, fault| Made { link: link.to_owned(), fault };
+        for (link, fault) in [
+            ("a-b", Fault::Loss(0.5)),
+            ("a-b", Fault::Slow(5_000_000)),
+            ("b-c", Fault::Loss(0.25)),
+            ("a-b", Fault::Loss(0.02)),
+            ("a-b", Fault::Cut { reroute: false }),
+            ("a-b", Fault::Delay(1_000_000)),
+        ] {
+            conditions.add(made(link, fault));
+        }
+        let told: Vec<String> = conditions.faults.iter().map(Made::describe).collect();
+        let expected = [
+            "a-b passes 5Mbit/s",
+            "b-c loses 25 % of the packets",
+            "a-b loses 2 % of the packets",
+            "a-b is cut",
+            "a-b takes 1ms",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(conditions.of_link("a-b").count(), 4);
+        let text = serde_json::to_string(&conditions).unwrap();
+        assert_eq!(serde_json::from_str::<Conditions>(&text).ok(), Some(conditions));
+    }
+}

@@ -1,0 +1,198 @@
+//! The topology file: its tables, declared as the configuration's are. The doc comments are the manual:
+//! `docs/reference/lab.md` is made from them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::config::{
+    Settings,
+    read::{Node, Reader},
+    setting::{Setting, Shown, section},
+    switch::WatchSettings,
+    values::{Fraction, Rate, Size},
+};
+
+section! {
+    /// A network on one machine: `hopwise lab up FILE` makes it.
+    pub(crate) struct LabFile("the file") {
+        /// Name of the lab: letters, digits and `_`, at most 15. Its namespaces are called `hw-NAME-…`.
+        pub(crate) name: String = String::new(),
+        /// The hosts.
+        pub(crate) hosts: Vec<HostSettings> = Vec::new(),
+        /// The switches.
+        pub(crate) switches: Vec<SwitchSettings> = Vec::new(),
+        /// The links.
+        pub(crate) links: Vec<LinkSettings> = Vec::new(),
+        /// What the switches watch, and how: as `[[switch.watch]]` of a switch's configuration. The first that matches decides.
+        /// None: UDP and TCP between all hosts, by INT-MD.
+        pub(crate) watch: Vec<WatchSettings> = Vec::new(),
+        /// What the sinks report: as `[[switch.filter]]` of a switch's configuration. None: every packet that is watched.
+        pub(crate) filter: Vec<Verbatim> = Vec::new(),
+        /// Further keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
+        pub(crate) switch: Option<Verbatim> = None,
+        /// A first stage between the switches and the collector: `[translator]` of a configuration, without the addresses. All
+        /// reports then go to it, and it reads postcards: modes `postcard` and `mx`.
+        pub(crate) translator: Option<Verbatim> = None,
+        /// The collector: anything a configuration file can hold, such as `[collector.thresholds]` or `[[collector.rules]]`. The
+        /// lab adds where to listen, the names of the nodes and the store. It may be empty, but must be there.
+        pub(crate) collector: Option<Settings> = None,
+    }
+}
+
+section! {
+    /// A host: a network namespace with one link, to a switch, and a default route by it.
+    pub(crate) struct HostSettings("[[hosts]]") {
+        /// Its name: letters, digits and `_`. Two names and a `-` make the name of an interface, which has 15 letters at most.
+        pub(crate) name: String = String::new(),
+        /// Its IPv4 address, with or without the length of its network.
+        pub(crate) address: Option<Address> = None,
+        /// Its IPv6 address, likewise. A host has one of the two, or both.
+        pub(crate) address6: Option<Address> = None,
+    }
+}
+
+section! {
+    /// A switch: a network namespace with a process that forwards, measures, and reports.
+    pub(crate) struct SwitchSettings("[[switches]]") {
+        /// Its name, as for hosts.
+        pub(crate) name: String = String::new(),
+        /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
+        pub(crate) node: Option<u32> = None,
+        /// Its own list instead of the file's `[[watch]]`.
+        pub(crate) watch: Option<Vec<WatchSettings>> = None,
+        /// Its own list instead of the file's `[[filter]]`.
+        pub(crate) filter: Option<Vec<Verbatim>> = None,
+    }
+}
+
+section! {
+    /// A link, the same in both directions. There may be several between two switches. Packets take the shortest way, by number of
+    /// links; of several that are equally short, each flow takes one.
+    pub(crate) struct LinkSettings("[[links]]") {
+        /// The names of its two ends: two switches, or a switch and a host.
+        pub(crate) between: Vec<String> = Vec::new(),
+        /// How fast it is: packets that come faster wait in a queue. Not set: as fast as the machine.
+        pub(crate) rate: Option<Rate> = None,
+        /// Bytes that may wait in that queue; what does not fit is dropped. Not set: the switch's default.
+        pub(crate) depth: Option<Size> = None,
+        /// Time on the way, each way.
+        pub(crate) delay: Duration = Duration::ZERO,
+        /// Part of the packets that get lost on it, each way.
+        pub(crate) loss: Fraction = Fraction(0),
+        /// Longest packet. Not set: 1500 at a host; between switches 640 more than at any host, as room for INT.
+        pub(crate) mtu: Option<u32> = None,
+    }
+}
+
+/// An address, perhaps with the length of its network: `10.0.1.1`, `10.0.1.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// The address.
+    pub(crate) ip: IpAddr,
+    /// Bits of the network.
+    pub(crate) bits: u8,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.ip, self.bits)
+    }
+}
+
+impl Setting for Address {
+    const KIND: &'static str = "an address, such as \"10.0.1.1\", \"10.0.1.1/24\" or \"fd00:1::1\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let parse = |text: &str| {
+            let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
+            let ip: IpAddr = ip.parse().ok()?;
+            let most = if ip.is_ipv4() { 32 } else { 128 };
+            let bits =
+                bits.map_or(Some(most), |bits| bits.parse().ok().filter(|bits| (1..=most).contains(bits)))?;
+            Some(Self { ip, bits })
+        };
+        let read = node.get_ref().as_str().and_then(parse);
+        if read.is_none() {
+            reader.expected(node, Self::KIND);
+        }
+        read
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// A table that is passed on as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verbatim(pub(crate) Shown);
+
+impl Setting for Verbatim {
+    const KIND: &'static str = "a table";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let shown = shown(node);
+        if shown.is_none() {
+            reader.expected(node, Self::KIND);
+        }
+        shown.filter(|shown| matches!(shown, Shown::Table(_))).map(Self)
+    }
+
+    fn show(&self) -> Shown {
+        self.0.clone()
+    }
+}
+
+fn shown(node: &Node<'_>) -> Option<Shown> {
+    use toml::de::DeValue;
+    Some(match node.get_ref() {
+        DeValue::String(text) => Shown::Plain(text.as_ref().into()),
+        DeValue::Integer(number) => {
+            let digits = number.as_str().replace('_', "");
+            Shown::Plain(i64::from_str_radix(&digits, number.radix()).ok()?.into())
+        }
+        DeValue::Float(number) => Shown::Plain(number.as_str().replace('_', "").parse::<f64>().ok()?.into()),
+        DeValue::Boolean(value) => Shown::Plain((*value).into()),
+        DeValue::Datetime(_) => return None,
+        DeValue::Array(list) => Shown::List(list.iter().map(shown).collect::<Option<_>>()?),
+        DeValue::Table(table) => {
+            let entry = |(key, value): (&_, &_)| {
+                Some((AsRef::<str>::as_ref(toml::Spanned::get_ref(key)).to_owned(), shown(value)?))
+            };
+            Shown::Table(table.iter().map(entry).collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// The reference page of the topology file, in Markdown.
+#[cfg(test)]
+pub(crate) fn reference() -> String {
+    let mut chapters = Vec::new();
+    LabFile::explain("", &mut chapters);
+    chapters[0].heading = "the file".to_owned();
+    // What is below these two is in the reference of the configuration.
+    chapters.retain(|chapter| {
+        !chapter.heading.starts_with("[collector") && !chapter.heading.starts_with("[[collector")
+    });
+    crate::config::show::page(REFERENCE_HEAD, &chapters)
+}
+
+#[cfg(test)]
+const REFERENCE_HEAD: &str = "# Reference: the topology file of a lab
+
+<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+
+`hopwise lab up FILE` makes a network of it: see the [tutorial](../tutorial/a-lab-on-your-laptop.md). The file is TOML; unknown keys are
+refused. Examples are in `examples/lab/`.
+
+Durations are numbers with a unit: `ns`, `us`, `ms`, `s`. Sizes are numbers with `B`, `KiB`, `MiB`. Rates are numbers with `bit/s`,
+`kbit/s`, `Mbit/s`, `Gbit/s`.
+";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_reference_page_of_the_topology_file_is_up_to_date() {
+        crate::config::compare_page("docs/reference/lab.md", &super::reference());
+    }
+}

@@ -1,0 +1,24 @@
+//! A network on this machine: hosts, links and switches in network namespaces, made from one file.
+//!
+//! The order of the data: [`file`] is what a person writes, [`topology`] what it means, [`routes`] the way of each packet,
+//! [`plan`] what `ip` must do, [`configs`] what each process is told; [`up`] and [`down`] make and remove it, [`state`] is what
+//! is known of a lab between two commands, [`remote`] how its processes are asked. [`traffic`], [`fault`] and [`capture`] are
+//! what one does with it.
+//!
+//! Everything of the lab NAME is found by its name alone: namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`,
+//! and processes that run in the former or were started with a configuration file in the latter. So it can be removed
+//! whatever became of the program that made it.
+
+pub(crate) mod capture;
+pub(crate) mod configs;
+pub(crate) mod down;
+pub(crate) mod exec;
+pub(crate) mod fault;
+pub(crate) mod file;
+pub(crate) mod plan;
+pub(crate) mod remote;
+pub(crate) mod routes;
+pub(crate) mod state;
+pub(crate) mod topology;
+pub(crate) mod traffic;
+pub(crate) mod up;

@@ -1,0 +1,261 @@
+//! What must be done to make the network of a topology: namespaces, links, addresses. Only a list; [`super::up`] does it.
+//!
+//! Links are made in the namespaces where they belong, so that the machine's own network never sees one, not even for a moment.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::topology::{Link, Node, Topology};
+
+/// One thing to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// `ip netns add NAME`.
+    Namespace(String),
+    /// `ip -n NAMESPACE …`, or just `ip …`.
+    Ip(Option<String>, Vec<String>),
+    /// A file below /proc/sys/net of a namespace, and what is written into it.
+    Setting(String, &'static str, &'static str),
+    /// An offload that is switched off: namespace, interface, offload.
+    Offload(String, String, &'static str),
+}
+
+/// Offloads with which a host would hand over what is no packet yet: without checksum, or of many packets at once. What a
+/// device does not have cannot be switched off, and is none.
+const OFFLOADS: [&str; 8] = [
+    "tx-checksum-ip-generic",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+    "tx-generic-segmentation",
+    "tx-udp-segmentation",
+    "rx-gro",
+];
+
+/// Where hosts send what is for others. No one has these addresses: the switch answers for any.
+const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
+
+/// The collector's address in the management network, as the switches see it.
+pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
+
+/// The namespace that begins so belongs to the lab.
+pub(crate) fn prefix(lab: &str) -> String {
+    format!("hw-{lab}-")
+}
+
+/// The namespace of a node, or of the management network (`mgmt`).
+pub(crate) fn namespace(lab: &str, name: &str) -> String {
+    format!("hw-{lab}-{name}")
+}
+
+/// The management network.
+pub(crate) const MANAGEMENT: &str = "mgmt";
+
+/// A switch's address in the management network.
+pub(crate) fn management_address(switch: usize) -> Ipv4Addr {
+    // At most 32 switches.
+    Ipv4Addr::new(172, 31, 255, 10 + switch as u8)
+}
+
+/// Everything, in order.
+pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let of = |node| namespace(&topology.name, topology.name_of(node));
+    let management = namespace(&topology.name, MANAGEMENT);
+    for name in topology.nodes().map(of).chain([management]) {
+        steps.push(Step::Namespace(name.clone()));
+        // No address is asked for before it is used: nobody else can have it, and nothing would come for a second.
+        steps.push(Step::Setting(name.clone(), "ipv6/conf/default/accept_dad", "0"));
+        steps.push(Step::Setting(name.clone(), "ipv6/conf/default/router_solicitations", "0"));
+        steps.push(ip(&name, &["link", "set", "lo", "up"]));
+    }
+    for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
+        // The kernel of a switch takes no part in what passes.
+        steps.push(Step::Setting(of(node), "ipv6/conf/default/disable_ipv6", "1"));
+    }
+    for link in &topology.links {
+        link_steps(topology, link, &mut steps);
+    }
+    for host in 0..topology.hosts.len() {
+        host_steps(topology, host, &mut steps);
+    }
+    for switch in 0..topology.switches.len() {
+        management_steps(topology, switch, &mut steps);
+    }
+    steps
+}
+
+fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
+    let [near, far] = link.ends.map(|node| namespace(&topology.name, topology.name_of(node)));
+    let [at_near, at_far] = &link.interfaces;
+    let macs = [0, 1].map(|end| mac(topology, link, end));
+    let mtu = link.mtu.to_string();
+    let near_end = ["link", "add", at_near, "netns", &near, "mtu", &mtu, "address", &macs[0]];
+    let far_end = ["type", "veth", "peer", "name", at_far, "netns", &far, "mtu", &mtu, "address", &macs[1]];
+    let words = [&near_end[..], &far_end[..]].concat();
+    steps.push(Step::Ip(None, words.into_iter().map(str::to_owned).collect()));
+    for (end, namespace) in [near, far].into_iter().enumerate() {
+        let interface = &link.interfaces[end];
+        let offloads = OFFLOADS.map(|offload| Step::Offload(namespace.clone(), interface.clone(), offload));
+        steps.extend(offloads);
+        // Nobody asks the kernel of a switch for its address.
+        let arp = matches!(link.ends[end], Node::Switch(_)).then_some(["arp", "off"]);
+        let words =
+            [&["link", "set", interface][..], arp.as_ref().map_or(&[], |arp| &arp[..]), &["up"]].concat();
+        steps.push(ip(&namespace, &words));
+    }
+}
+
+fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
+    let name = namespace(&topology.name, topology.name_of(Node::Host(host)));
+    let host = &topology.hosts[host];
+    let link = &topology.links[host.link];
+    let interface = &link.interfaces[usize::from(matches!(link.ends[0], Node::Switch(_)))];
+    for address in &host.addresses {
+        let written = address.to_string();
+        let IpAddr::V6(_) = address.ip else {
+            steps.push(ip(&name, &["address", "add", &written, "dev", interface]));
+            steps.push(ip(
+                &name,
+                &["route", "add", "default", "via", GATEWAYS[0], "dev", interface, "onlink"],
+            ));
+            continue;
+        };
+        steps.push(ip(&name, &["address", "add", &written, "dev", interface, "nodad"]));
+        steps.push(ip(
+            &name,
+            &["-6", "route", "add", "default", "via", GATEWAYS[1], "dev", interface, "onlink"],
+        ));
+    }
+}
+
+/// A link of its own from each switch to the collector.
+fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
+    let management = namespace(&topology.name, MANAGEMENT);
+    let name = &topology.switches[switch].name;
+    let own = namespace(&topology.name, name);
+    let address = management_address(switch).to_string();
+    let collector = COLLECTOR.to_string();
+    let ends = [
+        (&own, MANAGEMENT, [&address, "peer", &collector]),
+        (&management, name.as_str(), [&collector, "peer", &address]),
+    ];
+    let words = [
+        "link",
+        "add",
+        MANAGEMENT,
+        "netns",
+        &own,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        name,
+        "netns",
+        &management,
+    ];
+    steps.push(Step::Ip(None, words.into_iter().map(str::to_owned).collect()));
+    for (namespace, interface, address) in ends {
+        steps.push(ip(namespace, &[&["address", "add"][..], &address, &["dev", interface]].concat()));
+        steps.push(ip(namespace, &["link", "set", interface, "up"]));
+    }
+}
+
+fn ip(namespace: &str, words: &[&str]) -> Step {
+    Step::Ip(Some(namespace.to_owned()), words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// A hardware address that says whose it is: `02:68:…` (h) of a host, `02:73:…` (s) of a switch; its number from 1 in the last
+/// byte but one, and the port's in the last.
+fn mac(topology: &Topology, link: &Link, end: usize) -> String {
+    let (kind, index, port) = match link.ends[end] {
+        Node::Host(index) => (0x68, index, 1),
+        Node::Switch(index) => {
+            let is_here = |port: &&super::topology::Port| {
+                topology.links[port.link].interfaces == link.interfaces && port.end == end
+            };
+            let port = topology.switches[index].ports.iter().find(is_here);
+            (0x73, index, port.map_or(0, |port| port.number))
+        }
+    };
+    // At most 64 nodes of a kind; at most 256 ports, numbered from 1: the carry goes into the byte before.
+    format!("02:{kind:02x}:00:{:02x}:{:02x}:{:02x}", port >> 8, index + 1, port & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "name = \"t\"
+        [[hosts]]
+        name = \"h1\"
+        address = \"10.0.1.1\"
+        address6 = \"fd00:1::1/64\"
+        [[hosts]]
+        name = \"h2\"
+        address = \"10.0.2.1\"
+        [[switches]]
+        name = \"s1\"
+        [[links]]
+        between = [\"h1\", \"s1\"]
+        [[links]]
+        between = [\"s1\", \"h2\"]
+        [collector]";
+
+    fn written(step: &Step) -> String {
+        match step {
+            Step::Namespace(name) => format!("ip netns add {name}"),
+            Step::Ip(None, words) => format!("ip {}", words.join(" ")),
+            Step::Ip(Some(name), words) => format!("ip -n {name} {}", words.join(" ")),
+            Step::Setting(name, file, value) => format!("{name}: {file} = {value}"),
+            Step::Offload(name, interface, _) => format!("{name}: {interface} offload off"),
+        }
+    }
+
+    #[test]
+    fn the_plan_of_a_small_network() {
+        let topology = Topology::parse(SMALL, "t.toml").map_err(|error| error.to_string()).unwrap();
+        let mut lines: Vec<String> = steps(&topology).iter().map(written).collect();
+        lines.dedup();
+        let expected = "\
+ip netns add hw-t-h1
+hw-t-h1: ipv6/conf/default/accept_dad = 0
+hw-t-h1: ipv6/conf/default/router_solicitations = 0
+ip -n hw-t-h1 link set lo up
+ip netns add hw-t-h2
+hw-t-h2: ipv6/conf/default/accept_dad = 0
+hw-t-h2: ipv6/conf/default/router_solicitations = 0
+ip -n hw-t-h2 link set lo up
+ip netns add hw-t-s1
+hw-t-s1: ipv6/conf/default/accept_dad = 0
+hw-t-s1: ipv6/conf/default/router_solicitations = 0
+ip -n hw-t-s1 link set lo up
+ip netns add hw-t-mgmt
+hw-t-mgmt: ipv6/conf/default/accept_dad = 0
+hw-t-mgmt: ipv6/conf/default/router_solicitations = 0
+ip -n hw-t-mgmt link set lo up
+hw-t-s1: ipv6/conf/default/disable_ipv6 = 1
+ip link add h1-s1 netns hw-t-h1 mtu 1500 address 02:68:00:00:01:01 type veth peer name s1-h1 netns hw-t-s1 mtu 1500 address 02:73:00:00:01:01
+hw-t-h1: h1-s1 offload off
+ip -n hw-t-h1 link set h1-s1 up
+hw-t-s1: s1-h1 offload off
+ip -n hw-t-s1 link set s1-h1 arp off up
+ip link add s1-h2 netns hw-t-s1 mtu 1500 address 02:73:00:00:01:02 type veth peer name h2-s1 netns hw-t-h2 mtu 1500 address 02:68:00:00:02:01
+hw-t-s1: s1-h2 offload off
+ip -n hw-t-s1 link set s1-h2 arp off up
+hw-t-h2: h2-s1 offload off
+ip -n hw-t-h2 link set h2-s1 up
+ip -n hw-t-h1 address add 10.0.1.1/32 dev h1-s1
+ip -n hw-t-h1 route add default via 169.254.1.1 dev h1-s1 onlink
+ip -n hw-t-h1 address add fd00:1::1/64 dev h1-s1 nodad
+ip -n hw-t-h1 -6 route add default via fe80::1 dev h1-s1 onlink
+ip -n hw-t-h2 address add 10.0.2.1/32 dev h2-s1
+ip -n hw-t-h2 route add default via 169.254.1.1 dev h2-s1 onlink
+ip link add mgmt netns hw-t-s1 type veth peer name s1 netns hw-t-mgmt
+ip -n hw-t-s1 address add 172.31.255.10 peer 172.31.255.1 dev mgmt
+ip -n hw-t-s1 link set mgmt up
+ip -n hw-t-mgmt address add 172.31.255.1 peer 172.31.255.10 dev s1
+ip -n hw-t-mgmt link set s1 up";
+        assert_eq!(lines.join("\n"), expected);
+    }
+}

@@ -1,0 +1,130 @@
+//! A lab that is up, and its processes, asked over their APIs: the collector's in our network, each switch's in its own.
+
+use serde_json::{Value, json};
+
+use super::configs::SWITCH_API;
+use super::plan::{MANAGEMENT, namespace};
+use super::state::{Directory, State};
+use super::topology::Topology;
+use crate::commands::client::{Client, Error};
+use crate::config::Settings;
+use crate::error::CliError;
+
+/// A lab that is up.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    /// Where its files are.
+    pub(crate) directory: Directory,
+    /// The network.
+    pub(crate) topology: Topology,
+    /// What was kept of it.
+    pub(crate) state: State,
+    collector: Client,
+    switch: Client,
+}
+
+impl Lab {
+    /// A lab of these parts.
+    ///
+    /// # Errors
+    /// The address of its collector is none.
+    pub(crate) fn new(directory: Directory, topology: Topology, state: State) -> Result<Self, CliError> {
+        let collector = Client::new(&state.api, None)?;
+        Ok(Self { directory, topology, state, collector, switch: Client::new(SWITCH_API, None)? })
+    }
+
+    /// The lab that is meant: the one named, else the only one.
+    ///
+    /// # Errors
+    /// There is no such lab, or only parts of it.
+    pub(crate) fn open(named: Option<&str>) -> Result<Self, CliError> {
+        let directory = super::state::chosen(named)?;
+        let Some(state) = directory.state() else {
+            let name = directory.lab();
+            return Err(CliError::new(format!(
+                "the lab {name} is not whole; remove what is left with `hopwise lab down {name}`"
+            )));
+        };
+        let topology = directory.topology()?;
+        Self::new(directory, topology, state)
+    }
+
+    /// The namespace of a node.
+    pub(crate) fn namespace(&self, name: &str) -> String {
+        namespace(&self.topology.name, name)
+    }
+
+    /// What `GET /api/v1{path}` of the collector answers.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn collector(&self, path: &str) -> Result<Value, CliError> {
+        Ok(self.collector.get(path)?)
+    }
+
+    /// What a switch says of itself.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
+        self.within(index, |client| client.get("/switch"))
+    }
+
+    /// Tells a switch something: `POST /api/v1{path}`.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub(crate) fn tell(&self, index: usize, path: &str) -> Result<Value, CliError> {
+        self.within(index, |client| client.send("POST", path, &json!({})))
+    }
+
+    /// Puts the conditions in force: writes the files of all switches anew, and lets them be read.
+    ///
+    /// # Errors
+    /// A file cannot be written; a switch does not answer or refuses.
+    pub(crate) fn apply(&self) -> Result<(), CliError> {
+        let conditions = &self.state.conditions;
+        let mut files = Vec::new();
+        for (index, switch) in self.topology.switches.iter().enumerate() {
+            let text = super::configs::switch(&self.topology, index, conditions);
+            let name = format!("{}.toml", switch.name);
+            Settings::parse(&text, &name).map_err(|error| CliError::new(error.to_string()))?;
+            files.push((name, text));
+        }
+        for (name, text) in files {
+            self.directory.write(&name, text.as_bytes())?;
+        }
+        self.directory.keep(&self.state)?;
+        for index in 0..self.topology.switches.len() {
+            self.tell(index, "/config/reload")?;
+        }
+        Ok(())
+    }
+
+    /// Does the first stage answer?
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn translator(&self) -> Result<Value, CliError> {
+        self.ask(MANAGEMENT, |client| client.get("/config"))
+    }
+
+    fn within<T: Send>(
+        &self,
+        index: usize,
+        question: impl FnOnce(&Client) -> Result<T, Error> + Send,
+    ) -> Result<T, CliError> {
+        self.ask(&self.topology.switches[index].name, question)
+    }
+
+    /// Asks who answers in the namespace of a node.
+    fn ask<T: Send>(
+        &self,
+        name: &str,
+        question: impl FnOnce(&Client) -> Result<T, Error> + Send,
+    ) -> Result<T, CliError> {
+        let asked = nic::netns::within(&self.namespace(name), || question(&self.switch));
+        let failed = |error: String| CliError::new(format!("{name}: {error}"));
+        asked.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    }
+}

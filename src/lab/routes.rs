@@ -1,0 +1,184 @@
+//! The way of each packet: at every switch the ports that bring it one link nearer. Since every step is nearer, no packet goes
+//! round in circles, whatever circles there are in the network.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use super::topology::{Node, Port, Topology, entry};
+
+/// "To this address by these ports"; of several ports a flow takes one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    /// The address of a host.
+    pub(crate) to: IpAddr,
+    /// Numbers of ports, rising.
+    pub(crate) ports: Vec<u16>,
+}
+
+/// Links from each switch to the switch of a host, without those of `closed`; `None` where there is no way.
+pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> Vec<Option<usize>> {
+    let mut distances = vec![None; topology.switches.len()];
+    let Some(host) = topology.hosts.get(host) else { return distances };
+    let first = entry(topology, host);
+    let Some(distance) = distances.get_mut(first) else { return distances };
+    *distance = Some(0);
+    let mut waiting = VecDeque::from([(first, 0)]);
+    while let Some((at, distance)) = waiting.pop_front() {
+        for port in &topology.switches[at].ports {
+            if let Node::Switch(next) = port.peer
+                && !closed.contains(&port.link)
+                && distances[next].is_none()
+            {
+                distances[next] = Some(distance + 1);
+                waiting.push_back((next, distance + 1));
+            }
+        }
+    }
+    distances
+}
+
+/// The routes of a switch to every address of every host, round the links of `closed`. Where there is no way round, the route is as if
+/// they were open: what goes there is lost at the link, not elsewhere.
+pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for (index, host) in topology.hosts.iter().enumerate() {
+        let around = distances(topology, index, closed);
+        // A switch without a way round sends to others without one, or into a closed link: never back.
+        let (distances, closed) = if around[switch].is_some() {
+            (around, closed)
+        } else {
+            (distances(topology, index, &[]), &[][..])
+        };
+        let nearer = |port: &&Port| match port.peer {
+            Node::Host(peer) => peer == index,
+            Node::Switch(peer) => {
+                !closed.contains(&port.link)
+                    && distances[peer].is_some_and(|next| Some(next + 1) == distances[switch])
+            }
+        };
+        let ports: Vec<u16> =
+            topology.switches[switch].ports.iter().filter(nearer).map(|port| port.number).collect();
+        routes.extend(host.addresses.iter().map(|address| Route { to: address.ip, ports: ports.clone() }));
+    }
+    routes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts h0, h1, … at the switches named, and links between switches.
+    fn network(switches: usize, hosts: &[usize], links: &[(usize, usize)]) -> Topology {
+        let mut text = "name = \"t\"\n[collector]\n".to_owned();
+        for switch in 0..switches {
+            text += &format!("[[switches]]\nname = \"s{switch}\"\n");
+        }
+        for (host, switch) in hosts.iter().enumerate() {
+            text += &format!("[[hosts]]\nname = \"h{host}\"\naddress = \"10.0.0.{}\"\n", host + 1);
+            text += &format!("[[links]]\nbetween = [\"h{host}\", \"s{switch}\"]\n");
+        }
+        for (a, b) in links {
+            text += &format!("[[links]]\nbetween = [\"s{a}\", \"s{b}\"]\n");
+        }
+        Topology::parse(&text, "t.toml").map_err(|error| error.to_string()).unwrap()
+    }
+
+    /// Follows every way that packets of a host may take to another, and gives the number of switches on each.
+    fn lengths(topology: &Topology, from: usize, to: usize) -> Vec<usize> {
+        ways(topology, from, to, &[]).0
+    }
+
+    /// The same while some links are cut, and how many ways end at a cut one.
+    fn ways(topology: &Topology, from: usize, to: usize, cut: &[usize]) -> (Vec<usize>, usize) {
+        let target = topology.hosts[to].addresses[0].ip;
+        let (mut found, mut lost) = (Vec::new(), 0);
+        let mut waiting = vec![(entry(topology, &topology.hosts[from]), 1)];
+        while let Some((at, passed)) = waiting.pop() {
+            assert!(passed <= topology.switches.len(), "a packet passes a switch twice");
+            let route = routes(topology, at, cut).into_iter().find(|route| route.to == target).unwrap();
+            assert!(!route.ports.is_empty(), "a packet gets stuck");
+            for port in route.ports {
+                let port = topology.switches[at].ports[usize::from(port) - 1];
+                match port.peer {
+                    _ if cut.contains(&port.link) => lost += 1,
+                    Node::Host(host) => {
+                        assert_eq!(host, to);
+                        found.push(passed);
+                    }
+                    Node::Switch(next) => waiting.push((next, passed + 1)),
+                }
+            }
+        }
+        (found, lost)
+    }
+
+    #[test]
+    fn a_ring_has_the_short_way_and_both_ways_where_they_are_equal() {
+        let ring = network(4, &[0, 1, 2, 3], &[(0, 1), (1, 2), (2, 3), (3, 0)]);
+        assert_eq!(lengths(&ring, 0, 1), [2]);
+        assert_eq!(lengths(&ring, 0, 2), [3, 3]);
+        assert_eq!(lengths(&ring, 0, 3), [2]);
+    }
+
+    #[test]
+    fn parallel_links_and_spines_share_the_load() {
+        let parallel = network(2, &[0, 1], &[(0, 1), (0, 1), (1, 0)]);
+        assert_eq!(lengths(&parallel, 0, 1), [2, 2, 2]);
+        let fabric = network(5, &[0, 1, 2], &[(0, 3), (0, 4), (1, 3), (1, 4), (2, 3), (2, 4)]);
+        for (from, to) in [(0, 1), (1, 0), (2, 0), (1, 2)] {
+            assert_eq!(lengths(&fabric, from, to), [3, 3]);
+        }
+    }
+
+    #[test]
+    fn no_packet_goes_in_circles_in_any_network() {
+        // Every graph of five switches, by the bits of a number: those that are not connected are refused.
+        let pairs: Vec<(usize, usize)> = (0..5).flat_map(|a| (0..a).map(move |b| (a, b))).collect();
+        let mut connected = 0;
+        for graph in 0..1_u32 << pairs.len() {
+            let links: Vec<_> = pairs
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| graph >> bit & 1 == 1)
+                .map(|(_, pair)| *pair)
+                .collect();
+            if !reaches_all(5, &links) {
+                continue;
+            }
+            connected += 1;
+            let network = network(5, &[0, 4], &links);
+            let (there, back) = (lengths(&network, 0, 1), lengths(&network, 1, 0));
+            let shortest = distances(&network, 1, &[])[0].unwrap() + 1;
+            assert!(there.iter().chain(&back).all(|length| *length == shortest), "{links:?}");
+            assert_eq!(there.len(), back.len(), "{links:?}");
+            // With one link cut: all packets go round it, or, where there is no way round, are lost at it.
+            for cut in (0..network.links.len()).filter(|link| link_is_inner(&network, *link)) {
+                let (round, lost) = ways(&network, 0, 1, &[cut]);
+                assert_ne!(round.is_empty(), lost == 0, "{links:?} without {cut}");
+            }
+        }
+        // The number of connected labelled graphs on five vertices (OEIS A001187).
+        assert_eq!(connected, 728);
+    }
+
+    fn link_is_inner(network: &Topology, link: usize) -> bool {
+        network.links[link].ends.iter().all(|end| matches!(end, Node::Switch(_)))
+    }
+
+    fn reaches_all(nodes: usize, links: &[(usize, usize)]) -> bool {
+        let mut seen = vec![0];
+        let mut at = 0;
+        while let Some(node) = seen.get(at).copied() {
+            let next =
+                links.iter().filter_map(|(a, b)| (*a == node).then_some(*b).or((*b == node).then_some(*a)));
+            let next: Vec<usize> = next.filter(|next| !seen.contains(next)).collect();
+            for next in next {
+                if !seen.contains(&next) {
+                    seen.push(next);
+                }
+            }
+            at += 1;
+        }
+        seen.len() == nodes
+    }
+}

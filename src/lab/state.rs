@@ -1,0 +1,198 @@
+//! What is known of a lab between two commands: its directory, `/run/hopwise/lab-NAME`.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::Conditions;
+use super::topology::Topology;
+use crate::error::CliError;
+
+/// Where labs have their directories.
+const LABS: &str = "/run/hopwise";
+/// Where `ip netns` has its namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// What `lab up` leaves for the commands that follow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Where the collector answers: `http://127.0.0.1:8080`.
+    pub(crate) api: String,
+    /// The topology file, as it was named.
+    pub(crate) file: String,
+    /// What was changed since.
+    #[serde(default)]
+    pub(crate) conditions: Conditions,
+}
+
+/// The directory of a lab, there or not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Directory {
+    name: String,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Of the lab of this name.
+    pub(crate) fn of(lab: &str) -> Self {
+        Self { name: lab.to_owned(), path: Path::new(LABS).join(format!("lab-{lab}")) }
+    }
+
+    /// The lab's name.
+    pub(crate) fn lab(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes it; the lock keeps others from removing it meanwhile.
+    ///
+    /// # Errors
+    /// There is one already, or it cannot be made.
+    pub(crate) fn create(&self) -> Result<File, CliError> {
+        let failed = |error| {
+            CliError::io(
+                format!("cannot make {}", self.path.display()),
+                error,
+                "the lab needs root: use sudo",
+            )
+        };
+        fs::create_dir_all(LABS).map_err(failed)?;
+        match fs::create_dir(&self.path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(&self.name)),
+            made => made.map_err(failed)?,
+        }
+        self.lock()?.ok_or_else(|| failed(ErrorKind::NotFound.into()))
+    }
+
+    /// Waits a little until nobody else works on this lab; `None` if there is no such directory.
+    ///
+    /// # Errors
+    /// Somebody does, for long.
+    pub(crate) fn lock(&self) -> Result<Option<File>, CliError> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        const PAUSE: Duration = Duration::from_millis(50);
+        let failed = |error| {
+            CliError::io(
+                format!("cannot lock {}", self.path.display()),
+                error,
+                "the lab needs root: use sudo",
+            )
+        };
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
+                    let message =
+                        format!("another hopwise works on the lab {}; wait for it, or end it", self.name);
+                    return Err(CliError::new(message));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Writes a file in it. Whoever reads it meanwhile finds the old one or the new one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&self, name: &str, text: &[u8]) -> Result<(), CliError> {
+        let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|error| {
+            CliError::io(format!("cannot write {}", path.display()), error, "see that /run has room")
+        })
+    }
+
+    /// Keeps the state.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn keep(&self, state: &State) -> Result<(), CliError> {
+        self.write(STATE, serde_json::to_string_pretty(state).unwrap_or_default().as_bytes())
+    }
+
+    /// The state; `None` of a lab that is not, or not wholly there.
+    pub(crate) fn state(&self) -> Option<State> {
+        serde_json::from_slice(&fs::read(self.file(STATE)).ok()?).ok()
+    }
+
+    /// The network, from the copy of its file.
+    pub(crate) fn topology(&self) -> Result<Topology, CliError> {
+        Topology::load(&self.file(TOPOLOGY))
+    }
+}
+
+/// The copy of the topology file in a lab's directory.
+pub(crate) const TOPOLOGY: &str = "topology.toml";
+const STATE: &str = "state.json";
+
+/// What is told when there is a lab of that name.
+pub(crate) fn exists(lab: &str) -> CliError {
+    CliError::new(format!(
+        "there is a lab {lab} already, or what is left of one; remove it with `hopwise lab down {lab}`"
+    ))
+}
+
+/// The namespaces of a lab.
+pub(crate) fn namespaces(lab: &str) -> Vec<String> {
+    let prefix = super::plan::prefix(lab);
+    let mut found: Vec<String> =
+        names_in(NAMESPACES).into_iter().filter(|name| name.starts_with(&prefix)).collect();
+    found.sort();
+    found
+}
+
+/// The names of all labs of which there is something: a directory or a namespace.
+pub(crate) fn labs() -> Vec<String> {
+    let directories =
+        names_in(LABS).into_iter().filter_map(|name| Some(name.strip_prefix("lab-")?.to_owned()));
+    let namespaces = names_in(NAMESPACES)
+        .into_iter()
+        .filter_map(|name| Some(name.strip_prefix("hw-")?.split_once('-')?.0.to_owned()));
+    directories.chain(namespaces).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// The lab that is meant: the one named, else the only one.
+///
+/// # Errors
+/// There is none, or more than one.
+pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
+    let labs = labs();
+    match (named, labs.as_slice()) {
+        (Some(name), _) if labs.iter().any(|lab| lab == name) => Ok(Directory::of(name)),
+        (Some(name), []) => Err(CliError::new(format!(
+            "there is no lab {name}, and no other; make one with `hopwise lab up FILE`"
+        ))),
+        (Some(name), _) => {
+            Err(CliError::new(format!("there is no lab {name}; there is {}", labs.join(", "))))
+        }
+        (None, [only]) => Ok(Directory::of(only)),
+        (None, []) => Err(CliError::new("there is no lab; make one with `hopwise lab up FILE`")),
+        (None, _) => Err(CliError::new(format!("there are several labs, {}; say which", labs.join(", ")))),
+    }
+}
+
+fn names_in(directory: &str) -> Vec<String> {
+    // No such directory: no names.
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}

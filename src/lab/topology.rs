@@ -1,0 +1,627 @@
+//! What a topology file means: nodes, ports and links, every contradiction refused with its line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::config::{
+    ConfigError, Settings, check,
+    read::{Node as TomlNode, Reader, is_written, nearest, span_of},
+    setting::Setting,
+};
+use crate::error::CliError;
+
+use super::fault::Conditions;
+use super::file::{Address, HostSettings, LabFile, LinkSettings};
+
+/// Most letters in the name of a lab.
+const LAB_NAME: usize = 15;
+/// Most letters in the name of an interface: the kernel keeps 16 bytes, the last of them zero.
+const INTERFACE_NAME: usize = 15;
+/// Most switches: each is a process.
+const MOST_SWITCHES: usize = 32;
+/// Most hosts.
+const MOST_HOSTS: usize = 64;
+/// Most links.
+const MOST_LINKS: usize = 256;
+/// Longest packet at a host that asks for nothing else.
+pub(crate) const HOST_MTU: u32 = 1500;
+/// What a link between switches takes beyond the longest packet of a host: the shim and header of INT-MD (16 bytes) and 16
+/// hops of the usual instructions (36 bytes each), and a few bytes more.
+pub(crate) const INT_ROOM: u32 = 640;
+/// IPv6 wants at least this; veth carries at most that.
+const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
+
+/// A host or a switch, by its place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Node {
+    /// A host.
+    Host(usize),
+    /// A switch.
+    Switch(usize),
+}
+
+/// A network that can be made: every name is somebody's, every host has one link, every address is one host's.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Topology {
+    /// The lab's name.
+    pub(crate) name: String,
+    /// The hosts, in the order of the file.
+    pub(crate) hosts: Vec<Host>,
+    /// The switches, in the order of the file.
+    pub(crate) switches: Vec<Switch>,
+    /// The links, in the order of the file.
+    pub(crate) links: Vec<Link>,
+    /// The file, for what is passed on.
+    pub(crate) file: LabFile,
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Host {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its addresses, IPv4 first.
+    pub(crate) addresses: Vec<Address>,
+    /// Its link.
+    pub(crate) link: usize,
+}
+
+/// A switch.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Switch {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its node id.
+    pub(crate) node: u32,
+    /// Its ports, in the order of the links; the first has the number 1.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// A port of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Port {
+    /// Its number.
+    pub(crate) number: u16,
+    /// Its link.
+    pub(crate) link: usize,
+    /// Which end of the link is here: 0 or 1.
+    pub(crate) end: usize,
+    /// Who is at the other end.
+    pub(crate) peer: Node,
+}
+
+/// A link.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Link {
+    /// Its ends.
+    pub(crate) ends: [Node; 2],
+    /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
+    pub(crate) interfaces: [String; 2],
+    /// Longest packet, bytes.
+    pub(crate) mtu: u32,
+    /// As written.
+    pub(crate) settings: LinkSettings,
+}
+
+impl Host {
+    /// Its address of a family.
+    pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
+        self.addresses.iter().map(|address| address.ip).find(|ip| ip.is_ipv6() == ipv6)
+    }
+}
+
+impl Topology {
+    /// The network of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong; the message names each line.
+    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let remedy = "name a topology file, such as examples/lab/three-switches.toml";
+            CliError::io(format!("cannot read {}", path.display()), error, remedy)
+        })?;
+        Self::parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))
+    }
+
+    /// The network that `text` describes. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every problem of the file, with its line.
+    pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
+        let mut reader = Reader::new(text);
+        let mut made = None;
+        if let Some(root) = reader.parse()
+            && let Some(read) = LabFile::read(&root, &mut reader)
+        {
+            made = Maker { root: &root, reader: &mut reader, text }.make(read);
+        }
+        reader.finish(file)?;
+        // Without a problem there is a network: what cannot be made was refused.
+        Ok(made.unwrap_or_else(|| Self {
+            name: String::new(),
+            hosts: Vec::new(),
+            switches: Vec::new(),
+            links: Vec::new(),
+            file: LabFile::default(),
+        }))
+    }
+
+    /// The name of a node.
+    pub(crate) fn name_of(&self, node: Node) -> &str {
+        match node {
+            Node::Host(index) => &self.hosts[index].name,
+            Node::Switch(index) => &self.switches[index].name,
+        }
+    }
+
+    /// The node of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Node> {
+        let host = self.hosts.iter().position(|host| host.name == name).map(Node::Host);
+        host.or_else(|| self.switches.iter().position(|switch| switch.name == name).map(Node::Switch))
+    }
+
+    /// All nodes, hosts first.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
+        (0..self.hosts.len()).map(Node::Host).chain((0..self.switches.len()).map(Node::Switch))
+    }
+
+    /// The link that a person calls so: by either of its interfaces.
+    ///
+    /// # Errors
+    /// There is none; the sentence names those there are.
+    pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
+        let found =
+            self.links.iter().position(|link| link.interfaces.iter().any(|interface| interface == name));
+        found.ok_or_else(|| {
+            let all: Vec<&str> = self.links.iter().map(|link| link.interfaces[0].as_str()).collect();
+            CliError::new(format!(
+                "there is no link `{name}` in the lab {}; there are {}",
+                self.name,
+                all.join(", ")
+            ))
+        })
+    }
+}
+
+/// Makes a topology of a file, and notes what is wrong on the way.
+struct Maker<'a, 'i> {
+    root: &'a TomlNode<'a>,
+    reader: &'a mut Reader<'i>,
+    text: &'a str,
+}
+
+/// Who has which name.
+type Names<'f> = BTreeMap<&'f str, Node>;
+
+impl Maker<'_, '_> {
+    fn make(&mut self, file: LabFile) -> Option<Topology> {
+        self.lab_name(&file);
+        self.sizes(&file);
+        let names = self.names(&file);
+        let nodes = self.node_ids(&file);
+        let addresses = self.addresses(&file);
+        let links = self.links(&file, &names)?;
+        let ports = ports(&links, file.switches.len());
+        let of_hosts = self.host_links(&file, &links);
+        self.mtus(&file, &links);
+        self.collector(&file);
+        let hosts = file.hosts.iter().zip(addresses).zip(of_hosts);
+        let hosts: Option<Vec<Host>> = hosts
+            .map(|((host, addresses), link)| Some(Host { name: host.name.clone(), addresses, link: link? }))
+            .collect();
+        let switches = file.switches.iter().zip(nodes).zip(ports);
+        let switches = switches
+            .map(|((switch, node), ports)| Switch { name: switch.name.clone(), node, ports })
+            .collect();
+        let made = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
+        self.connected(&made);
+        self.switches(&made);
+        self.translator(&made);
+        Some(made)
+    }
+
+    fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
+        self.reader.refuse(span_of(self.root, path), message);
+    }
+
+    fn lab_name(&mut self, file: &LabFile) {
+        if !is_written(self.root, &["name"]) {
+            self.refuse(&[], "the lab has no name; write one at the top, such as name = \"three\"");
+        } else if !is_word(&file.name) || file.name.len() > LAB_NAME {
+            let message = format!(
+                "`{}` cannot be the name of a lab; write 1 to {LAB_NAME} letters, digits or `_`",
+                file.name
+            );
+            self.refuse(&["name"], message);
+        }
+    }
+
+    fn sizes(&mut self, file: &LabFile) {
+        for (key, there, least, most, why) in [
+            ("hosts", file.hosts.len(), 2, MOST_HOSTS, "packets go from one host to another"),
+            ("switches", file.switches.len(), 1, MOST_SWITCHES, "each is a process"),
+            ("links", file.links.len(), 1, MOST_LINKS, "each is a pair of interfaces"),
+        ] {
+            if !(least..=most).contains(&there) {
+                let message = format!(
+                    "a lab has {least} to {most} {key} ({why}), and here are {there}; write [[{key}]]"
+                );
+                self.refuse(&[key], message);
+            }
+        }
+    }
+
+    /// The names, each of one node.
+    fn names<'f>(&mut self, file: &'f LabFile) -> Names<'f> {
+        let hosts = file
+            .hosts
+            .iter()
+            .enumerate()
+            .map(|(index, host)| ("hosts", index, &host.name, Node::Host(index)));
+        let switches = file
+            .switches
+            .iter()
+            .enumerate()
+            .map(|(index, switch)| ("switches", index, &switch.name, Node::Switch(index)));
+        let mut names = Names::new();
+        for (list, index, name, node) in hosts.chain(switches) {
+            let path = [list, &index.to_string(), "name"];
+            if !is_word(name) {
+                let message = format!(
+                    "`{name}` cannot be a name; write letters, digits or `_`, such as \"{}1\"",
+                    &list[..1]
+                );
+                self.refuse(&path, message);
+            } else if RESERVED.contains(&name.as_str()) {
+                self.refuse(&path, format!("`{name}` means something else in a lab; take another name"));
+            } else if names.insert(name, node).is_some() {
+                self.refuse(&path, format!("there are two nodes called `{name}`; rename one"));
+            }
+        }
+        names
+    }
+
+    /// The node ids, each of one switch.
+    fn node_ids(&mut self, file: &LabFile) -> Vec<u32> {
+        let mut seen = BTreeMap::new();
+        let mut ids = Vec::new();
+        for (index, switch) in file.switches.iter().enumerate() {
+            let path = ["switches", &index.to_string(), "node"];
+            let id = switch.node.unwrap_or(index as u32 + 1);
+            if id == 0 || id == u32::MAX {
+                self.refuse(
+                    &path,
+                    format!("{id} means \"unknown\" in reports; write a number from 1 to {}", u32::MAX - 1),
+                );
+            } else if let Some(other) = seen.insert(id, &switch.name) {
+                let message = format!("the node id {id} is that of `{other}` already; write another `node`");
+                self.refuse(&path, message);
+            }
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// The addresses of each host, each of one host.
+    fn addresses(&mut self, file: &LabFile) -> Vec<Vec<Address>> {
+        let mut seen: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        let mut all = Vec::new();
+        for (index, host) in file.hosts.iter().enumerate() {
+            let place = index.to_string();
+            let mut own = Vec::new();
+            for (key, ipv6, written) in [("address", false, host.address), ("address6", true, host.address6)]
+            {
+                let path = ["hosts", &place, key];
+                let Some(address) = written else { continue };
+                if let Err(message) = usable(address, ipv6) {
+                    self.refuse(&path, message);
+                } else if let Some(other) = seen.insert(address.ip, &host.name) {
+                    self.refuse(
+                        &path,
+                        format!("{} is the address of `{other}` already; write another", address.ip),
+                    );
+                }
+                own.push(address);
+            }
+            if own.is_empty() {
+                let message =
+                    format!("`{}` has no address; write address = \"10.0.{}.1\"", host.name, index + 1);
+                self.refuse(&["hosts", &place], message);
+            }
+            all.push(own);
+        }
+        all
+    }
+
+    /// The links, if all of them have two ends.
+    fn links(&mut self, file: &LabFile, names: &Names<'_>) -> Option<Vec<Link>> {
+        let mut links = Vec::new();
+        let mut taken = BTreeSet::new();
+        for (index, link) in file.links.iter().enumerate() {
+            let place = index.to_string();
+            self.link_values(&place, link);
+            let Some(ends) = self.ends(&place, link, names) else { continue };
+            let interfaces =
+                [(0, 1), (1, 0)].map(|(a, b)| format!("{}-{}", link.between[a], link.between[b]));
+            // Further links between the same two are numbered.
+            let copies = (1..).map(|copy| {
+                interfaces.clone().map(|name| if copy == 1 { name } else { format!("{name}.{copy}") })
+            });
+            let interfaces =
+                copies.take(MOST_LINKS + 1).find(|names| !taken.contains(&names[0])).unwrap_or(interfaces);
+            taken.extend(interfaces.iter().cloned());
+            if interfaces[0].len() > INTERFACE_NAME {
+                let message = format!(
+                    "the interface of this link would be called `{}`, and such names have {INTERFACE_NAME} letters at most; shorten \
+                     `{}` or `{}`",
+                    interfaces[0], link.between[0], link.between[1]
+                );
+                self.refuse(&["links", &place, "between"], message);
+            }
+            links.push(Link { ends, interfaces, mtu: HOST_MTU, settings: link.clone() });
+        }
+        let whole = links.len() == file.links.len();
+        with_mtus(&mut links);
+        whole.then_some(links)
+    }
+
+    fn ends(&mut self, place: &str, link: &LinkSettings, names: &Names<'_>) -> Option<[Node; 2]> {
+        let path = ["links", place, "between"];
+        let [from, to] = link.between.as_slice() else {
+            self.refuse(&path, "a link is between two nodes; write between = [\"h1\", \"s1\"]");
+            return None;
+        };
+        let mut ends = Vec::new();
+        for (at, name) in [from, to].into_iter().enumerate() {
+            let Some(node) = names.get(name.as_str()) else {
+                let known: Vec<&str> = names.keys().copied().collect();
+                let advice = match nearest(name, &known) {
+                    Some(name) => format!("did you mean `{name}`?"),
+                    None => format!("write one of {}", known.join(", ")),
+                };
+                self.refuse(
+                    &["links", place, "between", &at.to_string()],
+                    format!("there is no node `{name}`; {advice}"),
+                );
+                continue;
+            };
+            ends.push(*node);
+        }
+        match *ends.as_slice() {
+            [a, b] if a == b => {
+                self.refuse(&path, format!("a link from `{from}` to itself; name two nodes"));
+                None
+            }
+            [Node::Host(_), Node::Host(_)] => {
+                self.refuse(&path, format!("`{from}` and `{to}` are both hosts; put a switch between them"));
+                None
+            }
+            [a, b] => Some([a, b]),
+            _ => None,
+        }
+    }
+
+    fn link_values(&mut self, place: &str, link: &LinkSettings) {
+        let path = |key| ["links", place, key];
+        if link.delay.as_secs() >= 10 {
+            self.refuse(&path("delay"), "nobody waits so long for a packet; write less than \"10s\"");
+        }
+        if let Some(mtu) = link.mtu.filter(|mtu| !MTUS.contains(mtu)) {
+            let message = format!("{mtu} cannot be; write a number from {} to {}", MTUS.start(), MTUS.end());
+            self.refuse(&path("mtu"), message);
+        }
+        if let Some(depth) = link.depth {
+            if link.rate.is_none() {
+                self.refuse(
+                    &path("depth"),
+                    "without a rate nothing waits; add rate = \"100Mbit/s\", or remove `depth`",
+                );
+            } else if depth.0 < u64::from(*MTUS.end()) + 14 {
+                self.refuse(&path("depth"), "not one long packet fits; write at least \"10 KiB\"");
+            }
+        }
+    }
+
+    /// The link of each host: one.
+    fn host_links(&mut self, file: &LabFile, links: &[Link]) -> Vec<Option<usize>> {
+        let mut found = Vec::new();
+        for (index, HostSettings { name, .. }) in file.hosts.iter().enumerate() {
+            let own: Vec<usize> =
+                (0..links.len()).filter(|link| links[*link].ends.contains(&Node::Host(index))).collect();
+            match own[..] {
+                [] => {
+                    let message = format!("`{name}` has no link; write [[links]] between = [\"{name}\", …]");
+                    self.refuse(&["hosts", &index.to_string()], message);
+                }
+                [_] => {}
+                [_, second, ..] => {
+                    let message = format!(
+                        "`{name}` has a link already, and a host has one; make it a switch, or remove a link"
+                    );
+                    self.refuse(&["links", &second.to_string(), "between"], message);
+                }
+            }
+            found.push(own.first().copied());
+        }
+        found
+    }
+
+    /// What a host may send fits through every link between switches.
+    fn mtus(&mut self, file: &LabFile, links: &[Link]) {
+        let longest = longest_of_hosts(links);
+        for (index, link) in links.iter().enumerate().filter(|(_, link)| is_between_switches(link)) {
+            if file.links[index].mtu.is_some() && link.mtu < longest {
+                let message = format!(
+                    "hosts send packets of up to {longest} bytes; write at least {} (with room for INT), or a smaller mtu at the hosts",
+                    longest + INT_ROOM
+                );
+                self.refuse(&["links", &index.to_string(), "mtu"], message);
+            }
+        }
+    }
+
+    fn collector(&mut self, file: &LabFile) {
+        let Some(settings) = &file.collector else {
+            self.refuse(&[], "nobody would receive the reports; write [collector] (it may be empty)");
+            return;
+        };
+        if let Some(node) = table(self.root, "collector") {
+            check::check(settings, self.text, node, self.reader);
+        }
+        for (path, why) in [
+            (&["collector", "collector", "listen"][..], "the lab decides where its collector listens"),
+            (&["collector", "collector", "namespace"], "the lab decides where its collector listens"),
+            (&["collector", "api", "token"], "a lab answers on this machine alone"),
+            (&["collector", "nodes"], "the names of the nodes are those of the switches"),
+            (&["collector", "switch"], "switches have processes of their own"),
+        ] {
+            if is_written(self.root, path) {
+                self.refuse(path, format!("{why}; remove this"));
+            }
+        }
+    }
+
+    /// What each switch is told, it understands.
+    fn switches(&mut self, made: &Topology) {
+        if !self.reader.is_good() {
+            return;
+        }
+        for (index, switch) in made.switches.iter().enumerate() {
+            let file = format!("{}.toml", switch.name);
+            let Err(error) =
+                Settings::parse(&super::configs::switch(made, index, &Conditions::default()), &file)
+            else {
+                continue;
+            };
+            let passed_on =
+                ["switch", "filter", "watch"].into_iter().find(|key| is_written(self.root, &[key]));
+            let index = index.to_string();
+            let path = passed_on.map_or(vec!["switches", index.as_str()], |key| vec![key]);
+            self.refuse(
+                &path,
+                format!("switch `{}` does not understand what this makes of it:\n{error}", switch.name),
+            );
+            break;
+        }
+    }
+
+    fn translator(&mut self, made: &Topology) {
+        for key in ["listen", "forward"] {
+            if is_written(self.root, &["translator", key]) {
+                self.refuse(
+                    &["translator", key],
+                    "the lab decides where its first stage listens and sends to; remove this",
+                );
+            }
+        }
+        let Some(text) = super::configs::translator(made).filter(|_| self.reader.is_good()) else { return };
+        if let Err(error) = Settings::parse(&text, "translator.toml") {
+            self.refuse(
+                &["translator"],
+                format!("the first stage does not understand what this makes of it:\n{error}"),
+            );
+        }
+    }
+
+    /// Every host reaches every other.
+    fn connected(&mut self, made: &Topology) {
+        let distances = super::routes::distances(made, 0, &[]);
+        for (index, host) in made.hosts.iter().enumerate() {
+            if distances[entry(made, host)].is_none() {
+                let first = &made.hosts[0].name;
+                let message = format!(
+                    "there is no way from `{first}` to `{}`; add a link between their switches",
+                    host.name
+                );
+                self.refuse(&["hosts", &index.to_string()], message);
+            }
+        }
+        for (index, switch) in made.switches.iter().enumerate() {
+            if switch.ports.is_empty() {
+                self.refuse(
+                    &["switches", &index.to_string()],
+                    format!("`{}` has no link; add one, or remove it", switch.name),
+                );
+            }
+        }
+    }
+}
+
+/// The switch that a host is linked to.
+pub(crate) fn entry(made: &Topology, host: &Host) -> usize {
+    let ends = made.links[host.link].ends;
+    ends.iter().find_map(|end| if let Node::Switch(index) = end { Some(*index) } else { None }).unwrap_or(0)
+}
+
+/// Words of the lab's own: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
+const RESERVED: [&str; 8] = ["lo", "mgmt", "collector", "translator", "state", "topology", "store", "all"];
+
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn table<'a>(root: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
+    match root.get_ref() {
+        toml::de::DeValue::Table(table) => table.get(key),
+        _ => None,
+    }
+}
+
+/// Can a host have this address?
+fn usable(address: Address, ipv6: bool) -> Result<(), String> {
+    let ip = address.ip;
+    if ip.is_ipv6() != ipv6 {
+        let (family, key) = if ipv6 { ("4", "address") } else { ("6", "address6") };
+        return Err(format!("{ip} is an IPv{family} address; write it as `{key}`"));
+    }
+    let local = match ip {
+        IpAddr::V4(ip) => {
+            ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0 || ip.octets()[0] >= 240
+        }
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    if local || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() {
+        return Err(format!(
+            "{ip} cannot be the address of a host in a routed network; write one such as 10.0.1.1 or fd00:1::1"
+        ));
+    }
+    Ok(())
+}
+
+fn is_between_switches(link: &Link) -> bool {
+    matches!(link.ends, [Node::Switch(_), Node::Switch(_)])
+}
+
+fn longest_of_hosts(links: &[Link]) -> u32 {
+    links.iter().filter(|link| !is_between_switches(link)).map(|link| link.mtu).max().unwrap_or(HOST_MTU)
+}
+
+/// Fills in the longest packet of each link.
+fn with_mtus(links: &mut [Link]) {
+    for link in links.iter_mut() {
+        link.mtu = link.settings.mtu.unwrap_or(HOST_MTU);
+    }
+    let between = longest_of_hosts(links) + INT_ROOM;
+    for link in links.iter_mut().filter(|link| is_between_switches(link)) {
+        link.mtu = link.settings.mtu.unwrap_or(between);
+    }
+}
+
+/// The ports of each switch.
+fn ports(links: &[Link], switches: usize) -> Vec<Vec<Port>> {
+    let mut ports = vec![Vec::new(); switches];
+    for (link, Link { ends, .. }) in links.iter().enumerate() {
+        for end in 0..2 {
+            if let Node::Switch(index) = ends[end] {
+                let number = ports[index].len() as u16 + 1;
+                ports[index].push(Port { number, link, end, peer: ends[1 - end] });
+            }
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+#[path = "topology_tests.rs"]
+mod tests;

@@ -1,0 +1,228 @@
+//! Making a lab: the plan carried out, the processes started, and waited for.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::configs;
+use super::down::{self, ip};
+use super::fault::Conditions;
+use super::plan::{MANAGEMENT, Step, namespace, steps};
+use super::remote::Lab;
+use super::state::{self, Directory, State, TOPOLOGY};
+use super::topology::Topology;
+use crate::error::CliError;
+
+/// Where the pages of a lab are, unless it is said or taken.
+const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
+/// How long everything may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Lines of a log that are shown when its process fails.
+const LOG_LINES: usize = 12;
+
+/// Makes the lab of a topology file, and waits until everything in it answers. After a failure everything is removed again.
+///
+/// # Errors
+/// What is wrong with the file, or what cannot be made.
+pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Lab, CliError> {
+    let topology = Topology::load(file)?;
+    may_make()?;
+    let directory = Directory::of(&topology.name);
+    if !state::namespaces(&topology.name).is_empty() {
+        return Err(state::exists(&topology.name));
+    }
+    let _lock = directory.create()?;
+    make(&topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
+        Ok(_) => CliError::new(format!("{error}\nNothing was left behind.")),
+        Err(further) => CliError::new(format!("{error}\nAnd it cannot be removed: {further}")),
+    })
+}
+
+/// Has this process the rights, and this machine the tools?
+fn may_make() -> Result<(), CliError> {
+    let rights = nic::rights::current().map_err(|error| CliError::new(error.to_string()))?;
+    let needed = [nic::rights::Cap::NET_ADMIN, nic::rights::Cap::SYS_ADMIN, nic::rights::Cap::NET_RAW];
+    if let Some(missing) = needed.into_iter().find(|cap| !rights.effective.has(*cap)) {
+        return Err(CliError::new(format!(
+            "a lab is made of network namespaces, which takes root ({} is missing); use sudo",
+            missing.name()
+        )));
+    }
+    ip(&["-V"])
+}
+
+fn make(
+    topology: &Topology,
+    directory: &Directory,
+    file: &Path,
+    api: Option<SocketAddr>,
+) -> Result<Lab, CliError> {
+    let wanted = api.or_else(|| Some(topology.file.collector.as_ref()?.api.listen));
+    let settings = configs::collector(topology, free(wanted.unwrap_or(API.into())), directory.path());
+    let text = fs::read(file)
+        .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
+    directory.write(TOPOLOGY, &text)?;
+    directory.write("collector.toml", settings.to_toml().as_bytes())?;
+    for (index, switch) in topology.switches.iter().enumerate() {
+        directory.write(
+            &format!("{}.toml", switch.name),
+            configs::switch(topology, index, &Conditions::default()).as_bytes(),
+        )?;
+    }
+    if let Some(text) = configs::translator(topology) {
+        directory.write("translator.toml", text.as_bytes())?;
+    }
+    for step in steps(topology) {
+        carry_out(&step)?;
+    }
+    let mut children = vec![Started::new(directory, "collector", None)?];
+    for switch in &topology.switches {
+        let inside = namespace(&topology.name, &switch.name);
+        children.push(Started::new(directory, &switch.name, Some(&inside))?);
+    }
+    if topology.file.translator.is_some() {
+        let inside = namespace(&topology.name, MANAGEMENT);
+        children.push(Started::new(directory, "translator", Some(&inside))?);
+    }
+    let api = children[0].address()?;
+    let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
+    let lab = Lab::new(directory.clone(), topology.clone(), state.clone())?;
+    wait(&lab, &mut children)?;
+    directory.keep(&state)?;
+    Ok(lab)
+}
+
+/// Waits until all processes answer.
+fn wait(lab: &Lab, children: &mut [Started]) -> Result<(), CliError> {
+    let start = Instant::now();
+    for (index, child) in children.iter_mut().enumerate() {
+        loop {
+            let answer = match index {
+                0 => lab.collector("/status"),
+                _ if index <= lab.topology.switches.len() => lab.switch(index - 1),
+                _ => lab.translator(),
+            };
+            let Err(error) = answer else { break };
+            child.is_running()?;
+            if start.elapsed() > PATIENCE {
+                return Err(CliError::new(format!(
+                    "{} does not answer: {error}\n{}",
+                    child.name,
+                    child.log()
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// The address, or the same with a port of the kernel's choice when somebody listens there already.
+fn free(wanted: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(wanted) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => SocketAddr::new(wanted.ip(), 0),
+        // Whatever else is wrong, the collector says it better.
+        _ => wanted,
+    }
+}
+
+fn carry_out(step: &Step) -> Result<(), CliError> {
+    let inside = |name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)| {
+        nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
+    };
+    match step {
+        Step::Namespace(name) => ip(&["netns", "add", name]),
+        Step::Ip(namespace, words) => {
+            let inside = namespace.iter().flat_map(|name| ["-n", name]);
+            ip(&inside.chain(words.iter().map(String::as_str)).collect::<Vec<_>>())
+        }
+        Step::Setting(name, file, value) => inside(name, &|| {
+            let path = Path::new("/proc/sys/net").join(file);
+            match fs::write(&path, value) {
+                // A kernel without IPv6 has no settings of it.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                written => written.map_err(|error| {
+                    CliError::io(format!("cannot write {}", path.display()), error, "use sudo")
+                }),
+            }
+        }),
+        Step::Offload(name, interface, offload) => inside(name, &|| {
+            match nic::device::set_offload(interface, offload, false) {
+                // A kernel that knows no such offload uses none.
+                Err(error) if error.errno().is_none() => Ok(()),
+                set => set.map_err(|error| CliError::new(error.to_string())),
+            }
+        }),
+    }
+}
+
+/// A process of the lab, just started.
+struct Started {
+    name: String,
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Started {
+    /// `hopwise run -c NAME.toml`, in a namespace or in ours; what it says goes into NAME.log.
+    fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
+        let failed = |error| {
+            CliError::io(format!("cannot start {name}"), error, "see that this program's file is still there")
+        };
+        let program = std::env::current_exe().map_err(failed)?;
+        let log = directory.file(&format!("{name}.log"));
+        let output = fs::File::create(&log).map_err(failed)?;
+        let errors = output.try_clone().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.arg("run").arg("-c").arg(directory.file(&format!("{name}.toml")));
+        // In a group of its own: Ctrl-C in the terminal that made the lab does not end it.
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).current_dir("/").process_group(0);
+        let child = match inside {
+            None => command.spawn(),
+            Some(namespace) => nic::netns::within(namespace, || command.spawn())
+                .map_err(|error| CliError::new(error.to_string()))?,
+        };
+        Ok(Self { name: name.to_owned(), child: child.map_err(failed)?, log })
+    }
+
+    /// # Errors
+    /// It has ended; the message has the last lines of its log.
+    fn is_running(&mut self) -> Result<(), CliError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(CliError::new(format!("{} has ended:\n{}", self.name, self.log()))),
+        }
+    }
+
+    /// The last lines of its log.
+    fn log(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
+    }
+
+    /// Where it says that its API is.
+    fn address(&mut self) -> Result<String, CliError> {
+        let start = Instant::now();
+        loop {
+            let text = fs::read_to_string(&self.log).unwrap_or_default();
+            // The line is whole when its end is there.
+            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let mut addresses = whole.lines().filter_map(|line| line.split_once(" at http://"));
+            if let Some((_, address)) = addresses.next() {
+                return Ok(format!("http://{}", address.trim_end_matches('/')));
+            }
+            self.is_running()?;
+            if start.elapsed() > PATIENCE {
+                return Err(CliError::new(format!("{} does not come up:\n{}", self.name, self.log())));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! `hopwise lab`: a network of three switches in namespaces, measured in three ways, broken, and gone without a trace. Needs root,
+//! `ip`, `ping` and `iperf3`; what cannot be tested says so.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{Run, TempDir, command, hopwise, skipped};
+
+/// How long the network may take for anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A lab with a name of its own; taken down when dropped.
+struct Lab {
+    name: String,
+    file: PathBuf,
+    _directory: TempDir,
+}
+
+impl Lab {
+    /// The file of an example, under another name; not up yet. None where there is no root.
+    fn new(kind: &str, example: &str) -> Option<Self> {
+        let rights = nic::rights::current().unwrap();
+        if !rights.effective.has(nic::rights::Cap::SYS_ADMIN) || !has("ip") {
+            skipped("lab: a network in namespaces needs root and iproute2");
+            return None;
+        }
+        let directory = TempDir::new();
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/lab").join(example))
+                .unwrap();
+        let start = text.find("name = \"").unwrap();
+        let end = start + text[start..].find('\n').unwrap();
+        let name = format!("{kind}{}", std::process::id());
+        let file = directory.join(example);
+        fs::write(&file, format!("{}name = \"{name}\"{}", &text[..start], &text[end..])).unwrap();
+        Some(Self { name, file, _directory: directory })
+    }
+
+    fn up(&self) -> Run {
+        hopwise([
+            "lab".as_ref(),
+            "up".as_ref(),
+            self.file.as_os_str(),
+            "--api".as_ref(),
+            "127.0.0.1:0".as_ref(),
+        ])
+    }
+
+    /// `hopwise lab WORDS --lab NAME`, which must go well.
+    fn run(&self, words: &str) -> Run {
+        let run = self.try_run(words);
+        assert_eq!(run.code, Some(0), "{words}: {}{}", run.stdout, run.stderr);
+        run
+    }
+
+    fn try_run(&self, words: &str) -> Run {
+        hopwise(["lab"].into_iter().chain(words.split(' ')).chain(["--lab", &self.name]))
+    }
+
+    /// A program in a host, which must go well.
+    fn exec(&self, host: &str, words: &str) -> String {
+        let output = self.command(host, words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+
+    fn command(&self, host: &str, words: &str) -> Command {
+        command(["lab", "exec", host, "--lab", &self.name, "--"].into_iter().chain(words.split(' ')))
+    }
+
+    fn status(&self) -> Value {
+        let run = hopwise(["lab", "status", &self.name, "--json"]);
+        serde_json::from_str(&run.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr))
+    }
+
+    fn down(&self) {
+        let run = hopwise(["lab", "down", &self.name]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+    }
+
+    /// Nothing of it is left: no namespace, no process, no file, no link.
+    fn is_gone(&self) -> Result<(), String> {
+        let directory = format!("/run/hopwise/lab-{}", self.name);
+        if Path::new(&directory).exists() {
+            return Err(format!("{directory} is there"));
+        }
+        let prefix = format!("hw-{}-", self.name);
+        let namespaces =
+            fs::read_dir("/run/netns").into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        if let Some(name) = namespaces.into_iter().find(|name| name.to_string_lossy().starts_with(&prefix)) {
+            return Err(format!("the namespace {} is there", name.display()));
+        }
+        for process in nic::process::all().unwrap() {
+            if process.command().iter().any(|word| word.starts_with(&directory)) {
+                return Err(format!("{:?} runs", process.command()));
+            }
+        }
+        let links = Command::new("ip").args(["-o", "link"]).output().unwrap();
+        let links = String::from_utf8_lossy(&links.stdout).into_owned();
+        if ["h1-s1", "s1-h1", "s1-s2", "mgmt"].iter().any(|name| links.contains(&format!(" {name}@"))) {
+            return Err(format!("a link is there: {links}"));
+        }
+        let list = hopwise(["lab", "list", "--json"]);
+        if list.stdout.contains(&format!("\"{}\"", self.name)) { Err(list.stdout) } else { Ok(()) }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = command(["lab", "down", &self.name]).output();
+    }
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// The collector of a lab.
+struct Collector {
+    authority: String,
+}
+
+impl Collector {
+    fn of(status: &Value) -> Self {
+        Self { authority: status["api"].as_str().unwrap().trim_start_matches("http://").to_owned() }
+    }
+
+    /// What `GET /api/v1{path}` answers.
+    fn get(&self, path: &str) -> Value {
+        let mut stream = TcpStream::connect(&self.authority).unwrap();
+        let head =
+            format!("GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", self.authority);
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{path}: {answer}");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+    }
+
+    /// Asks until the answer is good.
+    fn wait_for(&self, what: &str, path: &str, good: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let answer = self.get(path);
+            if good(&answer) {
+                return answer;
+            }
+            assert!(start.elapsed() < PATIENCE, "never {what}: {answer:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Reports received of each of these nodes.
+    fn reports_of(&self, nodes: &[u32]) -> Vec<u64> {
+        let status = self.get("/status");
+        let sources = status["sources"].as_array().unwrap();
+        let of = |node: &u32| {
+            let own = sources.iter().filter(|source| source["node"] == *node);
+            own.map(|source| source["reports"].as_u64().unwrap()).sum()
+        };
+        nodes.iter().map(of).collect()
+    }
+
+    /// Waits for a flow to this port whose path is this.
+    fn wait_for_path(&self, port: u16, path: &[u32]) {
+        let known = |flow: &Value| flow["flow"]["dport"] == port && flow["path"] == serde_json::json!(path);
+        let list = format!("/flows?filter=:{port}/17");
+        self.wait_for(&format!("a flow to port {port} by {path:?}"), &list, |answer| {
+            answer["flows"].as_array().unwrap().iter().any(known)
+        });
+    }
+}
+
+/// Figures of `lab traffic … --json`.
+fn figures(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+#[test]
+fn three_switches_measure_in_every_way_and_a_burst_and_a_fault_are_found() {
+    let Some(lab) = Lab::new("e", "three-switches.toml") else { return };
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    for part in ["is up: 3 hosts, 3 switches, 5 links.", "http://127.0.0.1:", "hopwise lab exec h1 -- ping"] {
+        assert!(made.stdout.contains(part), "{part}: {}", made.stdout);
+    }
+    let again = lab.up();
+    assert_eq!(again.code, Some(2));
+    assert!(again.stderr.contains("hopwise lab down"), "{}", again.stderr);
+    let status = lab.status();
+    assert_eq!(status["switches"].as_array().unwrap().len(), 3, "{status:#}");
+    let collector = Collector::of(&status);
+    hosts_notice_nothing(&lab);
+    every_mode_finds_the_path(&lab, &collector);
+    a_burst_is_found(&lab, &collector);
+    a_fault_is_found(&lab, &collector);
+    what_passes_is_captured(&lab);
+    lab.down();
+    assert_eq!(lab.is_gone(), Ok(()));
+}
+
+/// Programs that know nothing of INT work through the switches while it is on.
+fn hosts_notice_nothing(lab: &Lab) {
+    if has("ping") {
+        for address in ["10.0.3.1", "fd00:3::1"] {
+            let said = lab.exec("h1", &format!("ping -c 3 -i 0.2 -W 5 {address}"));
+            assert!(said.contains(" 0% packet loss"), "{said}");
+        }
+    } else {
+        skipped("lab: there is no `ping` (apt-get install iputils-ping)");
+    }
+    if !has("iperf3") {
+        return skipped("lab: there is no `iperf3` (apt-get install iperf3)");
+    }
+    let mut server = lab.command("h3", "iperf3 -s").stdout(Stdio::null()).spawn().unwrap();
+    for (address, further) in [("10.0.3.1", "-t 1"), ("fd00:3::1", "-t 1 -R"), ("10.0.3.1", "-t 1 -u -b 5M")]
+    {
+        let bits = iperf(lab, &format!("iperf3 -c {address} -J {further}"), &mut server);
+        assert!(bits > 1e6, "iperf3 {address} {further}: {bits} bit/s");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+/// Bits per second that arrived. The server may still be starting.
+fn iperf(lab: &Lab, words: &str, server: &mut Child) -> f64 {
+    let start = Instant::now();
+    loop {
+        let output = lab.command("h1", words).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let end = &said["end"];
+        let received =
+            [&end["sum_received"], &end["sum"]].into_iter().find_map(|sum| sum["bits_per_second"].as_f64());
+        if let (true, Some(bits)) = (output.status.success(), received) {
+            return bits;
+        }
+        assert!(server.try_wait().unwrap().is_none(), "the server has ended");
+        assert!(start.elapsed() < PATIENCE, "{words}: {said:#}");
+    }
+}
+
+/// INT-MD 2.1 and 1.0 and SF-INT: the collector finds the path. INT-MX and postcards: every node of the path tells of every packet.
+fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
+    for (port, mode) in (9101..).zip(["md", "md10", "sf", "mx", "postcard"]) {
+        let set = lab.try_run(&format!("mode {mode}"));
+        assert_eq!(set.code, Some(0), "{}", set.stderr);
+        // From one end to the other by IPv4, and two hops by IPv6.
+        for (words, port, nodes) in [("h1 h3", port, &[11, 12, 13][..]), ("h3 h2 -6", port + 100, &[13, 12])]
+        {
+            let before = collector.reports_of(nodes);
+            let command =
+                format!("traffic flow {words} --rate 2Mbit/s --size 500 --for 0.8 --port {port} --json");
+            let sent = figures(&lab.run(&command));
+            assert_eq!(
+                (&sent["lost"], &sent["refused"]),
+                (&Value::from(0), &Value::from(0)),
+                "{mode}: {sent:#}"
+            );
+            if ["mx", "postcard"].contains(&mode) {
+                let packets = sent["sent"].as_u64().unwrap();
+                let wanted: Vec<u64> = before.iter().map(|before| before + packets).collect();
+                collector.wait_for(&format!("{mode} of all nodes"), "/status", |_| {
+                    collector.reports_of(nodes).iter().zip(&wanted).all(|(now, wanted)| now >= wanted)
+                });
+            } else {
+                collector.wait_for_path(port, nodes);
+            }
+        }
+    }
+    lab.run("mode off");
+    lab.run("traffic flow h1 h3 --rate 2Mbit/s --for 1 --port 9301 --json");
+    let flows = collector.get("/flows?filter=:9301/17");
+    assert_eq!(flows["flows"].as_array().map(Vec::len), Some(0), "{flows:#}");
+    lab.run("mode file");
+}
+
+/// Two hosts send at once to one: the packets meet before the slower link, behind switch 12.
+fn a_burst_is_found(lab: &Lab, collector: &Collector) {
+    let sent =
+        figures(&lab.run("traffic burst h1,h2 h3 --packets 150 --every 500ms --for 1.2 --port 9401 --json"));
+    assert!(sent["received"].as_u64().unwrap() > 300, "{sent:#}");
+    let full = |event: &Value| event["value"].as_u64().is_some_and(|bytes| bytes > 60_000);
+    collector.wait_for("a queue that fills", "/events?metric=queue_occupancy&node=12&limit=1000", |answer| {
+        answer["events"].as_array().unwrap().iter().any(full)
+    });
+    collector.wait_for("the rule", "/events?kind=rule_on&limit=1000", |answer| {
+        answer["events"].as_array().unwrap().iter().any(|event| event["rule"] == "deep queue")
+    });
+}
+
+/// A link that is cut drops packets, and the switch before it tells; when it is mended, they arrive again.
+fn a_fault_is_found(lab: &Lab, collector: &Collector) {
+    lab.run("fault cut s2-s3");
+    assert_eq!(lab.status()["faults"].as_array().map(Vec::len), Some(1));
+    let sent = lab.try_run("traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9501 --json");
+    assert_eq!(sent.code, Some(1), "{}", sent.stdout);
+    collector.wait_for("drops at switch 12", "/events?kind=drop&node=12&limit=1000", |answer| {
+        !answer["events"].as_array().unwrap().is_empty()
+    });
+    lab.run("fault clear");
+    let sent = figures(&lab.run("traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9501 --json"));
+    assert_eq!(sent["lost"], 0, "{sent:#}");
+    lab.run("fault loss s1-s2 50%");
+    lab.run("fault delay s1-s2 20ms");
+    let sent = figures(&lab.run("traffic flow h1 h3 --rate 4Mbit/s --size 500 --for 1 --port 9501 --json"));
+    let (packets, lost) = (sent["sent"].as_u64().unwrap(), sent["lost"].as_u64().unwrap());
+    assert!(lost > packets / 5 && lost < packets * 4 / 5, "{sent:#}");
+    assert!(sent["pairs"][0]["delay_ns"]["min"].as_u64().unwrap() > 20_000_000, "{sent:#}");
+    lab.run("fault clear");
+}
+
+/// A capture of a link between switches holds packets with INT in them.
+fn what_passes_is_captured(lab: &Lab) {
+    lab.run("mode md");
+    let directory = TempDir::new();
+    let file = directory.join("link.pcap");
+    let traffic = lab_traffic(lab);
+    lab.run(&format!("capture s1-s2 {} --for 1 --packets 20", file.display()));
+    assert!(traffic.wait_with_output().unwrap().status.success());
+    let mut reader = nic::capture::Reader::open(&file).unwrap();
+    let mut marked = 0;
+    while let Some(frame) = reader.next() {
+        let frame = frame.unwrap();
+        // IPv4, with the DSCP of INT.
+        marked += u32::from(frame.data[12..14] == [8, 0] && frame.data[15] >> 2 == 23);
+    }
+    assert!(marked >= 10, "{marked} packets with INT");
+}
+
+fn lab_traffic(lab: &Lab) -> Child {
+    let words = "lab traffic flow h1 h3 --rate 1Mbit/s --for 1.5 --port 9601 --json";
+    command(words.split(' ').chain(["--lab", &lab.name])).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn what_a_crash_leaves_is_found_and_removed() {
+    let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
+    // The program that makes it is killed half way, at different moments.
+    for namespaces in [1, 6, 12] {
+        let mut making = command([
+            "lab".as_ref(),
+            "up".as_ref(),
+            lab.file.as_os_str(),
+            "--api".as_ref(),
+            "127.0.0.1:0".as_ref(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+        let prefix = format!("hw-{}-", lab.name);
+        let there = || {
+            let names = fs::read_dir("/run/netns").into_iter().flatten().filter_map(Result::ok);
+            names.filter(|name| name.file_name().to_string_lossy().starts_with(&prefix)).count()
+        };
+        let start = Instant::now();
+        while there() < namespaces {
+            assert!(start.elapsed() < PATIENCE, "it is not being made");
+            std::thread::yield_now();
+        }
+        making.kill().unwrap();
+        making.wait().unwrap();
+        let status = hopwise(["lab", "status", &lab.name]);
+        assert!(status.stderr.contains("is not whole; remove what is left with"), "{}", status.stderr);
+        lab.down();
+        assert_eq!(lab.is_gone(), Ok(()));
+    }
+    // Whole, and then a switch and the collector are killed.
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert_eq!(hopwise(["lab", "status", &lab.name]).code, Some(0));
+    for name in ["leaf1", "collector"] {
+        let file = format!("/run/hopwise/lab-{}/{name}.toml", lab.name);
+        let all = nic::process::all().unwrap();
+        let process = all.into_iter().find(|process| process.command().contains(&file)).unwrap();
+        process.signal(nic::process::Signal::Kill).unwrap();
+        assert!(process.wait(PATIENCE));
+    }
+    let status = hopwise(["lab", "status", &lab.name]);
+    assert_eq!(status.code, Some(1));
+    assert!(status.stdout.contains("leaf1: does not answer"), "{}", status.stdout);
+    lab.down();
+    assert_eq!(lab.is_gone(), Ok(()));
+    let again = hopwise(["lab", "down", &lab.name]);
+    assert_eq!(again.code, Some(2), "{}", again.stdout);
+}
+
+#[test]
+fn what_fails_half_way_leaves_nothing() {
+    let Some(lab) = Lab::new("f", "three-switches.toml") else { return };
+    let text = fs::read_to_string(&lab.file).unwrap();
+    // Only the collector itself finds out that this cannot be, when everything else is there.
+    fs::write(&lab.file, format!("{text}\n[collector.store]\ndir = \"/proc/nowhere\"\n")).unwrap();
+    let failed = lab.up();
+    assert_eq!(failed.code, Some(2), "{}", failed.stdout);
+    assert!(failed.stderr.contains("Nothing was left behind."), "{}", failed.stderr);
+    assert_eq!(lab.is_gone(), Ok(()));
+}
+
+#[test]
+fn a_bad_file_is_refused_before_anything_is_made() {
+    let directory = TempDir::new();
+    let file = directory.join("bad.toml");
+    fs::write(&file, "name = \"bad\"\n[collector]\n[[links]]\nbetween = [\"a\", \"a\"]\n").unwrap();
+    let run = hopwise(["lab".as_ref(), "up".as_ref(), file.as_os_str()]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("bad.toml:4:"), "{}", run.stderr);
+    let missing = hopwise(["lab", "up", "/nonexistent/lab.toml"]);
+    assert!(
+        missing.stderr.contains("name a topology file, such as examples/lab/three-switches.toml"),
+        "{}",
+        missing.stderr
+    );
+}
