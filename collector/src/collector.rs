@@ -10,7 +10,7 @@ use crate::config::{Config, Profile, Units};
 use crate::event::{Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
 use crate::index::NO_SLOT;
-use crate::join::{Joiner, Samples};
+use crate::join::{Joiner, Pairs, Samples};
 use crate::reading::{Plans, Reading, WIDEST_RECORD};
 use crate::reports::Number;
 use crate::sequence::{self, Sequencer, StreamView};
@@ -57,6 +57,7 @@ pub(crate) struct Core {
     pub(crate) readings: Vec<Reading>,
     pub(crate) joiner: Joiner,
     pub(crate) samples: Samples,
+    pub(crate) pairs: Pairs,
     plans: Plans,
 }
 
@@ -78,7 +79,7 @@ const AHEAD: usize = 16;
 const STEP: usize = 5;
 
 /// Datagrams ahead of the one being decoded whose bytes are asked for.
-const NEAR: usize = 4;
+pub(crate) const NEAR: usize = 4;
 
 impl<'a> Waiting<'a> {
     #[inline(always)]
@@ -153,6 +154,7 @@ impl Collector {
             readings: Vec::with_capacity(MOST_HOPS),
             joiner: Joiner::new(config.sf, seed),
             samples: Samples::new(),
+            pairs: Pairs::new(),
             plans: Plans::new(),
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
@@ -167,7 +169,8 @@ impl Collector {
         let mut pending = Pending::none();
         self.core.stats.datagrams += burst.len() as u64;
         let mut later = burst.get(NEAR..).unwrap_or_default().iter();
-        for datagram in burst {
+        let mut left = burst.iter();
+        while let Some(datagram) = left.next() {
             if let Some(later) = later.next() {
                 // Stepped over by hand: the lines of a datagram that is decoded.
                 for line in [0, 64, 128, 192] {
@@ -192,6 +195,11 @@ impl Collector {
                 self.core.flush(&mut pending, sink);
                 // A copy, so that the common way keeps it in registers.
                 self.core.datagram(&{ envelope }, datagram.payload, reader, sink);
+                let taken = self.core.take_run(left.as_slice(), &mut self.readers, sink);
+                if taken > 0 {
+                    left = left.as_slice().get(taken..).unwrap_or_default().iter();
+                    later = left.as_slice().get(NEAR - 1..).unwrap_or_default().iter();
+                }
             }
         }
         self.core.flush(&mut pending, sink);
@@ -295,7 +303,7 @@ impl Collector {
 impl Core {
     /// Who sent a datagram, and how it is read.
     #[inline]
-    fn open<'e>(
+    pub(crate) fn open<'e>(
         &mut self,
         datagram: &'e Datagram<'_>,
         readers: &'e mut [(Decoder, Units)],

@@ -275,6 +275,39 @@ impl Plan {
         plan
     }
 
+    /// A record where it lies, of any length, and its two stamps: what [`Reading::of_record`] and the layout say of it.
+    #[inline(always)]
+    pub(crate) fn read(&self, record: &[u8]) -> (Reading, Ends) {
+        let words: &[[u8; 4]] = record.as_chunks().0;
+        let word = |at: u8| words.get(usize::from(at)).map_or(ABSENT, |word| u32::from_be_bytes(*word));
+        let stamp = |at: u8| match (self.wide, word(at)) {
+            (true, high) => u64::from(high) << 32 | u64::from(word(at + 1)),
+            (false, ABSENT) => NO_VALUE,
+            (false, stamp) => u64::from(stamp),
+        };
+        let ends = Ends { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
+        let mut latency = scaled(word(self.latency), self.units.latency_ns);
+        if latency == NO_VALUE {
+            latency = between(ends.ingress, ends.egress, self.wide, self.units.stamp_ns);
+        }
+        let link = word(self.link);
+        let reading = Reading {
+            node: word(self.node),
+            link,
+            level_2: self.level_2 && link != ABSENT,
+            latency,
+            queue: word(self.queue),
+            congestion: word(self.congestion),
+            utilization: word(self.utilization),
+            utilization_unit: self.units.utilization,
+        };
+        (reading, ends)
+    }
+
+    pub(crate) fn units(&self) -> Units {
+        self.units
+    }
+
     fn stamp<const W: usize>(&self, record: &[[u8; 4]; W], at: u8) -> u64 {
         match (self.wide, word(record, at.into())) {
             (true, high) => u64::from(high) << 32 | u64::from(word(record, usize::from(at) + 1)),
@@ -567,7 +600,7 @@ fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
 mod tests {
     use wire::Layout;
 
-    use super::Reading;
+    use super::{Plan, Reading};
     use crate::config::Units;
     use crate::hash::fold;
 
@@ -591,6 +624,11 @@ mod tests {
                         Reading::of(&hop, units),
                         "{hop:?}"
                     );
+                    let plan = Plan::new(&layout, units);
+                    let (reading, ends) = plan.read(&record);
+                    assert_eq!(reading, Reading::of(&hop, units), "{hop:?}");
+                    let stamps = (layout.ingress_ts(&record), layout.egress_ts(&record), layout.wide_ts());
+                    assert_eq!((ends.ingress, ends.egress, ends.wide), stamps, "{hop:?}");
                     read += 1;
                 }
             }

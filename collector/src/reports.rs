@@ -1,7 +1,7 @@
 //! From any datagram to the state: whatever is not the common report. Decoded whole, one by one.
 
 use wire::report::Brief;
-use wire::{Decoder, Report};
+use wire::{Decoder, Report, Single};
 
 use crate::collector::{Core, Envelope, is_stacked, is_whole_path, signals, version};
 use crate::config::Units;
@@ -229,6 +229,14 @@ impl From<&Brief<'_>> for Number {
     #[inline(always)]
     fn from(brief: &Brief<'_>) -> Self {
         Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+    }
+}
+
+impl From<&Single<'_>> for Number {
+    #[inline(always)]
+    fn from(single: &Single<'_>) -> Self {
+        let Single { node_id, hw_id, seq, .. } = *single;
+        Self { version: wire::Version::V20, node: Some(node_id), hw_id, seq }
     }
 }
 

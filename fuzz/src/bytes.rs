@@ -22,6 +22,7 @@ pub fn reports(payload: &[u8], profile: &Profile) {
     }
     let _ = wire::peek(payload, profile);
     brief_agrees(payload, profile, all.first());
+    single_agrees(payload, profile, &all);
     shortcut_agrees(payload, profile, all.first());
 }
 
@@ -144,6 +145,22 @@ fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<
     assert_eq!((int.flags, int.stack.bytes), (brief.int_flags, brief.records));
     assert!(whole.own.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
     assert_eq!(whole.marks, wire::Marks::default());
+}
+
+/// The brief reading of an SF-INT report, likewise.
+fn single_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Refusal>]) {
+    let mut decoder = Decoder::new(*profile);
+    let Some(single) = decoder.single(payload) else { return };
+    let [Ok(whole)] = all else { panic!("what is read briefly is there, good and alone: {all:?}") };
+    let (int, own) = (whole.int.expect("and has INT"), whole.own.expect("and the sink's record"));
+    let sf = wire::int::Sf { urgent: false, state: single.state, packet_id: single.packet_id };
+    assert_eq!((whole.version, whole.node_id), (Version::V20, Some(single.node_id)));
+    assert_eq!((whole.hw_id, whole.seq, whole.ts), (single.hw_id, single.seq, None));
+    assert_eq!((whole.flags, whole.flow, whole.tunnel), (single.flags, Some(single.flow), None));
+    assert_eq!((int.flags, int.remaining, int.sf), (single.int_flags, single.remaining, Some(sf)));
+    assert_eq!((own.record, int.stack.bytes), (single.own, single.carried));
+    assert_eq!([own.layout, int.stack.layout], single.layouts());
+    assert!(whole.drop_reason.is_none() && whole.ioam.is_none());
 }
 
 /// A VLAN tag inside takes the packet off the common path; it must not change what is read.

@@ -35,4 +35,4 @@ pub use int::{Int, Layout, Stack};
 pub use ioam::Ioam;
 pub use profile::{Dialect, Profile, TelemetryPorts};
 pub use refusal::Refusal;
-pub use report::{Decoder, Flags, Marks, Peek, Report, Reports, Version, peek};
+pub use report::{Decoder, Flags, Marks, Peek, Report, Reports, Single, Version, peek};

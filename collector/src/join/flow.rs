@@ -1,5 +1,6 @@
 //! Flows of which SF-INT reports come in: their sets, and the paths that were confirmed.
 
+use memory::prefetch;
 use wire::FlowKey;
 
 use crate::event::Nanos;
@@ -13,24 +14,30 @@ pub(crate) const SETS: usize = 4;
 /// Paths of a flow that are remembered: a flow may go several ways at once.
 const PATHS: usize = 4;
 
-/// What is known of one flow.
+/// What is known of one flow. In the order in which it is needed: the first line of memory says which set a report is of, the
+/// third whether a whole one is believed.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
-    hash: u64,
     used: bool,
-    /// The latest first; [`NO_SLOT`] where there is none.
-    pub(crate) sets: [u32; SETS],
-    /// Confirmed paths, the latest first; and one that is not yet.
-    known: [Path; PATHS],
-    candidate: Path,
     agreed: u8,
-    /// Until then nothing it says is believed.
-    pub(crate) distrusted: Nanos,
+    /// The latest first; [`NO_SLOT`] where there is none, ...
+    pub(crate) sets: [u32; SETS],
+    /// ... and their packet IDs, where there is one.
+    pub(crate) ids: [u16; SETS],
     pub(crate) last_seen: Nanos,
+    hash: u64,
     second: u32,
     touched: u32,
+    /// Until then nothing it says is believed.
+    pub(crate) distrusted: Nanos,
+    /// Confirmed paths, the latest first; and one that is not yet.
+    candidate: Path,
+    known: [Path; PATHS],
 }
+
+const _: () = assert!(size_of::<Flow>() == 192);
 
 /// A path as two hashes, neither of which is 0 unless there is no path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -86,6 +93,23 @@ impl Flow {
     pub(crate) fn distrust(&mut self, until: Nanos) {
         (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
         self.distrusted = until;
+    }
+
+    /// Its set with this packet ID.
+    #[inline(always)]
+    pub(crate) fn set(&self, packet_id: u16) -> Option<u32> {
+        let here = |(set, id): &(u32, u16)| *set != NO_SLOT && *id == packet_id;
+        self.sets.into_iter().zip(self.ids).find(here).map(|(set, _)| set)
+    }
+
+    /// Notes a set, its latest. The caller has seen to it that there is room.
+    pub(crate) fn open(&mut self, set: u32, packet_id: u16) {
+        // Into the first gap, so that no more move than must.
+        let gap = self.sets.iter().position(|slot| *slot == NO_SLOT).unwrap_or(SETS - 1);
+        for at in (0..gap).rev() {
+            (self.sets[at + 1], self.ids[at + 1]) = (self.sets[at], self.ids[at]);
+        }
+        (self.sets[0], self.ids[0]) = (set, packet_id);
     }
 
     /// Forgets one of its sets.
@@ -149,8 +173,35 @@ impl Flows {
         }
     }
 
-    pub(crate) fn find(&self, key: &FlowKey, hash: u64) -> u32 {
-        self.index.find(hash, |slot| self.flows.get(slot as usize).is_some_and(|flow| flow.key == *key))
+    /// The slot of a flow, which is probably `hint`; [`NO_SLOT`] when there is none.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
+        let is_it = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
+        if is_it(hint) { hint } else { self.index.find(hash, is_it) }
+    }
+
+    /// Brings the first bucket of `hash` near.
+    #[inline(always)]
+    pub(crate) fn prefetch_bucket(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Brings the flow that probably belongs to `hash` near, once its bucket is; answers where that is.
+    #[inline(always)]
+    pub(crate) fn prefetch_flow(&self, hash: u64) -> u32 {
+        let slot = self.index.guess(hash);
+        if let Some(flow) = self.flows.get(slot as usize) {
+            prefetch(&flow.key);
+            prefetch(&flow.last_seen);
+            prefetch(&flow.known);
+        }
+        slot
+    }
+
+    /// Which set a report with this packet ID of the flow in `slot` is of, if there is one.
+    #[inline(always)]
+    pub(crate) fn set(&self, slot: u32, packet_id: u16) -> Option<u32> {
+        self.flows.get(slot as usize)?.set(packet_id)
     }
 
     pub(crate) fn get(&self, slot: u32) -> &Flow {
@@ -200,6 +251,7 @@ impl Flows {
             hash,
             used: true,
             sets: [NO_SLOT; SETS],
+            ids: [0; SETS],
             known: [Path::default(); PATHS],
             candidate: Path::default(),
             agreed: 0,

@@ -35,6 +35,7 @@
 mod flow;
 mod length;
 mod report;
+mod run;
 mod set;
 #[cfg(test)]
 mod sim;
@@ -52,9 +53,10 @@ use crate::reading::{Ends, ReadHops, Reading};
 use crate::state::Head;
 use crate::stats::Table;
 
-use flow::{Admission, Belief, Flows, Path, SETS};
+use flow::{Admission, Belief, Flow, Flows, Path, SETS};
 use length::{Lengths, ruler};
 pub(crate) use report::Samples;
+pub(crate) use run::Pairs;
 use set::{Pool, Status, is_in_order};
 pub(crate) use set::{Record, order};
 pub use stats::{Reason, Stats};
@@ -194,6 +196,11 @@ impl Joiner {
 
     /// Takes a report that is not urgent.
     pub(crate) fn take(&mut self, part: &Part<'_>, out: &mut dyn Take) {
+        self.take_at(NO_SLOT, part, out);
+    }
+
+    /// Likewise; the flow is probably at `hint`.
+    pub(crate) fn take_at(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Take) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
@@ -204,7 +211,7 @@ impl Joiner {
             self.samples(part, true, out);
             return;
         }
-        let Some(flow) = self.enter(part, out) else {
+        let Some(flow) = self.enter(hint, part, out) else {
             self.stats.unadmitted += part.records();
             tell(part, &[Some(&part.carried), part.own.as_ref()], out);
             return;
@@ -218,17 +225,18 @@ impl Joiner {
     /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
     fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Take) {
         self.stats.anonymous += u64::from(part.own.is_some());
-        let carried = lone.then_some(&part.carried);
-        if carried.is_some() || part.own.is_some() {
-            tell(part, &[carried, part.own.as_ref()], out);
+        match &part.own {
+            Some(own) if !lone => tell_one(part, own, out),
+            own if lone => tell(part, &[Some(&part.carried), own.as_ref()], out),
+            _ => {}
         }
     }
 
     /// The flow of a report, made if need be.
-    fn enter(&mut self, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
+    fn enter(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
-        let mut slot = self.flows.find(&about.key, hash);
+        let mut slot = self.flows.find(&about.key, hash, hint);
         if slot == NO_SLOT {
             let place = match self.flows.admit(hash, second) {
                 Admission::Free(place) => place,
@@ -246,8 +254,7 @@ impl Joiner {
 
     /// The set of a flow with this packet ID, unless its time is over.
     fn find(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
-        let has_id = |set: &u32| *set != NO_SLOT && self.sets.set(*set).packet_id == part.packet_id;
-        let set = self.flows.get(flow).sets.into_iter().find(has_id)?;
+        let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
             self.close(set, Reason::Timeout, out);
             return None;
@@ -468,20 +475,17 @@ impl Joiner {
             self.evicted += u64::from(self.sets.set(oldest).status == Status::Open);
             self.close(oldest, Reason::Evicted, out);
         }
-        let set = self.sets.open(flow, part.packet_id, part.head.about.ts);
-        let sets = &mut self.flows.get_mut(flow).sets;
-        // Into the first gap, so that no more move than must.
-        let gap = sets.iter().position(|slot| *slot == NO_SLOT).unwrap_or(SETS - 1);
-        sets[..=gap].rotate_right(1);
-        sets[0] = set;
+        let set = self.sets.open(flow, part.head.about.ts);
+        self.flows.get_mut(flow).open(set, part.packet_id);
         set
     }
 
     /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
     fn wrap(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
-        for set in self.flows.get(flow).sets {
+        let Flow { sets, ids, .. } = *self.flows.get(flow);
+        for (set, id) in sets.into_iter().zip(ids) {
             if set != NO_SLOT {
-                let behind = part.packet_id.wrapping_sub(self.sets.set(set).packet_id);
+                let behind = part.packet_id.wrapping_sub(id);
                 if (1 << 15..DISORDER.wrapping_neg()).contains(&behind) {
                     self.close(set, Reason::Wrapped, out);
                 }
@@ -556,6 +560,12 @@ impl Joiner {
             self.close(oldest, Reason::Ended, out);
         }
     }
+}
+
+/// Tells what a node said, by itself.
+fn tell_one(part: &Part<'_>, record: &Record, out: &mut dyn Take) {
+    let readings = std::slice::from_ref(&record.reading);
+    out.nodes(part.head, ReadHops { readings, ends: Ends::NONE, units: part.units });
 }
 
 /// Tells what nodes said, by itself.

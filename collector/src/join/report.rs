@@ -15,19 +15,21 @@ use crate::tell::Teller;
 use crate::update::held;
 
 /// What is joined goes into the state, and what the state finds in it to the sink.
-struct Joined<'a> {
-    state: &'a mut State,
-    samples: &'a mut Samples,
-    sink: &'a mut dyn Sink,
+pub(super) struct Joined<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) samples: &'a mut Samples,
+    pub(super) sink: &'a mut dyn Sink,
     /// The report at hand told a flow's path.
-    told: bool,
+    pub(super) told: bool,
+    /// Where its flow probably is in the state.
+    pub(super) slot: u32,
 }
 
 impl Take for Joined<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
         self.told = true;
         self.state.counts.flow_reports += 1;
-        self.state.take(head, NO_SLOT, hops, self.sink);
+        self.state.take(head, self.slot, hops, self.sink);
     }
 
     fn nodes(&mut self, head: &Head, hops: ReadHops<'_>) {
@@ -107,7 +109,7 @@ impl Core {
             units,
         };
         let Self { state, samples, joiner, .. } = self;
-        let mut joined = Joined { state, samples, sink, told: false };
+        let mut joined = Joined { state, samples, sink, told: false, slot: NO_SLOT };
         if head.whole_path {
             joiner.take(&part, &mut joined);
         } else {
@@ -122,13 +124,13 @@ impl Core {
     /// Ends what time has ended among the sets.
     pub(crate) fn tick_joiner(&mut self, now: Nanos, sink: &mut dyn Sink) {
         let Self { state, samples, .. } = self;
-        self.joiner.tick(now, &mut Joined { state, samples, sink, told: false });
+        self.joiner.tick(now, &mut Joined { state, samples, sink, told: false, slot: NO_SLOT });
     }
 
     /// Closes all sets.
     pub(crate) fn finish_joiner(&mut self, sink: &mut dyn Sink) {
         let Self { state, samples, .. } = self;
-        self.joiner.finish(&mut Joined { state, samples, sink, told: false });
+        self.joiner.finish(&mut Joined { state, samples, sink, told: false, slot: NO_SLOT });
     }
 }
 

@@ -1,13 +1,19 @@
 //! Open sets: the records of one packet, as they come in. A fixed number of them, in a list from the oldest to the newest.
 
+use memory::prefetch;
+
 use crate::config::Units;
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 use crate::reading::{Ends, NO_VALUE, Reading};
 use crate::tell::{About, Origin};
 
+/// Records of a set that are asked for before it is looked at.
+const NEAR: usize = 5;
+
 /// One node's record of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(align(64))]
 pub(crate) struct Record {
     pub(crate) reading: Reading,
     /// Stamps as they are, device units; all-ones when not told.
@@ -44,12 +50,14 @@ pub(crate) enum Status {
     Done,
 }
 
-/// A set without its records.
+const _: () = assert!(size_of::<Record>() == 64);
+
+/// A set without its records, in two lines of memory.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Set {
     pub(crate) status: Status,
     pub(crate) flow: u32,
-    pub(crate) packet_id: u16,
     pub(crate) opened: Nanos,
     /// What the latest of its reports was about.
     pub(crate) about: About,
@@ -69,6 +77,8 @@ pub(crate) struct Set {
     older: u32,
     newer: u32,
 }
+
+const _: () = assert!(size_of::<Set>() == 128);
 
 impl Set {
     /// Records in it.
@@ -111,6 +121,19 @@ impl Pool {
         self.used
     }
 
+    /// Brings a set and its first records near.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: u32) {
+        if let Some(set) = self.sets.get(at as usize) {
+            prefetch(&set.opened);
+            prefetch(&set.about.key);
+        }
+        let start = at as usize * self.room;
+        if let Some(records) = self.records.get(start..start + self.room) {
+            records.iter().take(NEAR).for_each(prefetch);
+        }
+    }
+
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity as u64
     }
@@ -144,11 +167,10 @@ impl Pool {
     }
 
     /// Opens an empty set, the newest. The caller has seen to it that there is room.
-    pub(crate) fn open(&mut self, flow: u32, packet_id: u16, now: Nanos) -> u32 {
+    pub(crate) fn open(&mut self, flow: u32, now: Nanos) -> u32 {
         let set = Set {
             status: Status::Open,
             flow,
-            packet_id,
             opened: now,
             about: About { ts: now, origin: Origin::NONE, key: <_>::default(), has_flow: false, profile: 0 },
             carried: 0,
@@ -279,7 +301,7 @@ mod tests {
     #[test]
     fn records_lie_in_the_order_in_which_their_reports_were_sent() {
         let mut pool = Pool::with_capacity(2, 5);
-        let at = pool.open(7, 1, 0);
+        let at = pool.open(7, 0);
         for number in [0x3f_ffff, 1, 0, 2] {
             assert!(pool.has_room(at));
             pool.insert(at, record(order(number, 0)));
@@ -298,19 +320,19 @@ mod tests {
     #[test]
     fn the_list_of_sets_survives_closing_at_both_ends_and_in_the_middle() {
         let mut pool = Pool::with_capacity(4, 2);
-        let sets: Vec<u32> = (0..4).map(|id| pool.open(0, id, 0)).collect();
+        let sets: Vec<u32> = (0..4).map(|_| pool.open(0, 0)).collect();
         assert!(pool.is_full());
         for (close, oldest) in [(1, 0), (0, 2), (3, 2)] {
             pool.close(sets[close]);
             assert_eq!(pool.oldest(), Some(sets[oldest]));
         }
         assert_eq!(pool.set(sets[2]).status, Status::Open);
-        let again = pool.open(0, 9, 0);
+        let again = pool.open(0, 0);
         pool.close(sets[2]);
         assert_eq!((pool.oldest(), pool.used()), (Some(again), 1));
         pool.close(again);
         assert_eq!((pool.oldest(), pool.used()), (None, 0));
-        pool.open(0, 1, 0);
+        pool.open(0, 0);
         assert!(pool.oldest().is_some());
     }
 }

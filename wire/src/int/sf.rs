@@ -114,7 +114,7 @@ const CHECKSUM_BIT: u16 = 0x0001;
 
 /// Checks the fields of an SF header that plain INT leaves free: wire-formats section 3.2.
 #[inline]
-pub(super) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Result<(), Refusal> {
+pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Result<(), Refusal> {
     let good = bitmap & (NODE_BIT | CHECKSUM_BIT) == NODE_BIT && ds_instruction == 0 && ds_flags == 0;
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }

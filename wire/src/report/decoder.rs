@@ -1,6 +1,6 @@
 //! From a datagram to its reports: which version, how many, and the little that [`peek`] needs.
 
-use super::{Brief, Inside, Report, Version, brief, quick, start, v05, v10, v20};
+use super::{Brief, Inside, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
 use crate::int::Layout;
@@ -16,12 +16,14 @@ pub struct Decoder {
     layouts: Layouts,
     /// Of the latest brief.
     look: brief::Look,
+    /// Of the latest single record.
+    single: single::Look,
 }
 
 impl Decoder {
     /// A decoder for sources that speak as `profile` says.
     pub const fn new(profile: Profile) -> Self {
-        Self { profile, layouts: Layouts::new(), look: brief::Look::NONE }
+        Self { profile, layouts: Layouts::new(), look: brief::Look::NONE, single: single::Look::NONE }
     }
 
     /// How this decoder reads.
@@ -39,6 +41,13 @@ impl Decoder {
     /// Where the items lie in records of the shape that a [`Decoder::brief`] gave.
     pub fn layout(&self, shape: u64) -> Layout {
         brief::layout(shape, &self.profile)
+    }
+
+    /// The report of a UDP payload, if it is the usual one of SF-INT: what [`Decoder::reports`] would give, and nothing else
+    /// with it. `None` says nothing about the payload.
+    #[inline(always)]
+    pub fn single<'a>(&mut self, payload: &'a [u8]) -> Option<Single<'a>> {
+        single::read(payload, &self.profile, &mut self.single)
     }
 
     /// The reports of a UDP payload.

@@ -6,6 +6,7 @@
 mod brief;
 mod decoder;
 mod quick;
+mod single;
 pub mod v05;
 pub mod v10;
 pub mod v20;
@@ -445,6 +446,44 @@ pub struct Brief<'a> {
     pub records: &'a [u8],
     /// Equal shapes have equal layouts, from one decoder; see [`Decoder::layout`].
     pub shape: u64,
+}
+
+/// The usual report of SF-INT, likewise: Report 2.0 with one report in it, of the sink's own record and an IPv6 packet that
+/// carries a record in its hop-by-hop header (wire-formats section 3.7, form (a)). The packet is not urgent, was not dropped,
+/// and came to its sink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Single<'a> {
+    /// The sink.
+    pub node_id: u32,
+    /// Subsystem inside the sink.
+    pub hw_id: u8,
+    /// Sequence number, 22 bits.
+    pub seq: u32,
+    /// Why it was sent: F, and perhaps Q.
+    pub flags: Flags,
+    /// The packet's flow.
+    pub flow: FlowKey,
+    /// Flags of its INT header.
+    pub int_flags: crate::int::Flags,
+    /// Remaining hop count of its INT header.
+    pub remaining: u8,
+    /// State of the record carried.
+    pub state: crate::int::sf::State,
+    /// Number of the packet that the record carried is of.
+    pub packet_id: u16,
+    /// The sink's own record.
+    pub own: &'a [u8],
+    /// The record carried.
+    pub carried: &'a [u8],
+    /// Equal shapes have equal layouts, whatever the decoder; see [`Single::layouts`].
+    pub shape: u64,
+}
+
+impl Single<'_> {
+    /// Where the items lie of `own` and of `carried`, in this order.
+    pub fn layouts(&self) -> [Layout; 2] {
+        single::layouts(self.shape)
+    }
 }
 
 /// The first header of the packet inside a report.

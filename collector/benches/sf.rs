@@ -1,0 +1,59 @@
+//! SF-INT: whole frames or payloads in memory, joined into paths, on one core. `cargo bench -p hopwise-collector --bench sf`,
+//! or with case names behind `--`. Prints the least and the median of several short runs, ns per report, frames first and
+//! payloads without their outer headers after them.
+
+use std::time::Instant;
+
+use collector::workload::{Feed, Input, SF_CASES, SfCase};
+use collector::{Batch, Collector};
+
+const RUNS: usize = 101;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    // `cargo test --benches` runs this too: then once is enough.
+    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
+    println!("{:<16} {:>9} {:>8} {:>8} {:>12}", "case", "input", "min", "median", "sets/report");
+    for case in SF_CASES {
+        if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
+            measure(&case, Input::Frames, runs);
+            measure(&case, Input::Payloads, runs);
+        }
+    }
+}
+
+fn measure(case: &SfCase, input: Input, runs: usize) {
+    let mut collector = case.collector();
+    let mut feed = case.feed();
+    let mut batch = Batch::with_capacity(8192);
+    // Rounds in which every path is confirmed; then a second of the traffic's own time, so that sampling has found its stride.
+    let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
+    run(&mut feed, &mut collector, &mut batch, input, warm);
+    let whole = |collector: &Collector| collector.stats().sf.complete.sets;
+    let before = (whole(&collector), collector.stats().reports);
+    // Whole rounds, in which each flow has whole sets; short ones, so that some are left alone by whatever else runs.
+    let reports = feed.frames();
+    let mut times: Vec<f64> =
+        (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
+    times.sort_by(f64::total_cmp);
+    let stats = collector.stats();
+    let sets = (whole(&collector) - before.0) as f64 / (stats.reports - before.1) as f64;
+    let input = if input == Input::Frames { "frames" } else { "payloads" };
+    println!("{:<16} {input:>9} {:>8.1} {:>8.1} {sets:>12.3}", case.name, times[0], times[times.len() / 2]);
+    assert!(stats.reports == stats.sf.reports && stats.sf.balance().holds(), "{stats:?}");
+}
+
+/// Nanoseconds per report.
+fn run(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch, input: Input, reports: usize) -> f64 {
+    let start = Instant::now();
+    let mut done = 0;
+    while done < reports {
+        done += feed.burst(input, collector, batch);
+        if batch.len() > 4096 {
+            batch.clear();
+        }
+    }
+    let elapsed = start.elapsed().as_nanos() as f64 / done as f64;
+    batch.clear();
+    elapsed
+}

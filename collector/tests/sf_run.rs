@@ -1,0 +1,129 @@
+//! SF-INT reports that come in bursts are decoded briefly and joined together; what comes of them is what comes of the same
+//! reports one by one, which are decoded whole.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use collector::workload::{CASES, Case, SF_CASES, SfCase};
+use collector::{Batch, Collector, Config, Datagram, Profile, join};
+use detect::{Detection, Thresholds};
+use wire::Dialect;
+
+/// Seeded random numbers (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % below
+    }
+}
+
+/// Reports of a faultless network, on which faults are then put: lost, repeated, late, spoilt, of an older sink between them,
+/// of another source.
+fn datagrams(dice: &mut Dice) -> Vec<(Vec<u8>, u8, u64)> {
+    let sf = SfCase { flows: 20, ..SF_CASES[0] }.feed();
+    let plain = Case { flows: 10, ..CASES[0] }.feed();
+    let plain: Vec<_> = plain.payloads().collect();
+    let mut out: Vec<(Vec<u8>, u8, u64)> = Vec::new();
+    let mut now = 1_700_000_000_000_000_000;
+    for round in 0..6_u16 {
+        for (at, payload) in sf.payloads().enumerate() {
+            let mut payload = payload.to_vec();
+            // The feed has few packet IDs; later rounds have others. The number goes on counting too.
+            let id = u16::from_be_bytes([payload[94], payload[95]]) + 8 * round;
+            payload[94..96].copy_from_slice(&id.to_be_bytes());
+            let seq = u32::from(round) * 160 + at as u32;
+            payload[1..4].copy_from_slice(&seq.to_be_bytes()[1..]);
+            now += if dice.below(300) == 0 { 1_200_000_000 } else { 10_000 };
+            let source = [1, 1, 1, 2][dice.below(4)];
+            match dice.below(40) {
+                0 => continue,
+                1 => out.push((payload.clone(), source, now)),
+                2 => {
+                    let place = dice.below(payload.len());
+                    payload[place] ^= 1 << dice.below(8);
+                }
+                3 => {
+                    let last = out.len().saturating_sub(1 + dice.below(6));
+                    out.insert(last, (payload, source, now));
+                    continue;
+                }
+                4 => out.push((plain[dice.below(plain.len())].to_vec(), source, now)),
+                _ => {}
+            }
+            out.push((payload, source, now));
+        }
+    }
+    out
+}
+
+fn collector(hop_limit: Option<u8>) -> Collector {
+    let mut other = Profile::new("other", wire::Profile::new(Dialect::Strict));
+    (other.latency_unit_ns, other.timestamp_unit_ns) = (3, 5);
+    let sf = join::Config { max_flows: 16, max_sets: 40, hop_limit, ..join::Config::default() };
+    let thresholds = Thresholds::new([0, 10, 10, 10, 10, 10], Vec::new()).unwrap_or_default();
+    Collector::new(Config {
+        sf,
+        max_flows: 16,
+        profiles: vec![("192.0.2.2/32".parse().expect("a prefix"), other)],
+        detection: Arc::new(Detection { thresholds, ..Detection::default() }),
+        ..Config::default()
+    })
+}
+
+/// All that a collector tells of datagrams given in bursts of so many, as text.
+fn told(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (Vec<String>, Collector) {
+    let mut collector = collector(hop_limit);
+    let mut batch = Batch::with_capacity(1 << 16);
+    let datagrams: Vec<Datagram<'_>> = given
+        .iter()
+        .map(|(payload, source, received)| Datagram {
+            payload,
+            source: Ipv4Addr::new(192, 0, 2, *source).to_ipv6_mapped().octets(),
+            sport: 7,
+            listener: 0,
+            received: *received,
+        })
+        .collect();
+    for burst in datagrams.chunks(burst) {
+        collector.handle(burst, &mut batch);
+    }
+    let now = given.last().map_or(0, |last| last.2);
+    let mut lines: Vec<String> = batch.events().map(|event| format!("{event:?}")).collect();
+    lines.extend(
+        collector.flows().map(|flow| format!("{:?} {:?}", flow.row, flow.path().collect::<Vec<_>>())),
+    );
+    lines.extend(collector.sources().map(|source| format!("{source:?}")));
+    lines.extend(collector.streams().map(|stream| format!("{stream:?}")));
+    batch.clear();
+    collector.finish(now, &mut batch);
+    lines.extend(batch.events().map(|event| format!("{event:?}")));
+    lines.extend(batch.rollups().iter().map(|rollup| format!("{rollup:?}")));
+    lines.push(format!("{:?} {:?}", collector.stats(), collector.tables()));
+    (lines, collector)
+}
+
+#[test]
+fn in_bursts_or_one_by_one_is_the_same() {
+    let mut whole = 0;
+    for seed in 1..=12 {
+        let given = datagrams(&mut Dice(seed));
+        for hop_limit in [Some(16), None] {
+            let (one_by_one, collector) = told(&given, hop_limit, 1);
+            let stats = collector.stats();
+            assert!(stats.sf.balance().holds() && stats.decoding().holds() && stats.deciding().holds());
+            whole += stats.sf.complete.sets;
+            for burst in [2, 17, 64, 1024] {
+                let (in_bursts, _) = told(&given, hop_limit, burst);
+                assert_eq!(in_bursts.len(), one_by_one.len(), "seed {seed}, bursts of {burst}");
+                for (got, expected) in in_bursts.iter().zip(&one_by_one) {
+                    assert_eq!(got, expected, "seed {seed}, bursts of {burst}");
+                }
+            }
+        }
+    }
+    assert!(whole > 500, "{whole} sets");
+}
