@@ -16,12 +16,13 @@ use collector::{Batch, Datagram, Loss, Sequencer, Sink, StreamId, event::Nanos};
 use detect::Prefix;
 use nic::source::Packet;
 use wire::{
-    Version,
+    FlowKey, Version,
+    aggregate::Header,
     report::{Peek, peek},
 };
 
 use crate::{
-    input::{lock, octets},
+    input::{AggregatePorts, Contents, lock, octets},
     pipeline::{Outlet, RuleNames},
     worker::{Core, TICK},
 };
@@ -47,14 +48,15 @@ struct Entry {
     end: usize,
     source: [u8; 16],
     sport: u16,
+    contents: Contents,
     received: Nanos,
 }
 
 impl Load {
-    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16]) {
+    fn push(&mut self, packet: &Packet<'_>, source: [u8; 16], contents: Contents) {
         self.bytes.extend_from_slice(packet.data);
         let (sport, received) = (packet.source.port(), packet.received);
-        self.entries.push(Entry { end: self.bytes.len(), source, sport, received });
+        self.entries.push(Entry { end: self.bytes.len(), source, sport, contents, received });
     }
 
     fn is_full(&self) -> bool {
@@ -174,6 +176,8 @@ pub(crate) struct Plan {
     pub(crate) listener: u16,
     /// Its losses.
     pub(crate) ledger: Arc<Ledger>,
+    /// The ports of aggregates.
+    pub(crate) aggregate_ports: AggregatePorts,
 }
 
 /// Spreads what one thread receives. Its memory is bounded by the queues: each load is in one of them, in a worker's hands,
@@ -199,20 +203,39 @@ impl Spreader {
         self.noted.clear();
         for packet in packets {
             let source = octets(packet.source.ip());
-            let peeked = peek(packet.data, self.plan.profiles.of(&source)).ok();
-            if let Some(peek) = &peeked {
-                self.noted.push((stream(peek, self.plan.listener, source), peek.seq, packet.received));
-            }
+            let contents = self.plan.aggregate_ports.contents(packet.port);
+            let flow = match contents {
+                Contents::Reports => self.note_report(packet, source),
+                Contents::Aggregates => self.note_aggregate(packet, source),
+            };
             // A report without a flow, and what is no report, may go anywhere: to each in turn.
             self.turn = self.turn.wrapping_add(1);
-            let hash = peeked.and_then(|peek| peek.flow).map_or(self.turn, |flow| flow.hash(self.plan.seed));
+            let hash = flow.map_or(self.turn, |flow| flow.hash(self.plan.seed));
             let worker = (hash % self.plan.workers.len() as u64) as usize;
-            self.filling[worker].push(packet, source);
+            self.filling[worker].push(packet, source, contents);
             if self.filling[worker].is_full() {
                 self.hand_over(worker);
             }
         }
         self.plan.ledger.observe(&self.noted);
+    }
+
+    /// Notes the number of a report; answers its flow.
+    fn note_report(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
+        let peek = peek(packet.data, self.plan.profiles.of(&source)).ok()?;
+        self.noted.push((stream(&peek, self.plan.listener, source), peek.seq, packet.received));
+        peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
+    }
+
+    /// Notes the number of an aggregate. All those of one aggregator go to one worker, so that the cards of a packet meet;
+    /// what stands here for a flow is the aggregator.
+    fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
+        let header = Header::parse(packet.data).ok()?;
+        let node = Some(header.aggregator);
+        let listener = self.plan.listener;
+        let id = StreamId { version: collector::aggregates::VERSION, hw_id: 0, listener, node, source };
+        self.noted.push((id, header.sequence, packet.received));
+        Some(FlowKey::of_id(header.aggregator))
     }
 
     /// Hands over what is there, and tells losses when it is time.
@@ -251,6 +274,19 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     StreamId { version, hw_id: peek.hw_id, listener, node, source }
 }
 
+/// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.
+fn postcard_id(payload: &[u8]) -> Option<u32> {
+    let half = |at: usize| payload.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let (types, bits, domain, items) = (payload.get(8)?, half(12)?, half(14)?, half(16)?);
+    let is_card = payload[0] >> 4 == 2
+        && types >> 4 == 1
+        && domain == wire::report::v20::POSTCARD_DOMAIN
+        && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
+    let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
+    let id = payload.get(20 + words * 4..24 + words * 4).filter(|_| is_card)?;
+    Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
+}
+
 /// Losses as records and as events.
 struct Told<'b>(&'b mut Batch);
 
@@ -274,7 +310,7 @@ pub(crate) fn work(queue: &Receiver<Share>, mut core: Core) {
     let wait = Duration::from_nanos(TICK);
     loop {
         match queue.recv_timeout(wait) {
-            Ok(share) => share.each_chunk(|chunk| core.take(chunk)),
+            Ok(share) => share.each_chunk(|contents, chunk| core.take_any(contents, chunk)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -284,18 +320,20 @@ pub(crate) fn work(queue: &Receiver<Share>, mut core: Core) {
 }
 
 impl Share {
-    fn each_chunk(&self, mut take: impl FnMut(&[Datagram<'_>])) {
+    fn each_chunk(&self, mut take: impl FnMut(Contents, &[Datagram<'_>])) {
         let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: self.listener, received: 0 };
         let mut start = 0;
-        for entries in self.load.entries.chunks(SHARE) {
+        let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
+        for entries in self.load.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
+            let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];
             for (datagram, entry) in chunk.iter_mut().zip(entries) {
-                let Entry { end, source, sport, received } = *entry;
+                let Entry { end, source, sport, received, .. } = *entry;
                 let payload = &self.load.bytes[start..end];
                 *datagram = Datagram { payload, source, sport, received, ..none };
                 start = end;
             }
-            take(&chunk[..entries.len()]);
+            take(contents, &chunk[..entries.len()]);
         }
     }
 }
@@ -336,12 +374,13 @@ mod tests {
         let ledger = Arc::new(Ledger::new(pipeline.outlet().unwrap(), 16, 1));
         let (workers, queues) = (0..workers).map(|_| sync_channel(2)).unzip();
         let profiles = Arc::new(build::wire_profiles(&Settings::default()));
-        (Plan { workers, profiles, seed: 1, listener: 3, ledger }, queues, pipeline)
+        let aggregate_ports = AggregatePorts::default();
+        (Plan { workers, profiles, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
     }
 
     fn packet(data: &[u8], sport: u16) -> Packet<'_> {
         let source = ([10, 0, 0, 1], sport).into();
-        Packet { data, source, received: u64::from(sport), truncated: false }
+        Packet { data, source, port: 0, received: u64::from(sport), truncated: false }
     }
 
     #[test]
@@ -367,7 +406,7 @@ mod tests {
         spreader.turn(0);
         let mut seen = Vec::new();
         for share in queues[0].try_iter() {
-            share.each_chunk(|chunk| {
+            share.each_chunk(|_, chunk| {
                 seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.sport, d.received, d.listener)));
             });
         }

@@ -248,15 +248,44 @@ impl Work {
     }
 }
 
-/// Gives packets to `take` as the collector's datagrams, a few at a time, without allocating.
-pub(crate) fn each_chunk(packets: &[Packet<'_>], listener: u16, mut take: impl FnMut(&[Datagram<'_>])) {
-    for packets in packets.chunks(CHUNK) {
+/// What a datagram holds, which its port tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Contents {
+    Reports,
+    /// Aggregates of a first stage.
+    Aggregates,
+}
+
+/// The ports of aggregates.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct AggregatePorts(pub(crate) Arc<[u16]>);
+
+impl AggregatePorts {
+    /// What comes to a port.
+    #[inline]
+    pub(crate) fn contents(&self, port: u16) -> Contents {
+        if self.0.contains(&port) { Contents::Aggregates } else { Contents::Reports }
+    }
+}
+
+/// Gives packets to `take` as the collector's datagrams, a few at a time and only one kind at once, without allocating.
+pub(crate) fn each_chunk(
+    packets: &[Packet<'_>],
+    listener: u16,
+    ports: &AggregatePorts,
+    mut take: impl FnMut(Contents, &[Datagram<'_>]),
+) {
+    let alike = |one: &Packet<'_>, next: &Packet<'_>| {
+        one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
+    };
+    for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
+        let contents = packets.first().map_or(Contents::Reports, |packet| ports.contents(packet.port));
         let mut chunk = [Datagram { payload: &[], source: [0; 16], sport: 0, listener, received: 0 }; CHUNK];
         for (datagram, packet) in chunk.iter_mut().zip(packets) {
             let (source, sport) = (octets(packet.source.ip()), packet.source.port());
             *datagram = Datagram { payload: packet.data, source, sport, listener, received: packet.received };
         }
-        take(&chunk[..packets.len()]);
+        take(contents, &chunk[..packets.len()]);
     }
 }
 

@@ -255,7 +255,9 @@ impl Server {
                     gauges.fanouts.push(ledger.gauge());
                     collecting.ledgers.push(Arc::clone(&ledger));
                     let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
-                    Hands::Spread(Plan { workers, profiles, seed, listener: input.listener(), ledger })
+                    let aggregate_ports = build::aggregate_ports(settings);
+                    let listener = input.listener();
+                    Hands::Spread(Plan { workers, profiles, seed, listener, ledger, aggregate_ports })
                 }
             };
             match input.read(hands, settings.collector.rights, &collecting.stop, &self.control)? {
@@ -274,7 +276,9 @@ impl Server {
         let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
         let tap = (settings.store.enabled && settings.store.reports)
             .then(|| Tap::new(build::wire_profiles(settings)));
-        Ok(Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), tap))
+        let (core, worker) =
+            Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), tap);
+        Ok((core.with_aggregate_ports(build::aggregate_ports(settings)), worker))
     }
 
     /// A handle to stop it from elsewhere.

@@ -192,6 +192,30 @@ fn ways(text: &mut Text, inputs: &[view::InputView]) {
     }
 }
 
+fn postcards(text: &mut Text, view: &view::PostcardsView) {
+    let help = "Postcards: in = joined + held + partial + unjoinable.";
+    text.single("postcards_total", "counter", help, view.cards);
+    text.single("postcards_joined_total", "counter", "Postcards that told or confirmed a path.", view.joined);
+    text.single("postcards_held", "gauge", "Postcards that wait for others of their packet.", view.held);
+    text.metric(
+        "postcards_partial_total",
+        "counter",
+        "Postcards that waited and were not joined, by reason.",
+    );
+    for (reason, count) in &view.partial {
+        text.sample("postcards_partial_total", &[("reason", reason)], count);
+    }
+    text.metric("postcards_unjoinable_total", "counter", "Postcards that did not wait, by reason.");
+    for (reason, count) in &view.unjoinable {
+        text.sample("postcards_unjoinable_total", &[("reason", reason)], count);
+    }
+    let help = "Postcards whose Flow ID stands for several flows that are known.";
+    text.single("postcards_ambiguous_total", "counter", help, view.ambiguous);
+    text.single("aggregates_total", "counter", "Good aggregates of a first stage.", view.aggregates);
+    text.single("aggregate_cards_total", "counter", "Postcards in them.", view.unfolded);
+    text.single("aggregate_summaries_total", "counter", "Summaries in them.", view.summaries);
+}
+
 fn collecting(text: &mut Text, monitor: &Monitor) {
     text.single("reports_total", "counter", "Good reports.", monitor.total(|stats| stats.reports));
     text.metric("reports_refused_total", "counter", "Reports, or rests of datagrams, refused, by reason.");
@@ -199,6 +223,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
         .refused()
         .iter()
         .for_each(|(reason, count)| text.sample("reports_refused_total", &[("reason", reason)], count));
+    postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
     text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
     text.metric("events_total", "counter", "Events told, by kind.");

@@ -247,6 +247,13 @@ impl Monitor {
         stages
     }
 
+    /// What became of postcards, in all workers.
+    pub(crate) fn postcards(&self) -> view::PostcardsView {
+        let mut all = collector::Stats::default();
+        self.workers.iter().for_each(|worker| all += &worker.stats());
+        view::PostcardsView::from(&all)
+    }
+
     /// Everything on the first screen.
     pub(crate) async fn status(&self, settings: &Settings) -> StatusView {
         let detail = self.detail().await;
@@ -268,6 +275,7 @@ impl Monitor {
                 .map(|(index, worker)| worker_view(index, worker))
                 .collect(),
             streams: self.hub.stats(),
+            postcards: self.postcards(),
         }
     }
 
@@ -489,6 +497,7 @@ pub(crate) fn version_name(code: u8) -> &'static str {
         5 => "0.5",
         10 => "1.0",
         20 => "2.0",
+        collector::aggregates::VERSION => "aggregate",
         _ => "",
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use collector::event::{Basis, Event, Rollup};
+use collector::postcards::{Partial, Unjoinable};
 use serde::Serialize;
 use wire::FlowKey;
 
@@ -30,10 +31,13 @@ pub(crate) fn basis(basis: Basis) -> &'static str {
         Basis::HopSum => "hop_sum",
         Basis::Corrected => "corrected",
         Basis::Unsynchronised => "unsynchronised",
+        Basis::HopLimit => "hop_limit",
+        Basis::Stamps => "stamps",
+        Basis::Topology => "topology",
     }
 }
 
-/// A 5-tuple.
+/// A 5-tuple. Where only the Flow ID is known `src` holds it (`flow-id:0x0000f10a`), and `dst` is empty.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub(crate) struct Flow {
     pub(crate) src: String,
@@ -45,8 +49,16 @@ pub(crate) struct Flow {
 
 impl From<FlowKey> for Flow {
     fn from(key: FlowKey) -> Self {
-        let (src, dst) = (key.src().to_string(), key.dst().to_string());
+        let (src, dst) = ends(&key);
         Self { src, dst, sport: key.sport(), dport: key.dport(), proto: key.proto() }
+    }
+}
+
+/// Source and destination as text; of a flow of which only the Flow ID is known, that, and nothing.
+pub(crate) fn ends(key: &FlowKey) -> (String, String) {
+    match key.known_id() {
+        Some(_) => (key.to_string(), String::new()),
+        None => (key.src().to_string(), key.dst().to_string()),
     }
 }
 
@@ -155,6 +167,50 @@ pub(crate) struct StatusView {
     pub(crate) store: Option<StoreView>,
     pub(crate) workers: Vec<WorkerView>,
     pub(crate) streams: StreamsView,
+    pub(crate) postcards: PostcardsView,
+}
+
+/// What became of postcards: `cards = joined + held + sum of partial + sum of unjoinable`.
+#[derive(Serialize, Clone, PartialEq, Default, Debug)]
+pub(crate) struct PostcardsView {
+    pub(crate) cards: u64,
+    /// Cards of sets that told, or confirmed, a path; and those sets.
+    pub(crate) joined: u64,
+    pub(crate) sets: u64,
+    /// Waiting for others.
+    pub(crate) held: u64,
+    /// Held and not joined, by reason.
+    pub(crate) partial: BTreeMap<&'static str, u64>,
+    /// Not held, by reason.
+    pub(crate) unjoinable: BTreeMap<&'static str, u64>,
+    /// Cards whose Flow ID stood for a flow that is known, and those whose ID stands for several.
+    pub(crate) resolved: u64,
+    pub(crate) ambiguous: u64,
+    /// Aggregates of a first stage, and the cards and summaries that they held.
+    pub(crate) aggregates: u64,
+    pub(crate) unfolded: u64,
+    pub(crate) summaries: u64,
+}
+
+impl From<&collector::Stats> for PostcardsView {
+    fn from(stats: &collector::Stats) -> Self {
+        let counts = &stats.postcards;
+        let partial = Partial::ALL.iter().map(|why| (why.name(), counts.partial[*why as usize]));
+        let unjoinable = Unjoinable::ALL.iter().map(|why| (why.name(), counts.unjoinable[*why as usize]));
+        Self {
+            cards: counts.cards,
+            joined: counts.joined,
+            sets: counts.sets,
+            held: counts.held - counts.released,
+            partial: partial.filter(|(_, count)| *count > 0).collect(),
+            unjoinable: unjoinable.filter(|(_, count)| *count > 0).collect(),
+            resolved: counts.resolved,
+            ambiguous: counts.ambiguous,
+            aggregates: stats.aggregates,
+            unfolded: stats.cards,
+            summaries: stats.summaries,
+        }
+    }
 }
 
 /// Things per second, over the last few seconds.
@@ -332,6 +388,8 @@ pub(crate) struct FlowView {
     pub(crate) path: Vec<Option<u32>>,
     pub(crate) flow_latency: Option<u64>,
     pub(crate) basis: &'static str,
+    /// How the order of the path is known.
+    pub(crate) path_basis: &'static str,
     pub(crate) reports: u64,
     pub(crate) first_seen: u64,
     pub(crate) last_seen: u64,

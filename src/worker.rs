@@ -15,6 +15,7 @@ use detect::Detection;
 use tokio::sync::oneshot;
 
 use crate::{
+    input::{AggregatePorts, Contents},
     kernel::{Removals, Taker},
     pipeline::{Outlet, RuleNames},
     tap::Tap,
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     elsewhere: Stats,
     removals: Removals,
     coming: Option<Coming>,
+    aggregate_ports: AggregatePorts,
 }
 
 /// Thresholds and rules that wait for a program of the kernel to have them first.
@@ -84,16 +86,44 @@ impl Core {
             elsewhere,
             removals,
             coming: None,
+            aggregate_ports: AggregatePorts::default(),
         };
         (core, handle)
     }
 
-    /// Datagrams that arrived.
+    /// Which ports aggregates come to.
+    pub(crate) fn aggregate_ports(&self) -> AggregatePorts {
+        self.aggregate_ports.clone()
+    }
+
+    /// See [`Core::aggregate_ports`].
+    #[must_use]
+    pub(crate) fn with_aggregate_ports(mut self, ports: AggregatePorts) -> Self {
+        self.aggregate_ports = ports;
+        self
+    }
+
+    /// Datagrams that arrived, of one kind.
+    pub(crate) fn take_any(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
+        match contents {
+            Contents::Reports => self.take(datagrams),
+            Contents::Aggregates => {
+                self.collector.handle_aggregates(datagrams, &mut self.batch);
+                self.send_full();
+            }
+        }
+    }
+
+    /// Reports that arrived.
     pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
         self.collector.handle(datagrams, &mut self.batch);
         if let Some(tap) = &mut self.tap {
             tap.take(datagrams, &self.outlet);
         }
+        self.send_full();
+    }
+
+    fn send_full(&mut self) {
         if self.batch.len() >= self.batch.capacity() / 2 {
             self.outlet.send(&mut self.batch, &self.rules);
         }

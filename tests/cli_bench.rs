@@ -23,6 +23,9 @@ fn every_case_runs_and_says_what_it_measured() {
         "stage-agg25",
         "stage-cor-nf-100k",
         "decode-only",
+        "aggregate-unfold",
+        "aggregate-unfold-72",
+        "aggregate-unfold-join",
         "udp-one-sender",
         "rung-xdp-native",
         "xdp-detect-1k",
@@ -57,6 +60,9 @@ fn every_case_runs_and_says_what_it_measured() {
         }
         if name == "sf-join" {
             assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.24), "{outcome}");
+        }
+        if name == "aggregate-unfold-join" {
+            assert!(outcome["conditions"]["joined_per_card"].as_f64() > Some(0.9), "{outcome}");
         }
         if name == "fastpath-6x8-change" {
             assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");

@@ -201,7 +201,9 @@ impl Model {
         self.all.handle(&[datagram], &mut self.heard);
         let news = self.heard.events.len() > before || hidden(&self.all, &flows) != state;
         let odd = self.number(&datagram, &profile);
-        let mut spare = self.spare_allowed;
+        // What one node says always goes up: it is joined with what others say.
+        let card = has_postcard(payload, &profile);
+        let mut spare = self.spare_allowed || card;
         for (key, hops) in reports(payload, &profile) {
             let key = key.map(|key| key.to_string());
             if hops > bpf::FLOW_HOPS {
@@ -222,7 +224,7 @@ impl Model {
         }
         let Some((why, count, latest, payload)) = up else { return };
         self.up += 1;
-        self.spare += u64::from(!(news || odd));
+        self.spare += u64::from(!(news || odd || card));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.told);
     }
@@ -310,6 +312,17 @@ fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usi
     found
 }
 
+fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
+    let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
+    let mut reports = decoder.reports(payload);
+    while let Some(read) = reports.read(&mut report) {
+        if read.is_ok() && report.has_own_hop() && report.int.is_none() && report.hop_count() == 1 {
+            return true;
+        }
+    }
+    false
+}
+
 fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
     reports(payload, profile).into_iter().filter_map(|(flow, _)| flow).collect()
 }
@@ -317,7 +330,11 @@ fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
 fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
     let of = |flow: FlowView<'_>| {
         let nodes = flow.hops().map(|hop| hop.node).collect();
-        ([flow.hop_limit, flow.mtu, flow.lone], flow.path_length, nodes)
+        (
+            [flow.hop_limit, flow.mtu, flow.path_basis != collector::event::Basis::Measured],
+            flow.path_length,
+            nodes,
+        )
     };
     flows.iter().map(|key| collector.flow(key).map(of)).collect()
 }

@@ -9,7 +9,7 @@
 //! - E or M bits that are not the flow's, also when they go out;
 //! - rules that become true or cease to be, and after a swap of the detection the first report of each flow of which one
 //!   is true;
-//! - what a node says by itself of a flow that was not known to pass it, or that was not known from that node alone;
+//! - what a node says by itself (a postcard): it is joined with what others say;
 //! - dropped packets.
 //!
 //! It swallows the others, and tells of them: their numbers as runs ([`Collector::receive_run`], before any datagram that

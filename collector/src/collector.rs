@@ -11,6 +11,8 @@ use crate::event::{Event, Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
 use crate::index::NO_SLOT;
 use crate::join::{Joiner, Pairs, Samples};
+use crate::postcards::Held;
+use crate::postcards::directory::Directory;
 use crate::reading::{Plans, Reading, WIDEST_RECORD};
 use crate::reports::Number;
 use crate::sequence::{self, Sequencer, StreamView};
@@ -144,7 +146,7 @@ impl Collector {
         // Two hundred and fifty-five prefixes are more kinds of device than anyone has.
         let listed = config.profiles.iter().take(255);
         let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
-        let core = Core {
+        let mut core = Core {
             sources: Sources::new(config.max_sources, seed, prefixes),
             sequencer: config.sequence.then(|| Sequencer::new(config.max_sources, seed)),
             sweep: Sweep::new(&config),
@@ -157,6 +159,9 @@ impl Collector {
             pairs: Pairs::new(),
             plans: Plans::new(),
         };
+        let held = Held::new(config.postcards.clone(), config.max_flows, config.sequence);
+        core.state.held = Some(Box::new(held));
+        core.state.directory = Directory::for_flows(config.max_flows, seed, &config.postcards.flow_ids);
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self { readers: profiles.map(reader).collect(), core }
     }
@@ -236,6 +241,7 @@ impl Collector {
             unadmitted: counts.unadmitted,
             expired: counts.expired,
             cut_paths: self.core.state.flows.cut_paths(),
+            postcards: self.core.state.held.as_ref().map_or_else(Default::default, |held| held.counts),
             events: counts.events,
             sf: self.core.joiner.stats(),
             ..self.core.stats
@@ -281,6 +287,10 @@ impl Collector {
     /// What came from each address, and what of it was refused.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
         self.core.sources.views()
+    }
+
+    pub(crate) fn parts(&mut self) -> (&mut Core, &mut [(Decoder, Units)]) {
+        (&mut self.core, &mut self.readers)
     }
 
     pub(crate) fn state(&self) -> &State {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use detect::{Detection, Prefix};
 
 use crate::event::Nanos;
+use crate::postcards;
 
 /// May stamps of different nodes be compared?
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -115,6 +116,8 @@ pub struct Config {
     pub sf: crate::join::Config,
     /// Account for losses here. `false` where a [`crate::Sequencer`] in front of several collectors does.
     pub sequence: bool,
+    /// How postcards are joined into paths.
+    pub postcards: postcards::Settings,
 }
 
 impl Default for Config {
@@ -134,6 +137,7 @@ impl Default for Config {
             detection: Arc::new(Detection::default()),
             sf: crate::join::Config::default(),
             sequence: true,
+            postcards: postcards::Settings::default(),
         }
     }
 }

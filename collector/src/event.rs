@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-/// How a latency came about. Anything but `Measured` is a mark that people must see beside the value.
+/// How a latency came about, or the order of a path. Anything but `Measured` is a mark that people must see beside the value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Basis {
@@ -86,6 +86,12 @@ pub enum Basis {
     Corrected = 2,
     /// The clocks disagree (egress before ingress); the value is not usable as a latency.
     Unsynchronised = 3,
+    /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
+    HopLimit = 4,
+    /// The same, in the order of time stamps of clocks that agree.
+    Stamps = 5,
+    /// The same, in the order of the links that the configuration names.
+    Topology = 6,
 }
 
 /// Something worth telling. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
@@ -120,7 +126,7 @@ pub struct Event {
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
-    /// How `value` came about.
+    /// How `value` came about; with a path, how its order did.
     pub basis: Basis,
 }
 

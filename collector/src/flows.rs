@@ -135,8 +135,9 @@ impl Flags {
     pub(crate) const MTU: Self = Self(2);
     /// The path visits a node twice.
     pub(crate) const LOOP: Self = Self(4);
-    /// One node alone has spoken of the flow, and is taken for its whole path.
-    pub(crate) const LONE: Self = Self(8);
+    /// By what the order of the path is known: two bits, see [`Flags::order`].
+    const ORDER: u8 = 0x18;
+    const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Stamps, Basis::Topology];
 
     /// E and M.
     #[inline(always)]
@@ -153,6 +154,16 @@ impl Flags {
     #[inline]
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// How the order of the path is known: [`Basis::Measured`] where a packet told it.
+    pub(crate) fn order(self) -> Basis {
+        Self::ORDERS[usize::from((self.0 & Self::ORDER) >> 3)]
+    }
+
+    pub(crate) fn set_order(&mut self, order: Basis) {
+        let at = Self::ORDERS.iter().position(|known| *known == order).unwrap_or(0);
+        self.0 = self.0 & !Self::ORDER | (at as u8) << 3;
     }
 
     pub(crate) fn set(&mut self, other: Self, on: bool) {

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod absorb;
+pub mod aggregates;
 pub mod batch;
 pub mod clock;
 pub mod collector;
@@ -31,6 +32,7 @@ mod hash;
 mod index;
 pub mod join;
 mod memories;
+pub mod postcards;
 mod reading;
 mod reports;
 pub mod sequence;

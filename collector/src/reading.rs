@@ -586,7 +586,7 @@ fn scaled(raw: u32, unit: u32) -> u64 {
 }
 
 /// The time from one stamp of a node to another, ns.
-fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
+pub(crate) fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
     if ingress == NO_VALUE || egress == NO_VALUE {
         return NO_VALUE;
     }

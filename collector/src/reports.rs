@@ -5,12 +5,14 @@ use wire::{Decoder, Report, Single};
 
 use crate::collector::{Core, Envelope, is_stacked, is_whole_path, signals, version};
 use crate::config::Units;
-use crate::event::{Drop, Event, Kind, Sink};
+use crate::event::{Basis, Drop, Event, Kind, Loss, Sink};
 use crate::flows::Flags;
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
+use crate::postcards::identity::Identity;
+use crate::postcards::{Card, Held};
 use crate::reading::{Ends, NO_VALUE, Plan, ReadHops, Reading};
-use crate::sequence::StreamId;
+use crate::sequence::{Note, StreamId, What};
 use crate::state::{Head, MOST_HOPS, Waiting};
 use crate::tell::{About, Origin, Teller};
 
@@ -59,7 +61,9 @@ impl Core {
     #[inline(always)]
     fn count_sequence(&mut self, envelope: &Envelope<'_>, number: &Number, sink: &mut dyn Sink) {
         if let Some(sequencer) = &mut self.sequencer {
-            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, sink);
+            let node = number.node;
+            let mut ear = Ear { sink, held: self.state.held.as_deref_mut(), node };
+            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, &mut ear);
         }
     }
 
@@ -87,12 +91,17 @@ impl Core {
             hash: key.hash(self.seed),
             whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
             flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
+            basis: Basis::Measured,
         }
     }
 
     /// Any report.
     fn report(&mut self, envelope: &Envelope<'_>, report: &Report<'_>, sink: &mut dyn Sink) {
-        let head = self.head(envelope, report);
+        let mut head = self.head(envelope, report);
+        if let (None, Some(id)) = (report.flow, report.flow_id) {
+            head.about.key = self.state.flow_of_id(id);
+            (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
+        }
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
             self.tell_drop(&head, report, sink);
         }
@@ -115,26 +124,44 @@ impl Core {
         let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
         let postcard =
             report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
-        if report.flow.is_none() {
+        if !head.about.has_flow {
             self.state.counts.node_reports += 1;
             self.state.take_nodes(&head, hops, sink);
         } else if !head.whole_path || readings.is_empty() {
             self.state.take_part(&head, hops, sink);
+        } else if let (true, [reading]) = (postcard, &readings[..]) {
+            self.postcard(envelope, (&head, report), (reading, ends), sink);
         } else {
-            let may_be_whole = postcard && !is_declared_postcard(report);
-            let alone = may_be_whole.then(|| self.state.find_alone(&head, &readings)).flatten();
-            if postcard && alone.is_none() {
-                self.state.take_postcard(&head, &hops, sink);
-            } else {
-                self.state.counts.flow_reports += 1;
-                self.state.take(&head, alone.unwrap_or(NO_SLOT), hops, sink);
-            }
-            if let Some(slot) = alone {
-                self.state.set_lone(&head, slot);
-            }
+            self.state.counts.flow_reports += 1;
+            self.state.take(&head, NO_SLOT, hops, sink);
         }
         readings.clear();
         self.readings = readings;
+    }
+
+    /// What one node says of a packet, to be joined with what others do.
+    fn postcard(
+        &mut self,
+        envelope: &Envelope<'_>,
+        (head, report): (&Head, &Report<'_>),
+        (reading, ends): (&Reading, Ends),
+        sink: &mut dyn Sink,
+    ) {
+        let slot = self.state.take_postcard(head, NO_SLOT, reading, sink);
+        let Identity { hop_limit, signature } = Identity::of(report);
+        let card = Card {
+            reading: *reading,
+            units: *envelope.units,
+            hop_limit,
+            signature,
+            ingress: ends.ingress,
+            egress: ends.egress,
+            wide: ends.wide,
+            profile: head.about.profile,
+            received: envelope.received,
+            origin: head.about.origin,
+        };
+        self.state.hold(slot, &card, sink);
     }
 
     /// The hops of a report, in memory that is given back after use.
@@ -176,7 +203,7 @@ impl Core {
             set: 0,
         };
         let mut event = Event::blank(head.about.ts, Kind::Drop);
-        event.flow = report.flow;
+        event.flow = head.about.flow();
         event.node = report.node_id.or(last.node_id);
         event.interface = port(last.egress_if, last.l2_egress_if);
         event.queue = last.queue_id;
@@ -192,6 +219,27 @@ impl Core {
             queue: event.queue,
             reason: event.reason,
         });
+    }
+}
+
+/// Hears gaps in numbers, which are lost cards.
+pub(crate) struct Ear<'e> {
+    pub(crate) sink: &'e mut dyn Sink,
+    pub(crate) held: Option<&'e mut Held>,
+    /// Whose numbers; `None`: of a sender that forwards many nodes' cards.
+    pub(crate) node: Option<u32>,
+}
+
+impl Sink for Ear<'_> {
+    fn loss(&mut self, loss: &Loss) {
+        self.sink.loss(loss);
+    }
+
+    fn sequence(&mut self, note: &Note) {
+        if let (What::Gap { .. }, Some(held)) = (note.what, &mut self.held) {
+            held.note_gap(self.node, note.ts);
+        }
+        self.sink.sequence(note);
     }
 }
 
@@ -244,10 +292,4 @@ impl From<&wire::Peek> for Number {
     fn from(peek: &wire::Peek) -> Self {
         Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
     }
-}
-
-/// Reports of these kinds say by themselves that they are one node's part of something longer. Others, of one node without
-/// a stack, may be that, or a sink's that was the source too.
-fn is_declared_postcard(report: &Report<'_>) -> bool {
-    report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN
 }

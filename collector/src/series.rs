@@ -41,6 +41,9 @@ pub(crate) struct Key {
     pub(crate) part: u32,
 }
 
+/// The part of a node that stands for all its queues, where a value names none.
+pub(crate) const ALL_QUEUES: u32 = 0x100;
+
 /// Node, interface and queue.
 pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
 
@@ -51,7 +54,7 @@ impl Key {
         match metric {
             Metric::LinkUtilization => (given(self.node), given(self.part), None),
             Metric::QueueOccupancy | Metric::QueueCongestion => {
-                (given(self.node), None, Some(self.part as u8))
+                (given(self.node), None, u8::try_from(self.part).ok())
             }
             _ => (given(self.node), None, None),
         }
@@ -90,16 +93,37 @@ struct Totals {
     greatest: u64,
     sum: u64,
     sketch: Handle,
+    /// Values came as a summary: no sketch knows them.
+    merged: bool,
+}
+
+/// Values that somebody else has summed up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Merged {
+    pub(crate) count: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) sum: u64,
+}
+
+impl Merged {
+    /// Least or greatest: the one further from `told`, if that is further than `threshold`.
+    pub(crate) fn moved(&self, told: u64, threshold: u64) -> Option<u64> {
+        let far = if told.abs_diff(self.min) > told.abs_diff(self.max) { self.min } else { self.max };
+        (told.abs_diff(far) > threshold).then_some(far)
+    }
 }
 
 impl Totals {
-    const NOTHING: Self = Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE };
+    const NOTHING: Self =
+        Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE, merged: false };
 
     fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
         self.sum = self.sum.saturating_add(other.sum);
+        self.merged |= other.merged;
     }
 }
 
@@ -270,7 +294,8 @@ impl Series {
         cold.second.greatest = cold.second.greatest.max(value);
         let news = match cold.told {
             None if self.tells => News::New,
-            Some(told) if value.abs_diff(told) > threshold => News::Moved(told),
+            // Of series that tell nothing, summaries have told all the same.
+            Some(told) if self.tells && value.abs_diff(told) > threshold => News::Moved(told),
             _ => News::Nothing,
         };
         if news != News::Nothing {
@@ -287,6 +312,34 @@ impl Series {
             hot.shut();
         }
         news
+    }
+
+    /// Adds values that were summed up. Answers what is news of them and what was told before.
+    pub(crate) fn merge(
+        &mut self,
+        key: Key,
+        profile: u8,
+        merged: &Merged,
+        threshold: u64,
+    ) -> Option<(u64, Option<u64>)> {
+        let slot = self.slot(key, profile) as usize;
+        let (hot, cold) = (self.hot.get_mut(slot)?, self.cold.get_mut(slot)?);
+        hot.sum = hot.sum.saturating_add(merged.sum);
+        hot.latest = merged.sum / merged.count.max(1);
+        // The next single value is looked at.
+        hot.shut();
+        let second = &mut cold.second;
+        second.count += merged.count;
+        second.least = second.least.min(merged.min);
+        second.greatest = second.greatest.max(merged.max);
+        second.merged = true;
+        let told = cold.told;
+        let value = match told {
+            None => merged.max,
+            Some(told) => merged.moved(told, threshold)?,
+        };
+        cold.told = Some(value);
+        Some((value, told))
     }
 
     /// Adds a value of a key that is known, silently: it lies within the threshold of the value told last. `slot` is where
@@ -552,7 +605,7 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
 }
 
 fn finish(totals: &Totals, sketches: &mut Sketches) -> Summary {
-    let quantiles = sketches.quantiles(totals.sketch);
+    let quantiles = sketches.quantiles(totals.sketch).filter(|_| !totals.merged);
     sketches.give(totals.sketch);
     // A sketch answers with the upper end of a cell; the exact extremes know better.
     let within = |value: u64| value.clamp(totals.least, totals.greatest);

@@ -6,15 +6,20 @@ use detect::{Detection, HopValues, Metric};
 use wire::FlowKey;
 
 use crate::absorb::Removals;
-use crate::event::{Kind, Rollup, Sink};
+use crate::config::Units;
+use crate::event::{Basis, Kind, Nanos, Rollup, Sink};
 use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
 use crate::memories::Memories;
-use crate::reading::{All, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, Stacked};
-use crate::series::Series;
+use crate::postcards::directory::{Directory, Resolved};
+use crate::postcards::{Card, Held, Unjoinable};
+use crate::reading::{
+    All, Ends, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, Stacked,
+};
+use crate::series::{Merged, Series};
 use crate::sketch::Sketches;
 use crate::tell::{About, Origin, Teller};
-use crate::update::WIDEST;
+use crate::update::{WIDEST, held, tell_hop_latency};
 
 /// The most hops a report can tell: one-word hops in the longest INT stack.
 pub(crate) const MOST_HOPS: usize = 256;
@@ -29,6 +34,8 @@ pub(crate) struct Head {
     pub(crate) whole_path: bool,
     /// E and M.
     pub(crate) flags: Flags,
+    /// How the order of the hops is known.
+    pub(crate) basis: Basis,
 }
 
 /// A report that is decoded and waits to be taken.
@@ -72,6 +79,10 @@ pub(crate) struct State {
     pub(crate) scratch: Scratch,
     /// For whoever keeps a copy of what is known here.
     pub(crate) removals: Option<Removals>,
+    /// Postcards that wait for others. Taken out while it works on what is here.
+    pub(crate) held: Option<Box<Held>>,
+    /// Which flows are meant by Flow IDs.
+    pub(crate) directory: Directory,
 }
 
 /// What became of reports and what was told.
@@ -116,6 +127,8 @@ impl State {
             counts: Counts::default(),
             scratch,
             removals: None,
+            held: None,
+            directory: Directory::for_flows(0, 0, &[]),
         };
         state.set_detection(detection);
         state
@@ -261,7 +274,10 @@ impl State {
         };
         let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
         self.counts.unadmitted += u64::from(slot.is_none());
-        slot.iter().for_each(|slot| self.memories.forget(*slot));
+        if let Some(slot) = slot {
+            self.memories.forget(slot);
+            self.directory.enter(&head.about.key, slot);
+        }
         slot
     }
 
@@ -313,7 +329,7 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        flow.flags.set(Flags::LONE, false);
+        flow.flags.set_order(head.basis);
         self.tell_path(head, previous, looped, sink);
     }
 
@@ -326,11 +342,12 @@ impl State {
         let mut event = teller.news(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);
         event.previous = (previous != 0).then_some(u64::from(previous));
+        event.basis = head.basis;
         teller.tell(event, path);
         if let Some(node) = looped {
             let mut event = teller.news(Kind::PathLoop, Metric::FlowPath);
             event.value = Some(path.len() as u64);
-            event.node = Some(node);
+            (event.node, event.basis) = (Some(node), head.basis);
             teller.tell(event, path);
         }
     }
@@ -353,61 +370,149 @@ impl State {
         }
     }
 
-    /// If the node of `readings` is the only one heard of a flow: where the flow is, [`NO_SLOT`] if it is new. The node may
-    /// then be the whole path: source and sink in one.
-    pub(crate) fn find_alone(&mut self, head: &Head, readings: &[Reading]) -> Option<u32> {
-        let slot = self.flows.find(&head.about.key, head.hash, NO_SLOT);
-        if slot == NO_SLOT {
-            return Some(NO_SLOT);
-        }
-        let (flow, _, states) = self.flows.parts(slot);
-        let alone = match (states, readings) {
-            ([state], [reading]) => flow.path_length == 1 && state.node == reading.node,
-            _ => false,
-        };
-        alone.then_some(slot)
-    }
-
-    /// Remembers that a path of one node was concluded from that node's word alone. The flow is probably at `hint`.
-    pub(crate) fn set_lone(&mut self, head: &Head, hint: u32) {
-        let slot = self.flows.find(&head.about.key, head.hash, hint);
-        if slot != NO_SLOT {
-            self.flows.parts(slot).0.flags.set(Flags::LONE, true);
-        }
-    }
-
-    /// A report of one node among several, without a path: a postcard. Its node's hop is kept with the flow, but neither is a
-    /// path made of such hops, nor a flow latency: the order in which nodes are heard is not the order in which a packet
-    /// passed them, and after another route the old nodes would still be there.
-    pub(crate) fn take_postcard(&mut self, head: &Head, hops: &ReadHops<'_>, sink: &mut dyn Sink) {
-        let (Some(slot), Some(reading)) = (self.enter(head, NO_SLOT, sink), hops.readings.first()) else {
-            self.take_nodes(head, *hops, sink);
-            return;
+    /// A report of one node, without a path: a postcard. Its node's hop is kept with the flow; a path is made of it and
+    /// others when they are joined. The flow is probably at `hint`. Answers where it is.
+    pub(crate) fn take_postcard(
+        &mut self,
+        head: &Head,
+        hint: u32,
+        reading: &Reading,
+        sink: &mut dyn Sink,
+    ) -> Option<u32> {
+        let Some(slot) = self.enter(head, hint, sink) else {
+            self.take_node(head, reading, sink);
+            return None;
         };
         self.counts.flow_reports += 1;
-        let (flow, _, states) = self.flows.parts(slot);
-        let known = states.iter().any(|state| state.node == reading.node);
-        if !known && flow.flags.has(Flags::LONE) {
-            self.withdraw_path(slot, head, sink);
-        }
-        let (flow, _, states) = self.flows.parts(slot);
-        if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
-            self.gather(slot, reading.node);
-        }
+        self.meet(slot, reading.node);
         self.update_one(slot, head, reading, sink);
+        Some(slot)
     }
 
-    /// A second node speaks of a flow: the path of one was none.
-    fn withdraw_path(&mut self, slot: u32, head: &Head, sink: &mut dyn Sink) {
-        let (flow, ..) = self.flows.parts(slot);
-        flow.flags.set(Flags::LONE, false);
-        flow.latency = NO_VALUE;
-        let previous = std::mem::replace(&mut flow.path_length, 0);
-        self.scratch.path.clear();
-        self.tell_path(head, previous, None, sink);
+    /// The flow that a Flow ID stands for: the one that the configuration names, else the only one that is known and has
+    /// it, else a flow of which the ID is all that is known.
+    #[inline]
+    pub(crate) fn flow_of_id(&mut self, id: u32) -> FlowKey {
+        if let Some(named) = self.directory.named(id) {
+            return *named;
+        }
+        if !self.directory.is_in_use() {
+            self.list_flows();
+        }
+        match self.directory.find(id) {
+            Resolved::Unknown => FlowKey::of_id(id),
+            Resolved::Slot(slot) => self.resolved(id, slot),
+            Resolved::Ambiguous => {
+                self.held.iter_mut().for_each(|held| held.counts.ambiguous += 1);
+                FlowKey::of_id(id)
+            }
+        }
+    }
+
+    fn resolved(&mut self, id: u32, slot: u32) -> FlowKey {
+        self.held.iter_mut().for_each(|held| held.counts.resolved += 1);
+        self.flows.get(slot).map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
+    }
+
+    /// The first Flow ID came: from now on it is known which flow has which.
+    #[cold]
+    fn list_flows(&mut self) {
+        self.directory.begin();
+        for slot in 0..self.flows.slots() {
+            if let Some((flow, ..)) = self.flows.get(slot) {
+                self.directory.enter(&flow.key, slot);
+            }
+        }
+    }
+
+    /// A summary of what one node said of a flow: `latency` is of its hop latencies. Answers where the flow is.
+    pub(crate) fn take_summary(
+        &mut self,
+        head: &Head,
+        node: u32,
+        latency: Option<&Merged>,
+        sink: &mut dyn Sink,
+    ) -> Option<u32> {
+        let slot = self.enter(head, NO_SLOT, sink)?;
+        self.counts.flow_reports += 1;
+        self.meet(slot, node);
+        let (flow, _, states) = self.flows.parts(slot);
+        flow.reports += 1;
+        flow.last_seen = flow.last_seen.max(head.about.ts);
+        let mut teller = Teller {
+            sink,
+            counts: &mut self.counts.events,
+            about: &head.about,
+            thresholds: &self.detection.thresholds,
+            set: flow.set,
+        };
+        let state = states.iter_mut().find(|state| state.node == node);
+        if let (Some(latency), Some(state)) = (latency, state) {
+            let far = match state.told {
+                ABSENT => Some(latency.max),
+                told => latency.moved(u64::from(told), teller.threshold(Metric::HopLatency)),
+            };
+            state.latest = held(far.unwrap_or(latency.sum / latency.count.max(1)));
+            if far.is_some() {
+                tell_hop_latency(state, &mut teller);
+            }
+        }
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+        Some(slot)
     }
 
     /// Makes room for what a node says about a flow without a path.
+    #[inline]
+    fn meet(&mut self, slot: u32, node: u32) {
+        let (flow, _, states) = self.flows.parts(slot);
+        let known = states.iter().any(|state| state.node == node);
+        if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
+            self.gather(slot, node);
+        }
+    }
+
+    /// A card that is not held.
+    #[inline]
+    pub(crate) fn pass_by(&mut self, why: Unjoinable) {
+        if let Some(held) = &mut self.held {
+            held.counts.cards += 1;
+            held.refuse(why);
+        }
+    }
+
+    /// What one node says, for node-level state only.
+    fn take_node(&mut self, head: &Head, reading: &Reading, sink: &mut dyn Sink) {
+        let ends = Ends { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+        let units = Units { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false };
+        self.take_nodes(head, ReadHops { readings: std::slice::from_ref(reading), ends, units }, sink);
+    }
+
+    /// Holds a card until the others of its packet have come.
+    pub(crate) fn hold(&mut self, slot: Option<u32>, card: &Card, sink: &mut dyn Sink) {
+        let Some(mut held) = self.held.take() else { return };
+        held.counts.cards += 1;
+        match slot {
+            None => held.refuse(Unjoinable::NoFlow),
+            Some(_) if card.reading.node == ABSENT => held.refuse(Unjoinable::NoNode),
+            Some(slot) => held.take(slot, card, self, sink),
+        }
+        self.held = Some(held);
+    }
+
+    /// Settles the cards that have waited long enough; all of them at the `end`.
+    pub(crate) fn settle_cards(&mut self, now: Nanos, end: bool, sink: &mut dyn Sink) {
+        let Some(mut held) = self.held.take() else { return };
+        if end {
+            held.finish(now, self, sink);
+        } else {
+            held.turn(now, self, sink);
+        }
+        self.held = Some(held);
+    }
+
+    #[cold]
     fn gather(&mut self, slot: u32, node: u32) {
         let path = &mut self.scratch.path;
         path.clear();
@@ -431,6 +536,7 @@ impl Head {
             hash: 0,
             whole_path: false,
             flags: Flags::default(),
+            basis: Basis::Measured,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 use wire::Refusal;
 
 use crate::event::Kind;
+use crate::postcards;
 
 /// A bounded table's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -70,7 +71,7 @@ impl Tables {
 pub struct Stats {
     /// Datagrams received.
     pub datagrams: u64,
-    /// Datagrams with at least one good report.
+    /// Datagrams with at least one good report, or a good aggregate.
     pub accepted: u64,
     /// Datagrams without one, by the first reason met ([`Refusal::index`]).
     pub refused_datagrams: [u64; Refusal::COUNT],
@@ -78,6 +79,12 @@ pub struct Stats {
     pub reports: u64,
     /// Reports (or rests of datagrams) refused, by reason: those inside accepted datagrams too.
     pub refused: [u64; Refusal::COUNT],
+    /// Aggregates of postcards, among the datagrams accepted.
+    pub aggregates: u64,
+    /// Postcards that they held. Each counts as a good report below.
+    pub cards: u64,
+    /// Summaries that they held. Likewise.
+    pub summaries: u64,
     /// Good reports that updated a flow, and what they told of nodes.
     pub flow_reports: u64,
     /// Good reports that updated node-level state only: they name no flow, or say nothing of the path of a flow that is
@@ -91,6 +98,8 @@ pub struct Stats {
     pub expired: u64,
     /// Reports of paths of which not every hop could be kept.
     pub cut_paths: u64,
+    /// What became of postcards.
+    pub postcards: postcards::Counts,
     /// Events told, by kind.
     pub events: [u64; Kind::ALL.len()],
     /// How records of SF-INT were joined.
@@ -105,12 +114,16 @@ impl Default for Stats {
             refused_datagrams: [0; Refusal::COUNT],
             reports: 0,
             refused: [0; Refusal::COUNT],
+            aggregates: 0,
+            cards: 0,
+            summaries: 0,
             flow_reports: 0,
             node_reports: 0,
             unadmitted: 0,
             drop_reports: 0,
             expired: 0,
             cut_paths: 0,
+            postcards: postcards::Counts::default(),
             events: [0; Kind::ALL.len()],
             sf: crate::join::Stats::default(),
         }
@@ -156,6 +169,9 @@ impl Stats {
             (&mut self.datagrams, other.datagrams),
             (&mut self.accepted, other.accepted),
             (&mut self.reports, other.reports),
+            (&mut self.aggregates, other.aggregates),
+            (&mut self.cards, other.cards),
+            (&mut self.summaries, other.summaries),
             (&mut self.flow_reports, other.flow_reports),
             (&mut self.node_reports, other.node_reports),
             (&mut self.unadmitted, other.unadmitted),
@@ -166,6 +182,7 @@ impl Stats {
             with(one, other);
         }
         self.sf.combine(&other.sf, &mut with);
+        self.postcards.combine(&other.postcards, &mut with);
         self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
         self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
         let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
@@ -183,11 +200,11 @@ impl Stats {
         }
     }
 
-    /// Reports in, reports that found their place in the state out.
+    /// Reports in (and what aggregates held), those that found their place in the state out.
     pub fn deciding(&self) -> Balance {
         let drops = [("flow_table_full", self.unadmitted)];
         Balance {
-            input: self.reports,
+            input: self.reports + self.cards + self.summaries,
             output: self.flow_reports + self.node_reports,
             drops: drops.into_iter().filter(|(_, count)| *count > 0).collect(),
         }

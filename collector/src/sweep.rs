@@ -134,6 +134,7 @@ impl Core {
     pub(crate) fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.advance(now, sink);
         self.state.drain(KEYS_PER_TICK, sink);
+        self.state.settle_cards(self.sweep.now, false, sink);
         if !self.sweep.started {
             return;
         }
@@ -169,6 +170,7 @@ impl Core {
         if !self.sweep.started {
             return;
         }
+        self.state.settle_cards(self.sweep.now, true, sink);
         self.account(self.sweep.now, true, sink);
         self.finish_joiner(sink);
         // As if the second and the minute ended now; time itself stays, so that more may come.
@@ -255,6 +257,12 @@ impl State {
         self.tell_row(slot, sink);
         if let (Some(removals), Some((flow, ..))) = (&mut self.removals, self.flows.get(slot)) {
             removals.note(Removed::Flow(flow.key));
+        }
+        if let Some(held) = &mut self.held {
+            held.forget(slot);
+        }
+        if let Some((flow, ..)) = self.flows.get(slot) {
+            self.directory.leave(&flow.key);
         }
         self.flows.remove(slot);
     }

@@ -320,7 +320,7 @@ fn attend(
 
 #[cold]
 #[inline(never)]
-fn tell_hop_latency(state: &mut HopState, teller: &mut Teller<'_>) {
+pub(crate) fn tell_hop_latency(state: &mut HopState, teller: &mut Teller<'_>) {
     let previous = (state.told != ABSENT).then_some(u64::from(state.told));
     let latest = u64::from(state.latest);
     if previous.is_some_and(|told| told.abs_diff(latest) <= teller.threshold(Metric::HopLatency)) {
@@ -384,16 +384,29 @@ impl Flow {
         total: u64,
         teller: &mut Teller<'_>,
     ) -> u64 {
-        let (latency, basis) = flow_latency(hops, total);
-        self.basis = basis;
-        if latency != NO_VALUE {
-            self.take_latency(cold, latency, teller);
-        }
+        let latency = self.take_total(cold, hops, total, teller);
         if !self.flags.signals_like(head.flags) {
             self.take_signals(head.flags, teller);
         }
         self.reports = self.reports.wrapping_add(1);
         self.last_seen = self.last_seen.max(head.about.ts);
+        latency
+    }
+
+    /// Takes the flow's latency, of which `total` is the sum over the hops where it is known; answers it.
+    #[inline(always)]
+    pub(crate) fn take_total<H: Hops>(
+        &mut self,
+        cold: ColdPart<'_>,
+        hops: H,
+        total: u64,
+        teller: &mut Teller<'_>,
+    ) -> u64 {
+        let (latency, basis) = flow_latency(hops, total);
+        self.basis = basis;
+        if latency != NO_VALUE {
+            self.take_latency(cold, latency, teller);
+        }
         latency
     }
 
@@ -456,7 +469,7 @@ impl Flow {
 
 impl Reading {
     /// As rules see it.
-    fn values(&self) -> HopValues {
+    pub(crate) fn values(&self) -> HopValues {
         let level =
             |pair: u32| if pair == ABSENT { observation::ABSENT } else { u64::from(pair & 0x00ff_ffff) };
         HopValues {

@@ -44,8 +44,8 @@ pub struct FlowView<'a> {
     pub hop_limit: bool,
     /// The M bit of its latest report: the MTU was.
     pub mtu: bool,
-    /// One node alone has spoken of it, and is taken for its whole path.
-    pub lone: bool,
+    /// How the order of its path is known: [`Basis::Measured`] where a packet told it, else by what postcards were joined.
+    pub path_basis: Basis,
     /// Bit i: rule i of the rule set is true.
     pub rules: u64,
     state: &'a State,
@@ -54,7 +54,7 @@ pub struct FlowView<'a> {
 
 impl<'a> FlowView<'a> {
     /// Its nodes in forwarding order, `u32::MAX` where one does not tell its id. None when only postcards told of it:
-    /// those name nodes, not their order.
+    /// those name nodes, and their order only when they could be joined.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let on_path = if self.path_length == 0 { &[] } else { self.states };
         on_path.iter().map(|state| state.node)
@@ -100,7 +100,7 @@ impl State {
             looped: flow.flags.has(Flags::LOOP),
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),
             mtu: flow.flags.has(Flags::MTU),
-            lone: flow.flags.has(Flags::LONE),
+            path_basis: flow.flags.order(),
             rules: if cold.generation == self.generation { flow.rules } else { 0 },
             state: self,
             states,

@@ -3,6 +3,7 @@
 //! A frame of 6 hops with 8 items is 304 bytes: Ethernet, IPv4, UDP (42), report header (16), inner Ethernet, IPv4, UDP
 //! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Nothing here is on any hot path.
 
+pub mod aggregate;
 mod sf;
 
 use std::net::{IpAddr, Ipv4Addr};

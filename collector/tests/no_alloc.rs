@@ -36,6 +36,8 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_warm_collector_allocates_nothing() {
+    // One after the other: allocations are counted for all threads.
+    unfolding_and_joining_allocate_nothing();
     let small = CASES.iter().filter(|case| case.flows <= 1000);
     let plain = small.map(|case| (case.name, case.collector(), case.feed()));
     let joined = SF_CASES.iter().filter(|case| case.flows <= 1000);
@@ -64,4 +66,23 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
     }
     batch.clear();
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{name}");
+}
+
+/// Cards of aggregates, unfolded and joined.
+fn unfolding_and_joining_allocate_nothing() {
+    for case in collector::workload::aggregate::CASES {
+        let (mut collector, mut feed) = (case.collector(), case.feed());
+        let mut batch = Batch::with_capacity(1 << 16);
+        let mut give = |cards: u64, batch: &mut Batch| {
+            let mut given = 0;
+            while given < cards {
+                given += feed.give(&mut collector, batch);
+                batch.clear();
+            }
+        };
+        give(600_000, &mut batch);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        give(300_000, &mut batch);
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+    }
 }

@@ -593,7 +593,7 @@ fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// Computes the L4 checksum of a packet of `len` bytes from its L4 header on.
-fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: usize) {
+pub(crate) fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: usize) {
     let (head, rest) = frame.split_at_mut(l4);
     let addresses = if head[ip] >> 4 == 6 { &head[ip + 8..ip + 40] } else { &head[ip + 12..ip + 20] };
     let segment = &mut rest[..len];

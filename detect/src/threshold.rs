@@ -119,6 +119,10 @@ impl Match {
     /// Is `flow` meant?
     #[inline]
     pub fn matches(&self, flow: &FlowKey) -> bool {
+        if flow.known_id().is_some() {
+            // Only its Flow ID is known: it has no addresses, and only what asks for nothing means it.
+            return *self == Self::default();
+        }
         self.proto.is_none_or(|proto| proto == flow.proto())
             && self.src.is_none_or(|prefix| prefix.contains_octets(flow.src_octets()))
             && self.dst.is_none_or(|prefix| prefix.contains_octets(flow.dst_octets()))

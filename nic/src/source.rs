@@ -14,6 +14,8 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Who sent it.
     pub source: SocketAddr,
+    /// The UDP port it was sent to.
+    pub port: u16,
     /// When the kernel took it from the network, ns since the epoch.
     pub received: u64,
     /// It was longer than the slot: `data` is its beginning.

@@ -245,6 +245,7 @@ fn flow_view(flow: &view::FlowView<'_>) -> FlowView {
         path: flow.path().map(shown::node).collect(),
         flow_latency: row.flow_latency,
         basis: shown::basis(row.basis),
+        path_basis: shown::basis(flow.path_basis),
         reports: row.reports,
         first_seen: row.first_seen,
         last_seen: row.last_seen,

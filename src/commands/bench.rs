@@ -1,5 +1,6 @@
 //! `hopwise bench`: the figures we publish, on the user's machine.
 
+mod aggregate;
 mod fastpath;
 mod harness;
 mod join;
@@ -106,6 +107,17 @@ const CASES: &[Case] = &[
         name: "stage-cor-nf-100k",
         about: "first stage: summaries by node and flow, 100,000 flows, per postcard",
         run: stage::run,
+    },
+    Case {
+        name: "aggregate-unfold",
+        about: "Agg(25) of postcards unfolded, 1,000 flows: per card",
+        run: aggregate::unfold,
+    },
+    Case { name: "aggregate-unfold-72", about: "the same, Agg(72)", run: aggregate::unfold },
+    Case {
+        name: "aggregate-unfold-join",
+        about: "Agg(25), the cards joined into paths by their stamps",
+        run: aggregate::unfold,
     },
     Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
     Case {

@@ -130,6 +130,9 @@ fn explain(basis: &str) -> &str {
         "hop_sum" => "sum of the hops; time on links is not in it",
         "corrected" => "corrected by an estimated clock offset",
         "unsynchronised" => "the clocks disagree; not usable as a latency",
+        "hop_limit" => "joined from postcards, in the order of the packet's hop limit",
+        "stamps" => "joined from postcards, in the order of their time stamps",
+        "topology" => "joined from postcards, in the order of the links of the configuration",
         other => other,
     }
 }

@@ -44,13 +44,13 @@ pub(crate) fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<
     })
 }
 
-/// A flow's 5-tuple.
+/// A flow's 5-tuple. Where only the Flow ID is known `src` holds it (`flow-id:0x0000f10a`), and `dst` is empty.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Flow {
     /// Source address.
-    pub(crate) src: IpAddr,
+    pub(crate) src: String,
     /// Destination address.
-    pub(crate) dst: IpAddr,
+    pub(crate) dst: String,
     /// Source port, if the packet had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sport: Option<u16>,
@@ -64,7 +64,10 @@ pub(crate) struct Flow {
 impl Flow {
     /// As the rest of the program knows it.
     pub(crate) fn key(&self) -> wire::FlowKey {
-        wire::FlowKey::new(self.src, self.dst, self.sport.zip(self.dport), self.proto)
+        match (self.src.parse::<IpAddr>(), self.dst.parse::<IpAddr>()) {
+            (Ok(src), Ok(dst)) => wire::FlowKey::new(src, dst, self.sport.zip(self.dport), self.proto),
+            _ => self.src.parse().unwrap_or_default(),
+        }
     }
 }
 

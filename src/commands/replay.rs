@@ -16,7 +16,7 @@ use self::findings::{Findings, Keeper, Outlet};
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
 use crate::error::CliError;
-use crate::input::octets;
+use crate::input::{AggregatePorts, Contents, octets};
 use crate::output::progress::Progress;
 
 /// Push a capture through the whole collector
@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// UDP port of reports; may be given several times
     #[arg(long = "port", value_name = "PORT", default_value = "32766")]
     pub(crate) ports: Vec<u16>,
+
+    /// UDP port of aggregates of postcards; may be given several times
+    #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767")]
+    pub(crate) aggregate_ports: Vec<u16>,
 
     /// Configuration file: profiles, thresholds, rules, sizes
     #[arg(short, long, value_name = "FILE")]
@@ -104,12 +108,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let keeper = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
     let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
+    replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
+    let ports = [&args.ports[..], &args.aggregate_ports].concat();
     let mut account = Account::default();
     let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
     let started = Instant::now();
     let mut failed = None;
     for file in &args.files {
-        let read = capture::read(file, &args.ports, &mut account, &mut progress, |ts, found| {
+        let read = capture::read(file, &ports, &mut account, &mut progress, |ts, found| {
             replay.take(ts, &found);
             Ok(())
         });
@@ -197,6 +203,7 @@ struct Replay {
     ticked: u64,
     /// Receive time of the latest datagram.
     last: u64,
+    aggregate_ports: AggregatePorts,
 }
 
 struct Replayed {
@@ -218,13 +225,22 @@ struct Waiting {
     end: usize,
     source: [u8; 16],
     sport: u16,
+    contents: Contents,
     received: u64,
 }
 
 impl Replay {
     fn new(config: collector::Config, outlet: Outlet, speed: Speed) -> Self {
         let pace = Pace { speed, begin: None };
-        Self { collector: Collector::new(config), outlet, burst: Burst::default(), pace, ticked: 0, last: 0 }
+        Self {
+            collector: Collector::new(config),
+            outlet,
+            burst: Burst::default(),
+            pace,
+            ticked: 0,
+            last: 0,
+            aggregate_ports: AggregatePorts::default(),
+        }
     }
 
     fn take(&mut self, ts: u64, found: &Found<'_>) {
@@ -237,7 +253,8 @@ impl Replay {
         let source = octets(datagram.src);
         self.burst.bytes.extend_from_slice(datagram.payload);
         let end = self.burst.bytes.len();
-        self.burst.heads.push(Waiting { end, source, sport: datagram.sport, received: ts });
+        let contents = self.aggregate_ports.contents(datagram.dport);
+        self.burst.heads.push(Waiting { end, source, sport: datagram.sport, contents, received: ts });
         if self.burst.heads.len() == BURST {
             self.flush();
         }
@@ -251,11 +268,19 @@ impl Replay {
         let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };
         let (mut datagrams, mut start) = ([none; BURST], 0);
         for (slot, waiting) in datagrams.iter_mut().zip(&self.burst.heads) {
-            let Waiting { end, source, sport, received } = *waiting;
+            let Waiting { end, source, sport, received, .. } = *waiting;
             *slot = Datagram { payload: &self.burst.bytes[start..end], source, sport, listener: 0, received };
             start = end;
         }
-        self.collector.handle(&datagrams[..self.burst.heads.len()], &mut self.outlet);
+        let mut rest = &datagrams[..self.burst.heads.len()];
+        for run in self.burst.heads.chunk_by(|one, next| one.contents == next.contents) {
+            let (these, others) = rest.split_at(run.len());
+            rest = others;
+            match run[0].contents {
+                Contents::Reports => self.collector.handle(these, &mut self.outlet),
+                Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.outlet),
+            }
+        }
         self.burst.heads.clear();
         self.burst.bytes.clear();
         if now.saturating_sub(self.ticked) >= TICK {

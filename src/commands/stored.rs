@@ -1,7 +1,6 @@
 //! Answers out of the store's files, in the same types as the API's.
 
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -191,7 +190,6 @@ impl Row {
     fn flow(&mut self) -> Option<Flow> {
         let (src, dst) = (self.text(), self.text());
         let (sport, dport, proto) = (self.number(), self.number(), self.number());
-        let address = |text: Option<String>| text?.parse::<IpAddr>().ok();
-        Some(Flow { src: address(src)?, dst: address(dst)?, sport, dport, proto: proto? })
+        Some(Flow { src: src?, dst: dst?, sport, dport, proto: proto? })
     }
 }

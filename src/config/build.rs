@@ -9,6 +9,7 @@ use wire::profile::TelemetryPorts;
 use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, Settings, TcpShim};
 use super::values::Listen;
 use crate::fanout::Profiles;
+use crate::input::AggregatePorts;
 
 /// The thresholds.
 ///
@@ -123,8 +124,28 @@ pub(crate) fn collector(
             hop_limit: written.sf.hop_limit,
             confirmations: u8::try_from(written.sf.confirmations).unwrap_or(u8::MAX),
         },
+        postcards: postcards(settings, workers),
         ..collector::Config::default()
     })
+}
+
+fn postcards(settings: &Settings, workers: usize) -> collector::postcards::Settings {
+    let written = &settings.collector.postcards;
+    let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    collector::postcards::Settings {
+        timeout: nanos(written.timeout),
+        cards: written.cards.div_ceil(workers),
+        proximity: nanos(written.proximity),
+        confirmations: written.confirmations.min(255) as u8,
+        confirmations_after_loss: written.confirmations_after_loss.min(255) as u8,
+        links: written.links.iter().map(|link| link.0).collect(),
+        flow_ids: written.flow_ids.iter().map(|named| (named.0, named.1)).collect(),
+    }
+}
+
+/// The ports of aggregates.
+pub(crate) fn aggregate_ports(settings: &Settings) -> AggregatePorts {
+    AggregatePorts(settings.collector.aggregate_ports.as_slice().into())
 }
 
 /// The profile for sources that no prefix names, and those for the others.

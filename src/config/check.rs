@@ -71,6 +71,37 @@ impl Checker<'_, '_> {
         }
     }
 
+    fn postcards(&mut self, settings: &Settings) {
+        let (collector, postcards) = (&settings.collector, &settings.collector.postcards);
+        let kernel = collector.xdp.mode == XdpMode::Kernel;
+        for (index, listen) in collector.listen.iter().enumerate().filter(|_| kernel) {
+            let ports = listen.ports();
+            if let (Some(interface), Some(port)) =
+                (listen.interface(), ports.iter().find(|port| collector.aggregate_ports.contains(port)))
+            {
+                let message = format!(
+                    "the kernel's program reads no aggregates; listen for them by \"udp://*:{port}\" and leave the port out here, \
+                     as in \"xdp://{interface}\""
+                );
+                self.refuse(&["collector", "listen", &index.to_string()], message);
+            }
+        }
+        for (name, value, least, most) in [
+            ("cards", postcards.cards as u64, 0, 1 << 24),
+            ("confirmations", postcards.confirmations.into(), 1, 100),
+            ("confirmations_after_loss", postcards.confirmations_after_loss.into(), 1, 100),
+        ] {
+            self.within(&["collector", "postcards", name], value, least, most);
+        }
+        let bounds = [("timeout", postcards.timeout, 60), ("proximity", postcards.proximity, 2)];
+        for (name, value, most) in bounds {
+            if value.is_zero() || value.as_secs() >= most {
+                let message = format!("write a duration of more than 0 and less than {most}s");
+                self.refuse(&["collector", "postcards", name], message);
+            }
+        }
+    }
+
     fn collector(&mut self, settings: &Settings) {
         let collector = &settings.collector;
         if collector.listen.is_empty() {
@@ -98,6 +129,7 @@ impl Checker<'_, '_> {
         }
         self.xdp(settings);
         self.sf(settings);
+        self.postcards(settings);
         let most = u64::from(u32::MAX) / 2;
         for (name, value, least, most) in [
             ("workers", collector.workers, 1, 64),

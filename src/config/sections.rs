@@ -8,7 +8,7 @@ use super::{
     setting::{choice, section},
     switch::SwitchSettings,
     translator::TranslatorSettings,
-    values::{Amount, Listen, Marker, Protocol, Secret, Size},
+    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker, Protocol, Secret, Size},
 };
 
 section! {
@@ -51,10 +51,14 @@ section! {
         /// thread. `xdp://INTERFACE` takes reports from an interface past the kernel's network stack, which bears several times
         /// as many; `[collector.xdp]` says how. It takes UDP datagrams to port 32766, or to the ports that are written, as in
         /// `xdp://eth1:32766,5000` (at most eight); everything else goes its usual way.
-        pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766)],
+        pub(crate) listen: Vec<Listen> = vec![Listen::UdpAny(32766), Listen::UdpAny(32767)],
         /// Open the sockets of `udp://` in this network namespace (`ip netns list`), while the API stays in the program's own: for
         /// reports that come by a management network which the rest of the machine does not see. Entering it needs root.
         pub(crate) namespace: Option<String> = None,
+        /// UDP ports of aggregates: what a first stage makes of postcards (see `[translator]`). What comes to one of them, by
+        /// whichever input, is read as such, and what comes to any other port as reports. Only ports that `listen` names are
+        /// listened to.
+        pub(crate) aggregate_ports: Vec<u16> = vec![32767],
         /// Threads that decode and keep state. One is enough for any UDP socket: the receiving threads then do the work
         /// themselves, on one state. With more, reports are spread by their inner flow, so that one busy reporter can use them
         /// all; but a datagram that groups several reports goes where its first flow belongs, and each worker watches nodes,
@@ -96,6 +100,8 @@ section! {
         pub(crate) xdp: XdpSettings = XdpSettings::default(),
         /// How SF-INT reports become paths.
         pub(crate) sf: SfSettings = SfSettings::default(),
+        /// How postcards are joined into paths.
+        pub(crate) postcards: PostcardSettings = PostcardSettings::default(),
     }
 }
 
@@ -129,6 +135,31 @@ choice! {
         None = "none",
         /// All it was started with.
         All = "all",
+    }
+}
+
+section! {
+    /// How postcards (one report of each node that a packet passes) are put together into what one INT report would say: the
+    /// packet's path and latency. The order comes from time stamps where the profile has `clocks = "synchronised"`, else from
+    /// the hop limit (TTL) of the packet in the postcard, else from `links`. Without any of them the values of the nodes are
+    /// kept, and there is no path.
+    pub(crate) struct PostcardSettings("[collector.postcards]") {
+        /// How long a postcard waits for the others of its packet. Longer than an aggregator's timer.
+        pub(crate) timeout: Duration = Duration::from_millis(100),
+        /// Postcards that wait at a time, in all workers together, about 200 bytes each; 0: none are joined.
+        pub(crate) cards: usize = 65_536,
+        /// Without a packet in the postcards, those are of one packet whose stamps follow each other by at most this: the longest
+        /// time that a packet takes from one node to the next.
+        pub(crate) proximity: Duration = Duration::from_millis(1),
+        /// A path that is not the one known is told when so many packets in a row took it.
+        pub(crate) confirmations: u32 = 2,
+        /// The same while sequence numbers are missing, and for a path that only lacks nodes of the known one.
+        pub(crate) confirmations_after_loss: u32 = 4,
+        /// Links between nodes as "NODE:EGRESS-NODE:INGRESS", such as "7:3-5:1": each direction by itself. When any are written, a
+        /// path whose first or last interface is on one of them lacks a node, and is not told.
+        pub(crate) links: Vec<LinkSetting> = Vec::new(),
+        /// Flow IDs that are not the CRC-32C of the 5-tuple, as "ID=FLOW", such as "7=10.0.0.1:5000>10.0.0.2:80/17".
+        pub(crate) flow_ids: Vec<FlowIdSetting> = Vec::new(),
     }
 }
 

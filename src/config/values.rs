@@ -368,6 +368,52 @@ impl Setting for Listen {
     }
 }
 
+/// One direction of a link between two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkSetting(pub(crate) collector::postcards::Link);
+
+impl Setting for LinkSetting {
+    const KIND: &'static str = "a link as \"NODE:EGRESS-NODE:INGRESS\", such as \"7:3-5:1\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| {
+            let end = |text: &str| {
+                let (node, interface) = text.split_once(':')?;
+                Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
+            };
+            let (from, to) = text.split_once('-')?;
+            Some(Self(collector::postcards::Link { from: end(from)?, to: end(to)? }))
+        })
+    }
+
+    fn show(&self) -> Shown {
+        let collector::postcards::Link { from, to } = self.0;
+        Shown::Plain(format!("{}:{}-{}:{}", from.0, from.1, to.0, to.1).into())
+    }
+}
+
+/// The flow that a Flow ID means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowIdSetting(pub(crate) u32, pub(crate) wire::FlowKey);
+
+impl Setting for FlowIdSetting {
+    const KIND: &'static str =
+        "a Flow ID and its flow as \"ID=FLOW\", such as \"0xf10a=10.0.0.1:5000>10.0.0.2:80/17\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| {
+            let (id, flow) = text.split_once('=')?;
+            let id: wire::FlowKey = format!("flow-id:{}", id.trim()).parse().ok()?;
+            let flow: wire::FlowKey = flow.trim().parse().ok()?;
+            Some(Self(id.known_id()?, flow)).filter(|_| flow.known_id().is_none())
+        })
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(format!("{:#x}={}", self.0, self.1).into())
+    }
+}
+
 impl Setting for Prefix {
     const KIND: &'static str = "a network such as \"10.0.0.0/8\", or one address";
 

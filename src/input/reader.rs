@@ -111,7 +111,8 @@ impl Handler {
         match self {
             Self::Inline(core) => {
                 let mut core = lock(core);
-                each_chunk(packets, listener, |chunk| core.take(chunk));
+                let ports = core.aggregate_ports();
+                each_chunk(packets, listener, &ports, |contents, chunk| core.take_any(contents, chunk));
             }
             Self::Spread(spreader) => spreader.take(packets),
         }

@@ -264,7 +264,7 @@ mod tests {
             self.left -= 1;
             self.stats.datagrams += 1;
             let source: SocketAddr = "10.0.0.1:1".parse().unwrap();
-            take(&[Packet { data: &[0; 4], source, received: 1, truncated: false }]);
+            take(&[Packet { data: &[0; 4], source, port: 0, received: 1, truncated: false }]);
             Ok(1)
         }
 

@@ -94,12 +94,17 @@ impl Names {
             self.flows.learn(flow, id);
             return Ok(id);
         }
+        // Where only the Flow ID is known there are no addresses.
+        let (src, dst) = match flow.known_id() {
+            Some(_) => (self.text.clone(), String::new()),
+            None => (flow.src().to_string(), flow.dst().to_string()),
+        };
         let id = self.flows.last + 1;
         conn.prepare_cached("INSERT INTO flow_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
             id,
             self.text,
-            flow.src().to_string(),
-            flow.dst().to_string(),
+            src,
+            dst,
             flow.sport(),
             flow.dport(),
             flow.proto()

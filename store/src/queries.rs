@@ -398,6 +398,11 @@ fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
 
 /// The flow in the first five columns.
 fn flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
+    let src: Option<String> = row.get(0)?;
+    if let Some(key) = src.and_then(|src| src.parse::<FlowKey>().ok()) {
+        // A Flow ID.
+        return Ok(Some(key));
+    }
     let address =
         |i| row.get::<_, Option<String>>(i).map(|text| text.and_then(|text| text.parse::<IpAddr>().ok()));
     let (Some(src), Some(dst)) = (address(0)?, address(1)?) else { return Ok(None) };

@@ -160,8 +160,15 @@ pub struct Totals {
 }
 
 /// All of them, in numeric order.
-pub(crate) const BASES: [Basis; 4] =
-    [Basis::Measured, Basis::HopSum, Basis::Corrected, Basis::Unsynchronised];
+pub(crate) const BASES: [Basis; 7] = [
+    Basis::Measured,
+    Basis::HopSum,
+    Basis::Corrected,
+    Basis::Unsynchronised,
+    Basis::HopLimit,
+    Basis::Stamps,
+    Basis::Topology,
+];
 
 /// The name used in the store, the API and the UI.
 pub(crate) fn basis_name(basis: Basis) -> &'static str {
@@ -170,5 +177,8 @@ pub(crate) fn basis_name(basis: Basis) -> &'static str {
         Basis::HopSum => "hop_sum",
         Basis::Corrected => "corrected",
         Basis::Unsynchronised => "unsynchronised",
+        Basis::HopLimit => "hop_limit",
+        Basis::Stamps => "stamps",
+        Basis::Topology => "topology",
     }
 }

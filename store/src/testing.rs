@@ -54,13 +54,14 @@ pub(crate) fn flow(n: u32) -> FlowKey {
 }
 
 /// Flows that are printed differently.
-pub(crate) fn odd_flows() -> [FlowKey; 4] {
+pub(crate) fn odd_flows() -> [FlowKey; 5] {
     let mapped = Ipv4Addr::new(1, 2, 3, 4).to_ipv6_mapped().octets();
     [
         FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1),
         FlowKey::new(IpAddr::V6(Ipv6Addr::LOCALHOST), "2001:db8::2".parse().unwrap(), Some((1, 65535)), 6),
         FlowKey::v6(mapped, mapped, None, 58),
         FlowKey::v4([255; 4], [0; 4], Some((0, 0)), 255),
+        FlowKey::of_id(0xf10a),
     ]
 }
 

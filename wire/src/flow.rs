@@ -8,6 +8,9 @@ use core::str::FromStr;
 ///
 /// Ports are absent (zero, with [`FlowKey::PORTS`] clear) when the packet was cut before them, is a fragment, or
 /// carries a protocol without ports.
+///
+/// A key may also be a Flow ID and nothing else ([`FlowKey::of_id`]): what postcards and aggregates carry where they do not
+/// hold the packet (wire-formats 4.1). It has no addresses, ports or protocol, and is written `flow-id:0x0000f10a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(C)]
 pub struct FlowKey {
@@ -22,6 +25,21 @@ pub struct FlowKey {
 impl FlowKey {
     const V6: u8 = 1;
     const PORTS: u8 = 2;
+    const ID: u8 = 4;
+
+    /// A flow of which only its Flow ID is known.
+    #[inline]
+    pub fn of_id(id: u32) -> Self {
+        let src = u128::from(id).to_be_bytes();
+        Self { src, dst: [0; 16], sport: 0, dport: 0, proto: 0, kind: Self::ID }
+    }
+
+    /// The Flow ID, if nothing else is known of the flow: then it has no addresses, and those that [`FlowKey::src`] and
+    /// [`FlowKey::dst`] give mean nothing.
+    #[inline]
+    pub fn known_id(&self) -> Option<u32> {
+        (self.kind & Self::ID != 0).then_some(u128::from_be_bytes(self.src) as u32)
+    }
 
     /// A flow between two addresses of one family; a mixed pair is read as IPv6.
     pub fn new(src: IpAddr, dst: IpAddr, ports: Option<(u16, u16)>, proto: u8) -> Self {
@@ -149,6 +167,9 @@ impl FlowKey {
     /// destination, the ports and the protocol, 13 bytes for IPv4 and 37 for IPv6 (wire-formats 4.1, 5.6). Absent ports
     /// count as 0.
     pub fn flow_id(&self) -> u32 {
+        if let Some(id) = self.known_id() {
+            return id;
+        }
         let mut crc = u32::MAX;
         if self.is_v6() {
             crc = crc_32c(crc_32c(crc, &self.src), &self.dst);
@@ -242,9 +263,16 @@ fn fold(a: u64, b: u64) -> u64 {
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// `10.0.0.1:5000>10.0.0.2:80/17`, `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`.
+/// What a flow of which only its Flow ID is known begins with when it is written.
+const ID_PREFIX: &str = "flow-id:";
+
+/// `10.0.0.1:5000>10.0.0.2:80/17`, `[2001:db8::1]:1>[2001:db8::2]:2/6`; without ports `10.0.0.1>10.0.0.2/1`; a Flow ID alone
+/// `flow-id:0x0000f10a`.
 impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = self.known_id() {
+            return write!(f, "{ID_PREFIX}{id:#010x}");
+        }
         match (self.ports(), self.is_v6()) {
             (Some((s, d)), true) => write!(f, "[{}]:{s}>[{}]:{d}/{}", self.src(), self.dst(), self.proto),
             (Some((s, d)), false) => write!(f, "{}:{s}>{}:{d}/{}", self.src(), self.dst(), self.proto),
@@ -260,7 +288,8 @@ pub struct NotAFlow;
 impl fmt::Display for NotAFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "not a flow; write it like 10.0.0.1:5000>10.0.0.2:80/17 or [2001:db8::1]:5000>[2001:db8::2]:80/6",
+            "not a flow; write it like 10.0.0.1:5000>10.0.0.2:80/17, [2001:db8::1]:5000>[2001:db8::2]:80/6 or \
+             flow-id:0xf10a",
         )
     }
 }
@@ -272,6 +301,13 @@ impl FromStr for FlowKey {
     type Err = NotAFlow;
 
     fn from_str(text: &str) -> Result<Self, NotAFlow> {
+        if let Some(id) = text.strip_prefix(ID_PREFIX) {
+            let id = match id.strip_prefix("0x") {
+                Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16),
+                _ => id.parse(),
+            };
+            return id.map(Self::of_id).map_err(|_| NotAFlow);
+        }
         let (ends, proto) = text.rsplit_once('/').ok_or(NotAFlow)?;
         let (src, dst) = ends.split_once('>').ok_or(NotAFlow)?;
         let proto = proto.parse().map_err(|_| NotAFlow)?;
@@ -307,6 +343,7 @@ mod tests {
             "[2001:db8::1]:1>[2001:db8::2]:2/6",
             "10.0.0.1>10.0.0.2/1",
             "2001:db8::1>2001:db8::2/58",
+            "flow-id:0x0000f10a",
         ] {
             assert_eq!(text.parse::<FlowKey>().map(|flow| flow.to_string()), Ok(text.to_string()));
         }
@@ -324,6 +361,23 @@ mod tests {
         key[16..32].fill(2);
         key[32..].copy_from_slice(&[3, 4, 5, 6, 17]);
         assert_eq!(v6.flow_id(), !crc_32c(u32::MAX, &key));
+    }
+
+    #[test]
+    fn a_flow_id_alone_is_no_address() {
+        let key = FlowKey::of_id(0xf10a);
+        assert_eq!((key.known_id(), "flow-id:61706".parse()), (Some(0xf10a), Ok(key)));
+        let looks_alike = [
+            FlowKey::v4([0, 0, 0xf1, 0x0a], [0; 4], None, 0),
+            FlowKey::v6(*key.src_octets(), [0; 16], None, 0),
+            FlowKey::of_id(0xf10b),
+        ];
+        for other in looks_alike {
+            assert!(other != key && !other.is(&key) && other.hash(1) != key.hash(1), "{other}");
+        }
+        for text in ["flow-id:", "flow-id:0x", "flow-id:0x+1", "flow-id:-1", "flow-id:4294967296"] {
+            assert_eq!(text.parse::<FlowKey>(), Err(NotAFlow), "{text}");
+        }
     }
 
     #[test]

@@ -177,38 +177,6 @@ static inline_always void flow_refresh(struct flow *flow, const struct key *key,
     flow->context = d->generation;
 }
 
-/* What one node of a flow says by itself: a postcard. */
-static inline_always int examine_postcard(struct flow *flow, const struct report *r, struct desk *d)
-{
-    const struct hop *hop = &r->hops[0];
-    struct far_hops *far = far_at(d->flow);
-
-    if (!far)
-        return TOLD_NEWS;
-    for (int i = 0; i < FLOW_HOPS; i++) {
-        struct flow_hop *state = hop_at(flow, far, i);
-
-        if (i >= flow->states)
-            break;
-        if (state->node != hop->node)
-            continue;
-        if (hop->latency != NO_VALUE && is_hop_news(held(hop->latency), state->told, d->thresholds.of[HOP_LATENCY]))
-            return TOLD_NEWS;
-        if (!others_are_quiet(hop, &d->thresholds))
-            return TOLD_NEWS;
-        keep_latest(state, hop);
-        note_others(hop, 1);
-        return 0;
-    }
-    /* Its node is not known: room must be made for it, or a path of one node was none. */
-    if (flow->flags & FLOW_LONE || !flow->path_length)
-        return TOLD_NEWS;
-    if (!others_are_quiet(hop, &d->thresholds))
-        return TOLD_NEWS;
-    note_others(hop, 0);
-    return 0;
-}
-
 static inline_always u32 is_path(struct flow *flow, const struct report *r, u32 at)
 {
     struct far_hops *far = far_at(at);
@@ -306,6 +274,8 @@ noinline int examine(const struct report *r, struct desk *d)
     if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
         return TOLD_DROP;
     key_of(r, &key);
+    if (r->marks & REPORT_POSTCARD)
+        return TOLD_NEWS;
     if (!(r->marks & REPORT_HAS_FLOW)) {
         d->is_node = 1;
         thresholds_of(&key, d->generation, 0, &d->thresholds);
@@ -332,14 +302,10 @@ noinline int examine(const struct report *r, struct desk *d)
     thresholds_in_use(flow, &key, &d->thresholds);
     if (flow->flags & (FLOW_OWED | FLOW_ALWAYS))
         return TOLD_OWED;
-    if (!part && is_postcard(r)) {
-        u32 alone = !(r->marks & REPORT_POSTCARD) && flow->path_length == 1 && flow->states == 1 &&
-                    flow->hops[0].node == r->hops[0].node;
-
-        if (alone && !(flow->flags & FLOW_LONE))
-            return TOLD_NEWS;
-        news = alone ? examine_path(flow, r, d) : examine_postcard(flow, r, d);
-    } else if (!part) {
+    /* What one node says is joined with what others say: in the collector. */
+    if (!part && is_postcard(r))
+        return TOLD_NEWS;
+    if (!part) {
         news = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TOLD_NEWS;
     } else if (r->hop_count && is_path(flow, r, d->flow)) {
         news = examine_path(flow, r, d);
@@ -477,7 +443,7 @@ static noinline int set_path(struct flow *flow, const struct report *r, struct d
         looped |= is_visited(r, i);
     }
     flow->path_length = flow->states = r->hop_count;
-    flow->flags = (flow->flags & ~(FLOW_LOOP | FLOW_LONE)) | (looped ? FLOW_LOOP : 0);
+    flow->flags = (flow->flags & ~FLOW_LOOP) | (looped ? FLOW_LOOP : 0);
     __sync_lock_test_and_set(&flow->version, d->serial);
     return 0;
 }
@@ -545,11 +511,6 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
         }
     }
     __sync_lock_test_and_set(&flow->version, 0);
-    if (flow->flags & FLOW_LONE) {
-        flow->flags &= ~FLOW_LONE;
-        flow->path_length = 0;
-        flow->latest = NO_VALUE;
-    }
     if (!flow->path_length) {
         if (states < FLOW_HOPS) {
             struct flow_hop *state = hop_at(flow, far, states);
@@ -616,16 +577,8 @@ noinline int commit(const struct report *r, struct desk *d)
         return commit_nodes(r, d);
     }
     part = !is_whole(r) || !r->hop_count;
-    if (!part && is_postcard(r)) {
-        u32 alone = !(r->marks & REPORT_POSTCARD) &&
-                    (d->is_new || (flow->path_length == 1 && flow->states == 1 && flow->hops[0].node == r->hops[0].node));
-
-        if (!alone)
-            return commit_postcard(flow, r, d);
-        commit_path(flow, r, d);
-        flow->flags |= FLOW_LONE;
-        return 0;
-    }
+    if (!part && is_postcard(r))
+        return commit_postcard(flow, r, d);
     if (!part || (r->hop_count && is_path(flow, r, d->flow)))
         return commit_path(flow, r, d);
     return commit_nodes(r, d);

@@ -43,7 +43,6 @@ enum flow_flags {
     FLOW_HOP_LIMIT = 1, /* E and M, as the latest report had them */
     FLOW_MTU = 2,
     FLOW_LOOP = 4,   /* the path visits a node twice */
-    FLOW_LONE = 8,   /* one node alone has spoken of the flow, and is taken for its whole path */
     FLOW_OWED = 16,  /* the next report is told: rules in user space have changed */
     FLOW_ALWAYS = 32 /* its reports do not fit in here: each is told */
 };

@@ -40,6 +40,7 @@ mod motion;
 pub(crate) mod port;
 pub(crate) mod random;
 mod reporting;
+mod routed;
 mod routing;
 mod topology;
 mod traffic;
@@ -92,6 +93,9 @@ pub struct Config {
     pub group_delay: u64,
     /// Which frames the sink is shown.
     pub frames: Frames,
+    /// Switches are routers, which lower the hop limit, and each packet differs from the others of its flow; else they are
+    /// bridges, and all packets of a flow are equal.
+    pub routed: bool,
 }
 
 impl Default for Config {
@@ -107,6 +111,7 @@ impl Default for Config {
             channel: Channel::default(),
             group_delay: 1_000_000,
             frames: Frames::None,
+            routed: false,
         }
     }
 }

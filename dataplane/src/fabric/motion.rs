@@ -1,7 +1,7 @@
 //! How a packet moves: made by a host, offered to a queue, transmitted, received, delivered or dropped.
 
 use super::truth::{DropReason, HopTruth, Journey, Truth};
-use super::{Fabric, FabricSink, Frames, QueueUnit, What};
+use super::{Fabric, FabricSink, Frames, QueueUnit, What, routed};
 use crate::switch::{Verdict, Visit};
 
 /// A packet on its way. Slots are reused, so in the long run none is allocated.
@@ -41,6 +41,9 @@ impl Fabric {
         packet.bytes.extend_from_slice(&one.frame);
         packet.hops.clear();
         (packet.number, packet.flow, packet.made) = (self.packets_made, flow, self.now);
+        if self.config.routed {
+            routed::number(&mut packet.bytes, self.packets_made);
+        }
         self.packets_made += 1;
         let port = self.stations[one.from].ports[0]; // a host has exactly one, Topology sees to that
         self.enqueue(slot, port, sink);
@@ -63,6 +66,9 @@ impl Fabric {
             return self.deliver(slot, port, sink);
         }
         let one = &self.topology.nodes[node];
+        if self.config.routed {
+            routed::pass(&mut self.packets[slot as usize].bytes);
+        }
         self.packets[slot as usize].hops.push(HopTruth {
             node: one.id,
             ingress_if: self.ports[port as usize].number,

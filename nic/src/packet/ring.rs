@@ -225,12 +225,12 @@ impl<'a> Frame<'a> {
             }
         };
         let source = SocketAddr::new(datagram.src, datagram.sport);
-        let (received, payload) = (self.received, datagram.payload);
+        let (received, payload, port) = (self.received, datagram.payload, datagram.dport);
         let segment = self.segment.unwrap_or(payload.len()).max(1);
         let last = payload.len().saturating_sub(1) / segment * segment;
         for start in (0..=last).step_by(segment) {
             let data = &payload[start..payload.len().min(start + segment)];
-            take(Packet { data, source, received, truncated: self.truncated && start == last }, stats);
+            take(Packet { data, source, port, received, truncated: self.truncated && start == last }, stats);
         }
     }
 }

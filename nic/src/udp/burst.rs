@@ -37,6 +37,8 @@ pub struct Burst {
     filled: usize,
     /// When the burst was fetched, for datagrams without a time stamp of the kernel.
     fetched: u64,
+    /// Of the socket that fills it.
+    port: u16,
 }
 
 impl Burst {
@@ -76,9 +78,15 @@ impl Burst {
             headers,
             filled: slots,
             fetched: 0,
+            port: 0,
         };
         burst.clear();
         burst
+    }
+
+    /// Says to which port what comes was sent.
+    pub(super) fn set_port(&mut self, port: u16) {
+        self.port = port;
     }
 
     /// How many datagrams are in it.
@@ -130,6 +138,7 @@ impl Burst {
         Packet {
             data: &self.data.as_slice()[slot * self.stride..][..len],
             source: self.names.as_slice()[slot].address(),
+            port: self.port,
             received: self.marks(slot).received.unwrap_or(self.fetched),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         }

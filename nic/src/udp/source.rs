@@ -17,7 +17,8 @@ pub struct Buffered {
 
 impl Buffered {
     /// Receives by `receiver` into `burst`.
-    pub fn new(receiver: Receiver, burst: Burst) -> Self {
+    pub fn new(receiver: Receiver, mut burst: Burst) -> Self {
+        burst.set_port(receiver.local_addr().port());
         Self { receiver, burst }
     }
 

@@ -114,7 +114,8 @@ fn lend_burst(
             match wire::frame::datagram(bytes) {
                 Ok(datagram) => {
                     let source = SocketAddr::new(datagram.src, datagram.sport);
-                    let packet = Packet { data: datagram.payload, source, received, truncated: false };
+                    let port = datagram.dport;
+                    let packet = Packet { data: datagram.payload, source, port, received, truncated: false };
                     lent.push(packet, stats, take);
                 }
                 Err(refusal) => refuse(stats, refusal),

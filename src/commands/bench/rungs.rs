@@ -15,7 +15,7 @@ use nic::{device, time};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, middle};
 use crate::error::CliError;
-use crate::input::each_chunk;
+use crate::input::{AggregatePorts, each_chunk};
 
 /// Flows in the reports.
 const FLOWS: u32 = 10_000;
@@ -130,7 +130,9 @@ impl Collecting {
 
 impl Reader for Collecting {
     fn take(&mut self, packets: &[Packet<'_>]) {
-        each_chunk(packets, 0, |chunk| self.collector.handle(chunk, &mut self.batch));
+        each_chunk(packets, 0, &AggregatePorts::default(), |_, chunk| {
+            self.collector.handle(chunk, &mut self.batch);
+        });
         // In the program a batch goes to the queue of the store here.
         if self.batch.len() > 4096 {
             self.batch.clear();

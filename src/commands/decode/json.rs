@@ -113,7 +113,8 @@ fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {
 fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     let Some(key) = key else { return };
     object.object(name, |o| {
-        o.field("src", Text(key.src())).field("dst", Text(key.dst()));
+        let (src, dst) = crate::view::ends(key);
+        o.field("src", src).field("dst", dst);
         o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
     });
 }

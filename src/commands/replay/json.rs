@@ -130,7 +130,8 @@ fn write_flow(o: &mut Object<'_>, flow: &Flow) {
 }
 
 fn key(o: &mut Object<'_>, key: &FlowKey) {
-    o.field("src", Text(key.src())).field("dst", Text(key.dst()));
+    let (src, dst) = crate::view::ends(key);
+    o.field("src", src).field("dst", dst);
     o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
 }
 

@@ -134,6 +134,8 @@ export interface Flow {
   path: (number | null)[];
   flow_latency: number | null;
   basis: string;
+  /** How the order of the path is known; not told by older servers. */
+  path_basis?: string;
   reports: number;
   first_seen: number;
   last_seen: number;

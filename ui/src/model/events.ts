@@ -159,6 +159,15 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
   if (basis === 'unsynchronised') {
     return { mark: 'clocks disagree', hint: 'Egress before ingress: the clocks are not synchronised' };
   }
+  if (basis === 'hop_limit') {
+    return { mark: 'by hop limit', hint: 'Joined from postcards, in the order of the packet’s hop limit' };
+  }
+  if (basis === 'stamps') {
+    return { mark: 'by stamps', hint: 'Joined from postcards, in the order of their time stamps' };
+  }
+  if (basis === 'topology') {
+    return { mark: 'by links', hint: 'Joined from postcards, in the order of the configured links' };
+  }
   return null;
 }
 

@@ -120,6 +120,7 @@ function header() {
   const name = h('h1');
   const latency = h('b');
   const mark = h('em', { class: 'mark' });
+  const order = h('em', { class: 'mark' });
   const facts = h('span', { class: 'muted' });
   const links = h('a', {}, 'events of this flow');
   const onMap = h('a', {}, 'on the map');
@@ -128,7 +129,7 @@ function header() {
       'div',
       { class: 'flow-title' },
       name,
-      h('p', {}, latency, mark, facts),
+      h('p', {}, latency, mark, order, facts),
       h('p', { class: 'links' }, links, onMap),
     ),
     update(flow: FlowDetail): void {
@@ -138,6 +139,9 @@ function header() {
       setText(latency, duration(flow.flow_latency));
       setText(mark, basis?.mark ?? '');
       mark.title = basis?.hint ?? '';
+      const path = basisMark(flow.path_basis ?? null);
+      setText(order, path ? `path ${path.mark}` : '');
+      order.title = path?.hint ?? '';
       setText(
         facts,
         `${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last ${ago(flow.last_seen, now)}`,

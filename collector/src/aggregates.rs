@@ -1,0 +1,235 @@
+//! Aggregates of a first stage (wire-formats 4.3): postcards unfolded as if each had come by itself, summaries merged.
+//!
+//! **Agg** cards take the way of postcards: same state, same joins. They name their flow by its Flow ID; see
+//! [`crate::postcards`] for when a flow that is known stands for it.
+//!
+//! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
+//! seconds and minutes without quantiles, which no summary tells. A summary names no queue: its occupancies are kept under
+//! the node alone. Of least and greatest the one further from what was told last is compared with the threshold, and is what
+//! an event tells; the first event of a key tells the greatest. The latest value of a series is then the average. A summary
+//! of one node and one flow is compared with what that hop of the flow last told, too.
+
+use detect::Metric;
+use wire::FlowKey;
+use wire::aggregate::{Aggregate, Card as Unfolded, Header, Summary, SummaryMetric};
+
+use crate::collector::{Collector, Core, Datagram, Envelope};
+use crate::event::Sink;
+use crate::flows::ABSENT;
+use crate::postcards::{Card, Unjoinable};
+use crate::reading::{NO_VALUE, Reading, between};
+use crate::reports::Ear;
+use crate::sequence::StreamId;
+use crate::series::{ALL_QUEUES, Key, Merged};
+use crate::state::Head;
+use crate::tell::{About, Origin, Teller};
+
+/// What stands for the version in the numbered stream of an aggregator.
+pub const VERSION: u8 = 1;
+
+/// Cards looked up together.
+const AHEAD: usize = 32;
+
+/// A card on its way into the state.
+#[derive(Clone, Copy)]
+struct Coming {
+    card: Unfolded,
+    key: FlowKey,
+    hash: u64,
+    slot: u32,
+}
+
+impl Collector {
+    /// Takes a burst of datagrams that hold aggregates of postcards, as [`Collector::handle`] takes reports. Which of the two
+    /// a datagram holds is told by the port it came to, not by its bytes.
+    pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
+        let (core, readers) = self.parts();
+        core.stats.datagrams += burst.len() as u64;
+        for datagram in burst {
+            if core.turns(datagram.received) {
+                core.advance(datagram.received, sink);
+            }
+            let (envelope, _) = core.open(datagram, readers);
+            core.aggregate(&{ envelope }, datagram.payload, sink);
+        }
+    }
+}
+
+impl Core {
+    fn aggregate(&mut self, envelope: &Envelope<'_>, payload: &[u8], sink: &mut dyn Sink) {
+        let aggregate = match Aggregate::parse(payload) {
+            Ok(aggregate) => aggregate,
+            Err(refusal) => {
+                self.stats.refused[refusal.index()] += 1;
+                self.stats.refused_datagrams[refusal.index()] += 1;
+                self.sources.refuse(envelope.sender, refusal);
+                // It has been received all the same.
+                if let Ok(header) = Header::parse(payload) {
+                    self.count_aggregate(envelope, &header, sink);
+                }
+                return;
+            }
+        };
+        let header = aggregate.header();
+        self.count_aggregate(envelope, header, sink);
+        self.stats.accepted += 1;
+        self.stats.aggregates += 1;
+        let origin = Origin {
+            reporter: u64::from(header.aggregator),
+            number: header.sequence,
+            stamp: 0,
+            index: 0,
+            hw_id: 0,
+            version: VERSION,
+        };
+        let about = About {
+            ts: envelope.received,
+            origin,
+            key: FlowKey::default(),
+            has_flow: true,
+            profile: envelope.sender.profile,
+        };
+        let mut head = Head { about, whole_path: true, ..Head::none() };
+        if header.kind.is_correlated() {
+            for summary in aggregate.summaries() {
+                self.summary(header, &mut head, &summary, sink);
+                head.about.origin.index = head.about.origin.index.wrapping_add(1);
+            }
+        } else {
+            self.cards(envelope, &mut head, &aggregate, sink);
+        }
+    }
+
+    fn count_aggregate(&mut self, envelope: &Envelope<'_>, header: &Header, sink: &mut dyn Sink) {
+        let Some(sequencer) = &mut self.sequencer else { return };
+        let stream = StreamId {
+            version: VERSION,
+            hw_id: 0,
+            listener: envelope.listener,
+            node: Some(header.aggregator),
+            source: *envelope.source,
+        };
+        let mut ear = Ear { sink, held: self.state.held.as_deref_mut(), node: None };
+        sequencer.observe(&stream, header.sequence, envelope.received, &mut ear);
+    }
+
+    /// Looked up several at a time, so that the memory which the one needs is on its way while others are looked up.
+    fn cards(
+        &mut self,
+        envelope: &Envelope<'_>,
+        head: &mut Head,
+        aggregate: &Aggregate<'_>,
+        sink: &mut dyn Sink,
+    ) {
+        let joins =
+            envelope.units.synchronised || self.state.held.as_ref().is_some_and(|held| held.is_linked());
+        let nothing = Coming { card: Unfolded::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
+        let mut coming = [nothing; AHEAD];
+        let mut cards = aggregate.cards();
+        loop {
+            let mut count = 0;
+            for (one, card) in coming.iter_mut().zip(cards.by_ref().take(AHEAD)) {
+                one.card = card;
+                one.key = self.state.flow_of_id(card.flow_id);
+                one.hash = one.key.hash(self.seed);
+                self.state.flows.prefetch_bucket(one.hash);
+                count += 1;
+            }
+            let coming = &mut coming[..count];
+            coming.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
+            coming.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
+            for one in &*coming {
+                self.card(envelope, head, one, joins, sink);
+                head.about.origin.index = head.about.origin.index.wrapping_add(1);
+            }
+            if count < AHEAD {
+                break;
+            }
+        }
+    }
+
+    #[inline]
+    fn card(
+        &mut self,
+        envelope: &Envelope<'_>,
+        head: &mut Head,
+        coming: &Coming,
+        joins: bool,
+        sink: &mut dyn Sink,
+    ) {
+        self.stats.cards += 1;
+        let (card, units) = (&coming.card, envelope.units);
+        (head.about.key, head.hash) = (coming.key, coming.hash);
+        let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
+        let (ingress, egress) = (stamp(card.ingress_ts), stamp(card.egress_ts));
+        let reading = Reading {
+            node: card.node,
+            latency: between(ingress, egress, false, units.stamp_ns),
+            queue: card.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
+            ..Reading::NOTHING
+        };
+        let slot = self.state.take_postcard(head, coming.slot, &reading, sink);
+        if !joins {
+            self.state.pass_by(Unjoinable::NoOrder);
+            return;
+        }
+        let card = Card {
+            reading,
+            units: *units,
+            hop_limit: None,
+            signature: 0,
+            ingress,
+            egress,
+            wide: false,
+            profile: head.about.profile,
+            received: envelope.received,
+            origin: head.about.origin,
+        };
+        self.state.hold(slot, &card, sink);
+    }
+
+    fn summary(&mut self, header: &Header, head: &mut Head, summary: &Summary, sink: &mut dyn Sink) {
+        self.stats.summaries += 1;
+        let node = header.node_scope.unwrap_or(ABSENT);
+        let merged = Merged {
+            count: u64::from(summary.count),
+            min: u64::from(summary.min),
+            max: u64::from(summary.max),
+            sum: summary.sum,
+        };
+        let mut slot = None;
+        match header.flow_scope {
+            Some(id) => {
+                head.about.key = self.state.flow_of_id(id);
+                head.hash = head.about.key.hash(self.seed);
+                let latency = (summary.metric == SummaryMetric::HopLatency).then_some(&merged);
+                slot = self.state.take_summary(head, node, latency, sink);
+            }
+            None => {
+                head.about.has_flow = false;
+                self.state.counts.node_reports += 1;
+            }
+        }
+        let levels = &mut self.state.levels;
+        let (series, part) = match summary.metric {
+            SummaryMetric::HopLatency => (&mut levels.nodes, 0),
+            SummaryMetric::QueueLength => (&mut levels.queues, ALL_QUEUES),
+            SummaryMetric::Other(_) => return,
+        };
+        let thresholds = &self.state.detection.thresholds;
+        let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
+        let about = &About { has_flow: false, ..head.about };
+        let mut teller = Teller { sink, counts: &mut self.state.counts.events, about, thresholds, set };
+        let key = Key { node, part };
+        // What a hop of a flow tells is told with the flow.
+        let tells = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
+        let threshold = teller.threshold(series.metric());
+        if let Some((value, previous)) = series.merge(key, head.about.profile, &merged, threshold)
+            && tells
+        {
+            let mut event = teller.change(series.metric(), value, previous);
+            (event.node, event.interface, event.queue) = series.ids(key);
+            teller.tell(event, &[]);
+        }
+    }
+}

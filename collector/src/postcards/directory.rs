@@ -1,0 +1,185 @@
+//! From Flow IDs to flows: which 5-tuples that the collector has seen, or was told of, have which Flow ID.
+//!
+//! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. Where two flows have
+//! one ID it stands for neither, until both are gone: which of them is left cannot be told from it.
+
+use wire::FlowKey;
+
+use crate::hash::fold;
+use crate::index::NO_SLOT;
+
+/// What an ID stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Resolved {
+    /// No flow that is known.
+    Unknown,
+    /// This one.
+    Slot(u32),
+    /// More than one.
+    Ambiguous,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    id: u32,
+    /// The flow's slot; [`NO_SLOT`] when there is, or was, more than one.
+    slot: u32,
+    /// How many flows; 0: the entry is free.
+    flows: u32,
+}
+
+const FREE: Entry = Entry { id: 0, slot: NO_SLOT, flows: 0 };
+
+/// IDs of the flows in the table, by open addressing. At most half full. Empty until the first ID is asked for.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    entries: Vec<Entry>,
+    size: usize,
+    seed: u64,
+    /// From the configuration, sorted.
+    named: Vec<(u32, FlowKey)>,
+}
+
+impl Directory {
+    pub(crate) fn for_flows(flows: usize, seed: u64, named: &[(u32, FlowKey)]) -> Self {
+        let size = (flows.max(1) * 2).next_power_of_two();
+        let mut named = named.to_vec();
+        named.sort_unstable();
+        Self { entries: Vec::with_capacity(size), size, seed, named }
+    }
+
+    /// Are flows listed?
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// From now on they are. The memory was reserved before.
+    pub(crate) fn begin(&mut self) {
+        self.entries.resize(self.size, FREE);
+    }
+
+    /// A flow is in the table.
+    pub(crate) fn enter(&mut self, key: &FlowKey, slot: u32) {
+        if self.is_in_use() && key.known_id().is_none() {
+            self.add(key.flow_id(), slot);
+        }
+    }
+
+    /// A flow leaves the table.
+    pub(crate) fn leave(&mut self, key: &FlowKey) {
+        if self.is_in_use() && key.known_id().is_none() {
+            self.remove(key.flow_id());
+        }
+    }
+
+    /// The flow that the configuration gives this ID.
+    #[inline]
+    pub(crate) fn named(&self, id: u32) -> Option<&FlowKey> {
+        if self.named.is_empty() {
+            return None;
+        }
+        let at = self.named.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.named.get(at).map(|(_, key)| key)
+    }
+
+    fn place(&self, id: u32) -> usize {
+        fold(self.seed, u64::from(id) | 1 << 32) as usize & (self.size - 1)
+    }
+
+    /// Where `id` is, or the free entry where it would be.
+    fn seek(&self, id: u32) -> usize {
+        let mut at = self.place(id);
+        while self.entries[at].flows != 0 && self.entries[at].id != id {
+            at = (at + 1) & (self.size - 1);
+        }
+        at
+    }
+
+    pub(crate) fn add(&mut self, id: u32, slot: u32) {
+        let at = self.seek(id);
+        let entry = &mut self.entries[at];
+        let slot = if entry.flows == 0 { slot } else { NO_SLOT };
+        *entry = Entry { id, slot, flows: entry.flows + 1 };
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Resolved {
+        match self.entries[self.seek(id)] {
+            Entry { flows: 0, .. } => Resolved::Unknown,
+            Entry { slot: NO_SLOT, .. } => Resolved::Ambiguous,
+            Entry { slot, .. } => Resolved::Slot(slot),
+        }
+    }
+
+    /// One flow less has this ID.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let mut hole = self.seek(id);
+        match self.entries[hole].flows {
+            0 => return,
+            1 => {}
+            _ => {
+                self.entries[hole].flows -= 1;
+                return;
+            }
+        }
+        // Those behind it move up, unless they lie where they belong.
+        let mut at = hole;
+        loop {
+            at = (at + 1) & (self.size - 1);
+            let entry = self.entries[at];
+            if entry.flows == 0 {
+                break;
+            }
+            let home = self.place(entry.id);
+            if (at.wrapping_sub(home) & (self.size - 1)) >= (at.wrapping_sub(hole) & (self.size - 1)) {
+                self.entries[hole] = entry;
+                hole = at;
+            }
+        }
+        self.entries[hole] = FREE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_two_flows_is_ambiguous_until_both_are_gone() {
+        let mut directory = Directory::for_flows(4, 1, &[]);
+        directory.begin();
+        assert_eq!(directory.find(7), Resolved::Unknown);
+        directory.add(7, 0);
+        directory.add(8, 1);
+        assert_eq!(directory.find(7), Resolved::Slot(0));
+        directory.add(7, 2);
+        assert_eq!(directory.find(7), Resolved::Ambiguous);
+        directory.remove(7);
+        assert_eq!((directory.find(7), directory.find(8)), (Resolved::Ambiguous, Resolved::Slot(1)));
+        directory.remove(7);
+        assert_eq!(directory.find(7), Resolved::Unknown);
+        directory.add(7, 3);
+        assert_eq!(directory.find(7), Resolved::Slot(3));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_the_others_where_they_are_found() {
+        let mut directory = Directory::for_flows(64, 3, &[]);
+        directory.begin();
+        let id = |n: u32| n.wrapping_mul(0x9e37_79b1);
+        let mut kept = [false; 64];
+        for turn in 0..5000_u32 {
+            let slot = turn.wrapping_mul(0x85eb_ca6b) >> 26;
+            if std::mem::replace(&mut kept[slot as usize], turn % 3 != 0) {
+                directory.remove(id(slot));
+            }
+            if kept[slot as usize] {
+                directory.add(id(slot), slot);
+            }
+            for (slot, kept) in (0..).zip(kept) {
+                let expected = if kept { Resolved::Slot(slot) } else { Resolved::Unknown };
+                assert_eq!(directory.find(id(slot)), expected, "turn {turn}, slot {slot}");
+            }
+        }
+    }
+}

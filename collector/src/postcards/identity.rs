@@ -1,0 +1,132 @@
+//! Which packet a postcard is about, as well as the packet's head in it tells.
+
+use wire::{FlowKey, Report};
+
+use crate::hash::fold;
+
+/// What the packet in a report says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Identity {
+    /// Time to live or hop limit of its outermost IP header.
+    pub(crate) hop_limit: Option<u8>,
+    /// Equal in all reports of one packet, and seldom in those of two packets of a flow; 0: there is none.
+    pub(crate) signature: u64,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Where the IP header may lie: at once, or behind Ethernet with up to two tags.
+const PLACES: [usize; 4] = [0, 14, 18, 22];
+
+/// Bytes of payload that belong to a signature.
+const SNAP: usize = 8;
+
+impl Identity {
+    /// Reads the packet in a report. What every node sees alike makes the signature: IPv4's identification, TCP's numbers,
+    /// the first bytes of the payload (behind INT), and the L4 checksum where no INT is in the packet, which would change
+    /// it. Lengths, DSCP and ports change with INT and are left out.
+    pub(crate) fn of(report: &Report<'_>) -> Self {
+        let Some(key) = report.tunnel.or(report.flow) else { return Self::default() };
+        let packet = PLACES.iter().find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
+        let Some(bytes) = packet else { return Self::default() };
+        let (hop_limit, ident, proto, l4) = match bytes.first_chunk::<20>() {
+            Some(header) if !key.is_v6() => {
+                let l4 = usize::from(header[0] & 0x0f) * 4;
+                (header[8], u64::from(u16::from_be_bytes([header[4], header[5]])), header[9], l4)
+            }
+            _ => (bytes[7], 0, bytes[6], 40),
+        };
+        let body = bytes.get(l4..).unwrap_or_default();
+        Self { hop_limit: Some(hop_limit), signature: signature(ident, proto, body, report.int.is_some()) }
+    }
+}
+
+/// Does an IP header with the addresses of `key` begin here?
+fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
+    let (version, src, dst) = if key.is_v6() { (6, 8..24, 24..40) } else { (4, 12..16, 16..20) };
+    let skip = 16 - src.len();
+    bytes.first().is_some_and(|first| first >> 4 == version)
+        && bytes.get(src) == key.src_octets().get(skip..)
+        && bytes.get(dst) == key.dst_octets().get(skip..)
+}
+
+fn signature(ident: u64, proto: u8, body: &[u8], with_int: bool) -> u64 {
+    let words = |from: usize, to: usize| {
+        body.get(from..to).map_or(0, |bytes| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    };
+    let (numbers, checksum, header) = match proto {
+        TCP => (words(4, 12), words(16, 18), 20),
+        UDP => (0, words(6, 8), 8),
+        // ICMP and others: what follows their first word.
+        _ => (0, 0, 4),
+    };
+    let checksum = if with_int { 0 } else { checksum };
+    // A shim's length is in words, without the shim.
+    let skip = match body.get(header + 1) {
+        Some(words) if with_int => 4 + usize::from(*words) * 4,
+        _ => 0,
+    };
+    let snap = words(header + skip, header + skip + SNAP);
+    if ident == 0 && numbers == 0 && checksum == 0 && snap == 0 {
+        return 0;
+    }
+    fold(ident << 32 | checksum, numbers ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(fold(snap, !ident)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn udp(ident: u16, ttl: u8, tos: u8, checksum: u16, behind: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x45, tos, 0, 60, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        bytes[4..6].copy_from_slice(&ident.to_be_bytes());
+        bytes.extend([0x13, 0x88, 0, 80, 0, 40]);
+        bytes.extend(checksum.to_be_bytes());
+        bytes.extend(behind);
+        bytes
+    }
+
+    fn of(inner: &[u8]) -> Identity {
+        let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
+        Identity::of(&Report { flow: Some(key), inner, ..Report::EMPTY })
+    }
+
+    #[test]
+    fn one_packet_has_one_signature_wherever_it_is_seen() {
+        let first = of(&udp(7, 64, 0, 0xabcd, &[1; 8]));
+        let later = of(&udp(7, 61, 0x5c, 0xabcd, &[1; 12]));
+        assert_eq!((first.hop_limit, later.hop_limit), (Some(64), Some(61)));
+        assert!(first.signature != 0 && first.signature == later.signature);
+        for other in
+            [udp(8, 64, 0, 0xabcd, &[1; 8]), udp(7, 64, 0, 0xabce, &[1; 8]), udp(7, 64, 0, 0xabcd, &[2; 8])]
+        {
+            assert_ne!(of(&other).signature, first.signature);
+        }
+    }
+
+    #[test]
+    fn ethernet_and_tags_are_stepped_over() {
+        let packet = udp(7, 64, 0, 0xabcd, &[1; 8]);
+        for tags in [14, 18, 22] {
+            let mut frame = vec![0x45; tags];
+            frame.extend(&packet);
+            assert_eq!(of(&frame), of(&packet), "{tags}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_has_no_signature_and_what_is_cut_no_more_than_it_holds() {
+        assert_eq!(of(&udp(0, 64, 0, 0, &[])), Identity { hop_limit: Some(64), signature: 0 });
+        let whole = udp(7, 64, 0, 1, &[1; 8]);
+        for cut in 0..20 {
+            assert_eq!(of(&whole[..cut]), Identity::default(), "{cut}");
+        }
+        for cut in 20..whole.len() {
+            assert_eq!(of(&whole[..cut]).hop_limit, Some(64), "{cut}");
+        }
+        let elsewhere = FlowKey::v4([10, 0, 0, 9], [10, 0, 0, 2], None, UDP);
+        let report = Report { flow: Some(elsewhere), inner: &whole, ..Report::EMPTY };
+        assert_eq!(Identity::of(&report), Identity::default());
+    }
+}

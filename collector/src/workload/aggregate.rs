@@ -1,0 +1,143 @@
+//! Aggregates as a first stage makes them of the postcards of three switches in a row, the postcard paper's testbed.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use detect::{Detection, Thresholds};
+use wire::aggregate::{CARD_LEN, Card, HEADER_LEN, Header, Kind};
+
+use super::{THRESHOLDS, TICK};
+use crate::collector::{Collector, Datagram};
+use crate::config::{Clocks, Config, Profile};
+use crate::event::{Nanos, Sink};
+use crate::postcards;
+
+/// Nodes that each packet passes.
+const NODES: u32 = 3;
+/// Time between two cards: twenty million per second.
+const GAP: Nanos = 50;
+/// Time inside a node, and between two.
+const INSIDE: u64 = 1500;
+const BETWEEN: u64 = 5000;
+/// Cards in memory, given over and over.
+const CARDS: u32 = 300_000;
+
+/// One case of the benchmark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// Its name, as in `hopwise bench`.
+    pub name: &'static str,
+    /// Cards per aggregate.
+    pub r: u16,
+    /// Different flows.
+    pub flows: u32,
+    /// Are clocks synchronised, so that cards are joined into paths?
+    pub joins: bool,
+}
+
+/// The published cases.
+pub const CASES: [Case; 3] = [
+    Case { name: "aggregate-unfold", r: 25, flows: 1000, joins: false },
+    Case { name: "aggregate-unfold-72", r: 72, flows: 1000, joins: false },
+    Case { name: "aggregate-unfold-join", r: 25, flows: 1000, joins: true },
+];
+
+impl Case {
+    /// A collector for it.
+    pub fn collector(&self) -> Collector {
+        let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
+        let clocks = if self.joins { Clocks::Synchronised } else { Clocks::Free };
+        // As long as it takes to give every flow a packet, so that what is held fits.
+        let timeout = 1_000_000;
+        Collector::new(Config {
+            max_flows: self.flows as usize * 2,
+            push_interval: 0,
+            flow_timeout: 3_600_000_000_000,
+            default_profile: Profile { clocks, ..Profile::default() },
+            detection: Arc::new(Detection { thresholds, ..Detection::default() }),
+            postcards: postcards::Settings { timeout, ..postcards::Settings::default() },
+            ..Config::default()
+        })
+    }
+
+    /// Its aggregates, made in memory once: Agg(R), the cards of each packet next to each other.
+    pub fn feed(&self) -> Feed {
+        let count = CARDS / u32::from(self.r);
+        let length = HEADER_LEN + usize::from(self.r) * CARD_LEN;
+        let mut bytes = vec![0; length * count as usize];
+        let mut number = 0;
+        for (sequence, payload) in bytes.chunks_exact_mut(length).enumerate() {
+            let header = Header {
+                kind: Kind::Agg,
+                by_timer: false,
+                count: self.r,
+                record_len: CARD_LEN as u16,
+                aggregator: 99,
+                sequence: sequence as u32,
+                node_scope: None,
+                flow_scope: None,
+            };
+            header.emit(payload);
+            for record in payload[HEADER_LEN..].chunks_exact_mut(CARD_LEN) {
+                self.card(number).emit(record);
+                number += 1;
+            }
+        }
+        Feed { bytes, length, r: self.r.into(), next: 0, now: 1_700_000_000_000_000_000, ticked: 0 }
+    }
+
+    fn card(&self, number: u32) -> Card {
+        let (packet, hop) = (number / NODES, number % NODES);
+        let flow = (u64::from(packet) * 618_033_989 % u64::from(self.flows)) as u32;
+        let ingress = u64::from(packet) * u64::from(NODES) * GAP + u64::from(hop) * (INSIDE + BETWEEN);
+        Card {
+            node: 100 + hop,
+            flow_id: flow.wrapping_mul(0x9e37_79b1) | 1,
+            ingress_ts: ingress as u32,
+            egress_ts: (ingress + INSIDE) as u32,
+            queue_id: (flow & 3) as u8,
+            queue_length: 400,
+        }
+    }
+}
+
+/// Aggregates in memory, given to a collector over and over.
+#[derive(Debug)]
+pub struct Feed {
+    bytes: Vec<u8>,
+    length: usize,
+    r: u64,
+    next: usize,
+    now: Nanos,
+    ticked: Nanos,
+}
+
+impl Feed {
+    /// Bytes of a datagram.
+    pub fn payload_len(&self) -> usize {
+        self.length
+    }
+
+    /// Cards until it begins anew.
+    pub fn cards(&self) -> u64 {
+        (self.bytes.len() / self.length) as u64 * self.r
+    }
+
+    /// Gives the next aggregate to a collector, with a tick when one is due; answers how many cards it held.
+    pub fn give(&mut self, collector: &mut Collector, sink: &mut impl Sink) -> u64 {
+        self.now += GAP * self.r;
+        let payload = &self.bytes[self.next..self.next + self.length];
+        let source = Ipv4Addr::new(192, 0, 2, 99).to_ipv6_mapped().octets();
+        let datagram = Datagram { payload, source, sport: 40_000, listener: 0, received: self.now };
+        collector.handle_aggregates(&[datagram], sink);
+        self.next += self.length;
+        if self.next >= self.bytes.len() {
+            self.next = 0;
+        }
+        if self.now - self.ticked >= TICK / 10 {
+            self.ticked = self.now;
+            collector.tick(self.now, sink);
+        }
+        self.r
+    }
+}

@@ -1,0 +1,362 @@
+//! Aggregates of a first stage: cards as if each had come by itself, summaries merged.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+
+use collector::event::Basis;
+use collector::postcards::{Settings, Unjoinable};
+use collector::{Clocks, Collector, Config, Datagram, Profile, Rollup, Sink};
+use support::{Log, START, Sent, config, flow};
+use wire::aggregate::{Card, HEADER_LEN, Header, Kind, Summary, SummaryMetric};
+use wire::{FlowKey, Refusal};
+
+const MS: u64 = 1_000_000;
+
+struct Server {
+    collector: Collector,
+    log: Log,
+    now: u64,
+    sequence: u32,
+}
+
+impl Server {
+    fn new(clocks: Clocks, settings: Settings) -> Self {
+        let default_profile = Profile { clocks, ..Profile::default() };
+        let config = Config { postcards: settings, default_profile, ..config() };
+        Self { collector: Collector::new(config), log: Log::default(), now: START, sequence: 0 }
+    }
+
+    fn free() -> Self {
+        Self::new(Clocks::Free, Settings::default())
+    }
+
+    fn datagram<'a>(&self, payload: &'a [u8]) -> Datagram<'a> {
+        Datagram { payload, source: [7; 16], sport: 1, listener: 0, received: self.now }
+    }
+
+    fn give(&mut self, payload: &[u8]) {
+        self.now += 1000;
+        let datagram = self.datagram(payload);
+        self.collector.handle_aggregates(&[datagram], &mut self.log);
+        assert!(self.collector.stats().decoding().holds());
+        assert!(self.collector.stats().deciding().holds());
+        assert!(self.collector.stats().postcards.balance().holds());
+    }
+
+    fn report(&mut self, payload: &[u8]) {
+        self.now += 1000;
+        let datagram = self.datagram(payload);
+        self.collector.handle(&[datagram], &mut self.log);
+    }
+
+    fn cards(&mut self, kind: Kind, cards: &[Card]) {
+        self.sequence += 1;
+        let bytes = agg(kind, self.sequence, cards);
+        self.give(&bytes);
+    }
+
+    fn summaries(&mut self, scope: (Kind, Option<u32>, Option<u32>), summaries: &[Summary]) {
+        self.sequence += 1;
+        let bytes = cor(scope, self.sequence, summaries);
+        self.give(&bytes);
+    }
+
+    fn pass(&mut self, nanos: u64) {
+        let end = self.now + nanos;
+        while self.now < end {
+            self.now = (self.now + 10 * MS).min(end);
+            self.collector.tick(self.now, &mut self.log);
+        }
+    }
+
+    fn heard(&mut self) -> String {
+        std::mem::take(&mut self.log.text)
+    }
+}
+
+fn agg(kind: Kind, sequence: u32, cards: &[Card]) -> Vec<u8> {
+    let header = Header {
+        kind,
+        by_timer: false,
+        count: cards.len() as u16,
+        record_len: 20,
+        aggregator: 99,
+        sequence,
+        node_scope: kind.node_scope().then(|| cards[0].node),
+        flow_scope: kind.flow_scope().then(|| cards[0].flow_id),
+    };
+    let mut bytes = vec![0; HEADER_LEN + cards.len() * 20];
+    header.emit(&mut bytes);
+    for (card, record) in cards.iter().zip(bytes[HEADER_LEN..].chunks_exact_mut(20)) {
+        card.emit(record);
+    }
+    bytes
+}
+
+fn cor(
+    (kind, node_scope, flow_scope): (Kind, Option<u32>, Option<u32>),
+    sequence: u32,
+    all: &[Summary],
+) -> Vec<u8> {
+    let count = all.len() as u16;
+    let header = Header {
+        kind,
+        by_timer: true,
+        count,
+        record_len: 24,
+        aggregator: 99,
+        sequence,
+        node_scope,
+        flow_scope,
+    };
+    let mut bytes = vec![0; HEADER_LEN + all.len() * 24];
+    header.emit(&mut bytes);
+    for (summary, record) in all.iter().zip(bytes[HEADER_LEN..].chunks_exact_mut(24)) {
+        summary.emit(record);
+    }
+    bytes
+}
+
+fn card(node: u32, flow_id: u32, ingress: u64, latency: u32) -> Card {
+    let ingress_ts = ingress as u32;
+    let egress_ts = ingress_ts.wrapping_add(latency);
+    Card { node, flow_id, ingress_ts, egress_ts, queue_id: 1, queue_length: 42 }
+}
+
+fn summary(metric: SummaryMetric, min: u32, max: u32, sum: u64, count: u32) -> Summary {
+    Summary { metric, min, max, sum, count }
+}
+
+/// The example of the design (4.3): three cards of three nodes.
+#[test]
+fn cards_update_what_postcards_would() {
+    let mut server = Server::free();
+    let cards =
+        [card(21, 0xf10a, 0xd0e0_f000, 1500), card(22, 0xf10a, 0xd0e1_0388, 800), card(21, 0xf10b, 5, 700)];
+    server.cards(Kind::Agg, &cards);
+    let view = server.collector.flow(&FlowKey::of_id(0xf10a)).unwrap();
+    let hops: Vec<_> = view.hops().map(|hop| (hop.node, hop.hop_latency, hop.queue_occupancy)).collect();
+    assert_eq!(hops, [(Some(21), Some(1500), Some(42)), (Some(22), Some(800), Some(42))]);
+    assert_eq!((view.path().count(), view.row.reports), (0, 2), "free clocks give no order");
+    assert!(server.collector.flow(&FlowKey::of_id(0xf10b)).is_some());
+    let stats = server.collector.stats();
+    assert_eq!((stats.aggregates, stats.cards, stats.flow_reports), (1, 3, 3));
+    assert_eq!(stats.postcards.unjoinable[Unjoinable::NoOrder as usize], 3);
+}
+
+#[test]
+fn cards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
+    let mut server = Server::new(Clocks::Synchronised, Settings::default());
+    for packet in 0..3_u64 {
+        let t = 0xffff_f000 + packet * 2_000_000;
+        // As Agg_{N,F} does: each node's by itself, in no order of the path.
+        for (node, from, latency) in [(9, 6000, 500), (7, 0, 1000), (8, 3000, 2000)] {
+            server.cards(Kind::AggNodeFlow, &[card(node, 5, t + from, latency)]);
+        }
+    }
+    server.pass(300 * MS);
+    let view = server.collector.flow(&FlowKey::of_id(5)).unwrap();
+    assert_eq!(view.path().collect::<Vec<_>>(), [7, 8, 9]);
+    assert_eq!((view.row.flow_latency, view.row.basis), (Some(6500), Basis::Measured));
+    assert_eq!(view.path_basis, Basis::Stamps);
+}
+
+#[test]
+fn an_id_stands_for_the_flow_that_is_known_to_have_it() {
+    let mut server = Server::free();
+    let key = flow(1, false);
+    let id = key.flow_id();
+    server.cards(Kind::Agg, &[card(4, id, 0, 10)]);
+    assert!(server.collector.flow(&FlowKey::of_id(id)).is_some(), "not known yet");
+    server.report(&Sent::default().v10());
+    let reports = server.collector.flow(&key).unwrap().row.reports;
+    server.cards(Kind::Agg, &[card(4, id, 0, 10), card(4, id, 0, 11)]);
+    assert_eq!(server.collector.flow(&key).unwrap().row.reports, reports + 2);
+    assert_eq!(server.collector.stats().postcards.resolved, 2);
+}
+
+#[test]
+fn an_id_of_two_flows_stands_for_neither() {
+    let mut server = Server::free();
+    // A CRC is linear: what the change of a port does to it, some bits of an address undo.
+    let key = flow(1, false);
+    let of = |sport: u16, dst: [u8; 4]| FlowKey::v4([10, 0, 0, 1], dst, Some((sport, 80)), 17);
+    let zero = of(0, [0; 4]).flow_id();
+    let change = of(1001, [10, 0, 0, 2]).flow_id() ^ of(2002, [10, 0, 0, 2]).flow_id();
+    let mut columns: Vec<(u32, u32)> =
+        (0..32).map(|bit| (of(0, (1_u32 << bit).to_be_bytes()).flow_id() ^ zero, 1 << bit)).collect();
+    let (mut left, mut address) = (change, u32::from_be_bytes([10, 0, 0, 2]));
+    for bit in (0..32).rev() {
+        let Some(at) = columns.iter().position(|(sum, _)| sum >> bit == 1) else { continue };
+        let (sum, bits) = columns.swap_remove(at);
+        for other in columns.iter_mut().filter(|(other, _)| other >> bit & 1 == 1) {
+            *other = (other.0 ^ sum, other.1 ^ bits);
+        }
+        if left >> bit & 1 == 1 {
+            (left, address) = (left ^ sum, address ^ bits);
+        }
+    }
+    let twin = of(2002, address.to_be_bytes());
+    assert_eq!((left, twin.flow_id()), (0, key.flow_id()));
+    for key in [key, twin] {
+        let node = support::node(1);
+        let mut bytes = Sent { hops: vec![node], ..Sent::default() }.v10();
+        let dst = bytes.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
+        let std::net::IpAddr::V4(address) = key.dst() else { unreachable!() };
+        bytes[dst..dst + 4].copy_from_slice(&address.octets());
+        bytes[dst + 4..dst + 6].copy_from_slice(&key.sport().unwrap().to_be_bytes());
+        server.report(&bytes);
+        assert!(server.collector.flow(&key).is_some(), "{key}");
+    }
+    server.cards(Kind::Agg, &[card(4, key.flow_id(), 0, 10)]);
+    assert_eq!(server.collector.stats().postcards.ambiguous, 1);
+    assert!(server.collector.flow(&FlowKey::of_id(key.flow_id())).is_some());
+}
+
+#[test]
+fn the_configuration_names_flows() {
+    let key = flow(3, true);
+    let settings = Settings { flow_ids: vec![(77, key)], ..Settings::default() };
+    let mut server = Server::new(Clocks::Free, settings);
+    server.cards(Kind::Agg, &[card(4, 77, 0, 10)]);
+    assert!(server.collector.flow(&key).is_some());
+}
+
+#[derive(Default)]
+struct Rollups(Vec<Rollup>);
+
+impl Sink for Rollups {
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.0.push(*rollup);
+    }
+}
+
+#[test]
+fn summaries_are_merged_exactly() {
+    let mut server = Server::free();
+    let scope = (Kind::CorNode, Some(21), None);
+    server.summaries(
+        scope,
+        &[
+            summary(SummaryMetric::HopLatency, 700, 1500, 3000, 3),
+            summary(SummaryMetric::QueueLength, 3, 42, 52, 3),
+            summary(SummaryMetric::Other(9), 3, 42, 52, 3),
+        ],
+    );
+    server.cards(Kind::Agg, &[card(21, 1, 0, 100)]);
+    server.summaries(scope, &[summary(SummaryMetric::HopLatency, 50, 60, 110, 2)]);
+    let mut rollups = Rollups::default();
+    server.collector.finish(server.now, &mut rollups);
+    let told: Vec<_> = rollups
+        .0
+        .iter()
+        .filter(|rollup| rollup.interval == 1)
+        .map(|r| (r.metric.name(), r.node, r.queue, (r.count, r.min, r.max, r.sum), r.p50.is_some()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("hop_latency", Some(21), None, (6, 50, 1500, 3210), false),
+            ("queue_occupancy", Some(21), None, (3, 3, 42, 52), false),
+            ("queue_occupancy", Some(21), Some(1), (1, 42, 42, 42), true),
+        ]
+    );
+    let stats = server.collector.stats();
+    assert_eq!((stats.summaries, stats.node_reports), (4, 4));
+}
+
+#[test]
+fn least_and_greatest_are_compared_with_what_was_told() {
+    // Thresholds: hop latency 100, queue 5 (tests/support).
+    let mut server = Server::free();
+    let give = |server: &mut Server, scope, metric, min, max| {
+        server.summaries(scope, &[summary(metric, min, max, u64::from(min) + u64::from(max), 2)]);
+        let heard = server.heard();
+        heard.lines().filter(|line| !line.contains("loss")).collect::<Vec<_>>().join("; ")
+    };
+    let node = (Kind::CorNode, Some(21), None);
+    let queue = SummaryMetric::QueueLength;
+    assert_eq!(give(&mut server, node, queue, 3, 42), "new queue_occupancy node=21 42");
+    assert_eq!(give(&mut server, node, queue, 37, 47), "", "each within 5 of 42");
+    assert_eq!(give(&mut server, node, queue, 36, 48), "change queue_occupancy node=21 42->48");
+    assert_eq!(give(&mut server, node, queue, 10, 50), "change queue_occupancy node=21 48->10");
+    let latency = SummaryMetric::HopLatency;
+    assert_eq!(give(&mut server, node, latency, 500, 1000), "new hop_latency node=21 1000");
+    assert_eq!(give(&mut server, node, latency, 900, 1100), "");
+    assert_eq!(give(&mut server, node, latency, 899, 1000), "change hop_latency node=21 1000->899");
+    let flow = (Kind::CorNodeFlow, Some(21), Some(5));
+    let heard = give(&mut server, flow, latency, 500, 1000);
+    assert!(heard.starts_with("new hop_latency flow=") && heard.ends_with("node=21 1000"), "{heard}");
+    assert_eq!(give(&mut server, flow, latency, 950, 1100), "");
+    let anywhere = (Kind::Cor, None, None);
+    assert_eq!(give(&mut server, anywhere, queue, 3, 42), "new queue_occupancy 42");
+}
+
+#[test]
+fn numbers_are_accounted_for_per_aggregator() {
+    let mut server = Server::free();
+    for sequence in [1, 2, 3, 5, 4, 4, 9, 10] {
+        server.give(&agg(Kind::Agg, sequence, &[card(1, 1, 0, 1)]));
+    }
+    let stream = server.collector.streams().next().unwrap();
+    assert_eq!((stream.id.version, stream.id.node), (collector::aggregates::VERSION, Some(99)));
+    server.collector.finish(server.now + 10_000 * MS, &mut server.log);
+    let stream = server.collector.streams().next().unwrap();
+    assert_eq!((stream.lost, stream.reordered, stream.duplicated), (3, 1, 1));
+}
+
+#[test]
+fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
+    let good = agg(Kind::AggNode, 1, &[card(1, 1, 0, 1), card(1, 2, 0, 1)]);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let scope = (Kind::Cor, None, None);
+    let lie =
+        |min, max, sum, count| cor(scope, 1, &[summary(SummaryMetric::HopLatency, min, max, sum, count)]);
+    let cases = [
+        (with(3, 3), Refusal::BadRecordLength),
+        (with(3, 0), Refusal::EmptyAggregate),
+        (with(0, 0x14), Refusal::BadAggregateKind),
+        (with(0, 0x22), Refusal::UnknownVersion),
+        (with(HEADER_LEN + 3, 9), Refusal::BadScope),
+        (good[..20].to_vec(), Refusal::Truncated),
+        (lie(9, 8, 17, 2), Refusal::BadSummary),
+        (lie(1, 2, 3, 0), Refusal::BadSummary),
+        (lie(5, 9, 9, 2), Refusal::BadSummary),
+    ];
+    for (bytes, refusal) in cases {
+        let mut server = Server::free();
+        server.give(&bytes);
+        let stats = server.collector.stats();
+        assert_eq!((stats.accepted, stats.refused_datagrams[refusal.index()]), (0, 1), "{refusal:?}");
+        assert_eq!(server.collector.flow_slots(), 0, "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_flow_ids_stays_bounded() {
+    let mut server = Server::new(Clocks::Synchronised, Settings { cards: 2048, ..Settings::default() });
+    let before = server.collector.bytes();
+    let mut id = 1_u32;
+    for _ in 0..2000 {
+        let cards: Vec<_> = (0..25)
+            .map(|at| {
+                id = id.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                card(id >> 24, id, u64::from(id), at)
+            })
+            .collect();
+        server.cards(Kind::Agg, &cards);
+    }
+    let stats = server.collector.stats();
+    assert_eq!((stats.cards, stats.postcards.cards), (50_000, 50_000));
+    assert!(server.collector.tables().flows.used <= 1024);
+    assert!(server.collector.bytes() < before + 2_000_000);
+    server.collector.finish(server.now, &mut server.log);
+    let counts = server.collector.stats().postcards;
+    assert_eq!(counts.held, counts.released);
+    assert!(counts.balance().holds());
+}

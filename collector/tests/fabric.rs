@@ -1,0 +1,171 @@
+//! A fabric whose nodes send postcards knows what really happened; what the collector makes of the cards must be that.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use collector::postcards::Settings;
+use collector::{Clocks, Collector, Config, Datagram, Event, Kind, Profile, Sink};
+use dataplane::fabric::{Channel, FlowSpec, Wire};
+use dataplane::watchlist::Mode;
+use dataplane::{Action, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch};
+use detect::{Match, Metric};
+
+const MS: u64 = 1_000_000;
+const START: u64 = 1_790_000_000_000_000_000;
+
+type Paths = BTreeMap<String, Vec<Vec<u32>>>;
+
+#[derive(Default)]
+struct Told {
+    paths: Paths,
+    latencies: BTreeMap<String, Vec<u64>>,
+}
+
+impl Sink for Told {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        let Some(flow) = event.flow.map(|flow| flow.to_string()) else { return };
+        match (event.kind, event.metric) {
+            (Kind::New | Kind::PathChange, Some(Metric::FlowPath)) => {
+                self.paths.entry(flow).or_default().push(path.to_vec());
+            }
+            (Kind::New | Kind::Change, Some(Metric::FlowLatency)) => {
+                self.latencies.entry(flow).or_default().extend(event.value);
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Witness {
+    collector: Collector,
+    told: Told,
+    /// Of packets that arrived, in their order: paths (each once in a row), and latencies.
+    paths: Paths,
+    latencies: BTreeMap<String, Vec<u64>>,
+    packets: u64,
+    by_id: bool,
+    measured: bool,
+}
+
+impl Witness {
+    fn new(mode: Mode) -> Self {
+        // A postcard without a packet can only be joined by its stamps.
+        let by_id = mode == Mode::Postcard;
+        let clocks = if by_id { Clocks::Synchronised } else { Clocks::Free };
+        let default_profile = Profile { clocks, ..Profile::default() };
+        let postcards = Settings { timeout: 20 * MS, proximity: 100_000, ..Settings::default() };
+        let config = Config { default_profile, postcards, ..Config::default() };
+        Self {
+            collector: Collector::new(config),
+            told: Told::default(),
+            paths: Paths::new(),
+            latencies: BTreeMap::new(),
+            packets: 0,
+            by_id,
+            measured: by_id,
+        }
+    }
+}
+
+impl FabricSink for Witness {
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        let source = match from.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: t };
+        self.collector.handle(&[datagram], &mut self.told);
+        self.collector.tick(t, &mut self.told);
+    }
+
+    fn truth(&mut self, truth: &Truth<'_>) {
+        let Truth::Delivered(journey) = truth else { return };
+        let key = match self.by_id {
+            true => wire::FlowKey::of_id(journey.flow.flow_id()).to_string(),
+            false => journey.flow.to_string(),
+        };
+        self.packets += 1;
+        let paths = self.paths.entry(key.clone()).or_default();
+        if paths.last() != Some(&journey.path()) {
+            paths.push(journey.path());
+        }
+        let (first, last) = (journey.hops[0], journey.hops[journey.hops.len() - 1]);
+        let latency = match self.measured {
+            true => last.egress - first.ingress,
+            false => journey.hops.iter().map(|hop| hop.hop_latency()).sum(),
+        };
+        self.latencies.entry(key).or_default().push(latency);
+    }
+}
+
+/// Four leaves, two spines, 24 flows, a link that fails and is mended.
+fn run(mode: Mode, channel: Channel) -> Witness {
+    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
+    if mode != Mode::Postcard {
+        assert!(topology.set_clock_offset(101, 1_500_000) && topology.set_clock_offset(201, -77_000));
+    }
+    let config = dataplane::Config {
+        start: START,
+        convergence: 20 * MS,
+        watchlist: Watch { mode, ..Watch::new(Match::default()) }.into(),
+        channel,
+        routed: true,
+        ..dataplane::Config::default()
+    };
+    let mut fabric = Fabric::new(topology, config, 5).unwrap();
+    for at in 0..24_u16 {
+        let (from, to) = (10_001 + u32::from(at % 8), 10_001 + u32::from((at % 8 + 1 + at % 7) % 8));
+        let pattern = if at % 2 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) };
+        let spec = FlowSpec {
+            payload: 100 + at * 20,
+            pattern,
+            start: START,
+            stop: START + 400 * MS,
+            ..FlowSpec::new(from, to, 30_000 + at, 443)
+        };
+        fabric.add_flow(&spec).unwrap();
+    }
+    fabric.schedule(START + 100 * MS, Action::CutLink { a: 102, b: 202 }).unwrap();
+    fabric.schedule(START + 250 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
+    let mut witness = Witness::new(mode);
+    fabric.run_until(START + 450 * MS, &mut witness);
+    witness.collector.finish(START + 450 * MS, &mut witness.told);
+    let stats = witness.collector.stats();
+    assert!(stats.decoding().holds() && stats.deciding().holds() && stats.postcards.balance().holds());
+    assert_eq!(stats.postcards.held, stats.postcards.released);
+    for (flow, told) in &witness.told.latencies {
+        let truth = &witness.latencies[flow];
+        assert!(told.iter().all(|latency| truth.contains(latency)), "{flow}: {told:?} of {truth:?}");
+    }
+    witness
+}
+
+#[test]
+fn paths_of_postcards_are_those_that_packets_took() {
+    for mode in [Mode::Mx21, Mode::Postcard] {
+        let witness = run(mode, Channel::default());
+        assert_eq!(witness.told.paths, witness.paths, "{mode:?}");
+        assert!(witness.paths.values().any(|paths| paths.len() > 1), "a route changed");
+        let counts = witness.collector.stats().postcards;
+        assert!(counts.sets * 10 > witness.packets * 9, "{mode:?}: {counts:?} of {}", witness.packets);
+    }
+}
+
+#[test]
+fn lost_late_and_repeated_cards_make_no_path_that_no_packet_took() {
+    let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
+    for mode in [Mode::Mx21, Mode::Postcard] {
+        let witness = run(mode, channel.clone());
+        let mut told = 0;
+        for (flow, paths) in &witness.told.paths {
+            let truth = &witness.paths[flow];
+            assert!(paths.iter().all(|path| truth.contains(path)), "{mode:?} {flow}: {paths:?} of {truth:?}");
+            told += paths.len();
+        }
+        assert!(told >= 24, "{mode:?}: {told}");
+        let counts = witness.collector.stats().postcards;
+        assert!(counts.sets * 10 > witness.packets * 6, "{mode:?}: {counts:?} of {}", witness.packets);
+    }
+}

@@ -1,0 +1,433 @@
+//! Postcards of the nodes that a packet passed, joined into what one INT report would have said.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+
+use collector::event::Basis;
+use collector::postcards::{Counts, Link, Partial, Settings, Unjoinable};
+use collector::{Clocks, Collector, Config, Profile};
+use support::{Bench, config};
+use wire::report::v20;
+use wire::{Flags, FlowKey, Hop};
+
+const MS: u64 = 1_000_000;
+
+/// A node's card of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Card {
+    node: u32,
+    seq: u32,
+    /// Of the packet: identification and time to live.
+    ident: u16,
+    ttl: u8,
+    ports: (u16, u16),
+    stamps: Option<(u64, u64)>,
+    latency: Option<u32>,
+}
+
+/// Its flow.
+fn flow() -> FlowKey {
+    FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, 80)), 17)
+}
+
+impl Card {
+    /// Of packet `ident` at the node that lies `hop` nodes behind the first.
+    fn of(ident: u16, node: u32, hop: u8) -> Self {
+        Self {
+            node,
+            seq: 0,
+            ident,
+            ttl: 64_u8.wrapping_sub(hop),
+            ports: (1, 2),
+            stamps: None,
+            latency: Some(100 * node),
+        }
+    }
+
+    /// The same, by a clock that agrees with others: in and out, in nanoseconds.
+    fn at(self, ingress: u64, egress: u64) -> Self {
+        Self { stamps: Some((ingress, egress)), latency: None, ..self }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 60, 0, 0, 0x40, 0, self.ttl, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        packet[4..6].copy_from_slice(&self.ident.to_be_bytes());
+        packet.extend([0x03, 0xe8, 0, 80, 0, 40, 0, 0]);
+        let own = Hop {
+            ingress_if: Some(self.ports.0),
+            egress_if: Some(self.ports.1),
+            hop_latency: self.latency,
+            ingress_ts: self.stamps.map(|(ingress, _)| ingress),
+            egress_ts: self.stamps.map(|(_, egress)| egress),
+            ..Hop::default()
+        };
+        let bits = 0x4000
+            | if self.latency.is_some() { 0x2000 } else { 0 }
+            | if self.stamps.is_some() { 0x0c00 } else { 0 };
+        let main =
+            v20::MainRepr { bits, ds_id: 0, ds_bits: 0, ds_status: 0, own, drop_reason: None, domain: &[] };
+        let mut bytes = vec![0; 256];
+        let group = v20::Group { hw_id: 0, seq: self.seq, node_id: self.node };
+        let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
+        assert!(builder.push(&v20::Repr::new(Flags::FLOW, main, v20::Inner::Ipv4(&packet))));
+        builder.finish().to_vec()
+    }
+}
+
+/// A collector, and the numbers of each node's reports.
+struct Cards {
+    bench: Bench,
+    numbers: [u32; 32],
+}
+
+impl Cards {
+    fn new(settings: Settings, clocks: Clocks) -> Self {
+        let default_profile = Profile { clocks, ..Profile::default() };
+        let config = Config { postcards: settings, default_profile, ..config() };
+        Self { bench: Bench::new(config), numbers: [0; 32] }
+    }
+
+    fn free() -> Self {
+        Self::new(Settings::default(), Clocks::Free)
+    }
+
+    fn give(&mut self, card: Card) -> &mut Self {
+        let seq = &mut self.numbers[card.node as usize];
+        *seq += 1;
+        let bytes = Card { seq: *seq, ..card }.bytes();
+        self.bench.give(&bytes);
+        self
+    }
+
+    /// Its number is used up, and it does not come.
+    fn lose(&mut self, card: Card) -> &mut Self {
+        self.numbers[card.node as usize] += 1;
+        self
+    }
+
+    /// One packet along these nodes; the cards come in the order of `arrivals`.
+    fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
+        for &at in arrivals {
+            self.give(Card::of(ident, nodes[at], at as u8));
+        }
+        self.bench.pass(5 * MS);
+        self
+    }
+
+    fn wait(&mut self) -> &mut Self {
+        self.bench.pass(250 * MS);
+        self
+    }
+
+    fn path(&self) -> Vec<u32> {
+        self.bench.collector.flow(&flow()).map_or(Vec::new(), |view| view.path().collect())
+    }
+
+    fn path_events(&mut self) -> Vec<String> {
+        self.bench.heard().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect()
+    }
+
+    fn counts(&self) -> Counts {
+        let counts = self.bench.collector.stats().postcards;
+        assert!(counts.balance().holds(), "{:?}", counts.balance());
+        counts
+    }
+
+    fn latency(&self) -> (Option<u64>, Basis, Basis) {
+        let view = self.bench.collector.flow(&flow()).unwrap();
+        (view.row.flow_latency, view.row.basis, view.path_basis)
+    }
+}
+
+fn partial(counts: &Counts, why: Partial) -> u64 {
+    counts.partial[why as usize]
+}
+
+#[test]
+fn cards_of_one_packet_make_a_path_by_their_hop_limits() {
+    let mut cards = Cards::free();
+    cards.packet(1, &[7, 5, 9], &[2, 0, 1]);
+    assert_eq!((cards.path(), cards.path_events()), (vec![], vec![]), "met once, it is not believed");
+    cards.packet(2, &[7, 5, 9], &[1, 2, 0]).wait();
+    assert_eq!(cards.path(), [7, 5, 9]);
+    assert_eq!(cards.path_events(), ["new flow_path flow=0 3 HopLimit path=7>5>9"]);
+    assert_eq!(cards.latency(), (Some(2100), Basis::HopSum, Basis::HopLimit));
+    let counts = cards.counts();
+    assert_eq!((counts.cards, counts.joined, partial(&counts, Partial::Unconfirmed)), (6, 3, 3));
+}
+
+#[test]
+fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    cards.bench.heard();
+    let before = cards.counts();
+    for (at, node) in [7, 5, 9].into_iter().enumerate() {
+        assert_eq!(cards.counts().joined, before.joined);
+        let card = Card { latency: Some(1000 * (at as u32 + 1)), ..Card::of(9, node, at as u8) };
+        cards.give(card);
+    }
+    let counts = cards.counts();
+    assert_eq!((counts.joined - before.joined, counts.held - counts.released), (3, 0), "at once");
+    assert_eq!(cards.latency().0, Some(6000));
+}
+
+#[test]
+fn another_path_is_told_when_it_is_met_again() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    cards.path_events();
+    cards.packet(10, &[7, 6, 9], &[0, 1, 2]).wait();
+    assert_eq!((cards.path(), cards.path_events()), (vec![7, 5, 9], vec![]));
+    cards.packet(11, &[7, 6, 9], &[0, 2, 1]).wait();
+    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]);
+    cards.packet(12, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
+    cards.packet(13, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
+    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]);
+}
+
+#[test]
+fn a_lost_card_is_no_shorter_path() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    cards.path_events();
+    // In the middle: the hop limit tells.
+    for ident in 10..30 {
+        cards.lose(Card::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
+    }
+    let counts = cards.counts();
+    assert_eq!((cards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
+    // At the end: only the numbers tell, when the next one comes.
+    for ident in 30..50 {
+        cards.lose(Card::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
+        if ident % 2 == 1 {
+            cards.packet(ident + 100, &[7, 5, 9], &[0, 1, 2]).wait();
+        }
+    }
+    assert_eq!((cards.path(), cards.path_events()), (vec![7, 5, 9], vec![]));
+    assert!(partial(&cards.counts(), Partial::Unconfirmed) > 0);
+}
+
+#[test]
+fn a_path_that_really_became_shorter_is_believed_in_the_end() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    cards.path_events();
+    for ident in 10..13 {
+        cards.packet(ident, &[7, 5], &[0, 1]).wait();
+        assert_eq!(cards.path_events(), [""; 0], "packet {ident}");
+    }
+    cards.packet(13, &[7, 5], &[0, 1]).wait();
+    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]);
+}
+
+#[test]
+fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    cards.path_events();
+    let elsewhere = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 3], Some((1000, 80)), 17);
+    for ident in 10..30 {
+        // Node 9 speaks of another flow, and each time one of its cards of this one is gone.
+        cards.lose(Card::of(ident, 9, 2));
+        cards.numbers[9] += 1;
+        let mut other = Card { seq: cards.numbers[9], ..Card::of(ident, 9, 2) }.bytes();
+        let dst = other.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
+        other[dst + 3] = 3;
+        cards.bench.give(&other);
+        cards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
+    }
+    assert!(cards.bench.collector.flow(&elsewhere).is_some());
+    let counts = cards.counts();
+    assert_eq!((cards.path(), partial(&counts, Partial::Lost)), (vec![7, 5, 9], 40));
+}
+
+#[test]
+fn stamps_of_clocks_that_agree_give_order_and_latency() {
+    let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+    for packet in 0..3_u64 {
+        let t = 1_000_000_000 + packet * 20 * MS;
+        // No signature, and hop limits of a bridged network.
+        let card = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+        cards.give(card(9).at(t + 5000, t + 6000)).give(card(7).at(t, t + 1000));
+        cards.give(card(5).at(t + 2000, t + 4000));
+        cards.bench.pass(20 * MS);
+    }
+    cards.wait();
+    assert_eq!(cards.path(), [7, 5, 9]);
+    assert_eq!(cards.latency(), (Some(6000), Basis::Measured, Basis::Stamps));
+    assert_eq!(cards.counts().joined, 6);
+}
+
+#[test]
+fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
+    // How far apart the packets are, and whether a card is lost.
+    for (gap, lost, told) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
+        let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+        for packet in 0..5_u64 {
+            let t = 1_000_000_000 + packet * gap;
+            let card = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+            cards.give(card(7).at(t, t + 500));
+            if !(lost && packet == 2) {
+                cards.give(card(5).at(t + 2500, t + 3000 + packet));
+            }
+        }
+        cards.wait();
+        let counts = cards.counts();
+        if told {
+            assert_eq!((cards.path(), cards.latency().0), (vec![7, 5], Some(3004)));
+            assert_eq!((counts.sets, counts.joined), (4, 8));
+        } else {
+            assert_eq!((cards.path(), counts.sets), (vec![], 0), "gap {gap}, lost: {lost}");
+            assert_eq!(partial(&counts, Partial::Indistinct), counts.cards);
+        }
+    }
+}
+
+#[test]
+fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
+    let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];
+    let mut cards = Cards::new(Settings { links, ..Settings::default() }, Clocks::Free);
+    let card = |node, ports| Card { ttl: 64, ports, ..Card::of(0, node, 0) };
+    let all = [card(9, (4, 8)), card(7, (6, 3)), card(5, (1, 2))];
+    for _ in 0..2 {
+        all.iter().for_each(|card| {
+            cards.give(*card);
+        });
+        cards.wait();
+    }
+    assert_eq!((cards.path(), cards.latency().2), (vec![7, 5, 9], Basis::Topology));
+    for lost in 0..3 {
+        for (_, card) in all.iter().enumerate().filter(|(at, _)| *at != lost) {
+            cards.give(*card);
+        }
+        cards.wait();
+    }
+    assert_eq!((cards.path(), partial(&cards.counts(), Partial::MissingHop)), (vec![7, 5, 9], 6));
+}
+
+#[test]
+fn cards_without_any_order_are_not_joined() {
+    let mut cards = Cards::free();
+    for ident in 0..10 {
+        let card = |node| Card { ttl: 64, ..Card::of(ident, node, 0) };
+        cards.give(card(7)).give(card(5)).give(card(9)).wait();
+    }
+    assert_eq!((cards.path(), cards.path_events()), (vec![], vec![]));
+    let counts = cards.counts();
+    assert_eq!((counts.joined, partial(&counts, Partial::NoOrder)), (0, 30));
+    assert_eq!(cards.bench.collector.flow(&flow()).unwrap().hops().len(), 3, "each node's hop is known");
+}
+
+#[test]
+fn a_circle_is_seen() {
+    let mut cards = Cards::free();
+    for ident in 1..4 {
+        cards.packet(ident, &[7, 5, 9, 5, 8], &[3, 1, 4, 0, 2]).wait();
+    }
+    assert_eq!(
+        cards.path_events(),
+        [
+            "new flow_path flow=0 5 HopLimit path=7>5>9>5>8",
+            "path_loop flow_path flow=0 node=5 5 HopLimit path=7>5>9>5>8"
+        ]
+    );
+    assert!(cards.bench.collector.flow(&flow()).unwrap().looped);
+}
+
+#[test]
+fn what_comes_twice_is_counted_and_changes_nothing() {
+    let mut cards = Cards::free();
+    cards.packet(1, &[7, 5], &[0, 1]).wait();
+    for ident in 2..4 {
+        cards.numbers[7] += 1;
+        let card = Card { seq: cards.numbers[7], ..Card::of(ident, 7, 0) };
+        let bytes = card.bytes();
+        cards.bench.give(&bytes).give(&bytes);
+        cards.give(Card::of(ident, 5, 1)).wait();
+    }
+    let counts = cards.counts();
+    assert_eq!((cards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
+}
+
+#[test]
+fn a_flow_whose_path_int_tells_keeps_it() {
+    let mut cards = Cards::free();
+    cards.bench.send(&support::Sent::default());
+    let int = support::flow(1, false);
+    for ident in 1..9 {
+        for (at, node) in [7, 5].into_iter().enumerate() {
+            let mut bytes = Card::of(ident, node, at as u8).bytes();
+            let port = bytes.windows(2).position(|bytes| bytes == [0x03, 0xe8]).unwrap();
+            bytes[port..port + 2].copy_from_slice(&1001_u16.to_be_bytes());
+            cards.bench.give(&bytes);
+        }
+        cards.wait();
+    }
+    let view = cards.bench.collector.flow(&int).unwrap();
+    assert_eq!((view.path().collect::<Vec<_>>(), view.path_basis), (vec![1, 2, 3], Basis::Measured));
+    assert_eq!(cards.counts().unjoinable[Unjoinable::Int as usize], 16);
+}
+
+#[test]
+fn few_places_for_many_cards_are_used_in_turn() {
+    let settings = Settings { cards: 16, ..Settings::default() };
+    let mut cards = Cards::new(settings, Clocks::Free);
+    for ident in 0..200 {
+        cards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
+        let counts = cards.counts();
+        assert!(counts.held - counts.released <= 16);
+    }
+    cards.bench.collector.finish(cards.bench.now, &mut cards.bench.log);
+    let counts = cards.counts();
+    assert_eq!((counts.cards, counts.held - counts.released), (400, 0));
+    assert_eq!(cards.path(), [7, 5]);
+}
+
+/// Any cards at all, in any order: everything adds up, and nothing that is told was not so.
+#[test]
+fn whatever_comes_adds_up() {
+    for clocks in [Clocks::Free, Clocks::Synchronised] {
+        let settings = Settings { cards: 512, ..Settings::default() };
+        let mut cards = Cards::new(settings, clocks);
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        for _ in 0..20_000 {
+            let mut card = Card::of(random(5) as u16, 1 + random(9) as u32, random(70) as u8);
+            if random(2) == 0 {
+                let t = random(1 << 40);
+                card = card.at(t, t.wrapping_add(random(1 << 20)).wrapping_sub(1 << 10));
+            }
+            if random(50) == 0 {
+                card = card.at(u64::MAX - random(3), random(3));
+            }
+            card.ports = (random(4) as u16, random(4) as u16);
+            cards.give(card);
+            if random(40) == 0 {
+                cards.bench.pass(random(300) * MS);
+            }
+            cards.counts();
+        }
+        let collector: &mut Collector = &mut cards.bench.collector;
+        collector.finish(cards.bench.now, &mut cards.bench.log);
+        let counts = cards.counts();
+        assert_eq!((counts.cards, counts.held - counts.released), (20_000, 0));
+        assert!(cards.bench.collector.stats().deciding().holds());
+    }
+}
