@@ -1,4 +1,5 @@
 //! What one packet costs one switch, in process, on one core: the tasks of `hopwise bench switch-…`, over both IP versions.
+//! An argument is a part of the names of those that are wanted.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,7 +9,8 @@ use dataplane::workload::{Task, Workload};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const ROUNDS: usize = 200;
     const BURSTS: u32 = 40;
-    for (name, task) in Task::ALL {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    for (name, task) in Task::ALL.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         for v6 in [false, true] {
             let mut workload = Workload::new(task, v6)?;
             let mut costs: Vec<f64> = (0..ROUNDS)

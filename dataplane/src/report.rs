@@ -5,6 +5,7 @@ use wire::int::Sf;
 use wire::report::{Flags, v10, v20};
 use wire::{FlowKey, Hop};
 
+use crate::packet::direct::{Common, Int};
 use crate::packet::{Carried, Headers, Seen};
 
 /// What a report is about.
@@ -128,11 +129,41 @@ pub(crate) struct Carrying {
 
 impl Carrying {
     fn of(frame: &[u8], carried: &Carried) -> Option<Self> {
-        let sf = carried.sf.filter(|sf| !sf.urgent)?;
-        // The sink's own record may lie before it; the node id is the first item of every record.
-        let record = carried.end - usize::from(carried.hop_ml) * 4;
+        Self::at(frame, carried.sf, carried.end, carried.hop_ml)
+    }
+
+    /// INT ends at `end`. The sink's own record may lie before the one carried.
+    fn at(frame: &[u8], sf: Option<Sf>, end: usize, hop_ml: u8) -> Option<Self> {
+        let sf = sf.filter(|sf| !sf.urgent)?;
+        // The node id is the first item of every record.
+        let record = end - usize::from(hop_ml) * 4;
         let node = frame.get(record..)?.first_chunk().map(|id| u32::from_be_bytes(*id))?;
         Some(Self { sf, node })
+    }
+}
+
+/// What a sink's common report is of.
+pub(crate) struct Told {
+    headers: Headers,
+    /// The IP packet ends there.
+    ip_end: usize,
+    /// INT ends there, and with it the header that holds it.
+    int_end: usize,
+    record: Option<Carrying>,
+}
+
+impl Told {
+    pub(crate) fn of(frame: &[u8], carried: &Carried) -> Self {
+        let headers = carried.headers;
+        let ip_end = headers.ip + headers.ip_len(frame);
+        Self { headers, ip_end, int_end: int_end(carried), record: Carrying::of(frame, carried) }
+    }
+
+    /// INT does not lie in an option.
+    #[inline(always)]
+    pub(crate) fn at_once(frame: &[u8], common: Common, int: Int) -> Self {
+        let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
+        Self { headers: common.headers, ip_end: common.ip_end, int_end: int.end, record }
     }
 }
 
@@ -231,43 +262,52 @@ impl Exporter {
     pub(crate) fn flow_report_direct(
         &mut self,
         frame: &[u8],
-        carried: &Carried,
+        told: &Told,
         (bits, egress_if): (u16, u16),
         own: impl FnOnce(u16, &mut [u8]),
         out: &mut Outbox,
     ) -> bool {
         const HEAD: usize = v20::GROUP_LEN + v20::LEN + v20::MAIN_LEN;
         let bits = bits & REPORTABLE;
-        let end = int_end(carried) + usize::from(self.format.snap);
-        let (code, packet) = match self.packet(frame, Some(&carried.headers), end) {
-            Packet::Ethernet(bytes) => (3, bytes),
-            Packet::Ipv4(bytes) => (4, bytes),
-            Packet::Ipv6(bytes) => (5, bytes),
-            Packet::None | Packet::Int(_) => return false,
+        let end = (told.int_end + usize::from(self.format.snap)).min(told.ip_end);
+        let (code, start) = match (self.format.ethernet, told.headers.v6) {
+            (true, _) => (3, 0),
+            (false, false) => (4, told.headers.ip),
+            (false, true) => (5, told.headers.ip),
         };
+        let Some(packet) = frame.get(start..end) else { return false };
         let metadata = usize::from(wire::int::layout::words_2(bits)) * 4;
-        let inner = packet.len().next_multiple_of(4);
-        let words = (v20::MAIN_LEN + metadata + inner) / 4;
-        if !self.format.is_20() || self.format.group != 1 || words >= usize::from(v20::TO_THE_END) {
+        let padded = packet.len().next_multiple_of(4);
+        let length = (v20::MAIN_LEN + metadata + padded) / 4;
+        if !self.format.is_20() || self.format.group != 1 || length >= usize::from(v20::TO_THE_END) {
             return false;
         }
         let hw_id = (egress_if % u16::from(self.format.subsystems)) as u8;
         let seq = self.number(hw_id);
         let start = out.bytes.len();
-        out.bytes.resize(start + HEAD + metadata + inner, 0);
-        let (head, rest) = out.bytes[start..].split_at_mut(HEAD);
-        v20::Group { hw_id, seq, node_id: self.node }.emit(head);
-        let report = &mut head[v20::GROUP_LEN..];
-        let [high, low] = bits.to_be_bytes();
-        // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
-        report[..6].copy_from_slice(&[0x10 | code, words as u8, (metadata / 4) as u8, 0x20, high, low]);
-        let (record, inside) = rest.split_at_mut(metadata);
-        own(bits, record);
-        inside[..packet.len()].copy_from_slice(packet);
+        out.bytes.reserve(HEAD + metadata + padded);
+        out.bytes.resize(start + HEAD + metadata, 0);
+        if let Some((head, record)) = out.bytes[start..].split_first_chunk_mut::<HEAD>() {
+            v20::Group { hw_id, seq, node_id: self.node }.emit(head);
+            let report = &mut head[v20::GROUP_LEN..];
+            let [high, low] = bits.to_be_bytes();
+            // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
+            report[..6].copy_from_slice(&[0x10 | code, length as u8, (metadata / 4) as u8, 0x20, high, low]);
+            own(bits, record);
+        }
+        out.bytes.extend_from_slice(packet);
+        out.bytes.resize(start + HEAD + metadata + padded, 0);
         out.slots.push(Slot { hw_id, seq, reports: 1, start });
-        let record = Carrying::of(frame, carried);
-        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record });
+        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record: told.record });
         true
+    }
+
+    /// Will [`Self::flow_report_direct`] write this report?
+    #[inline]
+    pub(crate) fn is_direct(&self, told: &Told) -> bool {
+        // Main contents, metadata and padding are less than 128 bytes.
+        let short = told.int_end + usize::from(self.format.snap) + 128 < usize::from(v20::TO_THE_END) * 4;
+        self.format.is_20() && self.format.group == 1 && short
     }
 
     /// A sink's report of a packet with its stack. `bits` says which of its own items go into the header; `None` when its

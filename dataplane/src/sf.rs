@@ -10,9 +10,9 @@
 //!   seen rarely would else come round in a moment. A flow that finds another's counter goes on from the source's
 //!   own, so that two flows in one place do not give out the same numbers again and again.
 
-use wire::FlowKey;
 use wire::int::Sf;
 use wire::int::sf::State;
+use wire::{FlowKey, checksum};
 
 /// How a switch takes part in SF-INT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +137,9 @@ pub struct Entry<'a> {
     pub record: &'a [u8],
 }
 
-/// One register.
+/// One register. Most records are short enough for all of it to lie in one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 struct Register {
     since: u64,
     tag: u32,
@@ -180,6 +181,15 @@ pub(crate) struct Arrival<'a> {
     /// The record carried, at most [`MAX_RECORD`] bytes; what goes on is left here.
     pub(crate) record: &'a mut [u8],
     pub(crate) now: u64,
+}
+
+/// What came of an SF packet at a node.
+pub(crate) struct Traded {
+    pub(crate) rule: Rule,
+    /// What the header says now.
+    pub(crate) sf: Sf,
+    /// The sums of the words (see [`checksum::mended`]) of the record that came and of the one that goes on; none when they are one.
+    pub(crate) sums: (u64, u64),
 }
 
 /// The registers of a switch.
@@ -278,9 +288,9 @@ impl Registers {
     }
 
     /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that goes on; of rules 2 and 3,
-    /// whose is the node's own, `own` writes it. Answers the rule, and what the header says now.
-    #[inline]
-    pub(crate) fn trade(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8])) -> (Rule, Sf) {
+    /// whose is the node's own, `own` writes it and answers the sum of its words.
+    #[inline(always)]
+    pub(crate) fn trade(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8]) -> u64) -> Traded {
         let Arrival { sf, bitmap, record, now, .. } = arrival;
         let tag = self.tag(arrival.tag);
         let index = self.index(tag);
@@ -291,27 +301,38 @@ impl Registers {
         let ours = register.tag == tag && register.bitmap == bitmap && fresh;
         let held = if ours { usize::from(register.state & 3) } else { 0 };
         let rule = RULES[usize::from(sf.state as u8)][held];
-        let kept = register.packet_id;
+        let (forward, state) = rule.forward;
+        let packet_id = if forward == Forward::Register { register.packet_id } else { sf.packet_id };
+        let sf_after = Sf { urgent: false, state, packet_id };
         let len = record.len().min(MAX_RECORD);
         let (record, place) = (&mut record[..len], &mut register.record[..len]);
-        match rule.keep {
-            Some(state) => {
-                place.swap_with_slice(record);
-                (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
-                (register.state, register.len, register.since) = (state as u8, len as u8, now);
-            }
-            None => {
-                // What was there was empty, old, or another's: by this rule the register is empty now.
-                register.state = 0;
-            }
-        }
-        let (forward, state) = rule.forward;
-        let packet_id = if forward == Forward::Register { kept } else { sf.packet_id };
-        if forward == Forward::Own {
-            own(record);
-        }
-        (rule, Sf { urgent: false, state, packet_id })
+        let Some(kept) = rule.keep else {
+            // What was there was empty, old, or another's: by this rule the register is empty now.
+            register.state = 0;
+            return Traded { rule, sf: sf_after, sums: (0, 0) };
+        };
+        let sums = if forward == Forward::Own {
+            place.copy_from_slice(record);
+            (checksum::words(place), own(record))
+        } else {
+            swap(place, record)
+        };
+        (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
+        (register.state, register.len, register.since) = (kept as u8, len as u8, now);
+        Traded { rule, sf: sf_after, sums }
     }
+}
+
+/// Swaps two records and answers the sums of what is now the first and of what is now the second.
+#[inline(always)]
+fn swap(a: &mut [u8], b: &mut [u8]) -> (u64, u64) {
+    let mut sums = (0_u64, 0_u64);
+    for (a, b) in a.as_chunks_mut::<4>().0.iter_mut().zip(b.as_chunks_mut::<4>().0) {
+        std::mem::swap(a, b);
+        sums.0 = sums.0.wrapping_add(u64::from(u32::from_be_bytes(*a)));
+        sums.1 = sums.1.wrapping_add(u64::from(u32::from_be_bytes(*b)));
+    }
+    sums
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 
 use std::fmt;
 
-use wire::int::Sf;
 use wire::int::sf::State;
+use wire::int::{Flags, Sf, Stack};
 use wire::{FlowKey, Profile};
 
 use crate::filter::{Filters, Own};
 use crate::packet::{Carried, Headers, Seen, direct};
-use crate::report::{Exporter, Format, Outbox};
-use crate::sf::{self, Arrival, Form, Registers};
+use crate::report::{Exporter, Format, Outbox, Told};
+use crate::sf::{self, Arrival, Form, Registers, Traded};
 use crate::sink;
 use crate::source::{self, Inserted};
 use crate::transit::{self, Pushed};
@@ -212,6 +212,8 @@ pub struct Switch {
     congested: [Option<u32>; 256],
     registers: Registers,
     cache: direct::Cache,
+    /// Common packets are not sent the general way; tests do that.
+    strides: bool,
     stats: Stats,
 }
 
@@ -239,6 +241,7 @@ impl Switch {
             congested,
             registers,
             cache: direct::Cache::NEW,
+            strides: true,
             stats,
         })
     }
@@ -358,10 +361,29 @@ impl Switch {
         Some(bare)
     }
 
+    #[inline]
     fn measure(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
-        if let Some(seen) = direct::read(frame, &self.profile, &mut self.cache) {
-            return self.treat(frame, &seen, visit, out);
+        let Some(common) = direct::read(frame, &self.profile, &mut self.cache) else {
+            return self.measure_any(frame, visit, out);
+        };
+        if let Some(measured) = self.stride(frame, common, visit, out) {
+            return measured;
         }
+        let seen = common.seen(frame, &self.cache);
+        self.treat(frame, &seen, visit, out)
+    }
+
+    /// What [`Seen::of`] sees, at once where it can be.
+    fn see(&mut self, frame: &[u8]) -> Result<Seen, wire::Refusal> {
+        match direct::read(frame, &self.profile, &mut self.cache) {
+            Some(common) => Ok(common.seen(frame, &self.cache)),
+            None => Seen::of(frame, &self.profile),
+        }
+    }
+
+    /// The general walk through a packet's headers.
+    #[inline(never)]
+    fn measure_any(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Measured {
         match Seen::of(frame, &self.profile) {
             Ok(seen) => self.treat(frame, &seen, visit, out),
             Err(refusal) => {
@@ -372,7 +394,7 @@ impl Switch {
     }
 
     /// What is to be done with a packet that carries this.
-    #[inline]
+    #[inline(never)]
     fn treat(&mut self, frame: &mut Vec<u8>, seen: &Seen, visit: &Visit, out: &mut Outbox) -> Measured {
         let role = seen.flow.and_then(|flow| self.roles.find(&flow));
         if role == Some(Role::Off) {
@@ -435,7 +457,7 @@ impl Switch {
             return Measured { sf: Some(sf), ..Measured::forward(Done::Recorded) };
         }
         // Source and sink at once.
-        match Seen::of(frame, &self.profile).ok().and_then(|seen| seen.carried) {
+        match self.see(frame).ok().and_then(|seen| seen.carried) {
             Some(carried) => self.carry(frame, Some(flow), &carried, visit, out),
             None => Measured::forward(Done::Refused),
         }
@@ -454,7 +476,7 @@ impl Switch {
         if source::insert(frame, headers, watch, self.config.mark, mtu) == Inserted::MtuExceeded {
             return Measured::forward(Done::MtuExceeded);
         }
-        match Seen::of(frame, &self.profile) {
+        match self.see(frame) {
             Ok(Seen { carried: Some(carried), flow, .. }) => {
                 self.carry(frame, flow.as_ref(), &carried, visit, out)
             }
@@ -536,7 +558,7 @@ impl Switch {
             let arrival =
                 Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
             let own = |record: &mut [u8]| visit.write_record(*node, carried.bitmap, config.available, record);
-            let (rule, after) = registers.trade(arrival, own);
+            let Traded { rule, sf: after, .. } = registers.trade(arrival, own);
             stats.sf_rules[usize::from(rule.number) % 10] += 1;
             let own = rule.forward.0 == sf::Forward::Own;
             if let Ok(mut head) = wire::int::header::Header::new_checked(head) {
@@ -582,8 +604,16 @@ impl Switch {
     fn tell_apart(&mut self, frame: &[u8], carried: &Carried, visit: &Visit, out: &mut Outbox) {
         let bits = carried.bitmap & self.config.available;
         let node = self.node;
-        let own = |bits, record: &mut [u8]| visit.write_record(node, bits, u16::MAX, record);
-        if !self.exporter.flow_report_direct(frame, carried, (bits, visit.egress_if), own, out) {
+        let own = |bits, record: &mut [u8]| {
+            visit.write_record(node, bits, u16::MAX, record);
+        };
+        if !self.exporter.flow_report_direct(
+            frame,
+            &Told::of(frame, carried),
+            (bits, visit.egress_if),
+            own,
+            out,
+        ) {
             let own = visit.hop(node, u16::MAX);
             self.exporter.flow_report(frame, carried, Some(bits), &own, out);
         }
@@ -622,8 +652,7 @@ impl Switch {
         (done, after)
     }
 
-    /// Do the filters find a packet not worth the sink's report? Where a record found no room the stack is not the path, and
-    /// nothing is hidden.
+    /// Do the filters find a packet not worth the sink's report?
     #[inline]
     fn hides(&mut self, frame: &[u8], flow: Option<&FlowKey>, carried: &Carried, visit: &Visit) -> bool {
         // A packet of SF-INT that comes here is urgent.
@@ -631,17 +660,32 @@ impl Switch {
             return false;
         }
         let Some(flow) = flow else { return false };
-        const NO_ROOM: wire::int::Flags =
-            wire::int::Flags::HOPS_EXCEEDED.with(wire::int::Flags::MTU_EXCEEDED, true);
-        let on_stack = self.config.format.own_on_stack;
         let room = carried.remaining > 0 && carried.holds(usize::from(carried.hop_ml) * 4);
-        if carried.flags.0 & NO_ROOM.0 != 0 || (on_stack && !room) {
+        if self.config.format.own_on_stack && !room {
             return false;
         }
-        let bits = carried.bitmap & self.config.available;
+        self.hides_path(flow, carried.flags, &carried.records(frame), carried.bitmap, visit)
+    }
+
+    /// The same of a path. Where a record found no room the stack is not the path, and nothing is hidden.
+    #[inline]
+    fn hides_path(
+        &mut self,
+        flow: &FlowKey,
+        flags: Flags,
+        stack: &Stack<'_>,
+        bitmap: u16,
+        visit: &Visit,
+    ) -> bool {
+        const NO_ROOM: Flags = Flags::HOPS_EXCEEDED.with(Flags::MTU_EXCEEDED, true);
+        if flags.0 & NO_ROOM.0 != 0 {
+            return false;
+        }
+        let on_stack = self.config.format.own_on_stack;
+        let bits = bitmap & self.config.available;
         let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
         let own = bits.map(|bits| Own { hop: visit.hop(self.node, bits), on_stack });
-        let decision = self.filters.decide(flow, &carried.records(frame), own.as_ref(), visit.egress_ts);
+        let decision = self.filters.decide(flow, stack, own.as_ref(), visit.egress_ts);
         decision.is_some_and(|decision| !decision.is_told())
     }
 
@@ -677,6 +721,8 @@ impl Switch {
         self.exporter.queue_report(&visit.hop(self.node, u16::MAX), out);
     }
 }
+
+mod stride;
 
 /// What `measure` did.
 struct Measured {
@@ -751,40 +797,27 @@ impl Visit {
     }
 
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
-    /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer.
-    #[inline]
-    pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) {
+    /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer. Answers the sum of its words
+    /// (see [`wire::checksum::mended`]).
+    #[inline(always)]
+    pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
         const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
         let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
         let wide = |interface: u16| if interface == 0 { u64::from(u32::MAX) } else { u64::from(interface) };
-        let ports = half(self.ingress_if) << 16 | half(self.egress_if);
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MOST);
-        let mut at = 0;
-        let mut put = |bit: u32, bytes: &[u8]| {
-            let mask = 0x8000_u16 >> bit;
-            if bitmap & mask != 0
-                && let Some(place) = out.get_mut(at..at + bytes.len())
-            {
-                if available & mask != 0 || bit == 0 {
-                    place.copy_from_slice(bytes);
-                } else {
-                    place.fill(0xff);
-                }
-                at += bytes.len();
-            }
-        };
-        put(0, &node.to_be_bytes());
-        put(1, &ports.to_be_bytes());
-        put(2, &latency.to_be_bytes());
-        put(3, &queue.to_be_bytes());
-        put(4, &self.ingress_ts.to_be_bytes());
-        put(5, &self.egress_ts.to_be_bytes());
-        put(6, &(wide(self.ingress_if) << 32 | wide(self.egress_if)).to_be_bytes());
-        put(7, &self.tx_utilization.to_be_bytes());
-        if let Some(rest) = out.get_mut(at..) {
-            rest.fill(0xff);
-        }
+        let mut words = Words { rest: out, bitmap, available: available | 0x8000, sum: 0 };
+        words.word(0, node);
+        words.word(1, half(self.ingress_if) << 16 | half(self.egress_if));
+        words.word(2, latency);
+        words.word(3, queue);
+        words.wide(4, self.ingress_ts);
+        words.wide(5, self.egress_ts);
+        words.wide(6, wide(self.ingress_if) << 32 | wide(self.egress_if));
+        words.word(7, self.tx_utilization);
+        // All-ones are nothing in a sum.
+        words.rest.fill(0xff);
+        words.sum
     }
 
     /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
@@ -807,6 +840,46 @@ impl Visit {
             l2_egress_if: known(self.egress_if).map(u32::from).filter(|_| has(6)),
             tx_utilization: has(7).then_some(self.tx_utilization),
             ..wire::Hop::default()
+        }
+    }
+}
+
+/// A record that is being written.
+struct Words<'a> {
+    rest: &'a mut [u8],
+    bitmap: u16,
+    available: u16,
+    sum: u64,
+}
+
+impl Words<'_> {
+    /// The item of an instruction bit: four bytes.
+    #[inline(always)]
+    fn word(&mut self, bit: u32, word: u32) {
+        let word = if self.available & 0x8000 >> bit != 0 { word } else { u32::MAX };
+        if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
+            self.sum = self.sum.wrapping_add(u64::from(word));
+        }
+    }
+
+    /// The same of eight bytes.
+    #[inline(always)]
+    fn wide(&mut self, bit: u32, word: u64) {
+        let word = if self.available & 0x8000 >> bit != 0 { word } else { u64::MAX };
+        if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
+            self.sum = self.sum.wrapping_add((word >> 32) + (word & 0xffff_ffff));
+        }
+    }
+
+    #[inline(always)]
+    fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) -> bool {
+        match std::mem::take(&mut self.rest).split_first_chunk_mut::<LEN>() {
+            Some((place, rest)) => {
+                *place = bytes;
+                self.rest = rest;
+                true
+            }
+            None => false,
         }
     }
 }

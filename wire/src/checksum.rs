@@ -61,8 +61,43 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
+/// The sum of the 32-bit words of `bytes`, for [`mended`]; what is left of the last word counts as followed by zeros.
+#[inline(always)]
+pub fn words(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let sum = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from(u32::from_be_bytes(*word))));
+    sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
+}
+
+/// What takes the place of `sum` in [`mended`] when that much has gone.
+#[inline(always)]
+pub fn less(sum: u64) -> u64 {
+    u64::from(!fold(sum))
+}
+
+/// Mends a checksum after what it covers has become more by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and 2^16
+/// leave 1, modulo 0xffff). Never 0xffff.
+#[inline(always)]
+pub fn mended(checksum: u16, more: u64) -> u16 {
+    // 0xffff is nothing, but keeps the sum from being 0.
+    !fold(u64::from(!checksum) + 0xffff + u64::from(fold(more)))
+}
+
+/// A sum of 16-bit or of 32-bit words in 16 bits; 0 only for 0.
+#[inline(always)]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     /// The IPv4 header of the first example in wire-formats section 1.8.
@@ -81,6 +116,29 @@ mod tests {
         let updated = update(0x287c, 0x006e, 0x1234);
         changed[10..12].copy_from_slice(&updated.to_be_bytes());
         assert_eq!(of(&changed), 0);
+    }
+
+    #[test]
+    fn a_mended_sum_is_what_a_new_one_would_be() {
+        let mut state = 7_u64;
+        for len in 0..200_usize {
+            let bytes: std::vec::Vec<u8> = (0..len)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    if state >> 40 & 3 == 0 { 0xff } else { (state >> 56) as u8 }
+                })
+                .collect();
+            let (front, back) = bytes.split_at(len / 3 / 4 * 4);
+            let whole = of(&bytes);
+            if whole == 0xffff {
+                continue; // nothing but zeros
+            }
+            assert_eq!(mended(of(front), words(back)), whole, "{bytes:02x?}");
+            assert_eq!(mended(whole, less(words(back))), mended(of(front), 0), "{bytes:02x?}");
+        }
+        assert_eq!(mended(0xffff, 0), 0, "both say nothing");
+        assert_eq!(mended(0x1234, less(0)), 0x1234);
+        assert_eq!(mended(0x1234, u64::MAX), 0x1234);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use wire::{FlowKey, Profile, geneve, ipv4, ipv6, tcp, udp, vxlan};
 use super::{Carried, HOP_BY_HOP, Headers, OPTION_HEAD, Seen, TCP, UDP};
 
 const IP: usize = 14;
+/// U and State of SF-INT in the second byte of its header.
+const URGENT: u8 = 0x80;
+const STATE: u8 = 0x60;
 
 /// The layout of the latest records seen: flows of one network have few instruction bitmaps.
 #[derive(Clone, Copy, Debug)]
@@ -22,32 +25,60 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    /// The layout of the records of what was read last.
+    #[inline]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     pub(crate) const NEW: Self = Self { bitmap: 0, layout: Layout::EMPTY };
 
-    /// The layout of records of a bitmap and of so many words, if the two agree.
-    #[inline]
-    fn layout(&mut self, bitmap: u16, hop_ml: u8) -> Option<Layout> {
+    /// Are records of a bitmap of so many words? Its layout is kept then.
+    #[inline(always)]
+    fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
-            let layout = Layout::int_2(bitmap, layout::words_2(bitmap), false).ok()?;
+            let Ok(layout) = Layout::int_2(bitmap, layout::words_2(bitmap), false) else { return false };
             *self = Self { bitmap, layout };
         }
-        (self.layout.words() == hop_ml && hop_ml != 0).then_some(self.layout)
+        self.layout.words() == hop_ml && hop_ml != 0
     }
 }
 
-/// Where the L4 header is.
+/// A common frame: what its headers say, and no more of it than is asked for.
 #[derive(Clone, Copy)]
-struct Start<'a> {
-    /// Up to the IP packet's own end.
-    bytes: &'a [u8],
-    headers: Headers,
-    sport: u16,
-    dport: u16,
+pub(crate) struct Common {
+    pub(crate) headers: Headers,
+    /// The IP packet ends there.
+    pub(crate) ip_end: usize,
+    /// Of the flow, as it was before INT.
+    ports: (u16, u16),
+    proto: u8,
+    pub(crate) int: Option<Int>,
+}
+
+/// INT in a common frame: MD of 2.x, or SF.
+#[derive(Clone, Copy)]
+pub(crate) struct Int {
+    pub(crate) mark: Mark,
+    pub(crate) original: Original,
+    /// Where the shim begins, and where INT ends.
+    pub(crate) shim: usize,
+    pub(crate) end: usize,
+    /// Words of header and stack.
+    pub(crate) words: u8,
+    /// The first byte of the metadata header.
+    first: u8,
+    pub(crate) hop_ml: u8,
+    pub(crate) remaining: u8,
+    pub(crate) bitmap: u16,
+    domain: [u16; 3],
+    /// U and State of SF-INT, as they are on the wire; 0: it is none.
+    sf: u8,
 }
 
 /// What a switch sees in a common frame; `None` says nothing about it.
 #[inline(always)]
-pub(crate) fn read(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Seen> {
+pub(crate) fn read(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common> {
     match u16_at(frame.first_chunk::<54>()?, 12) {
         ethertype::IPV4 => read_v4(frame, profile, cache),
         ethertype::IPV6 => read_v6(frame, profile, cache),
@@ -56,32 +87,31 @@ pub(crate) fn read(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option
 }
 
 #[inline(always)]
-fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Seen> {
+fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common> {
     let head = frame.first_chunk::<{ IP + ipv4::HEADER_LEN }>()?;
     let common = head[IP] == 0x45 && u16_at(head, IP + 6) & 0x3fff == 0;
     let bytes = frame.get(..IP + usize::from(u16_at(head, IP + 2)))?;
-    let sum: u32 = (IP..IP + ipv4::HEADER_LEN).step_by(2).map(|at| u32::from(u16_at(head, at))).sum();
+    // Five words; the carries are folded at the end (RFC 1071).
+    let word = |at: usize| u64::from(u32_at(head, IP + at));
+    let sum = word(0) + word(4) + word(8) + word(12) + word(16);
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
-    if !common || (sum & 0xffff) + (sum >> 16) != 0xffff {
+    if !common || sum != 0xffff {
         return None;
     }
     let start = Start::of(bytes, IP + ipv4::HEADER_LEN, head[IP + 9], head[IP + 1] >> 2, false)?;
-    let [src, dst] = [u32_at(head, IP + 12), u32_at(head, IP + 16)].map(u32::to_be_bytes);
-    start.marked(profile, cache, |ports, proto| FlowKey::v4(src, dst, Some(ports), proto))
+    start.marked(profile, cache)
 }
 
 #[inline(always)]
-fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Seen> {
+fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common> {
     const L4: usize = IP + ipv6::HEADER_LEN;
     let head = frame.first_chunk::<L4>()?;
     let payload = usize::from(u16_at(head, IP + 4));
     let bytes = frame.get(..L4 + payload).filter(|_| head[IP] >> 4 == 6 && payload != 0)?;
     let (dscp, next) = ((head[IP] << 4 | head[IP + 1] >> 4) >> 2, head[IP + 6]);
-    let octets = |at: usize| -> Option<[u8; 16]> { head.get(at..)?.first_chunk().copied() };
-    let [src, dst] = [octets(IP + 8)?, octets(IP + 24)?];
-    let flow = |ports, proto| FlowKey::v6(src, dst, Some(ports), proto);
     if next != HOP_BY_HOP {
-        return Start::of(bytes, L4, next, dscp, true)?.marked(profile, cache, flow);
+        return Start::of(bytes, L4, next, dscp, true)?.marked(profile, cache);
     }
     // Our option alone, and padding.
     let first =
@@ -106,14 +136,23 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Seen> {
     }
     let start = Start::of(bytes, L4 + len, first[0], dscp, true)?;
     let headers = Headers { ip: IP, v6: true, l4: L4, proto: HOP_BY_HOP, dscp, l4_len: len };
-    let flow = flow((start.sport, start.dport), first[0]);
-    let int = Int { headers, mark: Mark::Option, original: Original::default(), shim };
-    Some(Seen {
-        flow: Some(flow),
-        headers: Some(headers),
-        carried: Some(int.read(bytes, cache)?),
-        foreign: false,
+    Some(Common {
+        headers,
+        ip_end: bytes.len(),
+        ports: (start.sport, start.dport),
+        proto: first[0],
+        int: Some(Int::read(bytes, shim, (Mark::Option, Original::default()), cache)?),
     })
+}
+
+/// Where the L4 header is.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    /// Up to the IP packet's own end.
+    bytes: &'a [u8],
+    headers: Headers,
+    sport: u16,
+    dport: u16,
 }
 
 impl<'a> Start<'a> {
@@ -140,19 +179,15 @@ impl<'a> Start<'a> {
 
     /// INT behind L4, if it is marked.
     #[inline(always)]
-    fn marked(
-        self,
-        profile: &Profile,
-        cache: &mut Cache,
-        flow: impl FnOnce((u16, u16), u8) -> FlowKey,
-    ) -> Option<Seen> {
+    fn marked(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
         let Self { bytes, headers, sport, dport } = self;
+        let common =
+            Common { headers, ip_end: bytes.len(), ports: (sport, dport), proto: headers.proto, int: None };
         let body = headers.body();
         let by_port = headers.proto == UDP && dport == profile.int_udp_port && dport != 0;
         let nothing = bytes.len() <= body || !by_port && !profile.marks(headers.dscp);
         if nothing {
-            let flow = Some(flow((sport, dport), headers.proto));
-            return Some(Seen { flow, headers: Some(headers), carried: None, foreign: false });
+            return Some(common);
         }
         let shim = bytes.get(body..)?.first_chunk::<{ shim::LEN }>()?;
         let (mark, port, original) = match (shim[0] >> 2 & 3, by_port) {
@@ -166,25 +201,20 @@ impl<'a> Start<'a> {
         if is_tunnel(port) {
             return None;
         }
-        let int = Int { headers, mark, original, shim: body };
-        let flow = Some(flow((sport, port), headers.proto));
-        Some(Seen { flow, headers: Some(headers), carried: Some(int.read(bytes, cache)?), foreign: false })
+        let int = Int::read(bytes, body, (mark, original), cache)?;
+        Some(Common { ports: (sport, port), int: Some(int), ..common })
     }
 }
 
-/// A shim that was found.
-struct Int {
-    headers: Headers,
-    mark: Mark,
-    original: Original,
-    shim: usize,
-}
-
 impl Int {
-    /// INT-MD 2.x or SF-INT with whole records and no domain data.
+    /// INT-MD 2.x or SF-INT with whole records and no domain data, behind the shim at `shim`.
     #[inline(always)]
-    fn read(self, bytes: &[u8], cache: &mut Cache) -> Option<Carried> {
-        let Self { headers, mark, original, shim } = self;
+    fn read(
+        bytes: &[u8],
+        shim: usize,
+        (mark, original): (Mark, Original),
+        cache: &mut Cache,
+    ) -> Option<Self> {
         let head = bytes.get(shim..)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
         let (kind, words) = (head[0] >> 4, head[1]);
         let end = shim + shim::LEN + usize::from(words) * 4;
@@ -192,41 +222,105 @@ impl Int {
         let int = head.last_chunk::<{ header::LEN_2 }>()?;
         let (first, hop_ml, bitmap) = (u16_at(int, 0), int[2] & 0x1f, u16_at(int, 4));
         let [ds_id, ds_instruction, ds_flags] = [6, 8, 10].map(|at| u16_at(int, at));
-        let layout = cache.layout(bitmap, hop_ml)?;
+        if !cache.fits(bitmap, hop_ml) {
+            return None;
+        }
         let flagged = first & 0x0100 != 0;
         let sf = match kind {
-            Shim2::MD if !flagged && (ds_id == 0 || ds_instruction == 0) => None,
-            Shim2::SF if flagged && bitmap & 0x8001 == 0x8000 && ds_instruction == 0 && ds_flags == 0 => {
-                let state = State::from_bits((first >> 5) as u8)?;
-                Some(Sf { urgent: first & 0x0080 != 0, state, packet_id: ds_id })
+            Shim2::MD if !flagged && (ds_id == 0 || ds_instruction == 0) => 0,
+            // The state is not 0.
+            Shim2::SF if flagged && bitmap & 0x8001 == 0x8000 && ds_instruction | ds_flags == 0 => {
+                first as u8 & (URGENT | STATE)
             }
             _ => return None,
         };
-        let whole = match sf {
-            Some(sf) if !sf.urgent => stack == usize::from(hop_ml),
-            _ => stack.is_multiple_of(usize::from(hop_ml)),
+        let whole = if sf != 0 && sf & URGENT == 0 {
+            stack == usize::from(hop_ml)
+        } else {
+            cache.layout.records(stack) * usize::from(hop_ml) == stack
         };
+        if kind == Shim2::SF && sf & STATE == 0 {
+            return None;
+        }
         if int[0] >> 4 != 2 || !whole || end > bytes.len() {
             return None;
         }
-        Some(Carried {
-            headers,
+        let domain = [ds_id, ds_instruction, ds_flags];
+        let (first, remaining) = (int[0], int[3]);
+        Some(Self { mark, original, shim, end, words, first, hop_ml, remaining, bitmap, domain, sf })
+    }
+
+    /// What it says of SF-INT.
+    #[inline(always)]
+    pub(crate) fn sf(&self) -> Option<Sf> {
+        let state = State::from_bits(self.sf >> 5)?;
+        Some(Sf { urgent: self.sf & URGENT != 0, state, packet_id: self.domain[0] })
+    }
+
+    /// It is of SF-INT, and carries one record.
+    #[inline(always)]
+    pub(crate) fn is_single(&self) -> bool {
+        self.sf != 0 && self.sf & URGENT == 0
+    }
+
+    /// D, E and M.
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> Flags {
+        Flags(self.first >> 3 & 1 | self.first >> 1 & 2 | self.first << 1 & 4)
+    }
+}
+
+impl Common {
+    /// The flow of the frame that this was read of, as it was before INT.
+    #[inline(always)]
+    pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
+        let (ports, proto) = (Some(self.ports), self.proto);
+        if self.headers.v6 {
+            let [src, dst] = frame.get(IP + 8..)?.first_chunk::<32>()?.as_chunks::<16>().0 else {
+                return None;
+            };
+            return Some(FlowKey::v6(*src, *dst, ports, proto));
+        }
+        let [src, dst] = frame.get(IP + 12..)?.first_chunk::<8>()?.as_chunks::<4>().0 else { return None };
+        Some(FlowKey::v4(*src, *dst, ports, proto))
+    }
+
+    /// The flow's [`FlowKey::flow_id`].
+    #[inline(always)]
+    pub(crate) fn flow_id(&self, frame: &[u8]) -> Option<u32> {
+        if self.headers.v6 {
+            let (addresses, _) = frame.get(IP + 8..)?.first_chunk::<32>()?.as_chunks::<16>();
+            let [src, dst] = addresses else { return None };
+            let [src, dst] = [u128::from_be_bytes(*src), u128::from_be_bytes(*dst)];
+            return Some(FlowKey::flow_id_v6(src, dst, self.ports, self.proto));
+        }
+        let addresses = frame.get(IP + 12..)?.first_chunk::<8>()?;
+        let addresses = (u32_at(addresses, 0), u32_at(addresses, 4));
+        Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
+    }
+
+    /// The same as [`Seen::of`] has it. `cache` is the one this was read with, and has read nothing since.
+    pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> Seen {
+        let carried = |int: &Int| Carried {
+            headers: self.headers,
             version: Version::V2,
             mode: Mode::Md,
-            mark,
-            original,
-            flags: Flags(int[0] >> 3 & 1 | int[0] >> 1 & 2 | int[0] << 1 & 4),
-            hop_ml,
-            remaining: int[3],
-            bitmap,
-            domain: [ds_id, ds_instruction, ds_flags],
-            replication: int[0] >> 2 & 3,
-            layout,
-            int_words: words,
-            sf,
-            shim,
-            end,
-        })
+            mark: int.mark,
+            original: int.original,
+            flags: int.flags(),
+            hop_ml: int.hop_ml,
+            remaining: int.remaining,
+            bitmap: int.bitmap,
+            domain: int.domain,
+            replication: int.first >> 2 & 3,
+            layout: cache.layout,
+            int_words: int.words,
+            sf: int.sf(),
+            shim: int.shim,
+            end: int.end,
+        };
+        let carried = self.int.as_ref().map(carried);
+        Seen { flow: self.flow(frame), headers: Some(self.headers), carried, foreign: false }
     }
 }
 
@@ -298,6 +392,9 @@ mod tests {
                 for profile in [&by_port, &by_dscp] {
                     if let Some(direct) = read(&frame, profile, &mut cache) {
                         seen += 1;
+                        let flow_id = direct.flow_id(&frame);
+                        assert_eq!(direct.flow(&frame).map(|flow| flow.flow_id()), flow_id);
+                        let direct = direct.seen(&frame, &cache);
                         assert_eq!(Seen::of(&frame, profile), Ok(direct), "{frame:02x?}");
                     }
                 }

@@ -242,7 +242,7 @@ impl Layout {
 
     /// How many records `stack_words` are.
     #[inline]
-    pub(crate) fn records(&self, stack_words: usize) -> usize {
+    pub fn records(&self, stack_words: usize) -> usize {
         (stack_words * self.reciprocal as usize) >> 16
     }
 
