@@ -125,6 +125,40 @@ impl Carried {
         int::Stack { bytes, layout: self.layout, count: count as u8 }
     }
 
+    /// INT that [`Seen::of`] refuses for its stack alone, as far as a sink must know it to take it out.
+    pub(crate) fn spoilt(frame: &[u8], profile: &Profile) -> Option<Self> {
+        let place = int::spoilt(frame, profile)?;
+        let option = place.encapsulation == Encapsulation::HopByHop;
+        let proto = match place.encapsulation {
+            Encapsulation::Udp => UDP,
+            Encapsulation::Tcp => TCP,
+            Encapsulation::HopByHop => HOP_BY_HOP,
+            _ => return None,
+        };
+        let shim = if option { place.start + OPTION_HEAD } else { place.start };
+        let head = frame.get(shim..place.end)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
+        let headers = Headers::at(frame, place.ip, place.l4, proto)
+            .filter(|headers| place.end <= headers.ip + headers.ip_len(frame))?;
+        (place.mark != Mark::Probe).then_some(Self {
+            headers,
+            version: int::Version::V2,
+            mode: Mode::Md,
+            mark: place.mark,
+            original: place.original,
+            flags: Flags(head[shim::LEN] >> 3 & 1), // D
+            hop_ml: 0,
+            remaining: 0,
+            bitmap: 0,
+            domain: [0; 3],
+            replication: 0,
+            layout: Layout::EMPTY,
+            int_words: head[1],
+            sf: None,
+            shim,
+            end: place.end,
+        })
+    }
+
     /// The shim's length field can count `more` further bytes.
     pub(crate) fn holds(&self, more: usize) -> bool {
         if self.headers.has_option() {

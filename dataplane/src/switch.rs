@@ -170,7 +170,8 @@ pub struct Step {
 pub struct Stats {
     /// Packets without INT that stayed so.
     pub plain: u64,
-    /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were.
+    /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were, but for
+    /// [`Stats::spoilt_stripped`].
     pub refused: u64,
     /// Packets that carry this switch's record on.
     pub recorded: u64,
@@ -192,6 +193,9 @@ pub struct Stats {
     pub congested_reported: u64,
     /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their way.
     pub plain_nodes: u64,
+    /// Of the refused: packets with a stack that cannot be, but a good header, from which this sink took INT, so that no host
+    /// sees it.
+    pub spoilt_stripped: u64,
     /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
     pub sf_rules: [u64; 10],
     /// Packets that this source has made urgent.
@@ -388,7 +392,14 @@ impl Switch {
             Ok(seen) => self.treat(frame, &seen, visit, out),
             Err(refusal) => {
                 self.stats.plain_nodes += u64::from(refusal == wire::Refusal::BadSfStack);
-                Measured::forward(Done::Refused)
+                match Carried::spoilt(frame, &self.profile).filter(|_| visit.to_edge) {
+                    Some(carried) => {
+                        self.stats.spoilt_stripped += 1;
+                        sink::strip(frame, &carried);
+                        Measured { verdict: verdict(&carried, visit), ..Measured::forward(Done::Refused) }
+                    }
+                    None => Measured::forward(Done::Refused),
+                }
             }
         }
     }

@@ -419,6 +419,7 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
 fn a_plain_node_on_the_way_is_counted_at_the_sink() {
     let mut row = Row::new(3, true, sf::Config::default());
     let mut frame = packet(true, 40_000);
+    let bare = frame.clone();
     let visit = |at| Visit {
         ingress_if: 1,
         egress_if: 2,
@@ -445,6 +446,8 @@ fn a_plain_node_on_the_way_is_counted_at_the_sink() {
     let stats = row.switches[2].stats();
     assert_eq!((stats.refused, stats.plain_nodes, stats.reported), (1, 1, 0));
     assert!(row.outbox.is_empty());
+    // No host sees INT.
+    assert_eq!((stats.spoilt_stripped, frame), (1, bare));
 }
 
 /// Every packet is counted once, in one place.

@@ -220,6 +220,7 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "queues_reported" => stats.queues_reported,
         "congested_reported" => stats.congested_reported,
         "plain_nodes" => stats.plain_nodes,
+        "spoilt_stripped" => stats.spoilt_stripped,
         "urgent" => stats.urgent,
         _ => match name.strip_prefix("rule_").and_then(|rule| rule.parse::<usize>().ok()) {
             Some(rule @ 1..=9) => stats.sf_rules[rule],

@@ -355,7 +355,7 @@ mod tests {
                 _ => frame[place] = dice() as u8,
             }
         }
-        if dice() % 2 == 0
+        if dice().is_multiple_of(2)
             && frame.len() > IP
             && let Ok(mut header) = wire::ipv4::Packet::new_checked(&mut frame[IP..])
         {

@@ -10,7 +10,7 @@ pub mod sf;
 pub mod shim;
 
 pub use layout::Layout;
-pub use packet::{Contents, Encapsulation, Mark, Original, Place, packet};
+pub use packet::{Contents, Encapsulation, Mark, Original, Place, packet, spoilt};
 pub use sf::Sf;
 
 use crate::hop::Hop;

@@ -115,6 +115,17 @@ pub fn packet<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Re
     Ok(walk.out)
 }
 
+/// Where INT lies in a frame whose stack is refused though its header is well-formed: cut records, or more of them than SF-INT
+/// may have. `None` for all other frames.
+pub fn spoilt(frame: &[u8], profile: &Profile) -> Option<Place> {
+    let mut layouts = Layouts::new();
+    let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
+    match walk.ethernet(frame, 0) {
+        Err(Refusal::BadSfStack | Refusal::PartialHop) => walk.out.place,
+        _ => None,
+    }
+}
+
 /// INT 2.x as its carrier announces it.
 #[derive(Clone, Copy)]
 enum Type2 {
@@ -266,9 +277,10 @@ impl<'a> Walk<'a, '_> {
         let original = fit(found.mark, read.next)?;
         let header = found.shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
-        self.int_2(bytes, header, end, kind)?;
+        let read = self.int_2(bytes, header, end, kind);
+        // Where it lies is known, whatever it says: see `spoilt`.
         self.found(found, header, header + header::LEN_2, end, original);
-        Ok((end, original))
+        read.map(|()| (end, original))
     }
 
     /// An INT option of an IPv6 hop-by-hop header: `option` is where it begins, `extension` where the header does. The
@@ -306,11 +318,11 @@ impl<'a> Walk<'a, '_> {
         if bytes[header] >> 4 != 2 {
             return Err(Refusal::BadIntVersion);
         }
-        self.int_2(bytes, header, end, kind)?;
+        let read = self.int_2(bytes, header, end, kind);
         let (encapsulation, mark) = (Encapsulation::HopByHop, Mark::Option);
         let found = Found { encapsulation, mark, ip, l4: extension, start: option, shim };
         self.found(found, header, header + header::LEN_2, end, Original::default());
-        Ok(())
+        read
     }
 
     /// INT 1.0 or 0.5 behind an L4 shim; `private` is host-int's type.
