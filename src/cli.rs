@@ -37,6 +37,7 @@ enum Command {
     Demo(commands::demo::Args),
     Lab(commands::lab::Args),
     Bench(commands::bench::Args),
+    Experiment(commands::experiment::Args),
     Generate(commands::generate::Args),
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Demo(args) => commands::demo::run(args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Experiment(args) => commands::experiment::run(args),
         Command::Generate(args) => commands::generate::run(args),
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod experiment;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod path;

@@ -5,7 +5,6 @@
 //! The same plot gives the same bytes. Values that cannot be drawn (not finite, or not positive on a logarithmic axis) leave
 //! a gap. Of a series with more points than pixels the smallest and largest of each pixel column are kept, so that the file
 //! stays small and no peak is lost.
-#![cfg_attr(not(test), expect(dead_code, reason = "`hopwise experiment` will draw with it"))]
 
 use std::fmt::Write as _;
 

@@ -89,6 +89,8 @@ pub struct Config {
     pub watchlist: Watchlist,
     /// How reports travel to the collector.
     pub channel: Channel,
+    /// What links do to frames by themselves.
+    pub links: Mishaps,
     /// Longest time a group of reports waits to be filled, ns.
     pub group_delay: u64,
     /// Which frames the sink is shown.
@@ -109,11 +111,23 @@ impl Default for Config {
             switch: switch::Config::default(),
             watchlist: Watchlist::default(),
             channel: Channel::default(),
+            links: Mishaps::default(),
             group_delay: 1_000_000,
             frames: Frames::None,
             routed: false,
         }
     }
+}
+
+/// What a link does to frames without being cut. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mishaps {
+    /// Frames lost on each link, per million.
+    pub loss: u32,
+    /// Frames that take `extra` longer on each link, so that later ones overtake them, per million.
+    pub reordering: u32,
+    /// How much longer, ns.
+    pub extra: u64,
 }
 
 /// What queue depth and occupancy count.
@@ -200,6 +214,8 @@ pub struct Fabric {
     packets_made: u64,
     actions: Vec<Action>,
     traffic: Random,
+    /// Decides about [`Config::links`].
+    fortune: Random,
     outbox: Outbox,
     reporting: Reporting,
     records: Records,
@@ -289,6 +305,7 @@ impl Fabric {
             cuts: vec![Vec::new(); topology.links.len()],
             reporting: Reporting::new(&topology, config.channel, Random::new(mix(seed, 2))),
             traffic: Random::new(mix(seed, 1)),
+            fortune: Random::new(mix(seed, 3)),
             config,
             topology,
             stations,

@@ -140,9 +140,16 @@ impl Fabric {
             if self.config.frames == Frames::Sent {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
+            let from = out.node;
             self.at(sent, What::Sent { port, epoch });
+            let links = self.config.links;
+            if self.fortune.chance(links.loss) {
+                let end = End { node: from, at: sent, reason: DropReason::LostOnLink, reported: false };
+                return self.lose(slot, end, sink);
+            }
+            let extra = if self.fortune.chance(links.reordering) { links.extra } else { 0 };
             self.at(
-                sent.saturating_add(delay).saturating_add(pipeline),
+                sent.saturating_add(delay).saturating_add(extra).saturating_add(pipeline),
                 What::Arrive { packet: slot, port: port ^ 1 },
             );
             return;

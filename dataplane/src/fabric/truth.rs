@@ -79,7 +79,8 @@ pub enum DropReason {
     QueueFull = 71,
     /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
     LinkDown = 128,
-    /// It was on the link when that was cut. No switch knows of it, so nothing reports it.
+    /// It was on the link when that was cut, or the link lost it ([`super::Mishaps`]). No switch knows of it, so nothing
+    /// reports it.
     LostOnLink = 0,
 }
 

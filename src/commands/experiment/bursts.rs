@@ -1,0 +1,109 @@
+//! Microbursts of a data centre: the two-state model of Zhang et al., "High-Resolution Measurement of Data Center Microbursts"
+//! (IMC 2017, Table 2), and the queue that such traffic fills.
+
+/// A kind of server rack: chances that a period of 25 us is hot.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Model {
+    /// Its name there.
+    pub(super) name: &'static str,
+    /// After a period that was not, per mille.
+    after_cold: u64,
+    /// After one that was, per mille.
+    after_hot: u64,
+}
+
+/// Web servers, in-memory caches, Hadoop nodes.
+pub(super) const MODELS: [Model; 3] = [
+    Model { name: "web", after_cold: 3, after_hot: 359 },
+    Model { name: "cache", after_cold: 13, after_hot: 586 },
+    Model { name: "hadoop", after_cold: 42, after_hot: 655 },
+];
+
+/// Length of a period, ns.
+const PERIOD: u64 = 25_000;
+/// One packet on the egress link, ns: 800 bytes at 10 Gb/s.
+const PACKET: u64 = 640;
+/// Distance of packets in a hot period, ns: two ingress links at their rate.
+const HOT: u64 = 320;
+/// Distance of packets in other periods, ns: a fifth of the egress link.
+const COLD: u64 = 3_200;
+/// The queue's depth, ns.
+const DEPTH: u64 = 1_000_000;
+
+/// One packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Packet {
+    /// When it comes, ns.
+    pub(super) at: u64,
+    /// What it finds in the queue, ns.
+    pub(super) queue: u64,
+}
+
+/// `count` packets of such a rack.
+pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
+    let mut random = Random(seed);
+    let (mut packets, mut hot, mut begins, mut backlog, mut before) =
+        (Vec::with_capacity(count), false, 0, 0_u64, 0);
+    while packets.len() < count {
+        hot = random.per_mille() < if hot { model.after_hot } else { model.after_cold };
+        let gap = if hot { HOT } else { COLD };
+        for at in (begins..begins + PERIOD).step_by(gap as usize) {
+            backlog = backlog.saturating_sub(at - before);
+            before = at;
+            packets.push(Packet { at, queue: backlog });
+            backlog = (backlog + PACKET).min(DEPTH);
+        }
+        begins += PERIOD;
+    }
+    packets.truncate(count);
+    packets
+}
+
+/// Numbers that look random (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn per_mille(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hot_period_fills_the_queue_at_the_rate_of_one_link() {
+        let always = Model { name: "", after_cold: 1_000, after_hot: 1_000 };
+        let packets = trace(always, 1_000, 1);
+        // Each packet adds 640 ns and 320 go by.
+        assert_eq!(
+            packets[999],
+            Packet { at: 25_000 * (999 / 79) + 320 * (999 % 79), queue: packets[999].queue }
+        );
+        assert!((300_000..320_000).contains(&packets[999].queue), "{}", packets[999].queue);
+        let never = Model { name: "", after_cold: 0, after_hot: 0 };
+        assert!(trace(never, 1_000, 1).iter().all(|packet| packet.queue == 0));
+    }
+
+    #[test]
+    fn hot_periods_are_as_long_as_the_model_says() {
+        for model in MODELS {
+            let packets = trace(model, 2_000_000, 7);
+            let mut hot: Vec<u64> = packets
+                .windows(2)
+                .filter(|pair| pair[1].at - pair[0].at == HOT)
+                .map(|pair| pair[0].at / PERIOD)
+                .collect();
+            hot.dedup();
+            let runs = 1 + hot.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+            let wanted = 1_000.0 / (1_000.0 - model.after_hot as f64);
+            let mean = hot.len() as f64 / runs as f64;
+            assert!((mean / wanted - 1.0).abs() < 0.1, "{}: {mean} {wanted}", model.name);
+        }
+    }
+}
