@@ -17,6 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub(crate) use self::harness::core_time;
 use self::harness::{Failure, Outcome, Plan};
 use crate::error::CliError;
 use crate::output::units;

@@ -2,7 +2,9 @@
 
 mod bursts;
 mod event_detection;
+mod event_filter;
 mod page;
+mod postcards;
 mod sf;
 
 use std::{
@@ -90,6 +92,18 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "Which packets' paths become whole with SF-INT",
         paper: "Xiong et al., SF-INT, 4.4 (what it leaves out)",
         run: sf::yields,
+    },
+    Experiment {
+        name: "event-filter",
+        about: "What event detection in the sink saves, and what it hides",
+        paper: "Vestin et al., Programmable Event Detection, Figs. 4 and 5",
+        run: event_filter::run,
+    },
+    Experiment {
+        name: "postcards",
+        about: "What a first stage saves the server, by R",
+        paper: "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
+        run: postcards::run,
     },
     Experiment {
         name: "event-detection",

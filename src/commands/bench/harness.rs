@@ -220,7 +220,7 @@ pub(super) fn measure(
 }
 
 /// Time that this thread has been on a core, ns.
-pub(super) fn core_time() -> Option<u64> {
+pub(crate) fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::CliError,
-    output::svg::{Plot, Series},
+    output::svg::{Plot, Series, Style},
 };
 
 /// Packets of a trace, as in the paper.
@@ -89,7 +89,7 @@ pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
     for (model, way, threshold, capacity) in PAPER {
         findings.beside.push(beside(&outcomes, (model, way, threshold, capacity)));
     }
-    findings.sheets = vec![capacity_sheet(&outcomes), hidden_sheet(&outcomes)];
+    findings.sheets = vec![capacity_sheet(&outcomes), hidden_sheet(&outcomes), close_up()?];
     Ok(findings)
 }
 
@@ -112,7 +112,12 @@ const REMARKS: [&str; 5] = [
 ];
 
 /// Lets one trace through one detector.
-fn play(model: Model, (way, name): (Way, &'static str), threshold: u64, packets: &[Packet]) -> Result<Outcome, CliError> {
+fn play(
+    model: Model,
+    (way, name): (Way, &'static str),
+    threshold: u64,
+    packets: &[Packet],
+) -> Result<Outcome, CliError> {
     let ns = threshold * 1_000;
     let algorithm = match way {
         Way::PerHop | Way::Level => Algorithm::PerHop,
@@ -166,10 +171,13 @@ impl Outcome {
 }
 
 fn beside(outcomes: &[Outcome], (model, way, threshold, capacity): (&str, &str, u64, f64)) -> Beside {
-    let factor = |packets: f64| format!("{:.1} M packets/s, {:.1} times", packets / 1e6, packets / PAPER_MONITOR);
+    let factor =
+        |packets: f64| format!("{:.1} M packets/s, {:.1} times", packets / 1e6, packets / PAPER_MONITOR);
     let of = |way: &str| {
         let same = |one: &&Outcome| (one.model, one.way, one.threshold) == (model, way, threshold);
-        outcomes.iter().find(same).map_or("no event".into(), |one| if one.told <= 1 { "no event".into() } else { factor(one.capacity()) })
+        outcomes.iter().find(same).map_or("no event".into(), |one| {
+            if one.told <= 1 { "no event".into() } else { factor(one.capacity()) }
+        })
     };
     let ours = format!("{}; level: {}", of(way), of("level"));
     Beside::new(format!("{model}, {way}, {threshold} us"), factor(capacity), ours)
@@ -178,11 +186,21 @@ fn beside(outcomes: &[Outcome], (model, way, threshold, capacity): (&str, &str, 
 fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
     let row = |one: &Outcome| {
         let capacity = if one.told > 1 { Cell::Figure(one.capacity() / 1e6, 2) } else { Cell::Empty };
-        vec![one.model.into(), one.way.into(), one.threshold.into(), one.packets.into(), one.told.into(), capacity]
+        vec![
+            one.model.into(),
+            one.way.into(),
+            one.threshold.into(),
+            one.packets.into(),
+            one.told.into(),
+            capacity,
+        ]
     };
     let plots = ["per-hop", "moving average"].map(|way| Plot {
         note: String::new(),
-        title: format!("Capacity of one core of the monitor, {way} (Fig. {})", if way == "per-hop" { 4 } else { 5 }),
+        title: format!(
+            "Capacity of one core of the monitor, {way} (Fig. {})",
+            if way == "per-hop" { 4 } else { 5 }
+        ),
         x: linear("threshold (us of queue)"),
         y: log("packets a second"),
         series: MODELS.iter().flat_map(|model| lines(outcomes, model.name, way)).collect(),
@@ -198,15 +216,63 @@ fn capacity_sheet(outcomes: &[Outcome]) -> Sheet {
 
 /// Ours and, where it says something, the paper's.
 fn lines(outcomes: &[Outcome], model: &str, way: &str) -> Vec<Series> {
-    let ours = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.told > 1);
-    let theirs = PAPER.iter().filter(|one| (one.0, one.1) == (model, way)).map(|one| (one.2 as f64, one.3));
+    let found = outcomes.iter().filter(|one| (one.model, one.way) == (model, way) && one.told > 1);
+    let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, way)).map(|one| (one.2 as f64, one.3));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
-    let theirs: Vec<(f64, f64)> = first.chain(theirs).collect();
-    let mut lines = vec![ours(model, ours.map(|one| (one.threshold as f64, one.capacity())).collect())];
-    if !theirs.is_empty() {
-        lines.push(theirs(&format!("{model}, the paper"), theirs));
+    let paper: Vec<(f64, f64)> = first.chain(paper).collect();
+    let mut lines = vec![ours(model, found.map(|one| (one.threshold as f64, one.capacity())).collect())];
+    if !paper.is_empty() {
+        lines.push(theirs(&format!("{model}, the paper"), paper));
     }
     lines
+}
+
+/// One burst, as it was and as a reader of the reports sees it.
+fn close_up() -> Result<Sheet, CliError> {
+    const THRESHOLD: u64 = 50;
+    const BEFORE: u64 = 150_000;
+    const SPAN: u64 = 700_000;
+    let packets = bursts::trace(MODELS[1], PACKETS as usize, 1);
+    let from = packets
+        .iter()
+        .find(|packet| packet.queue > BURST)
+        .map_or(0, |packet| packet.at.saturating_sub(BEFORE));
+    let detector = Detector {
+        algorithm: Algorithm::PerHop,
+        metric: Metric::QueueOccupancy,
+        threshold: THRESHOLD * 1_000,
+    };
+    let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
+    let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
+    let (mut seen, mut rows, mut truth, mut told) = (0, Vec::new(), Vec::new(), Vec::new());
+    for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
+        let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
+        if monitor.decide(&Observation { hops: &hops, ..Observation::default() }, &flow, packet.at).is_told()
+        {
+            seen = packet.queue;
+        }
+        if packet.at >= from {
+            let at = (packet.at - from) as f64 / 1e3;
+            let (was, read) = (packet.queue as f64 / 1e3, seen as f64 / 1e3);
+            rows.push([at, was, read].map(|figure| Cell::Figure(figure, 2)).into());
+            truth.push((at, was));
+            told.push((at, read));
+        }
+    }
+    let plot = Plot {
+        note: format!("cache, per-hop, threshold {THRESHOLD} us"),
+        title: "A burst as it was, and as it is read from the reports".into(),
+        x: linear("time (us)"),
+        y: linear("queue (us)"),
+        series: vec![ours("the queue", truth), Series::new("told last", Style::Step, told)],
+    };
+    Ok(Sheet {
+        name: "burst",
+        about: "One burst, packet by packet".into(),
+        columns: vec!["time_us", "queue_us", "told_us"],
+        rows,
+        plots: vec![plot],
+    })
 }
 
 fn hidden_sheet(outcomes: &[Outcome]) -> Sheet {
@@ -238,8 +304,18 @@ fn hidden_sheet(outcomes: &[Outcome]) -> Sheet {
     };
     Sheet {
         name: "hidden",
-        about: "What the filter hides: error of the reconstructed queue, and missed bursts (above 100 us)".into(),
-        columns: vec!["model", "algorithm", "threshold_us", "error_mean_us", "error_p99_us", "error_max_us", "bursts", "bursts_missed"],
+        about: "What the filter hides: error of the reconstructed queue, and missed bursts (above 100 us)"
+            .into(),
+        columns: vec![
+            "model",
+            "algorithm",
+            "threshold_us",
+            "error_mean_us",
+            "error_p99_us",
+            "error_max_us",
+            "bursts",
+            "bursts_missed",
+        ],
         rows: outcomes.iter().map(row).collect(),
         plots: MODELS.iter().map(errors).collect(),
     }

@@ -108,7 +108,8 @@ impl Sheet {
             let _ = writeln!(out, "| {} |", row.iter().map(Cell::plain).collect::<Vec<_>>().join(" | "));
         }
         let file = format!("{experiment}-{}.csv", self.name);
-        let _ = writeln!(out, "\nAll {} rows: [{file}]({file})", self.rows.len());
+        let shown = self.rows.len().min(ROWS_SHOWN);
+        let _ = writeln!(out, "\n{shown} of {} rows; all of them: [{file}]({file})", self.rows.len());
     }
 }
 
@@ -195,7 +196,7 @@ mod tests {
             page,
             "# Title\n\nPaper: A paper, 3.1. Made by `hopwise experiment e`.\n\nSo.\n\n## Rows\n\n\
              | n | share | delay_ns |\n| --- | --- | --- |\n| 3 | 0.50 |  |\n| x | 1 | 2 |\n\n\
-             All 2 rows: [e-t.csv](e-t.csv)\n"
+             2 of 2 rows; all of them: [e-t.csv](e-t.csv)\n"
         );
     }
 }

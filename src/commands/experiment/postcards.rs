@@ -23,6 +23,7 @@ use super::{
 use crate::{
     commands::bench::core_time,
     error::CliError,
+    input::octets,
     output::svg::{Axis, Plot},
 };
 
@@ -65,7 +66,7 @@ impl stage::Out for Output {
             && let Some(first) = aggregate.cards().next()
         {
             // Stamps are when the postcard came, modulo 2^32.
-            self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts.unwrap_or(0))));
+            self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
         }
     }
 }
@@ -88,8 +89,10 @@ fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
         let mut payload = vec![0; 256];
         let seq = sequences[node as usize];
         sequences[node as usize] += 1;
-        let len = GroupBuilder::new(&mut payload, Group { hw_id: 0, seq, node_id: node + 1 }).map_or(0, |mut group| {
-            group.push(&Repr::postcard(own, &flow_id));
+        let group = GroupBuilder::new(&mut payload, Group { hw_id: 0, seq, node_id: node + 1 });
+        let len = group.map_or(0, |mut group| {
+            let written = group.push(&Repr::postcard(own, &flow_id));
+            debug_assert!(written, "256 bytes are room for one postcard");
             group.len()
         });
         payload.truncate(len);
@@ -190,7 +193,8 @@ fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, 
 
 /// Receives and handles until told to end and nothing is left: time on a core, ns, and datagrams.
 fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
-    let mut collector = Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
+    let mut collector =
+        Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
     let mut batch = Batch::with_capacity(4_096);
     let mut burst = Burst::default();
     let began = core_time().unwrap_or(0);
@@ -232,18 +236,39 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
     let bandwidth = |name, r| format!("{:.1} Mb/s", at(name, r, |one| one.bandwidth));
     let plot = |title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]| {
         let line = |name: &&str| {
-            let points = found.iter().filter(|one| one.name == **name).map(|one| (f64::from(one.r), figure(one)));
+            let points =
+                found.iter().filter(|one| one.name == *name).map(|one| (f64::from(one.r), figure(one)));
             ours(name, points.collect())
         };
-        Plot { note: String::new(),
-        title: title.to_owned(), x: linear("R"), y, series: kinds.iter().map(line).collect() }
+        Plot {
+            note: String::new(),
+            title: title.to_owned(),
+            x: linear("R"),
+            y,
+            series: kinds.iter().map(line).collect(),
+        }
     };
-    let mut load = plot("CPU of the server (Fig. 2)", log("per cent of a core"), |one| one.cpu, &["Agg", "Agg_N,F", "Cor", "Cor_N,F"]);
+    let mut load = plot(
+        "CPU of the server (Fig. 2)",
+        log("per cent of a core"),
+        |one| one.cpu,
+        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+    );
     load.series.push(theirs("the paper, Agg", vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)]));
-    let mut link = plot("Bandwidth to the server (Fig. 3)", log("Mb/s"), |one| one.bandwidth, &["Agg", "Agg_N,F", "Cor", "Cor_N,F"]);
+    let mut link = plot(
+        "Bandwidth to the server (Fig. 3)",
+        log("Mb/s"),
+        |one| one.bandwidth,
+        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+    );
     link.series.push(theirs("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
     link.series.push(theirs("the paper, Cor", vec![(25.0, 1.0)]));
-    let delays = plot("Delay of an aggregate's first postcard", log("us"), |one| one.delay, &["Agg", "Agg_N", "Agg_N,F"]);
+    let delays = plot(
+        "Delay of an aggregate's first postcard",
+        log("us"),
+        |one| one.delay,
+        &["Agg", "Agg_N", "Agg_N,F"],
+    );
     Findings {
         method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the first stage of `hopwise run` in the order \
                  and at the times given; what leaves it is sent over loopback, at the same pace, to a UDP socket and the collector, whose \
