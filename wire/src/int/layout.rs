@@ -437,6 +437,8 @@ impl Layout {
         }
         let word = match (queue_id, reason) {
             (None, None) => u32::MAX,
+            // The queue's own item tells its id; this word was unavailable as a whole.
+            (Some(_), None) if self.at[QUEUE] != ABSENT => u32::MAX,
             (queue, reason) => u32::from(queue.unwrap_or(0)) << 24 | u32::from(reason.unwrap_or(0)) << 16,
         };
         put_u32(&mut record[..self.len()], usize::from(self.at[DROP]), word);
