@@ -119,14 +119,18 @@ static long examine_next(u32 i, struct deciding *on)
 }
 
 /* Hop `i` of a path that is too long to be held, as read_hop has those of others. */
-static inline_always void hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
+noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile *p, u32 i, u32 count)
 {
-    u32 passed = s->found.stack_count, at = s->found.stack + (passed - 1 - i) * s->int_layout.words * 4;
     struct said said, own;
+    u32 passed, at;
 
+    if (!hop || !s || !p)
+        return 0;
+    passed = s->found.stack_count;
+    at = s->found.stack + (passed - 1 - i) * s->int_layout.words * 4;
     if (is_stacked(s)) {
         stacked_hop(hop, &s->int_layout, bytes(s, at), p);
-        return;
+        return 0;
     }
     if (i == passed)
         read_own(&said, s);
@@ -137,6 +141,7 @@ static inline_always void hop_beyond(struct hop *hop, struct scratch *s, const s
         merge(&said, &own);
     }
     reading(hop, &said, p);
+    return 0;
 }
 
 /* What the hops of such a path say of their nodes is written down all the same. */

@@ -196,13 +196,18 @@ static inline_always void flow_use(struct flow *flow, const struct thresholds *t
     flow->link_threshold = threshold_held(thresholds->of[LINK_UTILIZATION]);
 }
 
-/* Entries in use. */
+/* Entries in use. Counted, not branched, as in build_layout. */
 static inline_always u32 tags_used(const struct tags *tags)
 {
     u32 used = 0;
 
-    for (int way = 0; way < WAYS; way++)
-        used += !!(tags->words[way / 4] >> (way % 4 * 16) & 0xffff);
+    for (int way = 0; way < WAYS; way++) {
+        u64 tag = tags->words[way / 4] >> (way % 4 * 16) & 0xffff;
+
+        tag += 0xffff;
+        asm volatile("" : "+r"(tag));
+        used += tag >> 16;
+    }
     return used;
 }
 

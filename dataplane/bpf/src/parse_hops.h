@@ -113,33 +113,36 @@ static inline_always void read_own(struct said *said, const struct scratch *s)
     }
 }
 
+/* All-ones if one of `items` is carried, else 0: without a branch, of which the verifier would have to follow both ways. */
+static inline_always u64 if_carried(u32 carried, u32 items)
+{
+    u64 mask = carried & items;
+
+    mask = -mask >> 63;
+    /* Or else the compiler makes a branch of it. */
+    asm volatile("" : "+r"(mask));
+    return -mask;
+}
+
+#define MERGE(item, items) (hop->item ^= (hop->item ^ header->item) & if_carried(has, items))
+
 /* One hop out of two tellings: every item that the header carries wins, the others stay. */
-static inline_always void merge(struct said *hop, const struct said *header)
+static noinline void merge(struct said *hop, const struct said *header)
 {
     u32 has = header->carried;
 
     hop->carried |= has;
-    if (has & ITEM(PORTS))
-        hop->ports = header->ports;
-    if (has & ITEM(LATENCY))
-        hop->latency = header->latency;
+    MERGE(ports, ITEM(PORTS));
+    MERGE(latency, ITEM(LATENCY));
     /* A drop reason has a queue's id beside it. */
-    if (has & (ITEM(QUEUE) | ITEM(DROP)))
-        hop->queue_id = header->queue_id;
-    if (has & ITEM(QUEUE))
-        hop->occupancy = header->occupancy;
-    if (has & ITEM(INGRESS))
-        hop->ingress_ts = header->ingress_ts;
-    if (has & ITEM(EGRESS))
-        hop->egress_ts = header->egress_ts;
-    if (has & (ITEM(INGRESS) | ITEM(EGRESS)))
-        hop->wide_ts = header->wide_ts;
-    if (has & ITEM(L2))
-        hop->l2_egress = header->l2_egress;
-    if (has & ITEM(TX))
-        hop->tx = header->tx;
-    if (has & ITEM(BUFFER))
-        hop->buffer = header->buffer;
+    MERGE(queue_id, ITEM(QUEUE) | ITEM(DROP));
+    MERGE(occupancy, ITEM(QUEUE));
+    MERGE(ingress_ts, ITEM(INGRESS));
+    MERGE(egress_ts, ITEM(EGRESS));
+    MERGE(wide_ts, ITEM(INGRESS) | ITEM(EGRESS));
+    MERGE(l2_egress, ITEM(L2));
+    MERGE(tx, ITEM(TX));
+    MERGE(buffer, ITEM(BUFFER));
 }
 
 static inline_always u32 pair(u32 id, u32 level)

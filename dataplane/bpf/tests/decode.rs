@@ -6,6 +6,7 @@ mod support;
 use bpf::Units;
 use dataplane::fabric::{Family, FlowSpec, Transport, Wire};
 use dataplane::report::{Format, Version};
+use dataplane::sf::{self, Form, Urgent};
 use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
@@ -239,7 +240,7 @@ impl FabricSink for Reports {
 }
 
 /// What switches report of flows through a line of three, whose queues overflow now and then.
-fn switches_report(mode: Mode, format: Format, port: Option<u16>, bitmap: u16) -> Vec<Vec<u8>> {
+fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Config) -> Vec<Vec<u8>> {
     let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
     let topology = Topology::line(3, wire).unwrap();
     let switch = switch::Config {
@@ -247,9 +248,9 @@ fn switches_report(mode: Mode, format: Format, port: Option<u16>, bitmap: u16) -
         available: 0xff80,
         format,
         congestion: Some(Congestion { rise: 2_000, fall: 1_000, quota: 0 }),
+        sf,
         ..switch::Config::default()
     };
-    let watch = Watch { mode, bitmap, ..Watch::new(Match::default()) };
     let config = Config { switch, watchlist: watch.into(), ..Config::default() };
     // Report 1.0 cannot say everything.
     let Ok(mut fabric) = Fabric::new(topology, config, 1) else { return Vec::new() };
@@ -283,7 +284,36 @@ fn reports_of_switches_mean_what_they_mean_to_wire() {
         // A port marks INT 2.x only.
         let port = (has(5) && modes[case % 4] != Mode::Md10).then_some(33_122);
         let bitmap = if has(4) { 0xff80 } else { Watch::USUAL };
-        for payload in switches_report(modes[case % 4], format, port, bitmap) {
+        let watch = Watch { mode: modes[case % 4], bitmap, ..Watch::new(Match::default()) };
+        for payload in switches_report(watch, format, port, sf::Config::default()) {
+            let units = random::units(&mut dice);
+            all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
+        }
+    }
+    assert!(all.count > 2_000, "only {} datagrams", all.count);
+    all.none();
+}
+
+#[test]
+fn sf_reports_of_switches_mean_what_they_mean_to_wire() {
+    let Some(mut all) = Differences::new("sf_reports_of_switches_mean_what_they_mean_to_wire") else {
+        return;
+    };
+    let mut dice = Dice(0x5f1a);
+    for case in 0..48 {
+        let has = |bit: usize| case >> bit & 1 != 0;
+        let form = [Form::Full, Form::Compact, Form::Stack][case % 3];
+        let version = if has(2) && form != Form::Compact { Version::V10 } else { Version::V20 };
+        let group = if has(3) && version == Version::V20 { 8 } else { 1 };
+        let format = Format { version, group, ethernet: has(0), drop_with_int: has(1), ..Format::default() };
+        // Few registers, so that flows push each other out; some packets collect the whole path.
+        let urgent = Urgent { every: has(4).then_some(3), queue: None };
+        let sf = sf::Config { registers: 2, single: has(1), form, urgent, ..sf::Config::default() };
+        let bitmap = if has(0) { 0xff80 } else { Watch::USUAL };
+        let watch = Watch { mode: Mode::Sf, bitmap, ..Watch::new(Match::default()) };
+        let payloads = switches_report(watch, format, has(3).then_some(33_122), sf);
+        assert!(!payloads.is_empty(), "case {case}");
+        for payload in payloads {
             let units = random::units(&mut dice);
             all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
         }
