@@ -10,7 +10,7 @@ use collector::SeriesView;
 use crate::{
     first_stage::TranslatorView,
     monitor::{Monitor, version_name},
-    switch::{PortView, SwitchView},
+    switch::{FilterView, PortView, SwitchView},
     view,
 };
 
@@ -374,12 +374,39 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
             ("plain", int.plain),
             ("refused", int.refused),
             ("recorded", int.recorded),
+            ("traded", int.traded),
             ("hops_exceeded", int.hops_exceeded),
             ("mtu_exceeded", int.mtu_exceeded),
             ("reported", int.reported),
+            ("filtered", int.filtered),
         ] {
             text.sample("switch_int_total", &[("what", &what)], count);
         }
+    }
+    filtering(text, switch.map_or(&[], |switch| &switch.filters));
+}
+
+/// What each filter of the switch decided.
+fn filtering(text: &mut Text, filters: &[FilterView]) {
+    let help = "Packets by filter, in the list's order from 0, and decision; all but `hidden` were told.";
+    text.metric("switch_filter_total", "counter", help);
+    for (index, filter) in filters.iter().enumerate() {
+        let told = &filter.told;
+        for (decision, count) in [
+            ("event", told.event),
+            ("first", told.first),
+            ("ended", told.ended),
+            ("keep_alive", told.keep_alive),
+            ("unjudged", told.unjudged),
+            ("hidden", filter.hidden),
+        ] {
+            text.sample("switch_filter_total", &[("filter", &index), ("decision", &decision)], count);
+        }
+    }
+    let help = "Registers of a filter that were taken over from another flow or node.";
+    text.metric("switch_filter_collisions_total", "counter", help);
+    for (index, filter) in filters.iter().enumerate() {
+        text.sample("switch_filter_collisions_total", &[("filter", &index)], filter.collisions);
     }
 }
 

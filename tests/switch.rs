@@ -288,6 +288,168 @@ fn a_queue_with_a_rate_keeps_to_it_and_tells_of_itself() {
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
 
+/// A filter that nothing on one machine is an event for.
+const STEADY: &str = "algorithm = \"per_flow\"\nmetric = \"flow_latency\"\nthreshold = \"5s\"\n";
+
+#[test]
+fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
+    let watch = "[[switch.watch]]\nmode = \"md\"\ndrops = false\n";
+    let all = format!("{watch}[[switch.filter]]\nproto = \"udp\"\nalgorithm = \"noop\"\n");
+    let Some(line) = Line::new(&all) else { return };
+    let sink = &line.switches[2];
+    let send = || line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "4M", "-l", "500"]);
+    send();
+    let view = sink.json("/api/v1/switch");
+    let before = Books::of(&view);
+    assert!(before.told > 500 && before.hidden == 0 && before.filtered == 0, "{view:#}");
+    // What does not fit is refused, and nothing changes.
+    let path = "/api/v1/switch/filters";
+    let bad = json!([{"algorithm": "per_hop", "metric": "flow_latency", "threshold": 1}]).to_string();
+    let refused = sink.ask("PUT", path, "", &bad);
+    assert!(refused.status == 400 && refused.body.contains("per_flow"), "{refused:?}");
+    let few = json!([{"proto": "udp", "algorithm": "per_flow", "metric": "flow_latency", "threshold": "5s"}]);
+    let answer = sink.ask("PUT", path, "", &few.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    send();
+    let view = sink.json("/api/v1/switch");
+    let after = Books::of(&view);
+    // Two flows at most, the packets of each but the first hidden. Those of TCP, which no filter is for, are told.
+    assert!((1..=4).contains(&after.told) && after.hidden > 500, "{view:#}");
+    assert_eq!(after.hidden, after.filtered, "{view:#}");
+    assert!(after.reported - before.reported < before.told / 2, "{view:#}");
+    let metrics = sink.get("/metrics").body;
+    let counted = format!("hopwise_switch_int_total{{what=\"filtered\"}} {}", after.filtered);
+    assert!(metrics.contains(&counted), "{metrics}");
+    assert!(metrics.contains("hopwise_switch_filter_total{filter=\"0\",decision=\"hidden\"}"), "{metrics}");
+    // The file says the same filter behind another: it goes on, and so does what it has counted.
+    let other = "[[switch.filter]]\ndport = 9\nalgorithm = \"change\"\n";
+    let file = format!("{watch}{other}[[switch.filter]]\nproto = \"udp\"\n{STEADY}");
+    reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
+    let view = sink.json("/api/v1/switch");
+    assert_eq!(view["filters"][1]["hidden"], after.hidden, "{view:#}");
+    // The first switch is no source for these flows any longer.
+    let role = "[[switch.role]]\ndst = \"10.0.2.0/24\"\nrole = \"transit\"\n";
+    reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| view["roles"] != json!([]));
+    send();
+    let last = Books::of(&sink.json("/api/v1/switch"));
+    assert_eq!((last.filtered, last.hidden), (after.filtered, after.hidden));
+    assert!(last.plain > after.plain + 500, "{}", last.plain);
+    line.assert_balanced(&["queue_full", "not_sent"]);
+}
+
+/// Puts another file in force.
+fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
+    server.reconfigure_raw(file);
+    server.signal("HUP");
+    let start = Instant::now();
+    while !done(&server.json("/api/v1/switch")) {
+        assert!(start.elapsed() < PATIENCE, "{file}");
+    }
+}
+
+/// What a switch says of its reports.
+struct Books {
+    plain: u64,
+    reported: u64,
+    filtered: u64,
+    /// Of its filters.
+    told: u64,
+    hidden: u64,
+}
+
+impl Books {
+    /// Checks that they add up: every packet that left is of one kind, and every report was made for a reason.
+    fn of(view: &Value) -> Self {
+        let int = |name: &str| view["int"][name].as_u64().unwrap();
+        let kinds = [
+            "plain",
+            "refused",
+            "recorded",
+            "traded",
+            "hops_exceeded",
+            "mtu_exceeded",
+            "reported",
+            "filtered",
+        ];
+        let total = |name: &str| view["totals"][name].as_u64().unwrap();
+        let failed = view["totals"]["drops"]["not_sent"].as_u64().unwrap_or(0);
+        let measured = kinds.map(int).iter().sum::<u64>();
+        assert_eq!(measured + total("made"), total("sent") + failed, "{view:#}");
+        let others = int("drops_reported") + int("queues_reported") + int("congested_reported");
+        let reports = &view["reports"];
+        let datagrams = reports["sent"].as_u64().unwrap() + reports["lost"].as_u64().unwrap();
+        assert_eq!(int("reported") + others, datagrams, "{view:#}");
+        let filters = view["filters"].as_array().unwrap();
+        let counts = |filter: &Value| -> u64 {
+            filter["told"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+        };
+        Self {
+            plain: int("plain"),
+            reported: int("reported"),
+            filtered: int("filtered"),
+            told: filters.iter().map(counts).sum(),
+            hidden: filters.iter().map(|filter| filter["hidden"].as_u64().unwrap()).sum(),
+        }
+    }
+}
+
+/// Paths that flows took, as a collector says.
+#[derive(Default)]
+struct Paths(Vec<(String, Vec<u32>)>);
+
+impl collector::Sink for Paths {
+    fn event(&mut self, event: &collector::Event, path: &[u32]) {
+        if let (Some(detect::Metric::FlowPath), Some(flow)) = (event.metric, event.flow) {
+            self.0.push((flow.to_string(), path.to_vec()));
+        }
+    }
+}
+
+#[test]
+fn single_records_over_ipv6_become_paths_in_the_collector() {
+    let Some(line) = Line::new("[[switch.watch]]\nproto = \"udp\"\nmode = \"sf\"\n") else { return };
+    let mut collector = collector::Collector::new(collector::Config::default());
+    let (mut paths, done) = (Paths::default(), std::sync::atomic::AtomicBool::new(false));
+    let now =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    // Relaxed: it carries nothing but itself.
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let source = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
+            let mut buffer = [0; 2048];
+            loop {
+                match line.reports[2].recv(&mut buffer) {
+                    Ok(len) => {
+                        let (payload, received) = (&buffer[..len], now());
+                        let datagram =
+                            collector::Datagram { payload, source, sport: 1, listener: 0, received };
+                        collector.handle(&[datagram], &mut paths);
+                    }
+                    // Nothing came for a while.
+                    Err(_) if done.load(order) => break,
+                    Err(_) => {}
+                }
+            }
+            collector.tick(now() + 5_000_000_000, &mut paths);
+        });
+        let udp = line.iperf(HOSTS[1][1], &["-t", "1", "-u", "-b", "4M", "-l", "500"]);
+        done.store(true, order);
+        let lost = udp["end"]["sum"]["lost_percent"].as_f64().unwrap();
+        assert!(lost < 5.0, "{udp:#}");
+    });
+    let sf = &collector.stats().sf;
+    assert!(sf.complete.sets > 50, "{sf:?}");
+    let ours = |flow: &str| flow.starts_with("[fd00:0:0:1::5]:") && flow.contains("[fd00:0:0:2::6]:");
+    assert!(paths.0.iter().any(|(flow, path)| ours(flow) && path == &NODES), "{:?}", paths.0);
+    assert!(paths.0.iter().all(|(_, path)| path.is_empty() || path == &NODES), "{:?}", paths.0);
+    let views: Vec<Value> = line.switches.iter().map(|server| server.json("/api/v1/switch")).collect();
+    views.iter().for_each(|view| drop(Books::of(view)));
+    let count = |switch: usize, name: &str| views[switch]["int"][name].as_u64().unwrap();
+    assert!(count(0, "recorded") > 500 && count(1, "traded") > 0 && count(2, "reported") > 500, "{views:#?}");
+    line.assert_balanced(&["queue_full", "not_sent"]);
+}
+
 #[test]
 fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
     let file = config(0, "").replace("port = 2", "port = 7");

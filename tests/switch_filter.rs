@@ -66,7 +66,7 @@ fn run(format: Format, mode: Mode, filters: &Filters) -> Reports {
 fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
     let rules = [
         "max(queue_occupancy) > 3000 and flow_latency > 200us",
-        "queue_occupancy@101 > 2000 or hops > 3 or loop",
+        "queue_occupancy@101 > 700 or hops > 3 or loop",
         "change(max(queue_occupancy)) > 1500",
         "average(sum(hop_latency), 0.25) > 300us and not link_utilization > 95%",
         "(max(queue_occupancy) > 1000 and hops == 3) for 3",

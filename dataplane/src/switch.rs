@@ -165,7 +165,7 @@ pub struct Step {
     pub sf: Option<Sf>,
 }
 
-/// What a switch has done since it was made. Every packet is in one of the first seven.
+/// What a switch has done since it was made. Every packet is in one of the first eight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets without INT that stayed so.
@@ -299,6 +299,22 @@ impl Switch {
     /// The filters, and what they have decided.
     pub fn filters(&self) -> &Filters {
         &self.filters
+    }
+
+    /// Reports other queues from now on. One that is congested stays so until it has recovered, with what is left of its
+    /// quota; without `congestion` all is forgotten.
+    ///
+    /// # Errors
+    /// `fall` is not below `rise`; what was in force stays.
+    pub fn set_congestion(&mut self, congestion: Option<Congestion>) -> Result<(), ConfigError> {
+        let config = Config { congestion, ..self.config.clone() };
+        check(&config, &self.watchlist)?;
+        self.config = config;
+        let quota = congestion.map(|limits| limits.quota);
+        for left in &mut self.congested {
+            *left = quota.and_then(|quota| left.map(|left| left.min(quota)));
+        }
+        Ok(())
     }
 
     /// Which flows are watched.

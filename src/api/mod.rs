@@ -78,6 +78,7 @@ routes! {
     post "/api/v1/query" => stored::query,
     get "/api/v1/switch" => switch::view,
     put "/api/v1/switch/watch" => switch::watch,
+    put "/api/v1/switch/filters" => switch::filters,
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
     get "/api/v1/translator" => translator::view,

@@ -37,6 +37,22 @@ pub(crate) async fn watch(
     done(handle(&context)?.ask(change).await)
 }
 
+/// Other filters of the sink, until the configuration is read again.
+pub(crate) async fn filters(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<SwitchView>, Refusal> {
+    params.only(&[])?;
+    let body = json(body)?;
+    let change = move |core: &mut switch::Core| {
+        let filters = switch::filters(core.settings(), body)?;
+        core.set_filters(filters)?;
+        Ok(core.view())
+    };
+    done(handle(&context)?.ask(change).await)
+}
+
 /// A port's rates, delays, losses; up or down. Until the configuration is read again.
 pub(crate) async fn port(
     State(context): State<Arc<Context>>,

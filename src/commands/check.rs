@@ -96,7 +96,9 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
 fn summary(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
         let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
-        format!("a switch, node {node}, {ports} port(s), {routes} route(s), {} watched, ", switch.watch.len())
+        let (watched, filters) = (switch.watch.len(), switch.filter.len());
+        let filters = if filters > 0 { format!("{filters} filter(s), ") } else { String::new() };
+        format!("a switch, node {node}, {ports} port(s), {routes} route(s), {watched} watched, {filters}")
     });
     let switch = switch.unwrap_or_default();
     let stage = settings.translator.as_ref().map(|stage| {

@@ -40,6 +40,10 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
+        for (index, error) in super::filter::rule_errors(switch) {
+            let span = span_of(checker.root, &["switch", "filter", &index.to_string(), "rule"]);
+            checker.reader.refuse(span_in(text, span, &error), error.message);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod check;
+pub(crate) mod filter;
 pub(crate) mod read;
 pub(crate) mod sections;
 pub(crate) mod setting;

@@ -16,6 +16,8 @@ use dataplane::{
 use detect::{Match, PortRange, Prefix};
 
 use super::{
+    filter::{FilterSettings, RoleSettings},
+    sections::Clocks,
     setting::{choice, section},
     values::{Fraction, Protocol, Rate, Size},
 };
@@ -35,7 +37,7 @@ section! {
         /// How packets with INT are told from others; the same in the whole domain.
         pub(crate) mark: MarkSettings = MarkSettings::default(),
         /// Queues to report when they fill, and again when they have emptied. Not set: none.
-        pub(crate) queue_reports: Option<QueueReportSettings> = None,
+        [live] pub(crate) queue_reports: Option<QueueReportSettings> = None,
         /// How it takes part in SF-INT.
         pub(crate) sf: SfSettings = SfSettings::default(),
         /// Source address of its ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
@@ -52,6 +54,14 @@ section! {
         [live] pub(crate) routes: Vec<RouteSettings> = Vec::new(),
         /// Flows to measure, at the port where they come in from a host (postcards: everywhere). The first that matches decides.
         [live] pub(crate) watch: Vec<WatchSettings> = Vec::new(),
+        /// What its reports are worth sending for, where INT ends.
+        [live] pub(crate) filter: Vec<FilterSettings> = Vec::new(),
+        /// Flows or nodes that each filter remembers, a power of two; more of them share a register and are told more often.
+        [live] pub(crate) filter_registers: usize = 4096,
+        /// Do all nodes' clocks agree, so that filters may compare their stamps? As in the collector's profile.
+        [live] pub(crate) clocks: Clocks = Clocks::Free,
+        /// Flows in which it has a part of its own.
+        [live] pub(crate) role: Vec<RoleSettings> = Vec::new(),
     }
 }
 
@@ -82,6 +92,8 @@ section! {
         pub(crate) rise: Size = Size(64_000),
         /// And again when one then finds at most so much.
         pub(crate) fall: Size = Size(16_000),
+        /// In between, so many of the packets that pass it are reported, each with what it found there.
+        pub(crate) quota: u32 = 0,
     }
 }
 
@@ -280,6 +292,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
             refuse(&path, message.to_owned());
         }
     }
+    super::filter::check(settings, refuse);
     // What is left are contradictions inside of INT.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
         use switch::ConfigError::{BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, NeedsReport20};
@@ -379,17 +392,12 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
         ReportVersion::V10 => Version::V10,
         ReportVersion::V20 => Version::V20,
     };
-    let congestion = settings.queue_reports.as_ref();
     // A report by 1.0 has no room for all that a record has: there it goes onto the packet's stack.
     let own_on_stack = version == Version::V10;
     switch::Config {
         mark: Mark { dscp: settings.mark.dscp, port: settings.mark.port },
         format: Format { version, own_on_stack, ..Format::default() },
-        congestion: congestion.map(|limits| Congestion {
-            rise: bytes(limits.rise),
-            fall: bytes(limits.fall),
-            quota: 0,
-        }),
+        congestion: congestion(settings),
         sf: sf::Config {
             registers: settings.sf.registers,
             single: settings.sf.single,
@@ -406,6 +414,15 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
         },
         ..switch::Config::default()
     }
+}
+
+/// Which queues it reports.
+pub(crate) fn congestion(settings: &SwitchSettings) -> Option<Congestion> {
+    settings.queue_reports.as_ref().map(|limits| Congestion {
+        rise: bytes(limits.rise),
+        fall: bytes(limits.fall),
+        quota: limits.quota,
+    })
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

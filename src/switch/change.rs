@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use toml::de::DeTable;
 
 use crate::config::{
+    filter::{self, FilterSettings},
     read::Reader,
     setting::Setting,
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
@@ -32,6 +33,20 @@ pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchS
     checked(&changed).map(|()| watch)
 }
 
+/// What is worth telling, from a list of tables as `[[switch.filter]]`.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<FilterSettings>, String> {
+    if !body.is_array() {
+        let example = r#"[{"algorithm": "per_flow", "metric": "flow_latency", "threshold": "100us"}]"#;
+        return Err(format!("write a list of what [[switch.filter]] holds, such as {example}"));
+    }
+    let filter = read::<Vec<FilterSettings>>(&body)?;
+    let changed = SwitchSettings { filter: filter.clone(), ..settings.clone() };
+    checked(&changed).map(|()| filter)
+}
+
 /// A port with other values, from a table with some keys of `[[switch.ports]]`; null sets one back to its default.
 ///
 /// # Errors
@@ -56,6 +71,13 @@ pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Resul
 fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
     switch::check(settings, &mut |path, message| problems.push(format!("{}: {message}", path.join("."))));
+    for (index, error) in filter::rule_errors(settings) {
+        problems.push(format!(
+            "switch.filter.{index}.rule, character {}: {}",
+            error.position + 1,
+            error.message
+        ));
+    }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
@@ -128,5 +150,20 @@ mod tests {
         assert!(watched(json!({})).unwrap_err().contains("write a list"));
         assert!(watched(json!([{"mode": "what"}])).unwrap_err().contains("\"md\""));
         assert!(watched(json!([{"items": []}])).unwrap_err().contains("nothing would be measured"));
+    }
+
+    #[test]
+    fn filters_are_read_as_in_the_file() {
+        let read = |body| filters(&settings(), body).map(|list| list.len());
+        let good = json!([
+            {"dport": 80, "algorithm": "per_flow", "metric": "flow_latency", "threshold": "100us"},
+            {"algorithm": "rule", "rule": "flow_latency > 5 ms"},
+            {"algorithm": "change", "keep_alive": "2s", "queue_bits": 64},
+        ]);
+        assert_eq!((read(good), read(json!([]))), (Ok(3), Ok(0)));
+        assert!(read(json!({})).unwrap_err().contains("write a list"));
+        assert!(read(json!([{"algorithm": "per_day"}])).unwrap_err().contains("\"per_hop\""));
+        let told = read(json!([{"algorithm": "rule", "rule": "flow_latency > 5 parsecs"}])).unwrap_err();
+        assert!(told.starts_with("switch.filter.0.rule, character 16: "), "{told}");
     }
 }

@@ -19,9 +19,9 @@ use std::{
 use tokio::{sync::oneshot, time};
 
 use crate::{config::switch::SwitchSettings, control::Control, error::CliError};
-pub(crate) use change::{port, same_ports, watch};
+pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use ports::Core;
-pub(crate) use view::{PortView, SwitchView};
+pub(crate) use view::{FilterView, PortView, SwitchView};
 
 /// Work for the switch's thread.
 type Work = Box<dyn FnOnce(&mut Core) + Send>;

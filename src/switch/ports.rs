@@ -17,7 +17,10 @@ use nic::{
 
 use super::{Mail, change};
 use crate::{
-    config::switch::{self, PortSettings, SwitchSettings, WatchSettings},
+    config::{
+        filter::{self, FilterSettings},
+        switch::{self, PortSettings, SwitchSettings, WatchSettings},
+    },
     error::CliError,
 };
 
@@ -123,7 +126,11 @@ impl Core {
             ports.iter().find(named).map_or(USUAL_MTU, |port| port.mtu)
         };
         let router = Router::new(switch::router(&settings, &mtu_of));
-        let router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
+        let mut router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
+        let filters = filter::filters(&settings);
+        let filters = filters.map_err(|error| CliError::new(format!("[[switch.filter]]: {error}")))?;
+        router.switch_mut().set_filters(filters);
+        router.switch_mut().set_roles(filter::roles(&settings.role));
         let staged = ports.iter().map(|_| Staged::default()).collect();
         let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
         let mut core = Self {
@@ -255,6 +262,22 @@ impl Core {
         Ok(())
     }
 
+    /// Tells what other filters find worth it. Those that were there before go on with what they know.
+    ///
+    /// # Errors
+    /// A sentence; nothing was changed.
+    pub(crate) fn set_filters(&mut self, filter: Vec<FilterSettings>) -> Result<(), String> {
+        self.put_filters(&SwitchSettings { filter, ..self.settings.clone() })
+    }
+
+    fn put_filters(&mut self, from: &SwitchSettings) -> Result<(), String> {
+        self.router.switch_mut().set_filters(filter::filters(from)?);
+        self.settings.filter.clone_from(&from.filter);
+        self.settings.filter_registers = from.filter_registers;
+        self.settings.clocks = from.clocks;
+        Ok(())
+    }
+
     /// Changes a port.
     ///
     /// # Errors
@@ -281,6 +304,12 @@ impl Core {
         }
         self.router.set_routes(switch::routes(&settings)).map_err(|error| error.to_string())?;
         self.settings.routes.clone_from(&settings.routes);
+        let switch = self.router.switch_mut();
+        switch.set_congestion(switch::congestion(&settings)).map_err(|error| error.to_string())?;
+        switch.set_roles(filter::roles(&settings.role));
+        self.settings.queue_reports.clone_from(&settings.queue_reports);
+        self.settings.role.clone_from(&settings.role);
+        self.put_filters(&settings)?;
         self.watch(settings.watch)
     }
 }

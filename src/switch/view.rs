@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::router::Drop;
+use dataplane::{router::Drop, switch::Stats};
+use detect::detector::{Counts, Decision};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::ports::Core;
-use crate::config::setting::Setting;
+use crate::config::{filter::FilterSettings, setting::Setting};
 
 /// A switch now.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +21,9 @@ pub(crate) struct SwitchView {
     watch: Value,
     /// As in the configuration.
     routes: Value,
+    /// As in the configuration.
+    roles: Value,
+    pub(crate) filters: Vec<FilterView>,
     pub(crate) int: IntView,
     pub(crate) reports: ReportsView,
     /// Hosts' addresses that are known.
@@ -70,17 +74,77 @@ pub(crate) struct QueueView {
     most_bytes: u32,
 }
 
-/// What INT did; every packet is in one of the first six.
+/// A filter of the sink, and what it has decided: of each packet that it was for, one of `told` and `hidden`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FilterView {
+    /// As in the configuration.
+    settings: Value,
+    pub(crate) told: Told,
+    pub(crate) hidden: u64,
+    pub(crate) collisions: u64,
+}
+
+/// Why packets were told.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Told {
+    /// The algorithm says so.
+    pub(crate) event: u64,
+    /// New to its register.
+    pub(crate) first: u64,
+    /// The rule was true of the packet before.
+    pub(crate) ended: u64,
+    /// Long enough ago.
+    pub(crate) keep_alive: u64,
+    /// It has not got the values.
+    pub(crate) unjudged: u64,
+}
+
+impl FilterView {
+    fn new(settings: &FilterSettings, counts: &Counts) -> Self {
+        let told = Told {
+            event: counts.of(Decision::Event),
+            first: counts.of(Decision::First),
+            ended: counts.of(Decision::Ended),
+            keep_alive: counts.of(Decision::KeepAlive),
+            unjudged: counts.of(Decision::Unjudged),
+        };
+        let (hidden, collisions) = (counts.of(Decision::Hidden), counts.collisions);
+        Self { settings: settings.show().to_json(), told, hidden, collisions }
+    }
+}
+
+/// What INT did; every packet is in one of the first eight.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IntView {
     pub(crate) plain: u64,
     pub(crate) refused: u64,
     pub(crate) recorded: u64,
+    pub(crate) traded: u64,
     pub(crate) hops_exceeded: u64,
     pub(crate) mtu_exceeded: u64,
     pub(crate) reported: u64,
+    pub(crate) filtered: u64,
     pub(crate) drops_reported: u64,
     pub(crate) queues_reported: u64,
+    pub(crate) congested_reported: u64,
+}
+
+impl From<Stats> for IntView {
+    fn from(int: Stats) -> Self {
+        Self {
+            plain: int.plain,
+            refused: int.refused,
+            recorded: int.recorded,
+            traded: int.traded,
+            hops_exceeded: int.hops_exceeded,
+            mtu_exceeded: int.mtu_exceeded,
+            reported: int.reported,
+            filtered: int.filtered,
+            drops_reported: int.drops_reported,
+            queues_reported: int.queues_reported,
+            congested_reported: int.congested_reported,
+        }
+    }
 }
 
 /// Datagrams with reports.
@@ -116,7 +180,9 @@ impl Core {
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
             adds_up: stats.adds_up(held),
         };
-        let int = *self.router.switch().stats();
+        let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
+        let filters = self.settings.filter.iter().zip(counts);
+        let filters = filters.map(|(settings, counts)| FilterView::new(settings, counts)).collect();
         SwitchView {
             node: self.settings.node,
             name: self.settings.name.clone(),
@@ -124,16 +190,9 @@ impl Core {
             ports,
             watch: self.settings.watch.show().to_json(),
             routes: self.settings.routes.show().to_json(),
-            int: IntView {
-                plain: int.plain,
-                refused: int.refused,
-                recorded: int.recorded,
-                hops_exceeded: int.hops_exceeded,
-                mtu_exceeded: int.mtu_exceeded,
-                reported: int.reported,
-                drops_reported: int.drops_reported,
-                queues_reported: int.queues_reported,
-            },
+            roles: self.settings.role.show().to_json(),
+            filters,
+            int: (*self.router.switch().stats()).into(),
             reports: ReportsView {
                 to: self.settings.reports.map(|to| to.to_string()),
                 sent: self.reports.sent,

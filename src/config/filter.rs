@@ -1,0 +1,379 @@
+//! `[[switch.filter]]` and `[[switch.role]]`: what the sink tells of, and which part a switch has in which flows.
+
+use std::time::Duration;
+
+use dataplane::{
+    filter::{FilterError, MAX_FILTERS, Units},
+    watchlist::{Role, Roles},
+};
+use detect::{
+    Algorithm, Detector, DetectorError, Match, Metric, PortRange, Prefix, Program, RuleError, RuleSet,
+    detector::{Change, MAX_REGISTERS},
+};
+
+use super::{
+    sections::Clocks,
+    setting::{choice, section},
+    switch::SwitchSettings,
+    values::{Amount, Fraction, Protocol},
+};
+
+section! {
+    /// Which packets the sink tells of, and, with INT-MX and postcards, every switch of its own values. The first that matches the
+    /// flow decides; flows that none matches are told with every packet. SF-INT, drop reports and queue reports are not filtered.
+    pub(crate) struct FilterSettings("[[switch.filter]]") {
+        /// Source address.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// How packets worth a report are found.
+        pub(crate) algorithm: Option<FilterAlgorithm> = None,
+        /// What is compared. For `per_hop`, `per_hop_of_flow`, `per_flow`, `moving_average`.
+        pub(crate) metric: Option<FilterMetric> = None,
+        /// A greater difference is told; in the metric's unit, as in `[thresholds]`. For the same.
+        pub(crate) threshold: Option<Amount> = None,
+        /// Weight of a new value, in steps of 1/256. For `moving_average`. Not set: 0.25.
+        pub(crate) alpha: Option<Fraction> = None,
+        /// A condition in the language of `[[rules]]`. For `rule`.
+        pub(crate) rule: Option<String> = None,
+        /// Buckets of hop latency are 2 to the power of this, ns; 64: not looked at. For `change`. Not set: 17, 131 us.
+        pub(crate) latency_bits: Option<u8> = None,
+        /// Buckets of queue occupancy are 2 to the power of this, bytes; 64: not looked at. For `change`. Not set: 14, 16 KiB.
+        pub(crate) queue_bits: Option<u8> = None,
+        /// A flow is told again after this long. For `change`. Not set: 1s. Keep it below the collector's `flow_timeout`.
+        pub(crate) keep_alive: Option<Duration> = None,
+    }
+}
+
+choice! {
+    /// How packets worth a report are found.
+    pub(crate) enum FilterAlgorithm("\"noop\", \"per_hop\", \"per_hop_of_flow\", \"per_flow\", \"moving_average\", \"change\" or \"rule\"") {
+        /// All are.
+        Noop = "noop",
+        /// A hop's value differs from the last one told of its node.
+        PerHop = "per_hop",
+        /// A hop's value differs from the last one told of its node and flow.
+        PerHopOfFlow = "per_hop_of_flow",
+        /// The sum over the hops differs from the last one told of the flow.
+        PerFlow = "per_flow",
+        /// The moving average of that sum differs from the last one told of the flow.
+        MovingAverage = "moving_average",
+        /// The path, or a bucket of a hop's latency or queue, is another.
+        Change = "change",
+        /// A rule is true.
+        Rule = "rule",
+    }
+}
+
+choice! {
+    /// What a filter compares.
+    pub(crate) enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") {
+        /// Along the whole path, ns.
+        FlowLatency = "flow_latency",
+        /// In a node, ns.
+        HopLatency = "hop_latency",
+        /// Device units; of this switch, bytes.
+        QueueOccupancy = "queue_occupancy",
+        /// Device units.
+        QueueCongestion = "queue_congestion",
+        /// Millionths.
+        LinkUtilization = "link_utilization",
+    }
+}
+
+section! {
+    /// Flows in which this switch has a part of its own, whatever their ports say. The first that matches decides.
+    pub(crate) struct RoleSettings("[[switch.role]]") {
+        /// Source address.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// Its part.
+        pub(crate) role: Option<RoleName> = None,
+    }
+}
+
+choice! {
+    /// A switch's part in a flow.
+    pub(crate) enum RoleName("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") {
+        /// It puts INT in, as `[[switch.watch]]` says, and takes none out.
+        Source = "source",
+        /// It adds its record to INT that is there.
+        Transit = "transit",
+        /// It takes INT out and reports.
+        Sink = "sink",
+        /// Both.
+        SourceAndSink = "source_and_sink",
+        /// It leaves the flow alone.
+        Off = "off",
+    }
+}
+
+/// Most memory of all filters' registers, bytes.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// A key of `[[switch.filter]]`, and what is wrong with it.
+type Problem = (&'static str, String);
+
+impl FilterSettings {
+    fn flows(&self) -> Match {
+        Match {
+            src: self.src,
+            dst: self.dst,
+            sport: self.sport.unwrap_or(PortRange::ANY),
+            dport: self.dport.unwrap_or(PortRange::ANY),
+            proto: self.proto.map(|protocol| protocol.0),
+        }
+    }
+
+    /// The rule, if it is one; its text is not judged by anyone else.
+    fn program(&self) -> Result<Option<Program>, RuleError> {
+        let Some(text) = self.rule.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        let rules = RuleSet::compile(&[("filter".to_owned(), text.clone())])?;
+        Program::new(&rules).map(Some).map_err(|(_, reason)| RuleError {
+            rule: "filter".to_owned(),
+            text: text.clone(),
+            position: 0,
+            length: text.len(),
+            message: format!(
+                "this rule does not fit the switch's table: {reason}; make it shorter, or two filters of it"
+            ),
+        })
+    }
+
+    /// Keys that its algorithm does not read.
+    fn idle(&self, algorithm: FilterAlgorithm) -> Vec<&'static str> {
+        use FilterAlgorithm::{Change, MovingAverage, Noop, PerFlow, PerHop, PerHopOfFlow, Rule};
+        let read: &[&str] = match algorithm {
+            Noop => &[],
+            PerHop | PerHopOfFlow | PerFlow => &["metric", "threshold"],
+            MovingAverage => &["metric", "threshold", "alpha"],
+            Change => &["latency_bits", "queue_bits", "keep_alive"],
+            Rule => &["rule"],
+        };
+        let written = [
+            ("metric", self.metric.is_some()),
+            ("threshold", self.threshold.is_some()),
+            ("alpha", self.alpha.is_some()),
+            ("rule", self.rule.is_some()),
+            ("latency_bits", self.latency_bits.is_some()),
+            ("queue_bits", self.queue_bits.is_some()),
+            ("keep_alive", self.keep_alive.is_some()),
+        ];
+        let idle = written.into_iter().filter(|(key, written)| *written && !read.contains(key));
+        idle.map(|(key, _)| key).collect()
+    }
+
+    /// What it looks for; `None` when only its rule's text is wrong, which [`rule_errors`] tells.
+    fn detector(&self) -> Result<Option<Detector>, Problem> {
+        let algorithm = self.algorithm.ok_or_else(|| {
+            ("algorithm", "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned())
+        })?;
+        let word = algorithm.word();
+        let found = match algorithm {
+            FilterAlgorithm::Noop => return Ok(Some(Detector::noop())),
+            FilterAlgorithm::Rule if self.rule.as_ref().is_none_or(String::is_empty) => {
+                let message = "a rule is missing; add rule = \"flow_latency > 5ms\" or the like";
+                return Err(("rule", message.to_owned()));
+            }
+            FilterAlgorithm::Rule => {
+                let Ok(Some(program)) = self.program() else { return Ok(None) };
+                Algorithm::Rule(program.into())
+            }
+            FilterAlgorithm::Change => Algorithm::Change(self.change()?),
+            FilterAlgorithm::PerHop => Algorithm::PerHop,
+            FilterAlgorithm::PerHopOfFlow => Algorithm::PerHopOfFlow,
+            FilterAlgorithm::PerFlow => Algorithm::PerFlow,
+            FilterAlgorithm::MovingAverage => Algorithm::MovingAverage { alpha: self.weight()? },
+        };
+        if matches!(found, Algorithm::Rule(_) | Algorithm::Change(_)) {
+            return Ok(Some(Detector { algorithm: found, ..Detector::noop() }));
+        }
+        let metric = self.metric.map(FilterMetric::metric).ok_or_else(|| {
+            ("metric", format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"))
+        })?;
+        let threshold = self.threshold.ok_or_else(|| {
+            (
+                "threshold",
+                format!("{word} needs a threshold; add threshold = \"100us\", or a number for queues"),
+            )
+        })?;
+        Ok(Some(Detector { algorithm: found, metric, threshold: threshold.0 }))
+    }
+
+    fn change(&self) -> Result<Change, Problem> {
+        let bits = |key, written: Option<u8>, usual: u8| match written.unwrap_or(usual) {
+            bits @ 0..=64 => Ok(bits),
+            _ => Err((key, "write a number from 0 to 63, or 64 to leave it out".to_owned())),
+        };
+        let keep_alive = self.keep_alive.unwrap_or(Duration::from_secs(1));
+        Ok(Change {
+            latency_bits: bits("latency_bits", self.latency_bits, 17)?,
+            queue_bits: bits("queue_bits", self.queue_bits, 14)?,
+            keep_alive: u64::try_from(keep_alive.as_nanos()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// 256ths.
+    fn weight(&self) -> Result<u8, Problem> {
+        let millionths = u64::from(self.alpha.unwrap_or(Fraction(250_000)).0);
+        let weight = u8::try_from((millionths * 256 + 500_000) / 1_000_000).unwrap_or(0);
+        let message = "the weight of a new value is kept in 256ths; write a number from 0.004 to 0.996";
+        Some(weight).filter(|&weight| weight > 0).ok_or_else(|| ("alpha", message.to_owned()))
+    }
+}
+
+impl FilterMetric {
+    fn metric(self) -> Metric {
+        match self {
+            Self::FlowLatency => Metric::FlowLatency,
+            Self::HopLatency => Metric::HopLatency,
+            Self::QueueOccupancy => Metric::QueueOccupancy,
+            Self::QueueCongestion => Metric::QueueCongestion,
+            Self::LinkUtilization => Metric::LinkUtilization,
+        }
+    }
+}
+
+/// Notes what is wrong with filters and roles; what is wrong inside of a rule is [`rule_errors`]'s.
+pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let registers = settings.filter_registers;
+    if !registers.is_power_of_two() || registers > MAX_REGISTERS {
+        let message = format!("write a power of two up to {MAX_REGISTERS}, such as 4096");
+        refuse(&["switch", "filter_registers"], message);
+    }
+    if settings.filter.len() > MAX_FILTERS {
+        let message = format!("{} filters are too many; keep at most {MAX_FILTERS}", settings.filter.len());
+        refuse(&["switch", "filter"], message);
+    }
+    let mut bytes: u64 = 0;
+    for (index, filter) in settings.filter.iter().enumerate() {
+        let position = index.to_string();
+        if mixes(filter.src, filter.dst) {
+            refuse(&["switch", "filter", &position], MIXED.to_owned());
+        }
+        if let Some(algorithm) = filter.algorithm {
+            for key in filter.idle(algorithm) {
+                let message = format!("algorithm = \"{}\" does not read {key}; remove it", algorithm.word());
+                refuse(&["switch", "filter", &position, key], message);
+            }
+        }
+        match filter.detector() {
+            Err((key, message)) => refuse(&["switch", "filter", &position, key], message),
+            Ok(None) => {}
+            Ok(Some(detector)) => {
+                bytes = bytes.saturating_add(memory(&detector, registers));
+                if let Err((key, message)) = contradiction(detector) {
+                    refuse(&["switch", "filter", &position, key], message);
+                }
+            }
+        }
+    }
+    if bytes > MOST_BYTES {
+        let message = format!(
+            "{} filters with {registers} registers take {} MiB, more than {} MiB; write fewer registers",
+            settings.filter.len(),
+            bytes >> 20,
+            MOST_BYTES >> 20
+        );
+        refuse(&["switch", "filter_registers"], message);
+    }
+    for (index, role) in settings.role.iter().enumerate() {
+        let position = index.to_string();
+        if mixes(role.src, role.dst) {
+            refuse(&["switch", "role", &position], MIXED.to_owned());
+        }
+        if role.role.is_none() {
+            let message = format!("which one? Add role = {}", <RoleName as super::setting::Setting>::KIND);
+            refuse(&["switch", "role", &position], message);
+        }
+    }
+}
+
+const MIXED: &str =
+    "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
+
+fn mixes(src: Option<Prefix>, dst: Option<Prefix>) -> bool {
+    src.zip(dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6())
+}
+
+/// Of its registers, bytes.
+fn memory(detector: &Detector, registers: usize) -> u64 {
+    let cells = match &detector.algorithm {
+        Algorithm::Noop => return 0,
+        Algorithm::Rule(program) => u64::from(program.used),
+        _ => 0,
+    };
+    (registers as u64).saturating_mul(24 + 8 * cells)
+}
+
+/// Is it one that cannot be?
+fn contradiction(detector: Detector) -> Result<(), Problem> {
+    let filter = dataplane::Filter { flows: Match::default(), detector };
+    match dataplane::Filters::new(vec![filter], 1, Units::default()) {
+        Ok(_) => Ok(()),
+        Err(FilterError::Detector { why: DetectorError::NotPerHop(metric), .. }) => {
+            let message = format!(
+                "{metric} belongs to the flow, not to a hop; write algorithm = \"per_flow\", or metric = \"hop_latency\""
+            );
+            Err(("metric", message))
+        }
+        Err(FilterError::Detector { why, .. }) => Err(("algorithm", why.to_string())),
+        Err(error) => Err(("algorithm", error.to_string())),
+    }
+}
+
+/// What is wrong inside of filters' rules, with the filter's index.
+pub(crate) fn rule_errors(settings: &SwitchSettings) -> Vec<(usize, RuleError)> {
+    let errors = settings.filter.iter().enumerate();
+    errors.filter_map(|(index, filter)| Some((index, filter.program().err()?))).collect()
+}
+
+/// The filters, all registers empty.
+///
+/// # Errors
+/// A sentence; it cannot happen with settings that were checked.
+pub(crate) fn filters(settings: &SwitchSettings) -> Result<dataplane::Filters, String> {
+    let one = |filter: &FilterSettings| match filter.detector() {
+        Ok(Some(detector)) => Ok(dataplane::Filter { flows: filter.flows(), detector }),
+        Ok(None) => Err("a filter's rule is wrong".to_owned()),
+        Err((_, message)) => Err(message),
+    };
+    let filters = settings.filter.iter().map(one).collect::<Result<_, _>>()?;
+    let units = Units { synchronised: settings.clocks == Clocks::Synchronised, ..Units::default() };
+    dataplane::Filters::new(filters, settings.filter_registers, units).map_err(|error| error.to_string())
+}
+
+/// Its part in flows.
+pub(crate) fn roles(settings: &[RoleSettings]) -> Roles {
+    let one = |written: &RoleSettings| {
+        let flows = Match {
+            src: written.src,
+            dst: written.dst,
+            sport: written.sport.unwrap_or(PortRange::ANY),
+            dport: written.dport.unwrap_or(PortRange::ANY),
+            proto: written.proto.map(|protocol| protocol.0),
+        };
+        let role = match written.role? {
+            RoleName::Source => Role::Source,
+            RoleName::Transit => Role::Transit,
+            RoleName::Sink => Role::Sink,
+            RoleName::SourceAndSink => Role::SourceAndSink,
+            RoleName::Off => Role::Off,
+        };
+        Some((flows, role))
+    };
+    Roles::new(settings.iter().filter_map(one).collect())
+}
