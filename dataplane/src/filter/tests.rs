@@ -9,7 +9,7 @@ use crate::fabric::{Family, Transport};
 use crate::report::{Format, Outbox, Version};
 use crate::switch::tests::{frame, told, visit};
 use crate::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
-use crate::watchlist::{Mode, Role, Roles, Watch};
+use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
 const ALL: Match =
     Match { src: None, dst: None, sport: detect::PortRange::ANY, dport: detect::PortRange::ANY, proto: None };
@@ -232,6 +232,38 @@ fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
         assert_eq!((switch.stats().queues_reported, switch.stats().congested_reported), (4, 3));
         assert_eq!(switch.stats().plain, 11);
     }
+}
+
+#[test]
+fn which_queues_are_told_may_change() {
+    let limits = |rise, fall, quota| Some(Congestion { rise, fall, quota });
+    let mut switch = Switch::new(1, Config::default(), Watchlist::default()).unwrap();
+    let mut told = |congestion: Option<Congestion>, occupancies: &[u32]| -> Vec<u32> {
+        if switch.set_congestion(congestion).is_err() {
+            return vec![u32::MAX];
+        }
+        let mut tells = |queue_occupancy: &u32| {
+            let mut outbox = Outbox::default();
+            let mut packet = frame(Family::V4, Transport::Udp, 50);
+            switch.forward(
+                &mut packet,
+                &Visit { queue_occupancy: *queue_occupancy, ..visit(1) },
+                &mut outbox,
+            );
+            outbox.datagrams().next().is_some()
+        };
+        occupancies.iter().copied().filter(|occupancy| tells(occupancy)).collect()
+    };
+    assert!(told(None, &[900]).is_empty());
+    assert_eq!(told(limits(500, 200, 9), &[900, 800]), [900, 800]);
+    // Eight were left.
+    assert_eq!(told(limits(600, 100, 1), &[700, 701, 702]), [700]);
+    assert_eq!(told(limits(600, 600, 1), &[]), [u32::MAX]);
+    assert_eq!(told(limits(600, 100, 5), &[703, 150, 100]), [100]);
+    assert_eq!(told(limits(600, 100, 0), &[700]), [700]);
+    // Forgotten: the same queue is congested anew.
+    assert!(told(None, &[700]).is_empty());
+    assert_eq!(told(limits(600, 100, 0), &[700, 701]), [700]);
 }
 
 #[test]
