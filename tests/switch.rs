@@ -340,7 +340,7 @@ fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
 /// Puts another file in force.
 fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
     server.reconfigure_raw(file);
-    server.signal("HUP");
+    server.signal("-HUP");
     let start = Instant::now();
     while !done(&server.json("/api/v1/switch")) {
         assert!(start.elapsed() < PATIENCE, "{file}");
