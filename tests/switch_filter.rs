@@ -17,9 +17,12 @@ use wire::{FlowKey, Profile};
 const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 
-/// Datagrams of each sink with their number, flow, and the first node's stamp.
+/// A datagram: its number, the flow, the first node's stamp, the payload.
+type Sent = (u32, String, u64, Vec<u8>);
+
+/// Datagrams of each sink.
 #[derive(Default)]
-struct Reports(BTreeMap<u32, Vec<(u32, String, u64, Vec<u8>)>>);
+struct Reports(BTreeMap<u32, Vec<Sent>>);
 
 impl FabricSink for Reports {
     fn report(&mut self, _: u64, from: &Reporter, payload: &[u8]) {

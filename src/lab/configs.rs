@@ -43,6 +43,12 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Set
         settings.store.max_bytes =
             Some(settings.store.max_bytes.map_or(STORE, |most| Size(most.0.min(STORE.0))));
     }
+    // What all sources begin with is known, so that paths of two nodes need not be learned from longer ones.
+    if let Some(first) = topology.file.watch.first()
+        && topology.file.watch.iter().all(|watch| watch.hops == first.hops)
+    {
+        settings.collector.sf.hop_limit.get_or_insert(first.hops);
+    }
     // The switches of a lab share one clock.
     let usual = || ProfileSettings {
         clocks: Clocks::Synchronised,

@@ -292,8 +292,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         remarks: vec![
             "Delay: 24 further postcards at 30,000/s are 800 us; the paper counts 25 of them (833 us). With twelve registers each fills at 2,500/s: 9.6 ms."
                 .into(),
-            "Cor sends two records of 24 bytes whatever R is, so its bandwidth falls as 1/R: at R = 25 it is below the paper's 1 Mb/s, which has more in it \
-             (minimum and maximum per switch)."
+            "Cor sends two records of 24 bytes whatever R is, so its bandwidth falls as 1/R."
                 .into(),
             "The CPU falls with the number of datagrams, since a datagram through the kernel costs more than the records in it; beyond R = 25 little is left \
              to save, while the delay goes on growing."
