@@ -113,15 +113,16 @@ fn what_is_replayed_into_a_store_is_found_there() {
     let written = run.json()[0]["store"]["written"].as_u64().unwrap();
     assert!(written > 0);
     let ask = |sql: &str, format: &str| hopwise(["query", "--dir", text(&store), "--format", format, sql]);
+    // What one node alone says three times is no path yet: others on the way may not have been heard.
     let sql = "SELECT flow, path, reports FROM flows";
-    assert_eq!(ask(sql, "csv").stdout, "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,3,3\r\n");
+    assert_eq!(ask(sql, "csv").stdout, "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,,3\r\n");
     assert_eq!(
         ask(sql, "json").json(),
-        [json!({"flow": "10.0.0.1:1234>10.0.0.2:80/6", "path": "3", "reports": 3})]
+        [json!({"flow": "10.0.0.1:1234>10.0.0.2:80/6", "path": null, "reports": 3})]
     );
     assert_eq!(
         ask(sql, "table").stdout,
-        "flow                         path  reports\n10.0.0.1:1234>10.0.0.2:80/6  3           3\n"
+        "flow                         path  reports\n10.0.0.1:1234>10.0.0.2:80/6              3\n"
     );
     let events = hopwise(["events", "--dir", text(&store), "--json", "--metric", "queue_occupancy"]).json();
     let [event] = &events[..] else { panic!("{events:?}") };
@@ -167,7 +168,7 @@ fn questions_that_cannot_be_answered_say_why() {
         "1",
         "--format",
         "csv",
-        "SELECT kind FROM events",
+        "SELECT kind FROM events UNION ALL SELECT kind FROM events",
     ]);
     assert_eq!((few.code, few.stdout.lines().count()), (Some(0), 2));
     assert_eq!(

@@ -17,7 +17,7 @@ fn a_good_file_is_summed_up_in_a_line() {
     fs::write(&file, format!("collector.workers = 2\nstore.dir = {store:?}\n{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(
-        "good: reports on udp://*:32766, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
+        "good: reports on udp://*:32766 udp://*:32767, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
         store.display()
     );
     assert_eq!((run.code, run.stdout, run.stderr.as_str()), (Some(0), expected, ""));

@@ -316,7 +316,11 @@ fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
     let mut reports = decoder.reports(payload);
     while let Some(read) = reports.read(&mut report) {
-        if read.is_ok() && report.has_own_hop() && report.int.is_none() && report.hop_count() == 1 {
+        // Some say of themselves that they are one node's word.
+        let declared =
+            report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN;
+        let alone = report.has_own_hop() && report.hop_count() == 1;
+        if read.is_ok() && (declared || alone) {
             return true;
         }
     }

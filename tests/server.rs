@@ -90,6 +90,11 @@ fn every_answer_is_as_the_openapi_document_says() {
             |method: &str| &methods[method]["responses"]["200"]["content"]["application/json"]["schema"];
         let answer = match path.as_str() {
             "/api/v1/events/stream" | "/metrics" | "/healthz" => continue,
+            // Of roles that this server has not; their own tests compare what they answer.
+            path if path.starts_with("/api/v1/switch") || path == "/api/v1/translator" => {
+                assert!(server.get(path).status >= 400, "{path}");
+                continue;
+            }
             "/api/v1/query" => server.query("SELECT * FROM events").json(),
             "/api/v1/config/reload" => server.ask("POST", path, "", "").json(),
             _ => server.json(&real),
