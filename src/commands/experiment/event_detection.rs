@@ -286,6 +286,7 @@ fn watch_bursts(
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn sheet(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Sheet {
     let name = subject.metric.name();
     let row = |(threshold, outcome): &(u64, Outcome)| {

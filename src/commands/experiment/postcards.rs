@@ -228,6 +228,7 @@ fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
     let at = |name: &str, r: u32, figure: fn(&Point) -> f64| {
         found.iter().find(|one| (one.name, one.r) == (name, r)).map_or(f64::NAN, figure)

@@ -274,6 +274,7 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
 }
 
 /// Fig. 8b: from the first to the last report of a whole path.
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
     /// Packets a second of one flow.
     const RATES: [u64; 3] = [100_000, 1_000_000, 7_000_000];
@@ -341,6 +342,7 @@ pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
 }
 
 /// What share of packets' paths become whole, and why the others do not.
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
     let packets = scale.of(60_000);
     let base = |nodes| Run { packets, gap: 10_000, ..Run::new(nodes, Mode::Sf) };
