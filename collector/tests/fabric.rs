@@ -157,7 +157,7 @@ fn paths_of_postcards_are_those_that_packets_took() {
 fn lost_late_and_repeated_cards_make_no_path_that_no_packet_took() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
     for mode in [Mode::Mx21, Mode::Postcard] {
-        let witness = run(mode, channel.clone());
+        let witness = run(mode, channel);
         let mut told = 0;
         for (flow, paths) in &witness.told.paths {
             let truth = &witness.paths[flow];

@@ -1,7 +1,6 @@
 //! Postcards of the nodes that a packet passed, joined into what one INT report would have said.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
-#[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
 use collector::event::Basis;
