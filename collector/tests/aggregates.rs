@@ -1,7 +1,6 @@
 //! Aggregates of a first stage: cards as if each had come by itself, summaries merged.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
-#[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
 use collector::event::Basis;
