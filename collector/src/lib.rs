@@ -37,6 +37,7 @@ mod reading;
 mod reports;
 pub mod sequence;
 pub mod series;
+mod shapes;
 mod sketch;
 pub mod sources;
 mod state;

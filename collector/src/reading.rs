@@ -5,6 +5,7 @@ use wire::{Hop, Items, Layout};
 use crate::clock::{Difference, difference};
 use crate::config::Units;
 use crate::flows::ABSENT;
+use crate::shapes::Shapes;
 
 /// All-ones: a value that was absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
@@ -324,56 +325,16 @@ impl Plan {
     }
 }
 
-/// The plans in use: few, since a source rarely changes its instructions. The oldest makes room.
-#[derive(Debug)]
-pub(crate) struct Plans {
-    known: Vec<(u64, Plan)>,
-    /// The shape found last, and where its plan is.
-    latest: (u64, u8),
-    next: usize,
-}
+/// The plans in use.
+pub(crate) type Plans = Shapes<Plan>;
 
 impl Plans {
-    const MOST: usize = 32;
-
-    pub(crate) fn new() -> Self {
-        Self { known: Vec::with_capacity(Self::MOST), latest: (u64::MAX, 0), next: 0 }
-    }
-
-    /// The plan for a shape of record, if it is known.
-    #[inline(always)]
-    pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
-        if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
-    }
-
-    #[inline(never)]
-    fn search(&mut self, shape: u64) -> Option<u8> {
-        let at = self.known.iter().position(|(known, _)| *known == shape)? as u8;
-        self.latest = (shape, at);
-        Some(at)
-    }
-
-    /// Makes a plan, if such records can be read where they lie. It may take the place of one that [`Plans::find`] gave
-    /// before.
+    /// Makes a plan for a shape that was not known, if such records can be read where they lie.
     #[cold]
     #[inline(never)]
     pub(crate) fn make(&mut self, shape: u64, layout: &Layout, units: Units) -> Option<u8> {
-        if !(1..=WIDEST_RECORD).contains(&layout.words()) {
-            return None;
-        }
-        let entry = (shape, Plan::new(layout, units));
-        let at = self.next;
-        match self.known.get_mut(at) {
-            Some(old) => *old = entry,
-            None => self.known.push(entry),
-        }
-        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MOST);
-        Some(at as u8)
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self, at: u8) -> Option<&Plan> {
-        self.known.get(usize::from(at)).map(|(_, plan)| plan)
+        let readable = (1..=WIDEST_RECORD).contains(&layout.words());
+        readable.then(|| self.add(shape, Plan::new(layout, units)))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::index::NO_SLOT;
 use crate::reading::Plan;
 use crate::reports::Number;
 use crate::sequence;
+use crate::shapes::Shapes;
 use crate::state::Head;
 
 /// Reports decoded ahead of those that are joined.
@@ -22,49 +23,16 @@ const AHEAD: usize = 16;
 const STEP: usize = 4;
 
 /// How to read the sink's own record and the one carried of reports of one shape.
-type Pair = [Plan; 2];
+pub(crate) type Pair = [Plan; 2];
 
-/// The pairs in use: few, since sources rarely change their instructions. The oldest makes room.
-#[derive(Debug)]
-pub(crate) struct Pairs {
-    known: Vec<(u64, Pair)>,
-    /// The shape found last, and where its pair is.
-    latest: (u64, u8),
-    next: usize,
-}
+/// The pairs in use.
+pub(crate) type Pairs = Shapes<Pair>;
 
-impl Pairs {
-    const MOST: usize = 32;
-
-    pub(crate) fn new() -> Self {
-        Self { known: Vec::with_capacity(Self::MOST), latest: (u64::MAX, 0), next: 0 }
-    }
-
-    #[inline(always)]
-    fn find(&mut self, shape: u64) -> Option<u8> {
-        if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
-    }
-
-    #[inline(never)]
-    fn search(&mut self, shape: u64) -> Option<u8> {
-        let at = self.known.iter().position(|(known, _)| *known == shape)? as u8;
-        self.latest = (shape, at);
-        Some(at)
-    }
-
-    /// Makes a pair. It may take the place of one that was found before.
-    #[cold]
-    #[inline(never)]
-    fn make(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
-        let entry = (shape, single.layouts().map(|layout| Plan::new(&layout, units)));
-        let at = self.next;
-        match self.known.get_mut(at) {
-            Some(old) => *old = entry,
-            None => self.known.push(entry),
-        }
-        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MOST);
-        at as u8
-    }
+/// Makes a pair for a shape that was not known.
+#[cold]
+#[inline(never)]
+fn make(pairs: &mut Pairs, shape: u64, single: &Single<'_>, units: Units) -> u8 {
+    pairs.add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
 }
 
 /// A report that is decoded and waits to be joined.
@@ -208,7 +176,7 @@ impl Core {
             None => {
                 // A new pair may take the place of one that is still needed.
                 self.join_all(pending, sink);
-                self.pairs.make(shape, single, *envelope.units)
+                make(&mut self.pairs, shape, single, *envelope.units)
             }
         };
         let stream =
@@ -257,7 +225,7 @@ impl Core {
         }
         let Self { state, samples, joiner, pairs, .. } = self;
         for report in &pending.reports[..count] {
-            let Some((_, pair)) = pairs.known.get(usize::from(report.pair)) else { continue };
+            let Some(pair) = pairs.get(report.pair) else { continue };
             let mut joined = Joined { state, samples, sink, told: false, slot: report.state_slot };
             joiner.take_at(report.slot, &report.part(pair), &mut joined);
             if !joined.told {

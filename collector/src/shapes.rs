@@ -1,0 +1,47 @@
+//! What was worked out once per shape of report.
+
+/// What was worked out for the shapes in use: few, since sources rarely change their instructions. The oldest makes room.
+#[derive(Debug)]
+pub(crate) struct Shapes<T> {
+    known: Vec<(u64, T)>,
+    /// The shape found last, and where it is.
+    latest: (u64, u8),
+    next: usize,
+}
+
+impl<T> Shapes<T> {
+    const MOST: usize = 32;
+
+    pub(crate) fn new() -> Self {
+        Self { known: Vec::with_capacity(Self::MOST), latest: (u64::MAX, 0), next: 0 }
+    }
+
+    /// Where a shape is, if it is known.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
+        if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
+    }
+
+    #[inline(never)]
+    fn search(&mut self, shape: u64) -> Option<u8> {
+        let at = self.known.iter().position(|(known, _)| *known == shape)? as u8;
+        self.latest = (shape, at);
+        Some(at)
+    }
+
+    /// Remembers a shape. It may take the place of one that [`Shapes::find`] gave before.
+    pub(crate) fn add(&mut self, shape: u64, made: T) -> u8 {
+        let at = self.next;
+        match self.known.get_mut(at) {
+            Some(old) => *old = (shape, made),
+            None => self.known.push((shape, made)),
+        }
+        (self.latest, self.next) = ((shape, at as u8), (at + 1) % Self::MOST);
+        at as u8
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, at: u8) -> Option<&T> {
+        self.known.get(usize::from(at)).map(|(_, made)| made)
+    }
+}
