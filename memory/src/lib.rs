@@ -1,9 +1,16 @@
-//! Memory that is fast: asking for a cache line before it is needed, and for large pages under large tables.
+//! Memory that is fast or shared: asking for a cache line before it is needed, large pages under large tables, and
+//! [`Region`]s that other processes, the kernel or a network card write at any moment.
 //!
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
 
 mod huge;
+#[cfg(target_os = "linux")]
+mod map;
 mod prefetch;
+#[cfg(target_os = "linux")]
+mod region;
 
 pub use huge::{Advice, advise_huge};
 pub use prefetch::prefetch;
+#[cfg(target_os = "linux")]
+pub use region::{Access, OutOfRange, Pages, Region};

@@ -10,7 +10,7 @@ pub fn prefetch<T: ?Sized>(target: &T) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn fetch(address: *const i8) {
+pub(crate) fn fetch(address: *const i8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: PREFETCHT0 reads and writes nothing that the program can see and does not fault on any address; SSE, which
     // it needs, is part of every x86-64 processor.
@@ -19,7 +19,7 @@ fn fetch(address: *const i8) {
 
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-fn fetch(address: *const i8) {
+pub(crate) fn fetch(address: *const i8) {
     // SAFETY: PRFM is a hint: it does not fault, and changes neither memory, registers, flags nor the stack.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
@@ -28,7 +28,31 @@ fn fetch(address: *const i8) {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
-fn fetch(_address: *const i8) {}
+pub(crate) fn fetch(_address: *const i8) {}
+
+/// The same for a line that will be written: it comes as this processor's own.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn fetch_to_write(address: *const i8) {
+    // SAFETY: PREFETCHW is a hint: it does not fault, changes nothing that the program can see, and processors without it
+    // take it for no operation.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn fetch_to_write(address: *const i8) {
+    // SAFETY: as for reading.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags))
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+pub(crate) fn fetch_to_write(_address: *const i8) {}
 
 #[cfg(test)]
 mod tests {

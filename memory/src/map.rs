@@ -1,0 +1,236 @@
+//! Where regions come from: anonymous memory, files, file descriptors of the kernel.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use crate::region::{Access, Pages, Region};
+
+/// The large page of the processors we know, bytes.
+const LARGE_PAGE: usize = 2 << 20;
+
+/// The small page of the processors we know, bytes. Larger ones exist; lengths are rounded up by the kernel there.
+const SMALL_PAGE: usize = 4096;
+
+impl Region {
+    /// Zeroed memory of this process, rounded up to whole pages. With `huge`, pages of 2 MiB if the system has kept enough
+    /// (`vm.nr_hugepages`), else transparent ones if the kernel can, else small ones; [`Region::pages`] tells which.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a length of 0 or beyond the address space; else what the kernel says (no memory).
+    pub fn anonymous(len: u64, huge: bool) -> io::Result<Self> {
+        let len = length(len)?;
+        let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        if huge {
+            let whole = rounded(len, LARGE_PAGE)?;
+            if let Ok(base) = map(None, whole, Access::ReadWrite, plain | libc::MAP_HUGETLB) {
+                // SAFETY: freshly mapped for reading and writing, known to nobody else.
+                return Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, Pages::Huge2M) });
+            }
+        }
+        let whole = rounded(len, SMALL_PAGE)?;
+        let base = if huge { map_aligned(whole)? } else { map(None, whole, Access::ReadWrite, plain)? };
+        let pages = if huge { advise(base, whole) } else { Pages::Small };
+        // SAFETY: freshly mapped for reading and writing, known to nobody else.
+        Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, pages) })
+    }
+
+    /// Makes a file of `len` zero bytes and maps it, shared: other processes that map it see what is written. The
+    /// length is rounded up to whole pages, of the file system's size on hugetlbfs. The memory or disk space is taken now, so
+    /// that lack of it is an error here and no signal later. Its mode is 0640 less the umask.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is such a file (nothing is overwritten); `InvalidInput` for a length of 0; else what the kernel says.
+    /// A file that could not be made whole is removed.
+    pub fn create_file(path: &Path, len: u64) -> io::Result<Self> {
+        let len = length(len)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o640).open(path)?;
+        let made = fill(&file, len).and_then(|()| map_file(&file, Access::ReadWrite));
+        if made.is_err() {
+            // Nothing refers to it and it holds nothing: an error of removing it adds nothing to the first.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Maps a whole file, shared, for reading and writing.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an empty file; else what the kernel says (not found, no permission).
+    pub fn open_file(path: &Path) -> io::Result<Self> {
+        map_file(&OpenOptions::new().read(true).write(true).open(path)?, Access::ReadWrite)
+    }
+
+    /// Maps a whole file, shared, for reading: what others write is seen, and every write through this region is refused.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an empty file; else what the kernel says (not found, no permission).
+    pub fn open_read_only(path: &Path) -> io::Result<Self> {
+        map_file(&File::open(path)?, Access::Read)
+    }
+
+    /// Maps `len` bytes of a descriptor from `offset`, shared: a BPF array with `BPF_F_MMAPABLE`, a memfd. The descriptor may be
+    /// closed afterwards. `offset` is a multiple of the page size; `len` is rounded up to whole pages, which the object must have.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a length of 0; else what the kernel says.
+    pub fn from_fd(fd: BorrowedFd<'_>, offset: u64, len: u64, access: Access) -> io::Result<Self> {
+        let len = rounded(length(len)?, SMALL_PAGE)?;
+        let base = map(Some((fd, offset)), len, access, libc::MAP_SHARED)?;
+        // SAFETY: freshly mapped with this access; others reach the same pages by mappings of their own only.
+        Ok(unsafe { Self::from_mapping(base, len, access, Pages::Small) })
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// A length that pointers can span.
+fn length(len: u64) -> io::Result<usize> {
+    match usize::try_from(len) {
+        Ok(0) => Err(invalid("a region of no bytes")),
+        Ok(len) if len <= isize::MAX as usize => Ok(len),
+        _ => Err(invalid("a region larger than the address space")),
+    }
+}
+
+fn rounded(len: usize, page: usize) -> io::Result<usize> {
+    len.checked_next_multiple_of(page).ok_or_else(|| invalid("a region larger than the address space"))
+}
+
+/// Maps memory at an address of the kernel's choice.
+fn map(
+    from: Option<(BorrowedFd<'_>, u64)>,
+    len: usize,
+    access: Access,
+    flags: i32,
+) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | if access == Access::ReadWrite { libc::PROT_WRITE } else { 0 };
+    let (fd, offset) = from.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
+    let offset = libc::off_t::try_from(offset).map_err(|_| invalid("an offset beyond any file"))?;
+    // SAFETY: a new mapping where the kernel likes, so that nothing of ours is replaced; the descriptor is borrowed.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
+}
+
+/// Anonymous memory that starts at a multiple of the large page, so that large pages fit from its first byte.
+fn map_aligned(len: usize) -> io::Result<NonNull<u8>> {
+    let more =
+        len.checked_add(LARGE_PAGE).ok_or_else(|| invalid("a region larger than the address space"))?;
+    let base = map(None, more, Access::ReadWrite, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+    let before = base.as_ptr().align_offset(LARGE_PAGE);
+    let start = base.as_ptr().wrapping_add(before);
+    let after = more - before - len;
+    // SAFETY: both parts were mapped just now and lie outside of what is kept. All three are whole small pages.
+    unsafe {
+        if before > 0 {
+            unmap(base, before);
+        }
+        if let (true, Some(end)) = (after > 0, NonNull::new(start.wrapping_add(len))) {
+            unmap(end, after);
+        }
+    }
+    NonNull::new(start).ok_or_else(|| io::Error::other("mapped at address 0"))
+}
+
+/// Gives a new file its length and its space.
+fn fill(file: &File, len: usize) -> io::Result<()> {
+    let len = rounded(len, block(file)?)?;
+    file.set_len(len as u64)?;
+    let bytes = libc::off_t::try_from(len).map_err(|_| invalid("longer than any file"))?;
+    // SAFETY: a call on a descriptor that is open; it touches no memory of ours.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+        0 => Ok(()),
+        // A file system without the call: mapping works, lack of space shows later.
+        libc::EOPNOTSUPP | libc::EINVAL => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn map_file(file: &File, access: Access) -> io::Result<Region> {
+    let len = length(file.metadata()?.len())?;
+    let block = block(file)?;
+    let base = map(Some((file.as_fd(), 0)), len, access, libc::MAP_SHARED)?;
+    let pages = if block >= LARGE_PAGE { Pages::Huge2M } else { advise(base, len) };
+    // SAFETY: freshly mapped with this access; others reach the same pages by mappings of their own only.
+    Ok(unsafe { Region::from_mapping(base, len, access, pages) })
+}
+
+/// The unit in which a file's memory comes: the page size of a hugetlbfs mount, else the small page.
+fn block(file: &File) -> io::Result<usize> {
+    let mut told = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open and the target as large as the call writes.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), told.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded and so filled it.
+    let told = unsafe { told.assume_init() };
+    let huge = told.f_type == libc::HUGETLBFS_MAGIC;
+    Ok(if huge { usize::try_from(told.f_bsize).unwrap_or(LARGE_PAGE) } else { SMALL_PAGE })
+}
+
+/// Asks for transparent large pages.
+fn advise(base: NonNull<u8>, len: usize) -> Pages {
+    // SAFETY: MADV_HUGEPAGE keeps the contents of a range that was mapped just now.
+    let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+    if answer == 0 && len >= LARGE_PAGE { Pages::Transparent } else { Pages::Small }
+}
+
+/// See [`Region::populate`].
+pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: MADV_POPULATE_WRITE keeps contents; the range is a region's mapping.
+    let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
+    match (answer, io::Error::last_os_error()) {
+        (0, _) => Ok(()),
+        // A kernel before 5.14: the caller touches the pages itself.
+        (_, error) if error.kind() == io::ErrorKind::InvalidInput => Err(io::ErrorKind::Unsupported.into()),
+        (_, error) => Err(error),
+    }
+}
+
+/// See [`Region::sync`].
+pub(crate) fn sync(base: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: MS_SYNC keeps contents; the range is a region's mapping.
+    let answer = unsafe { libc::msync(base.as_ptr().cast(), len, libc::MS_SYNC) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// See [`Region::huge_bytes`]: the sum over the lines of `/proc/self/smaps` of the mappings inside the region.
+pub(crate) fn huge_bytes(base: NonNull<u8>, len: u64) -> io::Result<u64> {
+    let start = base.as_ptr() as u64;
+    let inside = start..start + len;
+    let account = std::fs::read_to_string("/proc/self/smaps")?;
+    Ok(sum_huge(&account, &inside))
+}
+
+fn sum_huge(account: &str, inside: &std::ops::Range<u64>) -> u64 {
+    const HUGE: [&str; 5] =
+        ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb"];
+    let mut counts = false;
+    let mut kib = 0;
+    for line in account.lines() {
+        let Some(first) = line.split_ascii_whitespace().next() else { continue };
+        if let Some((start, _)) = first.split_once('-') {
+            counts = u64::from_str_radix(start, 16).is_ok_and(|start| inside.contains(&start));
+        } else if counts && HUGE.iter().any(|name| first.strip_suffix(':') == Some(name)) {
+            kib += line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0_u64);
+        }
+    }
+    kib << 10
+}
+
+/// Takes a mapping away.
+///
+/// # Safety
+/// It is the caller's own, and nothing will touch it any more.
+pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise. The call fails only for ranges that are not page aligned, and then does nothing.
+    unsafe { libc::munmap(base.as_ptr().cast(), len) };
+}

@@ -1,0 +1,386 @@
+//! Regions: memory that others change at any moment.
+//!
+//! A region is a mapping that another process, the kernel or a network card may write while we read it. So nobody gets a
+//! reference into it: bytes are copied in and out, every offset is checked, and whoever reads must be able to tell from
+//! the bytes whether they belong together. Nothing here knows what the bytes mean.
+//!
+//! # What a copy promises
+//!
+//! Copies are made of volatile accesses of at most 8 bytes, in ascending order. An access of 8 bytes at an offset that is a
+//! multiple of 8 (of 4 bytes at a multiple of 4) is seen whole or not at all; a longer copy may be seen half done.
+//! [`Region::write_head_last`] orders its stores so that a reader notices.
+//!
+//! # Why this is sound
+//!
+//! The mapping is never a Rust allocation and no reference into it exists, so that a change from outside breaks no promise made to
+//! the compiler; volatile and atomic accesses are made one by one and neither invented nor left out. Two threads that
+//! access the same bytes race as they would in a device's memory: each access sees some value, old or new.
+//!
+//! What cannot be checked: a *file* that another process cuts short under the mapping. Touching the part that is
+//! gone is a SIGBUS. Keep region files where only those who may break them can write.
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Nothing was done: the bytes lie not all inside the region, the region is read only and was to be written, or the offset
+/// of an atomic access is not a multiple of its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRange;
+
+impl std::fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("outside of the region (or read only, or not aligned)")
+    }
+}
+
+impl std::error::Error for OutOfRange {}
+
+/// Which pages lie under a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// Pages of 2 MiB (or larger, on such a hugetlbfs mount), all of them, kept for this region.
+    Huge2M,
+    /// The kernel was asked for large pages where it can and did not refuse; [`Region::huge_bytes`] tells what came of it.
+    Transparent,
+    /// The processor's small pages, 4 KiB.
+    Small,
+}
+
+/// What the region may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reading only; every write is [`OutOfRange`].
+    Read,
+    /// Both.
+    ReadWrite,
+}
+
+/// A mapping, shared by `Arc`: see the module's text. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: u64,
+    /// `len`, or 0 when read only: one comparison for both refusals.
+    writable: u64,
+    pages: Pages,
+}
+
+// SAFETY: the mapping belongs to no thread, lives until drop, and is touched by volatile and atomic accesses only.
+unsafe impl Send for Region {}
+// SAFETY: as above; every method takes the bytes as they are at that moment.
+unsafe impl Sync for Region {}
+
+/// Eight bytes that may lie anywhere.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Word(u64);
+
+const WORD: usize = size_of::<Word>();
+
+impl Region {
+    /// A region over a mapping of `len` bytes that starts at `base`.
+    ///
+    /// # Safety
+    /// `base..base + len` is mapped readable (and writable, with [`Access::ReadWrite`]), by `mmap` and aligned to a page,
+    /// belongs to the region from now on (it is unmapped on drop), and no reference into it exists or will.
+    pub(crate) unsafe fn from_mapping(base: NonNull<u8>, len: usize, access: Access, pages: Pages) -> Self {
+        let len = len as u64;
+        let writable = if access == Access::ReadWrite { len } else { 0 };
+        Self { base, len, writable, pages }
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes. No region is made that is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pages under it.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.writable != 0
+    }
+
+    /// Where it is mapped, for those who hand it to a device. Use it for no access: that is what the methods are for.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Copies `bytes` to `at`, in ascending order.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing was written then.
+    #[inline]
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let target = self.place(at, bytes.len(), self.writable)?;
+        // SAFETY: `place` found the whole target inside the writable mapping.
+        unsafe { store(target, bytes) };
+        Ok(())
+    }
+
+    /// Copies `bytes` to `at` so that a reader of the first 8 bytes knows: while the rest is not all there, they are zero.
+    /// First they become zero, then the rest is written, then they are. A reader that finds the first 8 bytes alike before
+    /// and after copying the rest, and not zero, has bytes of one write (or of two that began alike). Fewer than 9
+    /// bytes are written as by [`Region::write`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 8 and there are more than 8 bytes; nothing was written then.
+    #[inline]
+    pub fn write_head_last(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else { return self.write(at, bytes) };
+        if rest.is_empty() {
+            return self.write(at, bytes);
+        }
+        let target = self.place(at, bytes.len(), self.writable)?;
+        if !at.is_multiple_of(WORD as u64) {
+            return Err(OutOfRange);
+        }
+        // SAFETY: `place` found the whole target inside the writable mapping, the base is aligned to a page and `at` to 8.
+        let word = unsafe { AtomicU64::from_ptr(target.cast()) };
+        word.store(0, Ordering::Relaxed);
+        // Pairs with the acquire fence of a reader between its copy of the rest and its second look at the word.
+        fence(Ordering::Release);
+        // SAFETY: as above; `rest` ends where `bytes` ends.
+        unsafe { store(target.add(WORD), rest) };
+        // Pairs with the reader's first look at the word, an acquire load.
+        word.store(u64::from_ne_bytes(*head), Ordering::Release);
+        Ok(())
+    }
+
+    /// Copies the bytes at `at` to `out`, in ascending order.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; `out` is untouched then.
+    #[inline]
+    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
+        let source = self.place(at, out.len(), self.len)?;
+        // SAFETY: `place` found the whole source inside the mapping.
+        unsafe { load(source, out) };
+        Ok(())
+    }
+
+    /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
+    #[inline]
+    pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
+        let Ok(source) = self.place(at, bytes.len(), self.len) else { return false };
+        // SAFETY: `place` found the whole source inside the mapping.
+        unsafe { alike(source, bytes) }
+    }
+
+    /// Adds to the native u64 at `at`, modulo 2^64, as one atomic step; tells what was there before.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    #[inline]
+    pub fn fetch_add(&self, at: u64, delta: u64) -> Result<u64, OutOfRange> {
+        let target = self.aligned(at, WORD, self.writable)?;
+        // SAFETY: eight aligned bytes inside the writable mapping. A counter stands alone: no order with other memory.
+        Ok(unsafe { AtomicU64::from_ptr(target.cast()) }.fetch_add(delta, Ordering::Relaxed))
+    }
+
+    /// The native u64 at `at`. What is loaded after it is no older (acquire).
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    #[inline]
+    pub fn load_u64(&self, at: u64) -> Result<u64, OutOfRange> {
+        let source = self.aligned(at, WORD, self.len)?;
+        // SAFETY: eight aligned bytes inside the mapping; an atomic load of this size works on read-only memory.
+        Ok(unsafe { AtomicU64::from_ptr(source.cast()) }.load(Ordering::Acquire))
+    }
+
+    /// The native u32 at `at`. What is loaded after it is no older (acquire).
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 4.
+    #[inline]
+    pub fn load_u32(&self, at: u64) -> Result<u32, OutOfRange> {
+        let source = self.aligned(at, 4, self.len)?;
+        // SAFETY: four aligned bytes inside the mapping; an atomic load of this size works on read-only memory.
+        Ok(unsafe { AtomicU32::from_ptr(source.cast()) }.load(Ordering::Acquire))
+    }
+
+    /// Stores a native u64 at `at`; what was stored before is seen before it (release).
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 8.
+    #[inline]
+    pub fn store_u64(&self, at: u64, value: u64) -> Result<(), OutOfRange> {
+        let target = self.aligned(at, WORD, self.writable)?;
+        // SAFETY: eight aligned bytes inside the writable mapping.
+        unsafe { AtomicU64::from_ptr(target.cast()) }.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Stores a native u32 at `at`; what was stored before is seen before it (release).
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 4.
+    #[inline]
+    pub fn store_u32(&self, at: u64, value: u32) -> Result<(), OutOfRange> {
+        let target = self.aligned(at, 4, self.writable)?;
+        // SAFETY: four aligned bytes inside the writable mapping.
+        unsafe { AtomicU32::from_ptr(target.cast()) }.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Asks for the cache line at `at`, to read it. A hint; nothing happens out of range.
+    #[inline]
+    pub fn prefetch(&self, at: u64) {
+        if at < self.len {
+            crate::prefetch::fetch(self.base.as_ptr().wrapping_add(at as usize).cast());
+        }
+    }
+
+    /// Asks for the cache line at `at`, to write it. A hint; nothing happens out of range.
+    #[inline]
+    pub fn prefetch_write(&self, at: u64) {
+        if at < self.writable {
+            crate::prefetch::fetch_to_write(self.base.as_ptr().wrapping_add(at as usize).cast());
+        }
+    }
+
+    /// Makes a range zero, in ascending order.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing was written then.
+    pub fn zero(&self, range: Range<u64>) -> Result<(), OutOfRange> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let len = range.end.checked_sub(range.start).ok_or(OutOfRange)?;
+        self.place(range.start, usize::try_from(len).map_err(|_| OutOfRange)?, self.writable)?;
+        for at in range.clone().step_by(ZEROS.len()) {
+            let count = (range.end - at).min(ZEROS.len() as u64) as usize;
+            self.write(at, &ZEROS[..count])?;
+        }
+        Ok(())
+    }
+
+    /// Touches every page for writing and gives it back unchanged, so that the first real write pays for none. Takes
+    /// seconds for gigabytes.
+    ///
+    /// # Errors
+    /// What the kernel says: no memory, most likely. Nothing is done to a read-only region.
+    pub fn populate(&self) -> io::Result<()> {
+        if !self.is_writable() {
+            return Ok(());
+        }
+        match crate::map::populate(self.base, self.len as usize) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                let mut pages = (0..self.len).step_by(4096);
+                pages.try_for_each(|at| self.fetch_add(at, 0).map(drop)).map_err(io::Error::other)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Writes changes to the file under the region, if there is one, and waits for it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn sync(&self) -> io::Result<()> {
+        crate::map::sync(self.base, self.len as usize)
+    }
+
+    /// How many bytes of the region lie on large pages now. Only pages that were touched lie on any.
+    ///
+    /// # Errors
+    /// The kernel's account of this process's memory cannot be read.
+    pub fn huge_bytes(&self) -> io::Result<u64> {
+        crate::map::huge_bytes(self.base, self.len)
+    }
+
+    /// The address of `at..at + len`, if that lies in the first `limit` bytes.
+    #[inline(always)]
+    fn place(&self, at: u64, len: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
+        match at.checked_add(len as u64) {
+            // `at` fits a usize: it is at most `limit`, which is at most the mapping's length.
+            Some(end) if end <= limit => Ok(self.base.as_ptr().wrapping_add(at as usize)),
+            _ => Err(OutOfRange),
+        }
+    }
+
+    #[inline(always)]
+    fn aligned(&self, at: u64, size: usize, limit: u64) -> Result<*mut u8, OutOfRange> {
+        if !at.is_multiple_of(size as u64) {
+            return Err(OutOfRange);
+        }
+        self.place(at, size, limit)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the region's own (`from_mapping`) and nothing refers into it any more.
+        unsafe { crate::map::unmap(self.base, self.len as usize) };
+    }
+}
+
+/// Stores `bytes` in words, then what is left.
+///
+/// # Safety
+/// `target..target + bytes.len()` is inside a writable mapping.
+#[inline(always)]
+unsafe fn store(target: *mut u8, bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    let mut at = target;
+    for word in words {
+        // SAFETY: one of the words of the target; `Word` may lie at any address.
+        unsafe { at.cast::<Word>().write_volatile(Word(u64::from_ne_bytes(*word))) };
+        at = at.wrapping_add(WORD);
+    }
+    for (index, byte) in rest.iter().enumerate() {
+        // SAFETY: fewer than eight bytes behind the last word, all of them of the target.
+        unsafe { at.wrapping_add(index).write_volatile(*byte) };
+    }
+}
+
+/// Loads words into `out`, then what is left.
+///
+/// # Safety
+/// `source..source + out.len()` is inside a mapping.
+#[inline(always)]
+unsafe fn load(source: *const u8, out: &mut [u8]) {
+    let (words, rest) = out.as_chunks_mut::<WORD>();
+    let mut at = source;
+    for word in words {
+        // SAFETY: one of the words of the source; `Word` may lie at any address.
+        *word = unsafe { at.cast::<Word>().read_volatile() }.0.to_ne_bytes();
+        at = at.wrapping_add(WORD);
+    }
+    for (index, byte) in rest.iter_mut().enumerate() {
+        // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
+        *byte = unsafe { at.wrapping_add(index).read_volatile() };
+    }
+}
+
+/// Compares words, then what is left.
+///
+/// # Safety
+/// `source..source + bytes.len()` is inside a mapping.
+#[inline(always)]
+unsafe fn alike(source: *const u8, bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    let mut at = source;
+    let mut different = 0;
+    for word in words {
+        // SAFETY: one of the words of the source; `Word` may lie at any address.
+        different |= unsafe { at.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
+        at = at.wrapping_add(WORD);
+    }
+    for (index, byte) in rest.iter().enumerate() {
+        // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
+        different |= u64::from(unsafe { at.wrapping_add(index).read_volatile() } ^ byte);
+    }
+    different == 0
+}
