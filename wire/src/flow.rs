@@ -1,5 +1,6 @@
 //! The 5-tuple of a flow, IPv4 or IPv6.
 
+use crate::crc::CRC_32C;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
@@ -240,53 +241,6 @@ fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     crc
 }
 
-/// Goes on with a CRC-32C, reflected, neither begun nor ended here.
-#[cfg(test)]
-fn crc_32c(crc: u32, bytes: &[u8]) -> u32 {
-    let mut words = bytes.chunks_exact(4);
-    let mut crc = crc;
-    for word in &mut words {
-        let word = crc ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        crc = CRC_32C[3][(word & 0xff) as usize]
-            ^ CRC_32C[2][(word >> 8 & 0xff) as usize]
-            ^ CRC_32C[1][(word >> 16 & 0xff) as usize]
-            ^ CRC_32C[0][(word >> 24) as usize];
-    }
-    for byte in words.remainder() {
-        crc = crc >> 8 ^ CRC_32C[0][((crc ^ u32::from(*byte)) & 0xff) as usize];
-    }
-    crc
-}
-
-/// What a byte does to the CRC-32C after itself and 0 to 15 more.
-static CRC_32C: [[u32; 256]; 16] = crc_table(0x82f6_3b78);
-
-const fn crc_table(reflected: u32) -> [[u32; 256]; 16] {
-    let mut table = [[0; 256]; 16];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = crc >> 1 ^ if crc & 1 != 0 { reflected } else { 0 };
-            bit += 1;
-        }
-        table[0][byte] = crc;
-        byte += 1;
-    }
-    let mut slice = 1;
-    while slice < 16 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = table[slice - 1][byte];
-            table[slice][byte] = before >> 8 ^ table[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        slice += 1;
-    }
-    table
-}
-
 /// Multiplies to 128 bits and folds the halves: every input bit reaches every output bit.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
@@ -366,6 +320,7 @@ mod tests {
     use std::string::ToString;
 
     use super::*;
+    use crate::crc::crc_32c;
 
     #[test]
     fn a_flow_reads_what_it_writes() {
@@ -382,7 +337,7 @@ mod tests {
 
     #[test]
     fn flow_ids_are_the_catalogues_crc() {
-        assert_eq!(!crc_32c(u32::MAX, b"123456789"), 0xe306_9283, "the catalogue's check");
+        assert_eq!(crc_32c(b"123456789"), 0xe306_9283, "the catalogue's check");
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
         assert_eq!(flow.flow_id() & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
         // 37 bytes in one go are those of the key.
@@ -391,11 +346,11 @@ mod tests {
         key[..16].fill(1);
         key[16..32].fill(2);
         key[32..].copy_from_slice(&[3, 4, 5, 6, 17]);
-        assert_eq!(v6.flow_id(), !crc_32c(u32::MAX, &key));
+        assert_eq!(v6.flow_id(), crc_32c(&key));
         let v4 = FlowKey::v4([1, 2, 3, 4], [0xf5, 6, 7, 8], Some((0x0304, 0xf506)), 0xfe);
         let key = [1, 2, 3, 4, 0xf5, 6, 7, 8, 3, 4, 0xf5, 6, 0xfe];
-        assert_eq!(v4.flow_id(), !crc_32c(u32::MAX, &key));
-        assert_eq!(crc_32c_of(0x0102_0304_f506_0708), !crc_32c(u32::MAX, &[1, 2, 3, 4, 0xf5, 6, 7, 8]));
+        assert_eq!(v4.flow_id(), crc_32c(&key));
+        assert_eq!(crc_32c_of(0x0102_0304_f506_0708), crc_32c(&[1, 2, 3, 4, 0xf5, 6, 7, 8]));
     }
 
     #[test]

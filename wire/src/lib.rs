@@ -8,6 +8,8 @@
 pub mod aggregate;
 mod bytes;
 pub mod checksum;
+pub mod crc;
+pub mod dta;
 pub mod ethernet;
 pub mod flow;
 pub mod frame;

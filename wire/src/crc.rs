@@ -1,0 +1,105 @@
+//! CRCs by table: reflected, 32 bits, all ones before and after unless said otherwise.
+
+/// What a byte does to a CRC after itself and 0 to 15 more.
+pub(crate) type Tables = [[u32; 256]; 16];
+
+/// CRC-32C (Castagnoli).
+pub(crate) static CRC_32C: Tables = tables(0x82f6_3b78);
+
+/// The tables of a reflected polynomial.
+pub(crate) const fn tables(reflected: u32) -> Tables {
+    let mut table = [[0; 256]; 16];
+    let mut byte = 0;
+    while byte < 256 {
+        table[0][byte] = byte_of(reflected, byte as u8);
+        byte += 1;
+    }
+    let mut slice = 1;
+    while slice < 16 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before = table[slice - 1][byte];
+            table[slice][byte] = before >> 8 ^ table[0][(before & 0xff) as usize];
+            byte += 1;
+        }
+        slice += 1;
+    }
+    table
+}
+
+/// What one byte does to an empty register.
+pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
+    let mut crc = byte as u32;
+    let mut bit = 0;
+    while bit < 8 {
+        crc = crc >> 1 ^ if crc & 1 != 0 { reflected } else { 0 };
+        bit += 1;
+    }
+    crc
+}
+
+/// Goes on with a CRC, neither begun nor ended here.
+#[inline]
+pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
+    let (blocks, rest) = bytes.as_chunks::<16>();
+    let mut crc = crc;
+    for block in blocks {
+        crc = at_once(tables, crc, block);
+    }
+    if rest.len() >= 4 {
+        return at_once(tables, crc, rest);
+    }
+    for byte in rest {
+        crc = crc >> 8 ^ tables[0][((crc ^ u32::from(*byte)) & 0xff) as usize];
+    }
+    crc
+}
+
+/// 4 to 16 bytes, no look-up waiting for another: a CRC is the exclusive or of what each byte does to it.
+#[inline(always)]
+fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
+    let state = crc.to_le_bytes();
+    let (first, rest) = bytes.split_at(4);
+    let from_last = tables[..bytes.len()].iter().rev();
+    let (of_first, of_rest) = (from_last.clone(), from_last.skip(4));
+    let rest = rest.iter().zip(of_rest).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)]);
+    let first = first.iter().zip(state).zip(of_first);
+    first.fold(rest, |sum, ((byte, state), table)| sum ^ table[usize::from(*byte ^ state)])
+}
+
+/// The CRC-32C of `bytes`, as iSCSI and the catalogues have it: all ones before and after.
+#[inline]
+pub fn crc_32c(bytes: &[u8]) -> u32 {
+    !crc_32c_update(u32::MAX, bytes)
+}
+
+/// Goes on with a CRC-32C: begin with all ones, invert what comes out last.
+#[inline]
+pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
+    update(&CRC_32C, state, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bit by bit, as the definition says.
+    fn slowly(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte))
+    }
+
+    #[test]
+    fn every_length_is_the_definitions() {
+        assert_eq!(crc_32c(b"123456789"), 0xe306_9283, "the catalogue's check");
+        let bytes: [u8; 100] = core::array::from_fn(|i| (i * 37 + 11) as u8);
+        for len in 0..bytes.len() {
+            assert_eq!(crc_32c(&bytes[..len]), slowly(&bytes[..len]), "{len}");
+            let (front, back) = bytes[..len].split_at(len / 3);
+            assert_eq!(
+                !crc_32c_update(crc_32c_update(u32::MAX, front), back),
+                slowly(&bytes[..len]),
+                "{len}"
+            );
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Where a key lies: four slot hashes and a checksum, each a CRC of its own polynomial (wire-formats 5.6), and the artifact's
+//! single CRC (5.2) as a store's attribute.
+//!
+//! A CRC is affine: the CRC of a key is that of as many zero bytes, and with it the exclusive or of what each half byte does from
+//! its place. So all five are looked up side by side, in one pass, and no step waits for the one before.
+
+use crate::crc::byte_of;
+use crate::flow::FlowKey;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes of the longest key.
+pub const MAX_KEY: usize = 64;
+/// The most copies of a value: there are as many slot hashes.
+pub const MAX_COPIES: usize = 4;
+/// The most slots or counters of a store.
+pub const MAX_SLOTS: u64 = 1 << 31;
+
+/// The reflected polynomials: checksum (IEEE), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (Q).
+const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82e, 0xd582_8281];
+
+/// Checksum and the first three slot hashes: one register of four numbers.
+type Lanes = [u32; 4];
+
+/// What the low and the high half of a byte do, by the byte's distance from the key's end.
+static HALVES: [[[Lanes; 16]; 2]; MAX_KEY] = halves();
+/// Likewise for the fourth slot hash, which few need.
+static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
+/// The CRCs of as many zero bytes.
+static ZEROS: [Lanes; MAX_KEY + 1] = zeros();
+static LAST_ZEROS: [u32; MAX_KEY + 1] = zeros_of(POLYNOMIALS[4]);
+
+const fn halves_of(polynomial: u32) -> [[[u32; 16]; 2]; MAX_KEY] {
+    let mut table = [[[0; 16]; 2]; MAX_KEY];
+    let mut half = 0;
+    while half < 32 {
+        let (value, high) = (half % 16, half / 16);
+        let mut crc = byte_of(polynomial, (value << (high * 4)) as u8);
+        let mut at = 0;
+        while at < MAX_KEY {
+            table[at][high][value] = crc;
+            crc = crc >> 8 ^ byte_of(polynomial, crc as u8);
+            at += 1;
+        }
+        half += 1;
+    }
+    table
+}
+
+const fn zeros_of(polynomial: u32) -> [u32; MAX_KEY + 1] {
+    let mut table = [0; MAX_KEY + 1];
+    let mut crc = u32::MAX;
+    let mut len = 0;
+    while len <= MAX_KEY {
+        table[len] = !crc;
+        crc = crc >> 8 ^ byte_of(polynomial, crc as u8);
+        len += 1;
+    }
+    table
+}
+
+const fn halves() -> [[[Lanes; 16]; 2]; MAX_KEY] {
+    let mut table = [[[[0; 4]; 16]; 2]; MAX_KEY];
+    let mut lane = 0;
+    while lane < 4 {
+        let one = halves_of(POLYNOMIALS[lane]);
+        let mut at = 0;
+        while at < MAX_KEY * 32 {
+            table[at / 32][at / 16 % 2][at % 16][lane] = one[at / 32][at / 16 % 2][at % 16];
+            at += 1;
+        }
+        lane += 1;
+    }
+    table
+}
+
+const fn last_halves() -> [[[u32; 16]; 2]; MAX_KEY] {
+    halves_of(POLYNOMIALS[4])
+}
+
+const fn zeros() -> [Lanes; MAX_KEY + 1] {
+    let mut table = [[0; 4]; MAX_KEY + 1];
+    let mut lane = 0;
+    while lane < 4 {
+        let one = zeros_of(POLYNOMIALS[lane]);
+        let mut len = 0;
+        while len <= MAX_KEY {
+            table[len][lane] = one[len];
+            len += 1;
+        }
+        lane += 1;
+    }
+    table
+}
+
+/// All that is computed of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hashes {
+    /// The slot hashes, n = 0 to 3; a store takes their low bits, see [`slot`].
+    pub slots: [u32; MAX_COPIES],
+    /// What a slot says of its key.
+    pub checksum: u32,
+}
+
+/// The five CRCs of a key (v1). More than [`MAX_KEY`] bytes are no key on the wire, but are hashed all the same, slowly.
+#[inline]
+pub fn hashes(key: &[u8]) -> Hashes {
+    let [checksum, a, b, c] = lanes(key);
+    Hashes { slots: [a, b, c, last(key)], checksum }
+}
+
+/// The first `N` slot hashes and the checksum: what is not asked for is not computed, and up to three cost the same.
+#[inline]
+pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
+    const { assert!(N <= MAX_COPIES, "there are four slot hashes") };
+    let [checksum, a, b, c] = lanes(key);
+    let d = if N > 3 { last(key) } else { 0 };
+    let all = [a, b, c, d];
+    (core::array::from_fn(|n| all[n]), checksum)
+}
+
+/// Which of 256 entries of the table of collectors a key has: the high byte of CRC-32K (5.6).
+#[inline]
+pub fn collector_of(key: &[u8]) -> u8 {
+    (lanes(key)[3] >> 24) as u8
+}
+
+/// The slot of a hash in a store of `slots`, a power of two; of none, slot 0.
+#[inline]
+pub const fn slot(hash: u32, slots: u64) -> u64 {
+    hash as u64 & slots.wrapping_sub(1)
+}
+
+/// Checksum and slots 0 to 2.
+#[inline]
+fn lanes(key: &[u8]) -> Lanes {
+    // The usual keys: the 5-tuples, an address, a node and a flow.
+    match key.len() {
+        13 => fixed::<13>(key),
+        4 => fixed::<4>(key),
+        8 => fixed::<8>(key),
+        37 => fixed::<37>(key),
+        _ => any(key),
+    }
+}
+
+#[inline(always)]
+fn fixed<const LEN: usize>(key: &[u8]) -> Lanes {
+    let Some(key) = key.first_chunk::<LEN>() else { return [0; 4] };
+    let mut sum = ZEROS[LEN];
+    let mut at = 0;
+    while at < LEN {
+        sum = with(sum, &HALVES[LEN - 1 - at], key[at]);
+        at += 1;
+    }
+    sum
+}
+
+fn any(key: &[u8]) -> Lanes {
+    match ZEROS.get(key.len()) {
+        Some(zeros) => {
+            key.iter().rev().zip(&HALVES).fold(*zeros, |sum, (byte, place)| with(sum, place, *byte))
+        }
+        None => core::array::from_fn(|lane| slowly(POLYNOMIALS[lane], key)),
+    }
+}
+
+#[inline(always)]
+fn with(sum: Lanes, place: &[[Lanes; 16]; 2], byte: u8) -> Lanes {
+    let (low, high) = (&place[0][usize::from(byte & 15)], &place[1][usize::from(byte >> 4)]);
+    core::array::from_fn(|lane| sum[lane] ^ low[lane] ^ high[lane])
+}
+
+/// Slot 3.
+#[inline]
+fn last(key: &[u8]) -> u32 {
+    let Some(zeros) = LAST_ZEROS.get(key.len()) else { return slowly(POLYNOMIALS[4], key) };
+    key.iter().rev().zip(&LAST_HALVES).fold(*zeros, |sum, (byte, place)| {
+        sum ^ place[0][usize::from(byte & 15)] ^ place[1][usize::from(byte >> 4)]
+    })
+}
+
+#[cold]
+fn slowly(polynomial: u32, key: &[u8]) -> u32 {
+    !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte))
+}
+
+/// How a store finds its slots.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Family {
+    /// Four polynomials for the slots and one for the checksum.
+    #[default]
+    V1,
+    /// The artifact's: one CRC for all, over the key's bytes in reverse order, for the slots with the copy's number behind.
+    /// More copies do not protect with it (5.2, defects 1 and 2).
+    Artifact,
+}
+
+impl Family {
+    /// The family as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::Artifact => "artifact",
+        }
+    }
+
+    /// The family with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::V1, Self::Artifact].into_iter().find(|family| family.name() == name)
+    }
+
+    /// Slot hashes and checksum of a key.
+    #[inline]
+    pub fn hashes(self, key: &[u8]) -> Hashes {
+        match self {
+            Self::V1 => hashes(key),
+            Self::Artifact => artifact(key),
+        }
+    }
+}
+
+/// The artifact's hashes: `slot_n = CRC(key reversed, n)`, checksum without n (5.2).
+fn artifact(key: &[u8]) -> Hashes {
+    let polynomial = POLYNOMIALS[0];
+    let goes_on = |crc: u32, byte: u8| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte);
+    let state = key.iter().rev().fold(u32::MAX, |crc, byte| goes_on(crc, *byte));
+    Hashes { slots: core::array::from_fn(|n| !goes_on(state, n as u8)), checksum: !state }
+}
+
+/// The canonical key of a 5-tuple: source, destination, ports, protocol; 13 bytes for IPv4, 37 for IPv6 (5.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowBytes {
+    bytes: [u8; 37],
+    len: u8,
+}
+
+impl FlowBytes {
+    /// The key of a flow; absent ports count as 0. `None` for a flow of which only the Flow ID is known.
+    #[inline]
+    pub fn of(flow: &FlowKey) -> Option<Self> {
+        if flow.known_id().is_some() {
+            return None;
+        }
+        let addresses = if flow.is_v6() { 16 } else { 4 };
+        let mut bytes = [0; 37];
+        bytes[..addresses].copy_from_slice(&flow.src_octets()[16 - addresses..]);
+        bytes[addresses..2 * addresses].copy_from_slice(&flow.dst_octets()[16 - addresses..]);
+        let (sport, dport) = flow.ports().unwrap_or((0, 0));
+        let [a, b] = sport.to_be_bytes();
+        let [c, d] = dport.to_be_bytes();
+        bytes[2 * addresses..2 * addresses + 5].copy_from_slice(&[a, b, c, d, flow.proto()]);
+        Some(Self { bytes, len: (2 * addresses + 5) as u8 })
+    }
+
+    /// The key's bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The 5-tuple of a key of 13 or 37 bytes. Ports that are both 0 were absent, unless the protocol has ports (TCP, UDP, DCCP,
+/// SCTP, UDP-Lite).
+pub fn flow_of(key: &[u8]) -> Option<FlowKey> {
+    let addresses = match key.len() {
+        13 => 4,
+        37 => 16,
+        _ => return None,
+    };
+    let (src, rest) = key.split_at(addresses);
+    let (dst, rest) = rest.split_at(addresses);
+    let &[a, b, c, d, proto] = rest else { return None };
+    let ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let ports = (ports != (0, 0) || matches!(proto, 6 | 17 | 33 | 132 | 136)).then_some(ports);
+    let address = |octets: &[u8]| match *octets {
+        [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
+        _ => octets.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+    };
+    Some(FlowKey::new(address(src)?, address(dst)?, ports, proto))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    /// The key of 5.6's test vector.
+    const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
+
+    #[test]
+    fn the_catalogues_checks() {
+        let Hashes { slots, checksum } = hashes(b"123456789");
+        assert_eq!(checksum, 0xcbf4_3926);
+        assert_eq!(slots, [0xe306_9283, 0x8731_5576, 0x2d3d_d0ae, 0xa9cc_8179]);
+    }
+
+    #[test]
+    fn the_vector_of_section_5_6() {
+        let Hashes { slots, checksum } = hashes(&KEY);
+        assert_eq!(checksum, 0x280a_4fbc);
+        assert_eq!(slots.map(|hash| slot(hash, 1 << 20)), [0x9_f9de, 0xd_f141, 0xd_c761, 0xb_c046]);
+        assert_eq!(collector_of(&KEY), (slots[2] >> 24) as u8);
+    }
+
+    #[test]
+    fn every_length_is_the_definitions() {
+        let bytes: Vec<u8> = (0..100).map(|i: u32| (i * 73 + 5) as u8).collect();
+        for len in 0..bytes.len() {
+            let key = &bytes[..len];
+            let all = hashes(key);
+            let slow = POLYNOMIALS.map(|polynomial| slowly(polynomial, key));
+            assert_eq!((all.checksum, all.slots.as_slice()), (slow[0], &slow[1..]), "{len}");
+            assert_eq!(slots_n::<1>(key), ([slow[1]], slow[0]));
+            assert_eq!(slots_n::<2>(key), ([slow[1], slow[2]], slow[0]));
+            assert_eq!(slots_n::<3>(key), ([slow[1], slow[2], slow[3]], slow[0]));
+            assert_eq!(slots_n::<4>(key), (all.slots, slow[0]));
+        }
+    }
+
+    #[test]
+    fn the_artifacts_hashes_are_those_of_section_5_2() {
+        let Hashes { slots, checksum } = Family::Artifact.hashes(&[10, 0, 0, 1]);
+        assert_eq!(checksum, 0x792d_5167);
+        assert_eq!([slots[0], slots[1]].map(|hash| slot(hash, 65536)), [13863, 1713]);
+        // The defect: copies differ by the same bits for every key.
+        let other = Family::Artifact.hashes(&[192, 168, 7, 9]).slots;
+        let low = |all: [u32; 4]| [1, 2, 3].map(|n| (all[0] ^ all[n]) & 0xffff);
+        assert_eq!((low(slots), low(other)), ([0x3096, 0x612c, 0x51ba], [0x3096, 0x612c, 0x51ba]));
+    }
+
+    #[test]
+    fn slots_of_a_store_stay_inside_it() {
+        assert_eq!(slot(u32::MAX, MAX_SLOTS), MAX_SLOTS - 1);
+        assert_eq!((slot(u32::MAX, 1), slot(7, 8)), (0, 7));
+    }
+
+    #[test]
+    fn a_flows_key_and_back() {
+        let v4 = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
+        let v6 = FlowKey::v6([1; 16], [2; 16], Some((0x0304, 0x0506)), 17);
+        let icmp = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1);
+        assert_eq!(FlowBytes::of(&v4).expect("a flow").as_slice(), KEY);
+        assert_eq!(FlowBytes::of(&v6).expect("a flow").as_slice()[..17], [[1; 16].as_slice(), &[2]].concat());
+        for flow in [v4, v6, icmp] {
+            let key = FlowBytes::of(&flow).expect("a flow");
+            assert_eq!(flow_of(key.as_slice()), Some(flow));
+            assert_eq!(hashes(key.as_slice()).slots[0], flow.flow_id());
+        }
+        assert_eq!(FlowBytes::of(&FlowKey::of_id(7)), None);
+        assert_eq!((flow_of(&KEY[..12]), flow_of(&[0; 38])), (None, None));
+    }
+
+    #[test]
+    fn families_have_names() {
+        for family in [Family::V1, Family::Artifact] {
+            assert_eq!(Family::from_name(family.name()), Some(family));
+        }
+        assert_eq!(Family::from_name("crc"), None);
+    }
+}
