@@ -3,6 +3,7 @@
 //! No I/O, no clock, no thread: datagrams and the time go in, datagrams come out.
 #![forbid(unsafe_code)]
 
+pub mod dta;
 pub mod stage;
 pub mod workload;
 

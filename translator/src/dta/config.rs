@@ -1,0 +1,471 @@
+//! How the translator is set up: collectors and their stores, limits, timers, triggers.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use super::trigger::Trigger;
+
+/// Most collectors of one translator.
+pub const MAX_COLLECTORS: usize = 16;
+/// Most stores of one collector's memory.
+pub const MAX_STORES: usize = 64;
+/// Most lists of one collector.
+pub const MAX_LISTS: u32 = 1 << 16;
+/// Most slots of a store: wire-formats 5.6.
+pub const MAX_SLOTS: u64 = 1 << 31;
+/// Most bytes of an entry or of a value.
+pub const MAX_DATA: u16 = 1024;
+/// Most entries of a batch.
+pub const MAX_BATCH: u16 = 255;
+/// Most hops of a postcard's path.
+pub const MAX_HOPS: u8 = 64;
+/// Most reporters of one sketch.
+pub const MAX_SKETCH_REPORTERS: u32 = 4096;
+/// Most bytes that one collector's lists, sketches and postcards may take here.
+pub const MAX_BYTES: u64 = 2 << 30;
+/// Most reporters whose sequences are followed.
+pub const MAX_REPORTERS: usize = 1 << 20;
+
+/// Settings of a [`super::Translator`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Collectors, in the order in which they are called by number; those whose memory is not known yet are `None`, and are told
+    /// by [`super::Translator::attach`].
+    pub collectors: Vec<Option<CollectorConfig>>,
+    /// Layouts of reports that are read.
+    pub accept: Accept,
+    /// Reporters (of one collector each) whose sequences are followed, and senders that are metered: places of two tables.
+    pub reporters: usize,
+    /// Reporter IDs that belong to an address. What comes from another one under such an ID is refused.
+    pub known: Vec<Known>,
+    /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
+    pub bind: bool,
+    /// After this time without a report a reporter or sender is forgotten, ns.
+    pub idle: u64,
+    /// Reports per second from one sender's address; 0: no limit.
+    pub reporter_rate: u64,
+    /// Reports that a sender may send at once, above its rate.
+    pub reporter_burst: u32,
+    /// Shortest time between two NACKs for the same gap, ns.
+    pub nack_interval: u64,
+    /// After so many NACKs for a gap it is given up, and counted as lost.
+    pub nack_limit: u8,
+    /// An ACK for each 64 essential reports in order.
+    pub acks: bool,
+    /// How long a congestion level holds at a reporter, ns.
+    pub hold: u64,
+    /// Most copies of a Key-Write by congestion level; 4 changes nothing.
+    pub copies: [u8; 4],
+    /// Longest time that an entry waits for its batch, ns.
+    pub append_timer: u64,
+    /// Longest time that a postcard waits for the others of its path, ns.
+    pub postcard_timer: u64,
+    /// Paths of which postcards are held, for each store of postcards; a power of two.
+    pub postcards: usize,
+    /// Longest time that an epoch of a sketch waits for its columns, ns.
+    pub sketch_timer: u64,
+    /// C: complete columns that are written together.
+    pub sketch_columns: u32,
+    /// Bytes of local memory for reports that must wait, for each collector.
+    pub local: usize,
+    /// What makes an entry of a list, on a condition.
+    pub triggers: Vec<Trigger>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            collectors: Vec::new(),
+            accept: Accept::V1,
+            reporters: 1 << 16,
+            known: Vec::new(),
+            bind: true,
+            idle: 10_000_000_000,
+            reporter_rate: 0,
+            reporter_burst: 4096,
+            nack_interval: 1_000_000,
+            nack_limit: 3,
+            acks: false,
+            hold: 500_000,
+            copies: [4, 2, 1, 1],
+            append_timer: 1_000_000,
+            postcard_timer: 10_000_000,
+            postcards: 1 << 14,
+            sketch_timer: 1_000_000_000,
+            sketch_columns: 64,
+            local: 4 << 20,
+            triggers: Vec::new(),
+        }
+    }
+}
+
+/// Layouts of reports that are read: wire-formats 5.2 and 5.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Accept {
+    /// DTA v1 only.
+    #[default]
+    V1,
+    /// The artifact's only.
+    Artifact,
+    /// Both; the first byte tells which.
+    Both,
+}
+
+/// A reporter and its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Reporter ID.
+    pub reporter: u32,
+    /// The only address that may use it.
+    pub address: IpAddr,
+}
+
+/// One collector's memory, as the exchange told it, and how fast it may be filled.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CollectorConfig {
+    /// What is in its memory.
+    pub stores: Vec<StoreEntry>,
+    /// How much it takes.
+    pub rate: Rate,
+}
+
+/// How many RDMA operations a collector takes. What is above makes levels of congestion: wire-formats 5.5.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Operations per second; 0: no limit.
+    pub messages: u64,
+    /// Bytes of frames per second, with [`Rate::OVERHEAD`] for each operation; 0: no limit.
+    pub bytes: u64,
+    /// How much may be sent at once, as the time in which it would be sent at this rate, ns. Half of it used up is level 1, three
+    /// quarters are level 2, fifteen sixteenths level 3.
+    pub burst: u64,
+}
+
+impl Rate {
+    /// Bytes of a WRITE ONLY around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
+    pub const OVERHEAD: u64 = 74;
+    /// No limit.
+    pub const ENDLESS: Self = Self { messages: 0, bytes: 0, burst: 10_000_000 };
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self::ENDLESS
+    }
+}
+
+/// One region of a collector's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreEntry {
+    /// How operations name it, see [`super::Place`].
+    pub region: u16,
+    /// Store ID, first list ID, or sketch ID. Those of a kind differ.
+    pub id: u32,
+    /// How its bytes are used.
+    pub geometry: Geometry,
+}
+
+/// Which hash functions a store is addressed with: wire-formats 5.6 and 5.2.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Family {
+    /// Four polynomials, and a fifth for the checksum.
+    #[default]
+    V1,
+    /// The artifact's: one CRC over the reversed key and the copy's number.
+    Artifact,
+}
+
+/// How a list's ring is written: wire-formats 5.9.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Ring {
+    /// Blocks with a trailer that lets a reader see what is new and what is torn.
+    #[default]
+    Tagged,
+    /// Entries and nothing else.
+    Bare,
+    /// As bare; entries of 4 bytes are little-endian in memory, as the artifact's.
+    Artifact,
+}
+
+/// How postcards' slots are written: wire-formats 5.9 and 5.2.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Encoding {
+    /// Checksum and values.
+    #[default]
+    V1,
+    /// The artifact's: five words masked with CRCs of the key, 32 bytes apart.
+    Artifact,
+}
+
+/// How sketches of several reporters become one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Merge {
+    /// Counters are added and stay at the largest number: Count-Min.
+    Sum,
+    /// Counters are added modulo their width, as negative ones need it: Count sketch.
+    SignedSum,
+    /// The larger: HyperLogLog.
+    Max,
+    /// The smaller.
+    Min,
+    /// The whole column whose first counter is the largest: uniform samples by hash, AROMA.
+    Sample,
+}
+
+/// Whose columns make a column complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SketchGeometry {
+    /// Columns.
+    pub columns: u32,
+    /// Rows: counters of a column.
+    pub depth: u8,
+    /// Bytes of a counter, 4 or 8.
+    pub width: u8,
+    /// How counters are merged.
+    pub merge: Merge,
+    /// How many reporters' sketches are merged.
+    pub reporters: u32,
+}
+
+/// How the bytes of a region's body are used: wire-formats 5.9.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Geometry {
+    /// Slots of checksum and data.
+    KeyWrite {
+        /// M, a power of two.
+        slots: u64,
+        /// D: bytes of data.
+        data_len: u16,
+        /// Its addressing.
+        family: Family,
+    },
+    /// Rings of entries, one after the other.
+    Append {
+        /// How many lists, from the entry's ID on.
+        lists: u32,
+        /// E: bytes of an entry.
+        entry_len: u16,
+        /// Q: entries of a list, a multiple of the batch.
+        entries: u64,
+        /// B: entries of a batch.
+        batch: u16,
+        /// How it is written.
+        ring: Ring,
+    },
+    /// Counters of 8 bytes.
+    KeyIncrement {
+        /// M, a power of two.
+        slots: u64,
+        /// Its addressing.
+        family: Family,
+    },
+    /// Slots of checksum and hops' values.
+    Postcarding {
+        /// M, a power of two.
+        slots: u64,
+        /// B: hops.
+        hops: u8,
+        /// How it is written.
+        encoding: Encoding,
+    },
+    /// Two buffers of counters.
+    Sketch(SketchGeometry),
+}
+
+/// Settings that cannot be used, and what could.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// Too many collectors.
+    Collectors,
+    /// No such collector.
+    NoCollector,
+    /// Too many stores of a collector.
+    Stores,
+    /// Two stores of a kind have the same ID, or lists overlap: this one.
+    Twice(u32),
+    /// A number of the geometry of this ID.
+    Geometry(u32, &'static str),
+    /// Lists, sketches or postcards would take so many bytes.
+    Memory(u64),
+    /// A setting, and what it may be.
+    Setting(&'static str, &'static str),
+    /// This trigger, by its place in the settings, and what is wrong.
+    Trigger(usize, &'static str),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Collectors => write!(f, "there must be 1 to {MAX_COLLECTORS} collectors"),
+            Self::NoCollector => f.write_str("there is no collector of this number"),
+            Self::Stores => write!(f, "a collector has at most {MAX_STORES} stores"),
+            Self::Twice(id) => {
+                write!(f, "ID {id} is used twice: IDs of stores of a kind, and of lists, must differ")
+            }
+            Self::Geometry(id, what) => write!(f, "store, list or sketch {id}: {what}"),
+            Self::Memory(bytes) => write!(
+                f,
+                "batches, sketches and postcards of this collector would take {} MiB here, more than {} MiB: fewer lists, \
+                 smaller batches, or fewer columns",
+                bytes >> 20,
+                MAX_BYTES >> 20
+            ),
+            Self::Setting(name, what) => write!(f, "{name} must be {what}"),
+            Self::Trigger(index, what) => write!(f, "trigger {}: {what}", index + 1),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Can these settings be used? Triggers are checked against stores when a collector is attached.
+    ///
+    /// # Errors
+    /// The first that cannot.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.collectors.is_empty() || self.collectors.len() > MAX_COLLECTORS {
+            return Err(ConfigError::Collectors);
+        }
+        let settings = [
+            ("reporters", "1 to 1048576", (1..=MAX_REPORTERS).contains(&self.reporters)),
+            ("idle", "above 0", self.idle > 0),
+            ("reporter_burst", "above 0", self.reporter_burst > 0),
+            ("nack_limit", "above 0", self.nack_limit > 0),
+            ("copies", "1 to 4", self.copies.iter().all(|copies| (1..=4).contains(copies))),
+            ("append_timer", "above 0", self.append_timer > 0),
+            ("postcard_timer", "above 0", self.postcard_timer > 0),
+            ("sketch_timer", "above 0", self.sketch_timer > 0),
+            (
+                "postcards",
+                "a power of two, 4 to 16777216",
+                self.postcards.is_power_of_two() && (4..=1 << 24).contains(&self.postcards),
+            ),
+            ("sketch_columns", "1 to 65536", (1..=1 << 16).contains(&self.sketch_columns)),
+            ("local", "at most 1 GiB", self.local <= 1 << 30),
+            ("known", "no more than reporters", self.known.len() <= self.reporters),
+        ];
+        if let Some((name, what, _)) = settings.into_iter().find(|(_, _, good)| !good) {
+            return Err(ConfigError::Setting(name, what));
+        }
+        for (index, trigger) in self.triggers.iter().enumerate() {
+            trigger.check().map_err(|what| ConfigError::Trigger(index, what))?;
+        }
+        self.collectors.iter().flatten().try_for_each(|collector| collector.check(self.postcards))
+    }
+}
+
+impl CollectorConfig {
+    /// Can these stores be used, with so many paths of postcards?
+    ///
+    /// # Errors
+    /// The first that cannot.
+    pub fn check(&self, postcards: usize) -> Result<(), ConfigError> {
+        if self.stores.len() > MAX_STORES {
+            return Err(ConfigError::Stores);
+        }
+        if self.rate.burst == 0 {
+            return Err(ConfigError::Setting("burst", "above 0"));
+        }
+        let mut bytes = 0;
+        for (index, store) in self.stores.iter().enumerate() {
+            store.check()?;
+            if let Some(id) = self.stores[..index].iter().find_map(|other| other.overlap(store)) {
+                return Err(ConfigError::Twice(id));
+            }
+            bytes += store.local_bytes(postcards);
+        }
+        let lists = self.stores.iter().map(|store| match store.geometry {
+            Geometry::Append { lists, .. } => u64::from(lists),
+            _ => 0,
+        });
+        if lists.sum::<u64>() > u64::from(MAX_LISTS) {
+            return Err(ConfigError::Setting("lists", "at most 65536 in all stores of a collector"));
+        }
+        if bytes > MAX_BYTES { Err(ConfigError::Memory(bytes)) } else { Ok(()) }
+    }
+}
+
+impl StoreEntry {
+    /// The first and the number of IDs that it takes, and the kind whose IDs must differ.
+    fn ids(&self) -> (u8, u64, u64) {
+        let first = u64::from(self.id);
+        match self.geometry {
+            Geometry::KeyWrite { .. } => (1, first, 1),
+            Geometry::Append { lists, .. } => (2, first, u64::from(lists)),
+            Geometry::KeyIncrement { .. } => (3, first, 1),
+            Geometry::Postcarding { .. } => (4, first, 1),
+            Geometry::Sketch(_) => (5, first, 1),
+        }
+    }
+
+    /// An ID that both take.
+    fn overlap(&self, other: &Self) -> Option<u32> {
+        let ((kind, first, count), (others, second, seconds)) = (self.ids(), other.ids());
+        let overlaps = kind == others && first < second + seconds && second < first + count;
+        overlaps.then(|| self.id.max(other.id))
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let slots_good = |slots: u64| slots.is_power_of_two() && slots <= MAX_SLOTS;
+        let slots_must = "slots must be a power of two, at most 2147483648";
+        let (good, what) = match self.geometry {
+            Geometry::KeyWrite { slots, .. } | Geometry::KeyIncrement { slots, .. } if !slots_good(slots) => {
+                (false, slots_must)
+            }
+            Geometry::Postcarding { slots, .. } if !slots_good(slots) => (false, slots_must),
+            Geometry::KeyWrite { data_len, .. } => {
+                ((1..=MAX_DATA).contains(&data_len), "data must be 1 to 1024 bytes")
+            }
+            Geometry::KeyIncrement { .. } => (true, ""),
+            Geometry::Postcarding { hops, encoding: Encoding::Artifact, .. } => {
+                (hops == 5, "the artifact's encoding has 5 hops")
+            }
+            Geometry::Postcarding { hops, .. } => ((1..=MAX_HOPS).contains(&hops), "hops must be 1 to 64"),
+            Geometry::Append { ring: Ring::Artifact, entry_len, .. } if entry_len != 4 => {
+                (false, "the artifact's entries have 4 bytes")
+            }
+            Geometry::Append { lists, entry_len, entries, batch, .. } => (
+                (1..=MAX_LISTS).contains(&lists)
+                    && lists - 1 <= u32::MAX - self.id
+                    && (1..=MAX_DATA).contains(&entry_len)
+                    && (1..=MAX_BATCH).contains(&batch)
+                    && entries >= u64::from(batch)
+                    && entries.is_multiple_of(u64::from(batch))
+                    && entries <= 1 << 40,
+                "there must be 1 to 65536 lists, entries of 1 to 1024 bytes, batches of 1 to 255, and entries a multiple of \
+                 the batch",
+            ),
+            Geometry::Sketch(SketchGeometry { columns, depth, width, reporters, .. }) => (
+                (1..=1 << 28).contains(&columns)
+                    && (1..=16).contains(&depth)
+                    && matches!(width, 4 | 8)
+                    && (1..=MAX_SKETCH_REPORTERS).contains(&reporters),
+                "there must be 1 to 268435456 columns of 1 to 16 counters of 4 or 8 bytes, from 1 to 4096 reporters",
+            ),
+        };
+        let id_good = matches!(self.geometry, Geometry::Append { .. }) || self.id <= 0xffff;
+        match (good, id_good) {
+            (true, true) => Ok(()),
+            (true, false) => {
+                Err(ConfigError::Geometry(self.id, "IDs of stores and sketches are at most 65535"))
+            }
+            (false, _) => Err(ConfigError::Geometry(self.id, what)),
+        }
+    }
+
+    /// Bytes that this store takes here, about.
+    fn local_bytes(&self, postcards: usize) -> u64 {
+        match self.geometry {
+            Geometry::KeyWrite { .. } | Geometry::KeyIncrement { .. } => 0,
+            Geometry::Append { lists, entry_len, batch, .. } => {
+                u64::from(lists) * (u64::from(entry_len) * u64::from(batch) + 88)
+            }
+            Geometry::Postcarding { hops, .. } => postcards as u64 * (112 + 4 * u64::from(hops)),
+            Geometry::Sketch(sketch) => {
+                2 * u64::from(sketch.columns) * (u64::from(sketch.depth) * u64::from(sketch.width) + 2)
+                    + u64::from(sketch.reporters) * 16
+            }
+        }
+    }
+}

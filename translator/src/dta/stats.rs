@@ -1,0 +1,370 @@
+//! What the translator has counted. Everything adds up: see [`Stats::is_balanced`].
+
+use wire::Refusal;
+
+/// Why a report that could be read did nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// Of a layout that is not accepted here.
+    NotAccepted,
+    /// For a collector that this translator does not have.
+    NoCollector,
+    /// The store is not there.
+    UnknownStore,
+    /// The list is not there.
+    UnknownList,
+    /// The sketch is not there.
+    UnknownSketch,
+    /// More data than the store's slots hold.
+    TooMuchData,
+    /// Entries of another size than the list's.
+    WrongEntry,
+    /// A hop beyond the store's.
+    WrongHop,
+    /// Depth, width, operation or columns are not the sketch's.
+    WrongShape,
+    /// The sketch has all its reporters, and this is none of them.
+    OneReporterTooMany,
+    /// This reporter's columns were merged before.
+    DuplicateColumn,
+    /// Columns of this reporter are missing before these.
+    ColumnGap,
+    /// An epoch that is over.
+    EpochOver,
+    /// An epoch too far ahead.
+    EpochAhead,
+    /// An essential report that was accepted before.
+    Duplicate,
+    /// Essential reports are missing before this one; it will be sent again.
+    Gap,
+    /// The reporter ID belongs to another address.
+    Forged,
+    /// No place is left to follow this reporter's sequence.
+    ReportersFull,
+    /// The sender sends more than its rate.
+    Metered,
+    /// Congestion, and the report is of low priority.
+    CongestedLow,
+    /// Congestion, and the report is of medium priority.
+    CongestedMedium,
+    /// Congestion, and the local memory is full. Of an essential report the reporter is told, and sends it again.
+    LocalFull,
+    /// The way to memory closed in the midst of an operation; some of it was done.
+    CutShort,
+    /// The way to memory does not know this region, or not these addresses.
+    WayRefused,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::NotAccepted,
+        Self::NoCollector,
+        Self::UnknownStore,
+        Self::UnknownList,
+        Self::UnknownSketch,
+        Self::TooMuchData,
+        Self::WrongEntry,
+        Self::WrongHop,
+        Self::WrongShape,
+        Self::OneReporterTooMany,
+        Self::DuplicateColumn,
+        Self::ColumnGap,
+        Self::EpochOver,
+        Self::EpochAhead,
+        Self::Duplicate,
+        Self::Gap,
+        Self::Forged,
+        Self::ReportersFull,
+        Self::Metered,
+        Self::CongestedLow,
+        Self::CongestedMedium,
+        Self::LocalFull,
+        Self::CutShort,
+        Self::WayRefused,
+    ];
+
+    /// The reason as a word, for counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotAccepted => "not_accepted",
+            Self::NoCollector => "no_collector",
+            Self::UnknownStore => "unknown_store",
+            Self::UnknownList => "unknown_list",
+            Self::UnknownSketch => "unknown_sketch",
+            Self::TooMuchData => "too_much_data",
+            Self::WrongEntry => "wrong_entry",
+            Self::WrongHop => "wrong_hop",
+            Self::WrongShape => "wrong_shape",
+            Self::OneReporterTooMany => "one_reporter_too_many",
+            Self::DuplicateColumn => "duplicate_column",
+            Self::ColumnGap => "column_gap",
+            Self::EpochOver => "epoch_over",
+            Self::EpochAhead => "epoch_ahead",
+            Self::Duplicate => "duplicate",
+            Self::Gap => "gap",
+            Self::Forged => "forged",
+            Self::ReportersFull => "reporters_full",
+            Self::Metered => "metered",
+            Self::CongestedLow => "congested_low",
+            Self::CongestedMedium => "congested_medium",
+            Self::LocalFull => "local_full",
+            Self::CutShort => "cut_short",
+            Self::WayRefused => "way_refused",
+        }
+    }
+}
+
+/// The primitives, in the order in which they are counted.
+pub const PRIMITIVES: [&str; 5] = ["key_write", "append", "key_increment", "postcarding", "sketch_merge"];
+
+/// Why a batch, a path or an epoch was written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Cause {
+    /// It was complete.
+    Full,
+    /// It had waited long enough.
+    Timer,
+    /// A report asked for notice.
+    Immediate,
+    /// Another path needed its place, or the next epoch its buffer.
+    Evicted,
+    /// The translator stopped, or the collector's stores changed.
+    Stopped,
+}
+
+impl Cause {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Full, Self::Timer, Self::Immediate, Self::Evicted, Self::Stopped];
+
+    /// The cause as a word, for counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Timer => "timer",
+            Self::Immediate => "immediate",
+            Self::Evicted => "evicted",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Reports, by what became of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reports {
+    /// Datagrams taken; each is a report, or unreadable.
+    pub taken: u64,
+    /// What could not be read, by [`Refusal::index`].
+    pub unreadable: [u64; Refusal::COUNT],
+    /// What did nothing, by [`Reason`].
+    pub dropped: [u64; Reason::COUNT],
+    /// What was done, by primitive: [`PRIMITIVES`].
+    pub done: [u64; 5],
+    /// In local memory now.
+    pub waiting: u64,
+    /// Bytes that these take.
+    pub waiting_bytes: u64,
+    /// Ever put into local memory.
+    pub diverted: u64,
+}
+
+/// Operations given to the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Operations {
+    /// Writes.
+    pub writes: u64,
+    /// Additions.
+    pub adds: u64,
+    /// Bytes of data in them.
+    pub bytes: u64,
+    /// How many of them had an immediate value.
+    pub immediates: u64,
+    /// How many of the writes must arrive.
+    pub kept: u64,
+    /// Asked, and not taken by the way, by [`super::Blocked`].
+    pub blocked: [u64; 5],
+}
+
+/// Copies of Key-Write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Copies {
+    /// Asked for by reports that were done.
+    pub asked: u64,
+    /// Written.
+    pub written: u64,
+    /// Left out because of load.
+    pub spared: u64,
+    /// Not written because the way closed behind the first.
+    pub lost: u64,
+}
+
+/// Entries of lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entries {
+    /// Taken from reports.
+    pub taken: u64,
+    /// Made by triggers.
+    pub triggered: u64,
+    /// Written.
+    pub written: u64,
+    /// Waiting for their batches now.
+    pub held: u64,
+    /// Lost when a collector came back with other lists.
+    pub lost: u64,
+    /// That a trigger would have made, had there been room.
+    pub missed: u64,
+    /// That a trigger would have made, had its interval been over.
+    pub muted: u64,
+    /// Batches written, by [`Cause`].
+    pub batches: [u64; Cause::COUNT],
+}
+
+/// Postcards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Postcards {
+    /// Taken from reports.
+    pub taken: u64,
+    /// Written as part of a path.
+    pub written: u64,
+    /// Waiting for the others of their paths now.
+    pub held: u64,
+    /// Replaced by a newer one of the same hop before they were written.
+    pub replaced: u64,
+    /// Lost when a collector came back with other stores.
+    pub lost: u64,
+    /// Paths written, by [`Cause`].
+    pub paths: [u64; Cause::COUNT],
+}
+
+/// Sketches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sketches {
+    /// Columns of reporters that were merged.
+    pub merged: u64,
+    /// Merged columns that were written.
+    pub written: u64,
+    /// Epochs written with all columns of all reporters.
+    pub complete: u64,
+    /// Epochs written although some were missing.
+    pub partial: u64,
+    /// Epochs whose buffer was needed, or whose collector was gone, before they were written.
+    pub lost: u64,
+}
+
+/// Sequences of essential reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sequences {
+    /// Accepted.
+    pub accepted: u64,
+    /// Given up after NACKs: numbers that never came.
+    pub lost: u64,
+    /// Reporters that began anew.
+    pub restarts: u64,
+    /// Reporters followed now.
+    pub reporters: u64,
+}
+
+/// Messages to reporters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Controls {
+    /// ACKs.
+    pub acks: u64,
+    /// NACKs, by code less 1: gap, malformed, unknown, overload.
+    pub nacks: [u64; 4],
+    /// Sketch NACKs.
+    pub sketch_nacks: u64,
+    /// Notices of congestion.
+    pub notices: u64,
+}
+
+/// Counters since the translator began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Reports.
+    pub reports: Reports,
+    /// Operations.
+    pub operations: Operations,
+    /// Copies of Key-Write.
+    pub copies: Copies,
+    /// Entries of lists.
+    pub entries: Entries,
+    /// Postcards.
+    pub postcards: Postcards,
+    /// Sketches.
+    pub sketches: Sketches,
+    /// Sequences.
+    pub sequences: Sequences,
+    /// Messages to reporters.
+    pub controls: Controls,
+    /// Times a collector's congestion rose to level 1, 2, 3.
+    pub levels: [u64; 3],
+    /// Senders metered now.
+    pub senders: u64,
+}
+
+impl Stats {
+    /// Nothing counted.
+    pub const NEW: Self = Self {
+        reports: Reports {
+            taken: 0,
+            unreadable: [0; Refusal::COUNT],
+            dropped: [0; Reason::COUNT],
+            done: [0; 5],
+            waiting: 0,
+            waiting_bytes: 0,
+            diverted: 0,
+        },
+        operations: Operations { writes: 0, adds: 0, bytes: 0, immediates: 0, kept: 0, blocked: [0; 5] },
+        copies: Copies { asked: 0, written: 0, spared: 0, lost: 0 },
+        entries: Entries {
+            taken: 0,
+            triggered: 0,
+            written: 0,
+            held: 0,
+            lost: 0,
+            missed: 0,
+            muted: 0,
+            batches: [0; Cause::COUNT],
+        },
+        postcards: Postcards {
+            taken: 0,
+            written: 0,
+            held: 0,
+            replaced: 0,
+            lost: 0,
+            paths: [0; Cause::COUNT],
+        },
+        sketches: Sketches { merged: 0, written: 0, complete: 0, partial: 0, lost: 0 },
+        sequences: Sequences { accepted: 0, lost: 0, restarts: 0, reporters: 0 },
+        controls: Controls { acks: 0, nacks: [0; 4], sketch_nacks: 0, notices: 0 },
+        levels: [0; 3],
+        senders: 0,
+    };
+
+    /// Reports are unreadable, dropped, done or waiting; copies, entries and postcards likewise are written, held, or counted as
+    /// something else.
+    pub fn is_balanced(&self) -> bool {
+        let reports = &self.reports;
+        let became = reports.unreadable.iter().sum::<u64>()
+            + reports.dropped.iter().sum::<u64>()
+            + reports.done.iter().sum::<u64>()
+            + reports.waiting;
+        let (copies, entries, postcards) = (&self.copies, &self.entries, &self.postcards);
+        reports.taken == became
+            && copies.asked == copies.written + copies.spared + copies.lost
+            && entries.taken + entries.triggered == entries.written + entries.held + entries.lost
+            && postcards.taken == postcards.written + postcards.held + postcards.replaced + postcards.lost
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self::NEW
+    }
+}

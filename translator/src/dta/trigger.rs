@@ -1,0 +1,157 @@
+//! Match and action: a report for which a condition holds makes an entry of a list, beside what it does itself. The paper's
+//! answer (5.1, footnote) to collectors that filter while they collect.
+
+/// Most triggers.
+pub const MAX_TRIGGERS: usize = 64;
+/// Most comparisons of one.
+pub const MAX_CONDITIONS: usize = 8;
+/// Most parts of an entry.
+pub const MAX_PARTS: usize = 16;
+/// Most bytes of an entry that a trigger makes.
+pub const MAX_ENTRY: usize = 256;
+
+/// Which reports, and what they make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trigger {
+    /// Reports of this primitive (wire-formats 5.3: 1 Key-Write, 2 Append, 3 Key-Increment, 4 Postcarding, 5 Sketch-Merge).
+    pub opcode: u8,
+    /// Of this collector; of all when `None`.
+    pub collector: Option<u8>,
+    /// Of this store, list or sketch; of all when `None`.
+    pub of: Option<u32>,
+    /// All of these hold. Of an Append each entry is looked at, of the others the report.
+    pub conditions: Vec<Condition>,
+    /// The list that gets an entry, in the same collector's memory.
+    pub list: u32,
+    /// What the entry is made of, in order; together as long as the list's entries.
+    pub entry: Vec<Part>,
+    /// Tell the collector's CPU at once.
+    pub immediate: bool,
+    /// Shortest time between two entries of this trigger, ns; 0: no limit.
+    pub interval: u64,
+}
+
+/// One comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// What is looked at. A field that is not there makes the condition false.
+    pub field: Field,
+    /// Bits of it that count.
+    pub mask: u64,
+    /// How it is compared.
+    pub relation: Relation,
+    /// With what.
+    pub value: u64,
+}
+
+/// A number in a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// The reporter's ID.
+    Reporter,
+    /// The priority, 0 to 2.
+    Priority,
+    /// 1 if the report is essential.
+    Essential,
+    /// 1 if the report asks for notice.
+    Immediate,
+    /// Key-Increment: what is added. Postcarding: the hop's value. Others have none.
+    Value,
+    /// Postcarding: the hop.
+    Hop,
+    /// Postcarding: how many hops the path has, 0 if unknown.
+    PathLen,
+    /// Bytes of the key, as a number, most significant first: from this byte on, so many (1 to 8).
+    Key(u8, u8),
+    /// Bytes of the data, the entry, or a column's counters likewise.
+    Data(u16, u8),
+}
+
+/// How a field is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relation {
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessOrEqual,
+    /// Greater.
+    Greater,
+    /// Greater or equal.
+    GreaterOrEqual,
+}
+
+/// A piece of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A field in so many bytes (1 to 8), most significant first; 0 if the report has none.
+    Field(Field, u8),
+    /// So many bytes of the key, from this one on; zeros behind its end.
+    Key(u8, u8),
+    /// So many bytes of the data, from this one on; zeros behind its end.
+    Data(u16, u16),
+    /// The time at which it was seen, 8 bytes, ns, most significant first.
+    Time,
+    /// These bytes of a number: so many (1 to 8), most significant first.
+    Constant(u64, u8),
+}
+
+impl Part {
+    /// Bytes that it takes.
+    pub fn len(self) -> usize {
+        match self {
+            Self::Field(_, len) | Self::Key(_, len) | Self::Constant(_, len) => usize::from(len),
+            Self::Data(_, len) => usize::from(len),
+            Self::Time => 8,
+        }
+    }
+
+    /// Takes it none?
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    fn is_good(self) -> bool {
+        match self {
+            Self::Field(field, len) => (1..=8).contains(&len) && field.is_good(),
+            Self::Constant(_, len) => (1..=8).contains(&len),
+            Self::Key(..) | Self::Data(..) => !self.is_empty(),
+            Self::Time => true,
+        }
+    }
+}
+
+impl Field {
+    fn is_good(self) -> bool {
+        match self {
+            Self::Key(_, len) | Self::Data(_, len) => (1..=8).contains(&len),
+            _ => true,
+        }
+    }
+}
+
+impl Trigger {
+    /// Bytes of the entries it makes.
+    pub fn entry_len(&self) -> usize {
+        self.entry.iter().map(|part| part.len()).sum()
+    }
+
+    /// Can it be used?
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let good = [
+            ("the opcode must be 1 to 5", (1..=5).contains(&self.opcode)),
+            ("there may be at most 8 conditions", self.conditions.len() <= MAX_CONDITIONS),
+            ("an entry has 1 to 16 parts", (1..=MAX_PARTS).contains(&self.entry.len())),
+            ("an entry has at most 256 bytes", self.entry_len() <= MAX_ENTRY),
+            ("a part has no bytes, or a number more than 8", self.entry.iter().all(|part| part.is_good())),
+            ("a field has 1 to 8 bytes", self.conditions.iter().all(|condition| condition.field.is_good())),
+        ];
+        good.into_iter().find(|(_, good)| !good).map_or(Ok(()), |(what, _)| Err(what))
+    }
+}
