@@ -1,0 +1,125 @@
+//! Where a key is counted in a sketch. The reporters that fill sketches and whoever reads the merged one must agree on it; the wire
+//! and the translator do not care.
+//!
+//! The five CRCs of a key (5.6) are linear: on keys that resemble each other they are no random functions, and HyperLogLog above
+//! all would be far off. So 64 bits of them are mixed, once for each row.
+
+use super::hash::Hashes;
+use super::layout::SketchKind;
+
+/// A counter of a sketch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cell {
+    /// Column.
+    pub column: u32,
+    /// Row.
+    pub row: u8,
+}
+
+/// The hash of a key for row `row`: the high half chooses a column, the low half is for [`sign`], [`rank`] and [`sampled`].
+#[inline]
+pub const fn row_hash(hashes: &Hashes, row: u8) -> u64 {
+    let state = (hashes.slots[0] as u64) << 32 | hashes.checksum as u64;
+    mix(state.wrapping_add((row as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
+/// The column of a hash, of `columns`.
+#[inline]
+pub const fn column(row_hash: u64, columns: u32) -> u32 {
+    ((row_hash >> 32) * columns as u64 >> 32) as u32
+}
+
+/// Count sketch: whether a count is taken away instead of added.
+#[inline]
+pub const fn is_negative(row_hash: u64) -> bool {
+    row_hash & 1 != 0
+}
+
+/// HyperLogLog and AROMA: the one counter that a key has among all `depth` times `columns`. `row_hash` is that of row 0.
+#[inline]
+pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
+    let depth = if depth == 0 { 1 } else { depth as u64 };
+    let index = (row_hash as u128 * (depth * columns as u64) as u128 >> 64) as u64;
+    Cell { column: (index / depth) as u32, row: (index % depth) as u8 }
+}
+
+/// HyperLogLog: what a register must at least be: one more than the zeros that the hash ends with, 1 to 33.
+#[inline]
+pub const fn rank(row_hash: u64) -> u32 {
+    (row_hash as u32).trailing_zeros() + 1
+}
+
+/// AROMA: the bucket of a sampled item. Of several the largest stays.
+#[inline]
+pub const fn sampled(row_hash: u64, item: u32) -> u64 {
+    row_hash << 32 | item as u64
+}
+
+/// Does every row count a key, as opposed to [`cell`] alone?
+#[inline]
+pub const fn counts_in_every_row(kind: SketchKind) -> bool {
+    matches!(kind, SketchKind::CountMin | SketchKind::Count)
+}
+
+/// Every bit of the value changes about half of the result's.
+const fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::dta::hash::hashes;
+    use std::vec;
+
+    #[test]
+    fn the_cells_of_a_known_key_stay_where_they_are() {
+        // The key of 5.6's test vector: checksum 0x280a4fbc, and n = 0 from `hash`'s own test.
+        let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
+        let hashes = hashes(&key);
+        let state = u64::from(hashes.slots[0]) << 32 | 0x280a_4fbc;
+        let first = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        assert_eq!(row_hash(&hashes, 0), first);
+        assert_ne!(row_hash(&hashes, 1), first);
+        assert_eq!(column(first, 1 << 16), (first >> 48) as u32);
+        assert_eq!(cell(first, 1, 1 << 16).column, (first >> 48) as u32);
+        assert_eq!(sampled(first, 7), (first & 0xffff_ffff) << 32 | 7);
+    }
+
+    #[test]
+    fn the_mix_is_splitmix64() {
+        // The reference generator (Vigna) seeded with 0 begins with these.
+        let next = |n: u64| mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        assert_eq!(
+            (next(1), next(2), next(3)),
+            (0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f)
+        );
+    }
+
+    #[test]
+    fn ranks_and_cells_of_keys_in_a_row_are_as_of_random_ones() {
+        let mut cells = vec![0_u32; 64];
+        let mut ranks = [0_u32; 34];
+        for key in 0..64_000_u32 {
+            let hash = row_hash(&hashes(&key.to_be_bytes()), 0);
+            let Cell { column, row } = cell(hash, 4, 16);
+            cells[column as usize * 4 + usize::from(row)] += 1;
+            ranks[rank(hash) as usize] += 1;
+        }
+        assert!(cells.iter().all(|count| (850..1150).contains(count)), "{cells:?}");
+        assert!((31_000..33_000).contains(&ranks[1]) && (15_300..16_700).contains(&ranks[2]), "{ranks:?}");
+        assert_eq!((rank(0), rank(1), rank(8)), (33, 1, 4));
+    }
+
+    #[test]
+    fn no_number_of_columns_is_left() {
+        for columns in [1, 3, 1000, u32::MAX] {
+            assert_eq!(column(u64::MAX, columns), columns - 1);
+            assert_eq!(cell(u64::MAX, 16, columns), Cell { column: columns - 1, row: 15 });
+        }
+        assert_eq!(cell(0, 0, 0), Cell { column: 0, row: 0 });
+    }
+}
