@@ -26,7 +26,7 @@ pub const fn row_hash(hashes: &Hashes, row: u8) -> u64 {
 /// The column of a hash, of `columns`.
 #[inline]
 pub const fn column(row_hash: u64, columns: u32) -> u32 {
-    ((row_hash >> 32) * columns as u64 >> 32) as u32
+    (((row_hash >> 32) * columns as u64) >> 32) as u32
 }
 
 /// Count sketch: whether a count is taken away instead of added.
@@ -39,7 +39,7 @@ pub const fn is_negative(row_hash: u64) -> bool {
 #[inline]
 pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
     let depth = if depth == 0 { 1 } else { depth as u64 };
-    let index = (row_hash as u128 * (depth * columns as u64) as u128 >> 64) as u64;
+    let index = ((row_hash as u128 * (depth * columns as u64) as u128) >> 64) as u64;
     Cell { column: (index / depth) as u32, row: (index % depth) as u8 }
 }
 
