@@ -3,7 +3,14 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use super::trigger::Trigger;
+use wire::dta::hash::Family;
+use wire::dta::layout::{BadGeometry, Geometry};
+
+use super::trigger::{MAX_TRIGGERS, Trigger};
+
+mod artifact {
+    pub(super) const HOPS: u8 = 5;
+}
 
 /// Most collectors of one translator.
 pub const MAX_COLLECTORS: usize = 16;
@@ -11,12 +18,7 @@ pub const MAX_COLLECTORS: usize = 16;
 pub const MAX_STORES: usize = 64;
 /// Most lists of one collector.
 pub const MAX_LISTS: u32 = 1 << 16;
-/// Most slots of a store: wire-formats 5.6.
-pub const MAX_SLOTS: u64 = 1 << 31;
-/// Most bytes of an entry or of a value.
-pub const MAX_DATA: u16 = 1024;
-/// Most entries of a batch.
-pub const MAX_BATCH: u16 = 255;
+const MAX_LISTS_AND_ONE: u32 = MAX_LISTS + 1;
 /// Most hops of a postcard's path.
 pub const MAX_HOPS: u8 = 64;
 /// Most reporters of one sketch.
@@ -40,6 +42,8 @@ pub struct Config {
     pub known: Vec<Known>,
     /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
     pub bind: bool,
+    /// Most reporter IDs that belong to one address by use: who makes up IDs fills no more of the table than that.
+    pub owned: u32,
     /// After this time without a report a reporter or sender is forgotten, ns.
     pub idle: u64,
     /// Reports per second from one sender's address; 0: no limit.
@@ -80,6 +84,7 @@ impl Default for Config {
             reporters: 1 << 16,
             known: Vec::new(),
             bind: true,
+            owned: 4096,
             idle: 10_000_000_000,
             reporter_rate: 0,
             reporter_burst: 4096,
@@ -159,117 +164,22 @@ impl Default for Rate {
 pub struct StoreEntry {
     /// How operations name it, see [`super::Place`].
     pub region: u16,
-    /// Store ID, first list ID, or sketch ID. Those of a kind differ.
-    pub id: u32,
-    /// How its bytes are used.
+    /// Store ID or sketch ID; of a kind they differ. Lists have theirs in the geometry.
+    pub id: u16,
+    /// How its bytes are used. Of postcards, [`Family::Artifact`](wire::dta::hash::Family) stands for the artifact's slots: five
+    /// words, each masked with a CRC of the key.
     pub geometry: Geometry,
-}
-
-/// Which hash functions a store is addressed with: wire-formats 5.6 and 5.2.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Family {
-    /// Four polynomials, and a fifth for the checksum.
-    #[default]
-    V1,
-    /// The artifact's: one CRC over the reversed key and the copy's number.
-    Artifact,
-}
-
-/// How a list's ring is written: wire-formats 5.9.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Ring {
-    /// Blocks with a trailer that lets a reader see what is new and what is torn.
-    #[default]
-    Tagged,
-    /// Entries and nothing else.
-    Bare,
-    /// As bare; entries of 4 bytes are little-endian in memory, as the artifact's.
-    Artifact,
-}
-
-/// How postcards' slots are written: wire-formats 5.9 and 5.2.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Encoding {
-    /// Checksum and values.
-    #[default]
-    V1,
-    /// The artifact's: five words masked with CRCs of the key, 32 bytes apart.
-    Artifact,
-}
-
-/// How sketches of several reporters become one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Merge {
-    /// Counters are added and stay at the largest number: Count-Min.
-    Sum,
-    /// Counters are added modulo their width, as negative ones need it: Count sketch.
-    SignedSum,
-    /// The larger: HyperLogLog.
-    Max,
-    /// The smaller.
-    Min,
-    /// The whole column whose first counter is the largest: uniform samples by hash, AROMA.
-    Sample,
-}
-
-/// Whose columns make a column complete.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SketchGeometry {
-    /// Columns.
-    pub columns: u32,
-    /// Rows: counters of a column.
-    pub depth: u8,
-    /// Bytes of a counter, 4 or 8.
-    pub width: u8,
-    /// How counters are merged.
-    pub merge: Merge,
-    /// How many reporters' sketches are merged.
+    /// Of a sketch: how many reporters' columns make a column complete.
     pub reporters: u32,
+    /// Of bare lists of 4-byte entries: they are little-endian in memory, as the artifact's.
+    pub swapped: bool,
 }
 
-/// How the bytes of a region's body are used: wire-formats 5.9.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Geometry {
-    /// Slots of checksum and data.
-    KeyWrite {
-        /// M, a power of two.
-        slots: u64,
-        /// D: bytes of data.
-        data_len: u16,
-        /// Its addressing.
-        family: Family,
-    },
-    /// Rings of entries, one after the other.
-    Append {
-        /// How many lists, from the entry's ID on.
-        lists: u32,
-        /// E: bytes of an entry.
-        entry_len: u16,
-        /// Q: entries of a list, a multiple of the batch.
-        entries: u64,
-        /// B: entries of a batch.
-        batch: u16,
-        /// How it is written.
-        ring: Ring,
-    },
-    /// Counters of 8 bytes.
-    KeyIncrement {
-        /// M, a power of two.
-        slots: u64,
-        /// Its addressing.
-        family: Family,
-    },
-    /// Slots of checksum and hops' values.
-    Postcarding {
-        /// M, a power of two.
-        slots: u64,
-        /// B: hops.
-        hops: u8,
-        /// How it is written.
-        encoding: Encoding,
-    },
-    /// Two buffers of counters.
-    Sketch(SketchGeometry),
+impl StoreEntry {
+    /// A store, or a sketch of one reporter.
+    pub const fn new(region: u16, id: u16, geometry: Geometry) -> Self {
+        Self { region, id, geometry, reporters: 1, swapped: false }
+    }
 }
 
 /// Settings that cannot be used, and what could.
@@ -283,8 +193,10 @@ pub enum ConfigError {
     Stores,
     /// Two stores of a kind have the same ID, or lists overlap: this one.
     Twice(u32),
-    /// A number of the geometry of this ID.
+    /// What is wrong with the store, list or sketch of this ID.
     Geometry(u32, &'static str),
+    /// Its geometry is none.
+    Shape(u32, BadGeometry),
     /// Lists, sketches or postcards would take so many bytes.
     Memory(u64),
     /// A setting, and what it may be.
@@ -303,6 +215,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "ID {id} is used twice: IDs of stores of a kind, and of lists, must differ")
             }
             Self::Geometry(id, what) => write!(f, "store, list or sketch {id}: {what}"),
+            Self::Shape(id, why) => write!(f, "store, list or sketch {id}: {why}"),
             Self::Memory(bytes) => write!(
                 f,
                 "batches, sketches and postcards of this collector would take {} MiB here, more than {} MiB: fewer lists, \
@@ -343,6 +256,7 @@ impl Config {
             ),
             ("sketch_columns", "1 to 65536", (1..=1 << 16).contains(&self.sketch_columns)),
             ("local", "at most 1 GiB", self.local <= 1 << 30),
+            ("triggers", "at most 64", self.triggers.len() <= MAX_TRIGGERS),
             ("known", "no more than reporters", self.known.len() <= self.reporters),
         ];
         if let Some((name, what, _)) = settings.into_iter().find(|(_, _, good)| !good) {
@@ -367,13 +281,13 @@ impl CollectorConfig {
         if self.rate.burst == 0 {
             return Err(ConfigError::Setting("burst", "above 0"));
         }
-        let mut bytes = 0;
+        let mut bytes = 0u64;
         for (index, store) in self.stores.iter().enumerate() {
             store.check()?;
             if let Some(id) = self.stores[..index].iter().find_map(|other| other.overlap(store)) {
                 return Err(ConfigError::Twice(id));
             }
-            bytes += store.local_bytes(postcards);
+            bytes = store.local_bytes(postcards).saturating_add(bytes);
         }
         let lists = self.stores.iter().map(|store| match store.geometry {
             Geometry::Append { lists, .. } => u64::from(lists),
@@ -387,70 +301,39 @@ impl CollectorConfig {
 }
 
 impl StoreEntry {
-    /// The first and the number of IDs that it takes, and the kind whose IDs must differ.
-    fn ids(&self) -> (u8, u64, u64) {
-        let first = u64::from(self.id);
+    /// The kind whose IDs must differ, the first ID that it takes, and how many.
+    fn ids(&self) -> (&'static str, u64, u64) {
         match self.geometry {
-            Geometry::KeyWrite { .. } => (1, first, 1),
-            Geometry::Append { lists, .. } => (2, first, u64::from(lists)),
-            Geometry::KeyIncrement { .. } => (3, first, 1),
-            Geometry::Postcarding { .. } => (4, first, 1),
-            Geometry::Sketch(_) => (5, first, 1),
+            Geometry::Append { lists, first_list, .. } => {
+                (self.geometry.name(), first_list.into(), lists.into())
+            }
+            _ => (self.geometry.name(), self.id.into(), 1),
         }
     }
 
-    /// An ID that both take.
+    /// The first ID that both take.
     fn overlap(&self, other: &Self) -> Option<u32> {
         let ((kind, first, count), (others, second, seconds)) = (self.ids(), other.ids());
         let overlaps = kind == others && first < second + seconds && second < first + count;
-        overlaps.then(|| self.id.max(other.id))
+        overlaps.then(|| first.max(second) as u32)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let slots_good = |slots: u64| slots.is_power_of_two() && slots <= MAX_SLOTS;
-        let slots_must = "slots must be a power of two, at most 2147483648";
-        let (good, what) = match self.geometry {
-            Geometry::KeyWrite { slots, .. } | Geometry::KeyIncrement { slots, .. } if !slots_good(slots) => {
-                (false, slots_must)
+        let bad = |what| Err(ConfigError::Geometry(self.ids().1 as u32, what));
+        self.geometry.check().map_err(|why| ConfigError::Shape(self.ids().1 as u32, why))?;
+        match self.geometry {
+            Geometry::Append { lists: MAX_LISTS_AND_ONE.., .. } => bad("there are at most 65536 lists"),
+            Geometry::Append { ring, .. } if self.swapped && (ring.tagged || ring.entry_len != 4) => {
+                bad("only bare lists of 4-byte entries are swapped")
             }
-            Geometry::Postcarding { slots, .. } if !slots_good(slots) => (false, slots_must),
-            Geometry::KeyWrite { data_len, .. } => {
-                ((1..=MAX_DATA).contains(&data_len), "data must be 1 to 1024 bytes")
+            Geometry::Postcarding { hops, family: Family::Artifact, .. } if hops != artifact::HOPS => {
+                bad("the artifact's paths have 5 hops")
             }
-            Geometry::KeyIncrement { .. } => (true, ""),
-            Geometry::Postcarding { hops, encoding: Encoding::Artifact, .. } => {
-                (hops == 5, "the artifact's encoding has 5 hops")
+            Geometry::Postcarding { hops, .. } if hops > MAX_HOPS => bad("a path has at most 64 hops here"),
+            Geometry::Sketch { .. } if !(1..=MAX_SKETCH_REPORTERS).contains(&self.reporters) => {
+                bad("a sketch has 1 to 4096 reporters")
             }
-            Geometry::Postcarding { hops, .. } => ((1..=MAX_HOPS).contains(&hops), "hops must be 1 to 64"),
-            Geometry::Append { ring: Ring::Artifact, entry_len, .. } if entry_len != 4 => {
-                (false, "the artifact's entries have 4 bytes")
-            }
-            Geometry::Append { lists, entry_len, entries, batch, .. } => (
-                (1..=MAX_LISTS).contains(&lists)
-                    && lists - 1 <= u32::MAX - self.id
-                    && (1..=MAX_DATA).contains(&entry_len)
-                    && (1..=MAX_BATCH).contains(&batch)
-                    && entries >= u64::from(batch)
-                    && entries.is_multiple_of(u64::from(batch))
-                    && entries <= 1 << 40,
-                "there must be 1 to 65536 lists, entries of 1 to 1024 bytes, batches of 1 to 255, and entries a multiple of \
-                 the batch",
-            ),
-            Geometry::Sketch(SketchGeometry { columns, depth, width, reporters, .. }) => (
-                (1..=1 << 28).contains(&columns)
-                    && (1..=16).contains(&depth)
-                    && matches!(width, 4 | 8)
-                    && (1..=MAX_SKETCH_REPORTERS).contains(&reporters),
-                "there must be 1 to 268435456 columns of 1 to 16 counters of 4 or 8 bytes, from 1 to 4096 reporters",
-            ),
-        };
-        let id_good = matches!(self.geometry, Geometry::Append { .. }) || self.id <= 0xffff;
-        match (good, id_good) {
-            (true, true) => Ok(()),
-            (true, false) => {
-                Err(ConfigError::Geometry(self.id, "IDs of stores and sketches are at most 65535"))
-            }
-            (false, _) => Err(ConfigError::Geometry(self.id, what)),
+            _ => Ok(()),
         }
     }
 
@@ -458,13 +341,11 @@ impl StoreEntry {
     fn local_bytes(&self, postcards: usize) -> u64 {
         match self.geometry {
             Geometry::KeyWrite { .. } | Geometry::KeyIncrement { .. } => 0,
-            Geometry::Append { lists, entry_len, batch, .. } => {
-                u64::from(lists) * (u64::from(entry_len) * u64::from(batch) + 88)
-            }
+            Geometry::Append { lists, ring, .. } => u64::from(lists).saturating_mul(ring.block_len() + 64),
             Geometry::Postcarding { hops, .. } => postcards as u64 * (112 + 4 * u64::from(hops)),
-            Geometry::Sketch(sketch) => {
-                2 * u64::from(sketch.columns) * (u64::from(sketch.depth) * u64::from(sketch.width) + 2)
-                    + u64::from(sketch.reporters) * 16
+            Geometry::Sketch { shape, .. } => {
+                let columns = 2 * u64::from(shape.columns);
+                columns.saturating_mul(shape.column_len() + 2).saturating_add(u64::from(self.reporters) * 24)
             }
         }
     }

@@ -11,9 +11,8 @@ mod way;
 use core::net::SocketAddr;
 
 pub use config::{
-    Accept, CollectorConfig, Config, ConfigError, Encoding, Family, Geometry, Known, MAX_BATCH, MAX_BYTES,
-    MAX_COLLECTORS, MAX_DATA, MAX_HOPS, MAX_LISTS, MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_SLOTS,
-    MAX_STORES, Merge, Rate, Ring, SketchGeometry, StoreEntry,
+    Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
+    MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, Rate, StoreEntry,
 };
 pub use stats::{
     Cause, Controls, Copies, Entries, Operations, PRIMITIVES, Postcards, Reason, Reports, Sequences,
