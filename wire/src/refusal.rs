@@ -79,6 +79,44 @@ pub enum Refusal {
     BadScope,
     /// A summary whose numbers no values have.
     BadSummary,
+    /// DTA: an opcode that is none, or one where another is due.
+    BadDtaOpcode,
+    /// DTA: the fourth priority, which there is not.
+    BadDtaPriority,
+    /// DTA: the lengths inside contradict the datagram's.
+    BadDtaLength,
+    /// DTA: no copies, or more than four.
+    BadCopies,
+    /// DTA: no key, or one of more than 64 bytes.
+    BadKeyLength,
+    /// DTA: no data, or more than 1024 bytes of it.
+    BadDataLength,
+    /// DTA: an Append of no entries, or of entries without a byte.
+    BadEntries,
+    /// DTA: a postcard of hop 0, or of a hop beyond the path's end.
+    BadHop,
+    /// DTA: a postcard with the value that means that there is none.
+    BadHopValue,
+    /// DTA: no columns, rows not 1 to 16, or counters that are not of 4 or 8 bytes (samples: of 8).
+    BadSketch,
+    /// DTA: a way of merging counters that is none.
+    BadMergeOp,
+    /// DTA: a control message of a type, length or level that is none.
+    BadControl,
+    /// UDP, but not to RoCEv2's port.
+    NotRoce,
+    /// RoCEv2: a transport version other than 0.
+    BadTransportVersion,
+    /// RoCEv2: a partition that is not the default one.
+    BadPartitionKey,
+    /// RoCEv2: the invariant CRC contradicts the packet.
+    BadIcrc,
+    /// RoCEv2: the bytes are too few, or too many, for the opcode and what its headers say.
+    BadRoceLength,
+    /// RoCEv2: the pad count contradicts the payload.
+    BadRocePad,
+    /// RoCEv2: an opcode that we do not carry out.
+    BadRoceOpcode,
 }
 
 impl Refusal {
@@ -120,10 +158,29 @@ impl Refusal {
         Self::BadRecordLength,
         Self::BadScope,
         Self::BadSummary,
+        Self::BadDtaOpcode,
+        Self::BadDtaPriority,
+        Self::BadDtaLength,
+        Self::BadCopies,
+        Self::BadKeyLength,
+        Self::BadDataLength,
+        Self::BadEntries,
+        Self::BadHop,
+        Self::BadHopValue,
+        Self::BadSketch,
+        Self::BadMergeOp,
+        Self::BadControl,
+        Self::NotRoce,
+        Self::BadTransportVersion,
+        Self::BadPartitionKey,
+        Self::BadIcrc,
+        Self::BadRoceLength,
+        Self::BadRocePad,
+        Self::BadRoceOpcode,
     ];
 
     /// How many causes there are.
-    pub const COUNT: usize = Self::BadSummary as usize + 1;
+    pub const COUNT: usize = Self::BadRoceOpcode as usize + 1;
 
     /// How many of them, the first ones, the decoder in the kernel tells too.
     pub const IN_KERNEL: usize = Self::BadSfStack as usize + 1;
@@ -173,6 +230,25 @@ impl Refusal {
             Self::BadRecordLength => "bad_record_length",
             Self::BadScope => "bad_scope",
             Self::BadSummary => "bad_summary",
+            Self::BadDtaOpcode => "bad_dta_opcode",
+            Self::BadDtaPriority => "bad_dta_priority",
+            Self::BadDtaLength => "bad_dta_length",
+            Self::BadCopies => "bad_copies",
+            Self::BadKeyLength => "bad_key_length",
+            Self::BadDataLength => "bad_data_length",
+            Self::BadEntries => "bad_entries",
+            Self::BadHop => "bad_hop",
+            Self::BadHopValue => "bad_hop_value",
+            Self::BadSketch => "bad_sketch",
+            Self::BadMergeOp => "bad_merge_op",
+            Self::BadControl => "bad_control",
+            Self::NotRoce => "not_roce",
+            Self::BadTransportVersion => "bad_transport_version",
+            Self::BadPartitionKey => "bad_partition_key",
+            Self::BadIcrc => "bad_icrc",
+            Self::BadRoceLength => "bad_roce_length",
+            Self::BadRocePad => "bad_roce_pad",
+            Self::BadRoceOpcode => "bad_roce_opcode",
         }
     }
 

@@ -1,5 +1,580 @@
-//! Direct Telemetry Access: reports that a translator turns into writes to a collector's memory (wire-formats section 5).
+//! Direct Telemetry Access: reports that a translator turns into writes to a collector's memory (wire-formats section 5; Langlet et
+//! al., "Direct Telemetry Access"). One operation per datagram, to UDP port [`REPORT_PORT`].
+//!
+//! [`Report`] is version 1; [`artifact`] reads and writes the same operations in the layouts of the paper's artifact; [`Control`] is
+//! what goes back to a reporter. [`hash`] says where a key lies, [`layout`] what memory looks like.
 
+pub mod artifact;
+pub mod control;
 pub mod hash;
 pub mod layout;
 pub mod sketch;
+
+pub use control::Control;
+pub use layout::MergeOp;
+
+use crate::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at};
+use crate::refusal::Refusal;
+use core::fmt;
+
+/// UDP port of reports.
+pub const REPORT_PORT: u16 = 40040;
+/// UDP port of a reporter for control messages.
+pub const CONTROL_PORT: u16 = 40044;
+/// Bytes of the base header.
+pub const BASE_LEN: usize = 8;
+/// The most bytes of data in a Key-Write.
+pub const MAX_DATA: usize = 1024;
+/// The most rows of a sketch.
+pub const MAX_DEPTH: u8 = 16;
+
+const VERSION: u8 = 1;
+const IMMEDIATE: u8 = 0x80;
+const ESSENTIAL: u8 = 0x40;
+
+mod field {
+    // Of the base header.
+    pub(super) const VERSION_OPCODE: usize = 0;
+    pub(super) const FLAGS: usize = 1;
+    pub(super) const SEQUENCE: usize = 2;
+    pub(super) const REPORTER: usize = 4;
+
+    /// Of sub-headers; offsets from the end of the base header.
+    pub(super) mod key_write {
+        pub(in super::super) const COPIES: usize = 0;
+        pub(in super::super) const KEY_LEN: usize = 1;
+        pub(in super::super) const DATA_LEN: usize = 2;
+        pub(in super::super) const STORE: usize = 4;
+        pub(in super::super) const LEN: usize = 8;
+    }
+    pub(super) mod append {
+        pub(in super::super) const LIST: usize = 0;
+        pub(in super::super) const ENTRY_LEN: usize = 4;
+        pub(in super::super) const COUNT: usize = 6;
+        pub(in super::super) const LEN: usize = 8;
+    }
+    pub(super) mod key_increment {
+        pub(in super::super) const COPIES: usize = 0;
+        pub(in super::super) const KEY_LEN: usize = 1;
+        pub(in super::super) const STORE: usize = 2;
+        pub(in super::super) const DELTA: usize = 8;
+        pub(in super::super) const LEN: usize = 16;
+    }
+    pub(super) mod postcard {
+        pub(in super::super) const HOP: usize = 0;
+        pub(in super::super) const PATH_LEN: usize = 1;
+        pub(in super::super) const KEY_LEN: usize = 2;
+        pub(in super::super) const STORE: usize = 4;
+        pub(in super::super) const VALUE: usize = 8;
+        pub(in super::super) const LEN: usize = 12;
+    }
+    pub(super) mod sketch {
+        pub(in super::super) const SKETCH: usize = 0;
+        pub(in super::super) const EPOCH: usize = 2;
+        pub(in super::super) const FIRST_COLUMN: usize = 4;
+        pub(in super::super) const DEPTH: usize = 8;
+        pub(in super::super) const WIDTH: usize = 9;
+        pub(in super::super) const OP: usize = 10;
+        pub(in super::super) const COLUMNS: usize = 11;
+        pub(in super::super) const LEN: usize = 12;
+    }
+}
+
+/// What a datagram asks for. The numbers are the wire's, and the artifact's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Opcode {
+    /// A value under a key.
+    KeyWrite = 1,
+    /// Entries at the end of a list.
+    Append = 2,
+    /// Adds to the counters of a key.
+    KeyIncrement = 3,
+    /// One hop of the path of a key.
+    Postcard = 4,
+    /// Columns of a sketch, merged with those of other reporters.
+    SketchMerge = 5,
+    /// From translator to reporter, see [`Control`].
+    Control = 15,
+}
+
+impl Opcode {
+    /// The operations of reports, in the order of their numbers.
+    pub const REPORTS: [Self; 5] =
+        [Self::KeyWrite, Self::Append, Self::KeyIncrement, Self::Postcard, Self::SketchMerge];
+
+    /// The opcode with this number.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::KeyWrite),
+            2 => Some(Self::Append),
+            3 => Some(Self::KeyIncrement),
+            4 => Some(Self::Postcard),
+            5 => Some(Self::SketchMerge),
+            15 => Some(Self::Control),
+            _ => None,
+        }
+    }
+
+    /// The opcode as a word, for counters and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KeyWrite => "key_write",
+            Self::Append => "append",
+            Self::KeyIncrement => "key_increment",
+            Self::Postcard => "postcard",
+            Self::SketchMerge => "sketch_merge",
+            Self::Control => "control",
+        }
+    }
+}
+
+/// What may be lost first under load (5.5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[repr(u8)]
+pub enum Priority {
+    /// Dropped from congestion level 1 on.
+    Low = 0,
+    /// Dropped from level 2 on.
+    #[default]
+    Medium = 1,
+    /// Never dropped for load: at level 3 kept aside for later.
+    High = 2,
+}
+
+impl Priority {
+    /// The priority with this number; 3 is none.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Low),
+            1 => Some(Self::Medium),
+            2 => Some(Self::High),
+            _ => None,
+        }
+    }
+
+    /// The priority as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The priority with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Low, Self::Medium, Self::High].into_iter().find(|priority| priority.name() == name)
+    }
+}
+
+/// The base header's fields (5.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Base {
+    /// The collector's CPU must be told of this.
+    pub immediate: bool,
+    /// The translator tracks the sequence, and asks for what is missing.
+    pub essential: bool,
+    /// What may be lost first.
+    pub priority: Priority,
+    /// Of the essential reports of this reporter to this destination, +1 each, modulo 2^16 (artifact: 2^8). 0 for others:
+    /// it is neither read nor written without `essential`.
+    pub sequence: u16,
+    /// Node id of the reporter; in the artifact's layouts what the reader was told of the sender.
+    pub reporter: u32,
+}
+
+impl Base {
+    #[inline]
+    fn parse(header: &[u8; BASE_LEN]) -> Result<(Self, Opcode), Refusal> {
+        let (first, flags) = (header[field::VERSION_OPCODE], header[field::FLAGS]);
+        if first >> 4 != VERSION {
+            return Err(Refusal::UnknownVersion);
+        }
+        let opcode = Opcode::from_number(first & 0x0f).ok_or(Refusal::BadDtaOpcode)?;
+        let priority = Priority::from_number(flags >> 4 & 3).ok_or(Refusal::BadDtaPriority)?;
+        let essential = flags & ESSENTIAL != 0;
+        let tracked = essential || matches!(opcode, Opcode::Control);
+        let sequence = if tracked { u16_at(header, field::SEQUENCE) } else { 0 };
+        let immediate = flags & IMMEDIATE != 0;
+        let reporter = u32_at(header, field::REPORTER);
+        Ok((Self { immediate, essential, priority, sequence, reporter }, opcode))
+    }
+
+    #[inline]
+    fn emit(&self, opcode: Opcode, out: &mut [u8; BASE_LEN]) {
+        let flag = |set, bit| if set { bit } else { 0 };
+        let tracked = self.essential || matches!(opcode, Opcode::Control);
+        out[field::VERSION_OPCODE] = VERSION << 4 | opcode as u8;
+        out[field::FLAGS] =
+            flag(self.immediate, IMMEDIATE) | flag(self.essential, ESSENTIAL) | (self.priority as u8) << 4;
+        put_u16(out, field::SEQUENCE, if tracked { self.sequence } else { 0 });
+        put_u32(out, field::REPORTER, self.reporter);
+    }
+}
+
+/// What a report asks for (5.4). Slices have the lengths that the sub-headers give.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation<'a> {
+    /// Puts data under a key, in several slots.
+    KeyWrite {
+        /// In how many slots, 1 to 4.
+        copies: u8,
+        /// The store.
+        store: u16,
+        /// 1 to 64 bytes.
+        key: &'a [u8],
+        /// 1 to 1024 bytes.
+        data: &'a [u8],
+    },
+    /// Puts entries at the end of a list.
+    Append {
+        /// The list.
+        list: u32,
+        /// Bytes of an entry, at least 1.
+        entry_len: u16,
+        /// 1 to 255 entries.
+        entries: &'a [u8],
+    },
+    /// Adds to the counters of a key.
+    KeyIncrement {
+        /// To how many counters, 1 to 4.
+        copies: u8,
+        /// The store.
+        store: u16,
+        /// What is added, modulo 2^64.
+        delta: u64,
+        /// 1 to 64 bytes.
+        key: &'a [u8],
+    },
+    /// One hop of the path of a key.
+    Postcard {
+        /// Which hop, from 1.
+        hop: u8,
+        /// Hops of the whole path; 0 is unknown.
+        path_len: u8,
+        /// The store.
+        store: u16,
+        /// What the hop says; all ones is not allowed.
+        value: u32,
+        /// 1 to 64 bytes.
+        key: &'a [u8],
+    },
+    /// Columns of a sketch.
+    SketchMerge {
+        /// The sketch.
+        sketch: u16,
+        /// Its epoch.
+        epoch: u16,
+        /// Number of the first column.
+        first_column: u32,
+        /// Rows, 1 to 16.
+        depth: u8,
+        /// Bytes of a counter, 4 or 8.
+        width: u8,
+        /// What merging does.
+        op: MergeOp,
+        /// How many columns, at least 1.
+        columns: u8,
+        /// Counters, big-endian, column by column.
+        counters: &'a [u8],
+    },
+}
+
+impl<'a> Operation<'a> {
+    /// Its opcode.
+    #[inline]
+    pub const fn opcode(&self) -> Opcode {
+        match self {
+            Self::KeyWrite { .. } => Opcode::KeyWrite,
+            Self::Append { .. } => Opcode::Append,
+            Self::KeyIncrement { .. } => Opcode::KeyIncrement,
+            Self::Postcard { .. } => Opcode::Postcard,
+            Self::SketchMerge { .. } => Opcode::SketchMerge,
+        }
+    }
+
+    /// Its key, if it has one.
+    #[inline]
+    pub const fn key(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::KeyWrite { key, .. } | Self::KeyIncrement { key, .. } | Self::Postcard { key, .. } => {
+                Some(key)
+            }
+            Self::Append { .. } | Self::SketchMerge { .. } => None,
+        }
+    }
+
+    /// The value with which the collector is told of it, if it is to be told: opcode and ID of store, list or sketch (5.5).
+    #[inline]
+    pub const fn immediate_value(&self) -> u32 {
+        let id = match *self {
+            Self::KeyWrite { store, .. }
+            | Self::KeyIncrement { store, .. }
+            | Self::Postcard { store, .. } => store as u32,
+            Self::Append { list, .. } => list,
+            Self::SketchMerge { sketch, .. } => sketch as u32,
+        };
+        (self.opcode() as u32) << 28 | id & 0x0fff_ffff
+    }
+
+    /// How many bytes it takes behind the base header.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        match *self {
+            Self::KeyWrite { key, data, .. } => field::key_write::LEN + key.len() + data.len(),
+            Self::Append { entries, .. } => field::append::LEN + entries.len(),
+            Self::KeyIncrement { key, .. } => field::key_increment::LEN + key.len(),
+            Self::Postcard { key, .. } => field::postcard::LEN + key.len(),
+            Self::SketchMerge { counters, .. } => field::sketch::LEN + counters.len(),
+        }
+    }
+
+    /// An operation always takes bytes.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Does it keep to the limits of 5.4? What [`Report::parse`] gives does.
+    ///
+    /// # Errors
+    /// The first limit that it does not keep to.
+    pub fn check(&self) -> Result<(), Refusal> {
+        match *self {
+            Self::KeyWrite { copies, key, data, .. } => {
+                copies_and_key(copies, key)?;
+                ensure((1..=MAX_DATA).contains(&data.len()), Refusal::BadDataLength)
+            }
+            Self::Append { entry_len, entries, .. } => {
+                let len = usize::from(entry_len);
+                ensure(len > 0 && !entries.is_empty(), Refusal::BadEntries)?;
+                let count = entries.len() / len;
+                ensure(count * len == entries.len() && count <= 255, Refusal::BadDtaLength)
+            }
+            Self::KeyIncrement { copies, key, .. } => copies_and_key(copies, key),
+            Self::Postcard { hop, path_len, value, key, .. } => {
+                ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)?;
+                ensure(hop > 0 && (path_len == 0 || hop <= path_len), Refusal::BadHop)?;
+                ensure(value != layout::NO_HOP, Refusal::BadHopValue)
+            }
+            Self::SketchMerge { depth, width, op, columns, counters, .. } => {
+                let wide_enough = width == 8 || width == 4 && op != MergeOp::Sample;
+                let shaped = (1..=MAX_DEPTH).contains(&depth) && wide_enough && columns > 0;
+                ensure(shaped, Refusal::BadSketch)?;
+                let len = usize::from(columns) * usize::from(depth) * usize::from(width);
+                ensure(counters.len() == len, Refusal::BadDtaLength)
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn ensure(good: bool, or: Refusal) -> Result<(), Refusal> {
+    if good { Ok(()) } else { Err(or) }
+}
+
+#[inline(always)]
+fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
+    ensure((1..=hash::MAX_COPIES).contains(&usize::from(copies)), Refusal::BadCopies)?;
+    ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)
+}
+
+/// A report: what a datagram to [`REPORT_PORT`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Report<'a> {
+    /// Flags, priority, sequence, reporter.
+    pub base: Base,
+    /// What it asks for.
+    pub operation: Operation<'a>,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unwritten {
+    /// There is no room: so many bytes are needed.
+    Short(usize),
+    /// It breaks the rule with this name, and would be refused.
+    Invalid(Refusal),
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(needed) => write!(f, "no room: {needed} bytes are needed"),
+            Self::Invalid(refusal) => write!(f, "would be refused: {refusal}"),
+        }
+    }
+}
+
+impl core::error::Error for Unwritten {}
+
+impl<'a> Report<'a> {
+    /// Reads the payload of a datagram, whole.
+    ///
+    /// # Errors
+    /// Of 5.3 and 5.4, all that does not depend on a store.
+    #[inline]
+    pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
+        let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
+        let (base, opcode) = Base::parse(header)?;
+        let operation = match opcode {
+            Opcode::KeyWrite => key_write(body),
+            Opcode::Append => append(body),
+            Opcode::KeyIncrement => key_increment(body),
+            Opcode::Postcard => postcard(body),
+            Opcode::SketchMerge => sketch_merge(body),
+            Opcode::Control => Err(Refusal::BadDtaOpcode),
+        }?;
+        operation.check()?;
+        Ok(Self { base, operation })
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        BASE_LEN + self.operation.len()
+    }
+
+    /// A report always has bytes.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the payload of a datagram and gives its length.
+    ///
+    /// # Errors
+    /// If `out` is too short, or the operation breaks a rule; then nothing is written.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unwritten> {
+        self.operation.check().map_err(Unwritten::Invalid)?;
+        let len = self.len();
+        let short = Unwritten::Short(len);
+        let out = out.get_mut(..len).ok_or(short)?;
+        let (header, body) = out.split_first_chunk_mut::<BASE_LEN>().ok_or(short)?;
+        self.base.emit(self.operation.opcode(), header);
+        emit_operation(&self.operation, body);
+        Ok(len)
+    }
+}
+
+/// The sub-header's `N` bytes, and what follows.
+#[inline(always)]
+fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
+    body.split_first_chunk::<N>().ok_or(Refusal::Truncated)
+}
+
+#[inline]
+fn key_write(body: &[u8]) -> Result<Operation<'_>, Refusal> {
+    use field::key_write as at;
+    let (header, rest) = split::<{ at::LEN }>(body)?;
+    let (key_len, data_len) = (usize::from(header[at::KEY_LEN]), usize::from(u16_at(header, at::DATA_LEN)));
+    ensure(rest.len() == key_len + data_len, Refusal::BadDtaLength)?;
+    let (key, data) = rest.split_at(key_len);
+    Ok(Operation::KeyWrite { copies: header[at::COPIES], store: u16_at(header, at::STORE), key, data })
+}
+
+#[inline]
+fn append(body: &[u8]) -> Result<Operation<'_>, Refusal> {
+    use field::append as at;
+    let (header, entries) = split::<{ at::LEN }>(body)?;
+    let (entry_len, count) = (u16_at(header, at::ENTRY_LEN), usize::from(header[at::COUNT]));
+    ensure(entry_len > 0 && count > 0, Refusal::BadEntries)?;
+    ensure(entries.len() == usize::from(entry_len) * count, Refusal::BadDtaLength)?;
+    Ok(Operation::Append { list: u32_at(header, at::LIST), entry_len, entries })
+}
+
+#[inline]
+fn key_increment(body: &[u8]) -> Result<Operation<'_>, Refusal> {
+    use field::key_increment as at;
+    let (header, key) = split::<{ at::LEN }>(body)?;
+    ensure(key.len() == usize::from(header[at::KEY_LEN]), Refusal::BadDtaLength)?;
+    let delta = u64::from(u32_at(header, at::DELTA)) << 32 | u64::from(u32_at(header, at::DELTA + 4));
+    Ok(Operation::KeyIncrement { copies: header[at::COPIES], store: u16_at(header, at::STORE), delta, key })
+}
+
+#[inline]
+fn postcard(body: &[u8]) -> Result<Operation<'_>, Refusal> {
+    use field::postcard as at;
+    let (header, key) = split::<{ at::LEN }>(body)?;
+    ensure(key.len() == usize::from(header[at::KEY_LEN]), Refusal::BadDtaLength)?;
+    Ok(Operation::Postcard {
+        hop: header[at::HOP],
+        path_len: header[at::PATH_LEN],
+        store: u16_at(header, at::STORE),
+        value: u32_at(header, at::VALUE),
+        key,
+    })
+}
+
+#[inline]
+fn sketch_merge(body: &[u8]) -> Result<Operation<'_>, Refusal> {
+    use field::sketch as at;
+    let (header, counters) = split::<{ at::LEN }>(body)?;
+    Ok(Operation::SketchMerge {
+        sketch: u16_at(header, at::SKETCH),
+        epoch: u16_at(header, at::EPOCH),
+        first_column: u32_at(header, at::FIRST_COLUMN),
+        depth: header[at::DEPTH],
+        width: header[at::WIDTH],
+        op: MergeOp::from_number(header[at::OP]).ok_or(Refusal::BadMergeOp)?,
+        columns: header[at::COLUMNS],
+        counters,
+    })
+}
+
+/// Writes a checked operation; `out` is as long as it is.
+#[inline]
+fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
+    match *operation {
+        Operation::KeyWrite { copies, store, key, data } => {
+            use field::key_write as at;
+            out[..at::LEN].fill(0);
+            out[at::COPIES] = copies;
+            out[at::KEY_LEN] = key.len() as u8;
+            put_u16(out, at::DATA_LEN, data.len() as u16);
+            put_u16(out, at::STORE, store);
+            out[at::LEN..][..key.len()].copy_from_slice(key);
+            out[at::LEN + key.len()..].copy_from_slice(data);
+        }
+        Operation::Append { list, entry_len, entries } => {
+            use field::append as at;
+            out[..at::LEN].fill(0);
+            put_u32(out, at::LIST, list);
+            put_u16(out, at::ENTRY_LEN, entry_len);
+            out[at::COUNT] = (entries.len() / usize::from(entry_len)) as u8;
+            out[at::LEN..].copy_from_slice(entries);
+        }
+        Operation::KeyIncrement { copies, store, delta, key } => {
+            use field::key_increment as at;
+            out[..at::LEN].fill(0);
+            out[at::COPIES] = copies;
+            out[at::KEY_LEN] = key.len() as u8;
+            put_u16(out, at::STORE, store);
+            put_u64(out, at::DELTA, delta);
+            out[at::LEN..].copy_from_slice(key);
+        }
+        Operation::Postcard { hop, path_len, store, value, key } => {
+            use field::postcard as at;
+            out[..at::LEN].fill(0);
+            out[at::HOP] = hop;
+            out[at::PATH_LEN] = path_len;
+            out[at::KEY_LEN] = key.len() as u8;
+            put_u16(out, at::STORE, store);
+            put_u32(out, at::VALUE, value);
+            out[at::LEN..].copy_from_slice(key);
+        }
+        Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
+            use field::sketch as at;
+            put_u16(out, at::SKETCH, sketch);
+            put_u16(out, at::EPOCH, epoch);
+            put_u32(out, at::FIRST_COLUMN, first_column);
+            out[at::DEPTH] = depth;
+            out[at::WIDTH] = width;
+            out[at::OP] = op as u8;
+            out[at::COLUMNS] = columns;
+            out[at::LEN..].copy_from_slice(counters);
+        }
+    }
+}
