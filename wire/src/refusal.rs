@@ -266,6 +266,26 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
+/// Why nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unwritten {
+    /// There is no room: so many bytes are needed.
+    Short(usize),
+    /// It breaks the rule with this name, and would be refused.
+    Invalid(Refusal),
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(needed) => write!(f, "no room: {needed} bytes are needed"),
+            Self::Invalid(refusal) => write!(f, "would be refused: {refusal}"),
+        }
+    }
+}
+
+impl core::error::Error for Unwritten {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,12 +10,12 @@ pub mod hash;
 pub mod layout;
 pub mod sketch;
 
+pub use crate::refusal::Unwritten;
 pub use control::Control;
 pub use layout::MergeOp;
 
 use crate::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at};
 use crate::refusal::Refusal;
-use core::fmt;
 
 /// UDP port of reports.
 pub const REPORT_PORT: u16 = 40040;
@@ -389,26 +389,6 @@ pub struct Report<'a> {
     /// What it asks for.
     pub operation: Operation<'a>,
 }
-
-/// Why nothing was written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unwritten {
-    /// There is no room: so many bytes are needed.
-    Short(usize),
-    /// It breaks the rule with this name, and would be refused.
-    Invalid(Refusal),
-}
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short(needed) => write!(f, "no room: {needed} bytes are needed"),
-            Self::Invalid(refusal) => write!(f, "would be refused: {refusal}"),
-        }
-    }
-}
-
-impl core::error::Error for Unwritten {}
 
 impl<'a> Report<'a> {
     /// Reads the payload of a datagram, whole.

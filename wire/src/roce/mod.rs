@@ -1,0 +1,511 @@
+//! RoCEv2: RDMA in UDP datagrams to port [`PORT`] (wire-formats section 6; InfiniBand Architecture Specification, volume 1, chapters 9
+//! and A17). What a telemetry translator and a collector's memory say to each other: writes, sends, fetch-and-add, and their
+//! acknowledgements, on reliable and unreliable connections.
+//!
+//! [`Packet`] reads and checks what came, [`Writer`] writes what goes. Neither knows a connection's state.
+
+mod icrc;
+mod packet;
+mod write;
+
+pub use packet::{Ends, Packet};
+pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
+
+use crate::bytes::{array_at, put_u24, put_u32, put_u64, u16_at, u24_at, u32_at};
+
+/// UDP port of RoCEv2.
+pub const PORT: u16 = 4791;
+/// Bytes of the base transport header.
+pub const BTH_LEN: usize = 12;
+/// Bytes of a [`Reth`].
+pub const RETH_LEN: usize = 16;
+/// Bytes of an [`AtomicEth`].
+pub const ATOMIC_LEN: usize = 28;
+/// Bytes of immediate data.
+pub const IMMEDIATE_LEN: usize = 4;
+/// Bytes of an [`Aeth`].
+pub const AETH_LEN: usize = 4;
+/// Bytes of what an atomic acknowledgement adds.
+pub const ATOMIC_ACK_LEN: usize = 8;
+/// Bytes of the invariant CRC.
+pub const ICRC_LEN: usize = 4;
+/// Bytes of a congestion notification's payload.
+pub const CNP_LEN: usize = 16;
+/// The path MTUs that there are.
+pub const PMTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
+/// The most bytes that a packet carries.
+pub const MAX_PAYLOAD: usize = 4096;
+/// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that come together, payload, CRC.
+pub const MAX_FRAME: usize = 14 + 4 + 40 + 8 + BTH_LEN + RETH_LEN + IMMEDIATE_LEN + MAX_PAYLOAD + ICRC_LEN;
+
+/// A connection's kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Transport {
+    /// Reliable: acknowledged, repeated, in order.
+    Rc,
+    /// Unreliable: nothing comes back.
+    Uc,
+}
+
+impl Transport {
+    /// The transport as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "rc",
+            Self::Uc => "uc",
+        }
+    }
+
+    /// The transport with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Rc, Self::Uc].into_iter().find(|transport| transport.name() == name)
+    }
+}
+
+/// What a packet asks for, whatever its transport (6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Opcode {
+    /// A message for the receive queue.
+    SendOnly,
+    /// The first of several packets of a write.
+    WriteFirst,
+    /// One that is neither the first nor the last.
+    WriteMiddle,
+    /// The last.
+    WriteLast,
+    /// The last, and the CPU is told.
+    WriteLastImmediate,
+    /// A write in one packet.
+    WriteOnly,
+    /// A write in one packet, and the CPU is told.
+    WriteOnlyImmediate,
+    /// Acknowledges, or refuses.
+    Acknowledge,
+    /// Acknowledges an atomic operation, with what was there before.
+    AtomicAcknowledge,
+    /// Adds to eight bytes.
+    FetchAdd,
+    /// Congestion notification.
+    Cnp,
+    /// One that we do not carry out: the number on the wire.
+    Other(u8),
+}
+
+impl Opcode {
+    /// Transport and operation of the number on the wire. Only numbers of reliable and unreliable connections have a transport.
+    #[inline]
+    pub const fn from_number(number: u8) -> (Option<Transport>, Self) {
+        let transport = match number >> 5 {
+            0 => Some(Transport::Rc),
+            1 => Some(Transport::Uc),
+            _ => None,
+        };
+        let operation = match number {
+            0x04 | 0x24 => Self::SendOnly,
+            0x06 | 0x26 => Self::WriteFirst,
+            0x07 | 0x27 => Self::WriteMiddle,
+            0x08 | 0x28 => Self::WriteLast,
+            0x09 | 0x29 => Self::WriteLastImmediate,
+            0x0a | 0x2a => Self::WriteOnly,
+            0x0b | 0x2b => Self::WriteOnlyImmediate,
+            0x11 => Self::Acknowledge,
+            0x12 => Self::AtomicAcknowledge,
+            0x14 => Self::FetchAdd,
+            0x81 => Self::Cnp,
+            other => Self::Other(other),
+        };
+        (transport, operation)
+    }
+
+    /// The number on the wire; `None` for what the transport does not have. Others and congestion notifications have their number
+    /// with any.
+    #[inline]
+    pub const fn number(self, transport: Transport) -> Option<u8> {
+        let low = match self {
+            Self::SendOnly => 0x04,
+            Self::WriteFirst => 0x06,
+            Self::WriteMiddle => 0x07,
+            Self::WriteLast => 0x08,
+            Self::WriteLastImmediate => 0x09,
+            Self::WriteOnly => 0x0a,
+            Self::WriteOnlyImmediate => 0x0b,
+            Self::Cnp => return Some(0x81),
+            Self::Other(number) => return Some(number),
+            Self::Acknowledge | Self::AtomicAcknowledge | Self::FetchAdd => {
+                return match (transport, self) {
+                    (Transport::Uc, _) => None,
+                    (_, Self::Acknowledge) => Some(0x11),
+                    (_, Self::AtomicAcknowledge) => Some(0x12),
+                    _ => Some(0x14),
+                };
+            }
+        };
+        Some(match transport {
+            Transport::Rc => low,
+            Transport::Uc => 0x20 | low,
+        })
+    }
+
+    /// The operation as a word, for counters and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SendOnly => "send_only",
+            Self::WriteFirst => "write_first",
+            Self::WriteMiddle => "write_middle",
+            Self::WriteLast => "write_last",
+            Self::WriteLastImmediate => "write_last_with_immediate",
+            Self::WriteOnly => "write_only",
+            Self::WriteOnlyImmediate => "write_only_with_immediate",
+            Self::Acknowledge => "acknowledge",
+            Self::AtomicAcknowledge => "atomic_acknowledge",
+            Self::FetchAdd => "fetch_add",
+            Self::Cnp => "cnp",
+            Self::Other(_) => "other",
+        }
+    }
+
+    /// Has it a [`Reth`]?
+    #[inline]
+    pub const fn has_reth(self) -> bool {
+        matches!(self, Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImmediate)
+    }
+
+    /// Has it immediate data?
+    #[inline]
+    pub const fn has_immediate(self) -> bool {
+        matches!(self, Self::WriteLastImmediate | Self::WriteOnlyImmediate)
+    }
+
+    /// Bytes of the headers between base transport header and payload.
+    #[inline]
+    pub const fn extension_len(self) -> usize {
+        match self {
+            Self::WriteFirst | Self::WriteOnly => RETH_LEN,
+            Self::WriteOnlyImmediate => RETH_LEN + IMMEDIATE_LEN,
+            Self::WriteLastImmediate => IMMEDIATE_LEN,
+            Self::Acknowledge => AETH_LEN,
+            Self::AtomicAcknowledge => AETH_LEN + ATOMIC_ACK_LEN,
+            Self::FetchAdd => ATOMIC_LEN,
+            Self::SendOnly | Self::WriteMiddle | Self::WriteLast | Self::Cnp | Self::Other(_) => 0,
+        }
+    }
+}
+
+/// A packet sequence number: 24 bits in a circle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Psn(u32);
+
+impl Psn {
+    const MASK: u32 = 0x00ff_ffff;
+
+    /// The low 24 bits of a number.
+    #[inline]
+    pub const fn new(number: u32) -> Self {
+        Self(number & Self::MASK)
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The one after.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// The `more`th after.
+    #[inline]
+    #[must_use]
+    pub const fn plus(self, more: u32) -> Self {
+        Self::new(self.0.wrapping_add(more))
+    }
+
+    /// How far it is ahead of `from`, from -2^23 on up to 2^23 - 1; negative if it is behind (6.3).
+    #[inline]
+    pub const fn distance(self, from: Self) -> i32 {
+        (self.0.wrapping_sub(from.0) << 8) as i32 >> 8
+    }
+}
+
+impl core::fmt::Display for Psn {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#08x}", self.0)
+    }
+}
+
+/// The base transport header's fields (6.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bth {
+    /// The kind of connection that its opcode is for, if one of ours.
+    pub transport: Option<Transport>,
+    /// What it asks for.
+    pub opcode: Opcode,
+    /// SE: the receiver is to be woken.
+    pub solicited: bool,
+    /// Bytes of padding after the payload, 0 to 3.
+    pub pad: u8,
+    /// FECN: congestion on the way here.
+    pub fecn: bool,
+    /// BECN: congestion on the way there.
+    pub becn: bool,
+    /// The queue pair it is for, 24 bits.
+    pub queue_pair: u32,
+    /// A: an acknowledgement is wanted.
+    pub ack_request: bool,
+    /// Its number.
+    pub psn: Psn,
+}
+
+impl Bth {
+    /// Reads the header; version and partition are left to the caller.
+    #[inline]
+    fn parse(bytes: &[u8; BTH_LEN]) -> Self {
+        let (transport, opcode) = Opcode::from_number(bytes[field::OPCODE]);
+        let flags = bytes[field::FLAGS];
+        Self {
+            transport,
+            opcode,
+            solicited: flags & field::SOLICITED != 0,
+            pad: flags >> 4 & 3,
+            fecn: bytes[field::CONGESTION] & field::FECN != 0,
+            becn: bytes[field::CONGESTION] & field::BECN != 0,
+            queue_pair: u24_at(bytes, field::QUEUE_PAIR),
+            ack_request: bytes[field::ACK] & field::ACK_REQUEST != 0,
+            psn: Psn(u24_at(bytes, field::PSN)),
+        }
+    }
+}
+
+mod field {
+    // Of the base transport header.
+    pub(super) const OPCODE: usize = 0;
+    pub(super) const FLAGS: usize = 1;
+    pub(super) const PARTITION: usize = 2;
+    pub(super) const CONGESTION: usize = 4;
+    pub(super) const QUEUE_PAIR: usize = 5;
+    pub(super) const ACK: usize = 8;
+    pub(super) const PSN: usize = 9;
+    pub(super) const SOLICITED: u8 = 0x80;
+    pub(super) const MIGRATED: u8 = 0x40;
+    pub(super) const VERSION: u8 = 0x0f;
+    pub(super) const FECN: u8 = 0x80;
+    pub(super) const BECN: u8 = 0x40;
+    pub(super) const ACK_REQUEST: u8 = 0x80;
+}
+
+/// Where a write goes: of the whole message, in its first packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Reth {
+    /// Virtual address.
+    pub address: u64,
+    /// The key of the memory region.
+    pub key: u32,
+    /// Bytes of the whole message.
+    pub len: u32,
+}
+
+impl Reth {
+    #[inline]
+    fn parse(bytes: &[u8; RETH_LEN]) -> Self {
+        Self {
+            address: u64::from_be_bytes(array_at(bytes, 0)),
+            key: u32_at(bytes, 8),
+            len: u32_at(bytes, 12),
+        }
+    }
+
+    #[inline]
+    fn emit(self, out: &mut [u8]) {
+        put_u64(out, 0, self.address);
+        put_u32(out, 8, self.key);
+        put_u32(out, 12, self.len);
+    }
+}
+
+/// What an atomic operation does, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AtomicEth {
+    /// Virtual address, a multiple of 8.
+    pub address: u64,
+    /// The key of the memory region.
+    pub key: u32,
+    /// What is added.
+    pub add: u64,
+    /// What it is compared with; 0 in fetch-and-add.
+    pub compare: u64,
+}
+
+impl AtomicEth {
+    #[inline]
+    fn parse(bytes: &[u8; ATOMIC_LEN]) -> Self {
+        Self {
+            address: u64::from_be_bytes(array_at(bytes, 0)),
+            key: u32_at(bytes, 8),
+            add: u64::from_be_bytes(array_at(bytes, 12)),
+            compare: u64::from_be_bytes(array_at(bytes, 20)),
+        }
+    }
+
+    #[inline]
+    fn emit(self, out: &mut [u8]) {
+        put_u64(out, 0, self.address);
+        put_u32(out, 8, self.key);
+        put_u64(out, 12, self.add);
+        put_u64(out, 20, self.compare);
+    }
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Nak {
+    /// A number before it is missing: go on from the one in this packet.
+    SequenceError,
+    /// It makes no sense; the connection is broken.
+    InvalidRequest,
+    /// That memory may not be touched; the connection is broken.
+    RemoteAccess,
+    /// The responder has failed; the connection is broken.
+    RemoteOperational,
+    /// A code that we do not know, 4 to 31.
+    Other(u8),
+}
+
+/// What an acknowledgement says (6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Syndrome {
+    /// All up to its number is done. The value is a credit, 31 is none.
+    Ack(u8),
+    /// Nothing to receive into: again after [`rnr_nanoseconds`] of this code.
+    Rnr(u8),
+    /// Refused.
+    Nak(Nak),
+    /// Reserved: the byte on the wire.
+    Reserved(u8),
+}
+
+impl Syndrome {
+    /// An acknowledgement without credits.
+    pub const ACK: Self = Self::Ack(31);
+
+    /// What the byte on the wire means.
+    #[inline]
+    pub const fn from_number(number: u8) -> Self {
+        let value = number & 0x1f;
+        match number >> 5 {
+            0 => Self::Ack(value),
+            1 => Self::Rnr(value),
+            3 => Self::Nak(match value {
+                0 => Nak::SequenceError,
+                1 => Nak::InvalidRequest,
+                2 => Nak::RemoteAccess,
+                3 => Nak::RemoteOperational,
+                other => Nak::Other(other),
+            }),
+            _ => Self::Reserved(number),
+        }
+    }
+
+    /// The byte on the wire.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Ack(value) => value & 0x1f,
+            Self::Rnr(value) => 0x20 | value & 0x1f,
+            Self::Nak(nak) => {
+                0x60 | match nak {
+                    Nak::SequenceError => 0,
+                    Nak::InvalidRequest => 1,
+                    Nak::RemoteAccess => 2,
+                    Nak::RemoteOperational => 3,
+                    Nak::Other(other) => other & 0x1f,
+                }
+            }
+            Self::Reserved(number) => number,
+        }
+    }
+}
+
+/// Acknowledgement header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Aeth {
+    /// What it says.
+    pub syndrome: Syndrome,
+    /// Messages completed, 24 bits.
+    pub msn: u32,
+}
+
+impl Aeth {
+    #[inline]
+    fn parse(bytes: &[u8; AETH_LEN]) -> Self {
+        Self { syndrome: Syndrome::from_number(bytes[0]), msn: u24_at(bytes, 1) }
+    }
+
+    #[inline]
+    fn emit(self, out: &mut [u8]) {
+        out[0] = self.syndrome.number();
+        put_u24(out, 1, self.msn);
+    }
+}
+
+/// How long a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
+pub const fn rnr_nanoseconds(code: u8) -> u64 {
+    const HUNDREDTHS_OF_MS: [u32; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+        3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    HUNDREDTHS_OF_MS[(code & 31) as usize] as u64 * 10_000
+}
+
+/// The partition of a header: the low 15 bits must be all ones; the top one says what kind of member sent it.
+#[inline]
+fn is_default_partition(bytes: &[u8; BTH_LEN]) -> bool {
+    u16_at(bytes, field::PARTITION) | 0x8000 == 0xffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_circle_of_24_bits() {
+        let psn = Psn::new;
+        assert_eq!(psn(0x0100_0005), psn(5));
+        assert_eq!((psn(0xff_ffff).next(), psn(0xff_fffe).plus(5)), (psn(0), psn(3)));
+        assert_eq!((psn(2).distance(psn(0xff_ffff)), psn(0xff_ffff).distance(psn(2))), (3, -3));
+        assert_eq!((psn(7).distance(psn(7)), psn(0x80_0000).distance(psn(0))), (0, -0x80_0000));
+        assert_eq!(psn(0x7f_ffff).distance(psn(0)), 0x7f_ffff);
+    }
+
+    #[test]
+    fn opcodes_are_those_of_the_table() {
+        for number in 0..=255_u8 {
+            let (transport, opcode) = Opcode::from_number(number);
+            let any = transport.unwrap_or(Transport::Rc);
+            assert_eq!(opcode.number(any), Some(number), "{opcode:?}");
+            assert_eq!(transport.is_some(), number < 0x40);
+        }
+        assert_eq!(
+            Opcode::from_number(0x34),
+            (Some(Transport::Uc), Opcode::Other(0x34)),
+            "UC has no atomics"
+        );
+        assert_eq!(Opcode::FetchAdd.number(Transport::Uc), None);
+        assert_eq!(Opcode::Acknowledge.number(Transport::Uc), None);
+    }
+
+    #[test]
+    fn syndromes_and_timers() {
+        for number in 0..=255 {
+            assert_eq!(Syndrome::from_number(number).number(), number);
+        }
+        assert_eq!(Syndrome::from_number(0x1f), Syndrome::ACK);
+        assert_eq!(Syndrome::from_number(0x2e), Syndrome::Rnr(14));
+        assert_eq!(Syndrome::from_number(0x60), Syndrome::Nak(Nak::SequenceError));
+        assert_eq!(Syndrome::from_number(0x45), Syndrome::Reserved(0x45));
+        assert_eq!([0, 1, 14, 31].map(rnr_nanoseconds), [655_360_000, 10_000, 1_280_000, 491_520_000]);
+    }
+}

@@ -1,0 +1,550 @@
+//! Frames of our own making.
+//!
+//! All frames of one queue pair with the same opcode and length begin with the same bytes. A [`Writer`] keeps those beginnings, and how
+//! far the CRC has come with them, so that a frame costs little more than its payload.
+
+use super::{
+    ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, CNP_LEN, ICRC_LEN, IMMEDIATE_LEN, MAX_PAYLOAD, Nak, Opcode, PORT,
+    Psn, RETH_LEN, Reth, Syndrome, Transport, field, icrc,
+};
+use crate::bytes::{put_u16, put_u24, put_u32, put_u64};
+use crate::checksum;
+use crate::ethernet::ethertype::{IPV4, IPV6, VLAN};
+use crate::refusal::{Refusal, Unwritten};
+use core::fmt;
+use core::net::IpAddr;
+
+/// Bytes of the longest beginning: Ethernet, VLAN tag, IPv6, UDP, base transport header.
+const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
+/// Bytes of the base transport header behind the acknowledge request: they change with each packet.
+const CHANGING: usize = 4;
+/// How many beginnings a writer keeps.
+const KEPT: usize = 8;
+
+/// The way that frames take.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Path {
+    /// Ethernet source.
+    pub source_mac: [u8; 6],
+    /// Ethernet destination.
+    pub destination_mac: [u8; 6],
+    /// VLAN tag's control word, if there is a tag.
+    pub vlan: Option<u16>,
+    /// IP source.
+    pub source: IpAddr,
+    /// IP destination, of the same family.
+    pub destination: IpAddr,
+    /// UDP source port: 0xC000 to 0xFFFF, the same for all of a queue pair, so that its packets take one way.
+    pub source_port: u16,
+    /// Type of service, or traffic class: 2 says that switches may mark congestion.
+    pub tos: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// IPv4 identification. 0 is right wherever nothing is fragmented; it is also what lets the same bytes leave by a UDP socket.
+    pub identification: u16,
+}
+
+impl Path {
+    /// A way with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow label 0; Ethernet addresses are zero.
+    pub const fn new(source: IpAddr, destination: IpAddr, source_port: u16) -> Self {
+        Self {
+            source_mac: [0; 6],
+            destination_mac: [0; 6],
+            vlan: None,
+            source,
+            destination,
+            source_port,
+            tos: 2,
+            hop_limit: 64,
+            flow_label: 0,
+            identification: 0,
+        }
+    }
+
+    /// Bytes before the base transport header: a frame without them is what a UDP socket sends.
+    pub const fn headers_len(&self) -> usize {
+        let ethernet = if self.vlan.is_some() { 18 } else { 14 };
+        ethernet + if self.source.is_ipv4() { 20 } else { 40 } + 8
+    }
+
+    /// Writes Ethernet, IP and UDP headers for a UDP payload of `len` bytes.
+    fn emit(&self, len: usize, out: &mut [u8]) {
+        out[..6].copy_from_slice(&self.destination_mac);
+        out[6..12].copy_from_slice(&self.source_mac);
+        let mut at = 12;
+        if let Some(control) = self.vlan {
+            put_u16(out, at, VLAN);
+            put_u16(out, at + 2, control);
+            at += 4;
+        }
+        put_u16(out, at, if self.source.is_ipv4() { IPV4 } else { IPV6 });
+        let out = &mut out[at + 2..];
+        let udp_len = (len + 8) as u16;
+        let ip_len = match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                out[..20].fill(0);
+                out[0] = 0x45;
+                out[1] = self.tos;
+                put_u16(out, 2, udp_len + 20);
+                put_u16(out, 4, self.identification);
+                put_u16(out, 6, 0x4000);
+                out[8] = self.hop_limit;
+                out[9] = 17;
+                out[12..16].copy_from_slice(&source.octets());
+                out[16..20].copy_from_slice(&destination.octets());
+                let sum = checksum::of(&out[..20]);
+                put_u16(out, 10, sum);
+                20
+            }
+            _ => {
+                let word = 6 << 28 | u32::from(self.tos) << 20 | self.flow_label & 0x000f_ffff;
+                put_u32(out, 0, word);
+                put_u16(out, 4, udp_len);
+                out[6] = 17;
+                out[7] = self.hop_limit;
+                out[8..24].copy_from_slice(&widen(self.source));
+                out[24..40].copy_from_slice(&widen(self.destination));
+                40
+            }
+        };
+        let out = &mut out[ip_len..];
+        put_u16(out, 0, self.source_port);
+        put_u16(out, 2, PORT);
+        put_u16(out, 4, udp_len);
+        put_u16(out, 6, 0);
+    }
+}
+
+fn widen(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Source and destination are not of one family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MixedFamilies;
+
+impl fmt::Display for MixedFamilies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("source and destination must both be IPv4, or both IPv6")
+    }
+}
+
+impl core::error::Error for MixedFamilies {}
+
+/// What changes from packet to packet in the base transport header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Head {
+    /// Its number.
+    pub psn: Psn,
+    /// An acknowledgement is wanted.
+    pub ack_request: bool,
+    /// The receiver is to be woken.
+    pub solicited: bool,
+}
+
+impl Head {
+    /// Neither acknowledgement nor waking.
+    pub const fn new(psn: Psn) -> Self {
+        Self { psn, ack_request: false, solicited: false }
+    }
+}
+
+/// What all frames with the same opcode, wake bit and length begin with.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    /// Opcode, flags and payload length; `None` was never used.
+    of: Option<(u8, u8, u16)>,
+    /// The CRC of all that does not change.
+    crc: u32,
+    bytes: [u8; MAX_BEGINNING],
+}
+
+/// Writes the frames of one queue pair, whole, into the caller's memory.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    path: Path,
+    transport: Transport,
+    queue_pair: u32,
+    /// Bytes of a beginning.
+    len: usize,
+    kept: [Beginning; KEPT],
+}
+
+impl Writer {
+    /// For frames to the far end's queue pair, 24 bits.
+    ///
+    /// # Errors
+    /// If the path's addresses are not of one family.
+    pub fn new(path: Path, transport: Transport, queue_pair: u32) -> Result<Self, MixedFamilies> {
+        if path.source.is_ipv4() != path.destination.is_ipv4() {
+            return Err(MixedFamilies);
+        }
+        let len = path.headers_len() + BTH_LEN;
+        let empty = Beginning { of: None, crc: 0, bytes: [0; MAX_BEGINNING] };
+        Ok(Self { path, transport, queue_pair, len, kept: [empty; KEPT] })
+    }
+
+    /// The way that its frames take.
+    pub const fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The far end's queue pair.
+    pub const fn queue_pair(&self) -> u32 {
+        self.queue_pair
+    }
+
+    /// Bytes of each frame before the base transport header.
+    pub const fn headers_len(&self) -> usize {
+        self.path.headers_len()
+    }
+
+    /// Bytes of a frame with this opcode and payload.
+    #[inline]
+    pub const fn frame_len(&self, opcode: Opcode, payload_len: usize) -> usize {
+        self.len + opcode.extension_len() + payload_len.next_multiple_of(4) + ICRC_LEN
+    }
+
+    /// A write in one packet; `reth.len` must be the payload's.
+    ///
+    /// # Errors
+    /// If `out` is too short, or the lengths are not allowed.
+    #[inline]
+    pub fn write_only(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        payload: &[u8],
+    ) -> Result<usize, Unwritten> {
+        fits(payload.len() == reth.len as usize)?;
+        self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
+    }
+
+    /// A write in one packet of `reth.len` bytes, which `fill` writes where they are to be.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    #[inline]
+    pub fn write_only_by(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::WriteOnly, head, reth.len as usize, |ext, payload| {
+            reth.emit(ext);
+            fill(payload);
+        })
+    }
+
+    /// A write in one packet of which the CPU is told; `fill` as in [`write_only_by`](Self::write_only_by).
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    #[inline]
+    pub fn write_only_immediate_by(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        immediate: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::WriteOnlyImmediate, head, reth.len as usize, |ext, payload| {
+            reth.emit(ext);
+            put_u32(ext, RETH_LEN, immediate);
+            fill(payload);
+        })
+    }
+
+    /// A write in one packet of which the CPU is told.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    #[inline]
+    pub fn write_only_immediate(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        immediate: u32,
+        payload: &[u8],
+    ) -> Result<usize, Unwritten> {
+        fits(payload.len() == reth.len as usize)?;
+        self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
+    }
+
+    /// The first packet of a longer write; `reth.len` is that of the whole, the payload's that of the path MTU.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    pub fn write_first(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        payload: &[u8],
+    ) -> Result<usize, Unwritten> {
+        fits(payload.len().is_multiple_of(4) && payload.len() < reth.len as usize)?;
+        self.put(out, Opcode::WriteFirst, head, payload.len(), |ext, to| {
+            reth.emit(ext);
+            to.copy_from_slice(payload);
+        })
+    }
+
+    /// A packet in the middle of a longer write.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+        fits(payload.len().is_multiple_of(4) && !payload.is_empty())?;
+        self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| to.copy_from_slice(payload))
+    }
+
+    /// The last packet of a longer write.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+        fits(!payload.is_empty())?;
+        self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| to.copy_from_slice(payload))
+    }
+
+    /// The last packet of a longer write, of which the CPU is told.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    pub fn write_last_immediate(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        immediate: u32,
+        payload: &[u8],
+    ) -> Result<usize, Unwritten> {
+        fits(!payload.is_empty())?;
+        self.put(out, Opcode::WriteLastImmediate, head, payload.len(), |ext, to| {
+            put_u32(ext, 0, immediate);
+            to.copy_from_slice(payload);
+        })
+    }
+
+    /// A message for the receive queue.
+    ///
+    /// # Errors
+    /// As [`write_only`](Self::write_only).
+    pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| to.copy_from_slice(payload))
+    }
+
+    /// Adds to eight bytes; `atomic.compare` is 0. Only on reliable connections.
+    ///
+    /// # Errors
+    /// If `out` is too short, or the connection is not reliable.
+    #[inline]
+    pub fn fetch_add(&mut self, out: &mut [u8], head: Head, atomic: AtomicEth) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::FetchAdd, head, 0, |ext, _| atomic.emit(ext))
+    }
+
+    /// Acknowledges all up to `psn`. Only on reliable connections, as all that follow.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    #[inline]
+    pub fn ack(&mut self, out: &mut [u8], psn: Psn, msn: u32) -> Result<usize, Unwritten> {
+        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::ACK, msn })
+    }
+
+    /// Refuses `psn`, or for a sequence error says that `psn` is expected.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn nak(&mut self, out: &mut [u8], psn: Psn, nak: Nak, msn: u32) -> Result<usize, Unwritten> {
+        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Nak(nak), msn })
+    }
+
+    /// Puts `psn` off: nothing to receive into; `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn rnr(&mut self, out: &mut [u8], psn: Psn, timer: u8, msn: u32) -> Result<usize, Unwritten> {
+        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Rnr(timer), msn })
+    }
+
+    /// An acknowledgement that says anything.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    #[inline]
+    pub fn acknowledge(&mut self, out: &mut [u8], psn: Psn, aeth: Aeth) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| aeth.emit(ext))
+    }
+
+    /// Acknowledges an atomic operation, with what was there before.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn atomic_ack(
+        &mut self,
+        out: &mut [u8],
+        psn: Psn,
+        msn: u32,
+        original: u64,
+    ) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::AtomicAcknowledge, Head::new(psn), 0, |ext, _| {
+            Aeth { syndrome: Syndrome::ACK, msn }.emit(ext);
+            put_u64(ext, 4, original);
+        })
+    }
+
+    /// A congestion notification.
+    ///
+    /// # Errors
+    /// If `out` is too short.
+    pub fn cnp(&mut self, out: &mut [u8]) -> Result<usize, Unwritten> {
+        self.put(out, Opcode::Cnp, Head::default(), CNP_LEN, |_, payload| payload.fill(0))
+    }
+
+    /// One frame: `fill` writes extension headers and payload.
+    #[inline]
+    fn put(
+        &mut self,
+        out: &mut [u8],
+        opcode: Opcode,
+        head: Head,
+        payload_len: usize,
+        fill: impl FnOnce(&mut [u8], &mut [u8]),
+    ) -> Result<usize, Unwritten> {
+        let number = opcode.number(self.transport).ok_or(Unwritten::Invalid(Refusal::BadRoceOpcode))?;
+        fits(payload_len <= MAX_PAYLOAD)?;
+        let len = self.frame_len(opcode, payload_len);
+        let out = out.get_mut(..len).ok_or(Unwritten::Short(len))?;
+        let (start, body) = out.split_at_mut(self.len);
+        let beginning = self.beginning(number, opcode, head.solicited, payload_len);
+        start.copy_from_slice(&beginning.bytes[..start.len()]);
+        let mut crc = beginning.crc;
+        let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
+        let at = start.len() - CHANGING;
+        put_u32(start, at, changing);
+        let (extension, rest) = body.split_at_mut(opcode.extension_len());
+        let (payload, end) = rest.split_at_mut(payload_len);
+        fill(extension, payload);
+        let pad = end.len() - ICRC_LEN;
+        end[..pad].fill(0);
+        crc = icrc::go_on(crc, &out[at..len - ICRC_LEN]);
+        out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
+        Ok(len)
+    }
+
+    /// The beginning of such frames, made if it is not kept.
+    #[inline]
+    fn beginning(&mut self, number: u8, opcode: Opcode, solicited: bool, payload_len: usize) -> &Beginning {
+        let pad = (payload_len.wrapping_neg() & 3) as u8;
+        let flags = field::MIGRATED | if solicited { field::SOLICITED } else { 0 } | pad << 4;
+        let of = Some((number, flags, payload_len as u16));
+        let at = (usize::from(number) ^ payload_len >> 2) % KEPT;
+        if self.kept[at].of != of {
+            self.begin(at, number, opcode, flags, payload_len);
+        }
+        &self.kept[at]
+    }
+
+    #[cold]
+    fn begin(&mut self, at: usize, number: u8, opcode: Opcode, flags: u8, payload_len: usize) {
+        let headers = self.path.headers_len();
+        let len = self.frame_len(opcode, payload_len) - headers;
+        let kept = &mut self.kept[at];
+        kept.of = Some((number, flags, payload_len as u16));
+        self.path.emit(len, &mut kept.bytes);
+        let bth = &mut kept.bytes[headers..headers + BTH_LEN];
+        bth.fill(0);
+        bth[field::OPCODE] = number;
+        bth[field::FLAGS] = flags;
+        put_u16(bth, field::PARTITION, 0xffff);
+        bth[field::CONGESTION] = if opcode == Opcode::Cnp { field::BECN } else { 0 };
+        put_u24(bth, field::QUEUE_PAIR, self.queue_pair);
+        kept.crc = if self.path.source.is_ipv4() {
+            let mut masked = [0; icrc::HEAD_V4];
+            masked.copy_from_slice(&kept.bytes[headers - 28..headers + BTH_LEN]);
+            icrc::mask_v4(&mut masked);
+            icrc::go_on(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
+        } else {
+            let mut masked = [0; icrc::HEAD_V6];
+            masked.copy_from_slice(&kept.bytes[headers - 48..headers + BTH_LEN]);
+            icrc::mask_v6(&mut masked);
+            icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
+        };
+    }
+}
+
+#[inline(always)]
+fn fits(good: bool) -> Result<(), Unwritten> {
+    if good { Ok(()) } else { Err(Unwritten::Invalid(Refusal::BadRoceLength)) }
+}
+
+/// One packet of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Segment {
+    /// [`Opcode::WriteOnly`], or first, middle, last; without immediate data.
+    pub opcode: Opcode,
+    /// Where its bytes begin in the message.
+    pub at: usize,
+    /// How many they are.
+    pub len: usize,
+}
+
+/// The packets of a write of `len` bytes over a path MTU (6.3): only the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Segments {
+    len: usize,
+    pmtu: usize,
+    at: usize,
+    done: bool,
+}
+
+impl Segments {
+    /// Packets of a message of `len` bytes; a message of none has one. A path MTU of 0 counts as the smallest.
+    #[inline]
+    pub const fn new(len: usize, pmtu: u16) -> Self {
+        let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
+        Self { len, pmtu, at: 0, done: false }
+    }
+
+    /// How many packets that are, with how many numbers.
+    #[inline]
+    pub const fn count(len: usize, pmtu: u16) -> usize {
+        let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
+        if len == 0 { 1 } else { len.div_ceil(pmtu) }
+    }
+}
+
+impl Iterator for Segments {
+    type Item = Segment;
+
+    #[inline]
+    fn next(&mut self) -> Option<Segment> {
+        if self.done {
+            return None;
+        }
+        let (at, left) = (self.at, self.len - self.at);
+        let len = left.min(self.pmtu);
+        self.at += len;
+        self.done = len == left;
+        let opcode = match (at == 0, self.done) {
+            (true, true) => Opcode::WriteOnly,
+            (true, false) => Opcode::WriteFirst,
+            (false, false) => Opcode::WriteMiddle,
+            (false, true) => Opcode::WriteLast,
+        };
+        Some(Segment { opcode, at, len })
+    }
+}
+
+// Beginnings hold every header that comes before extension headers, and those end where payload may begin.
+const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);
