@@ -8,10 +8,12 @@
 //!   They are the specification that the same switch in P4 or BPF has to match.
 //! - [`fabric`]: topologies, links, queues, traffic and faults around such switches, with the ground truth of everything.
 //! - [`router`]: a router in simulated time around one such switch, which the `switch` role puts between real interfaces.
+//! - [`dta`]: what a switch knows becomes operations on a collector's memory (Direct Telemetry Access).
 //! - [`demo`]: a scripted leaf–spine network to look at.
 #![forbid(unsafe_code)]
 
 pub mod demo;
+pub mod dta;
 pub mod fabric;
 pub mod filter;
 mod packet;

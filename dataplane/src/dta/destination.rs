@@ -1,0 +1,254 @@
+//! What a reporter keeps for one collector: the sequence of essential reports and the last of them, to send again those that did
+//! not arrive, and how congested the way is (wire-formats 5.8).
+
+use wire::dta::{Priority, Report};
+
+use super::outbox::Outbox;
+
+/// W: essential reports that are kept, for each collector.
+pub const WINDOW: usize = 256;
+
+/// How reports are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// NACKs for the same gap within this time are one, ns.
+    pub patience: u64,
+    /// The last essential report is sent again when no other followed it for so long, ns, and once more after twice and after four
+    /// times as long: a loss shows only by what comes after it. What has arrived is not done twice. 0: it is not.
+    pub probe: u64,
+}
+
+impl Default for Repeat {
+    fn default() -> Self {
+        Self { patience: 500_000, probe: 20_000_000 }
+    }
+}
+
+/// How often the last report is sent again.
+const PROBES: u8 = 3;
+
+/// What happened at one collector's destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Essential reports made.
+    pub essential: u64,
+    /// Of those, reports that were overwritten before they were sent once.
+    pub overwritten: u64,
+    /// Reports sent again because of a NACK.
+    pub resent: u64,
+    /// Reports sent again because nothing followed.
+    pub probes: u64,
+    /// NACKs that were taken.
+    pub nacks: u64,
+    /// NACKs for a gap that was being filled.
+    pub early: u64,
+    /// Reports that NACKs asked for and that were no longer kept.
+    pub forgotten: u64,
+    /// NACKs that give a report up: malformed, or of a store or list that is not there.
+    pub refused: u64,
+    /// ACKs.
+    pub acks: u64,
+    /// Notices of congestion.
+    pub congestions: u64,
+    /// Reports that the translator dropped, as its notices said.
+    pub dropped_there: u64,
+}
+
+/// One collector.
+#[derive(Debug)]
+pub(super) struct Destination {
+    number: u8,
+    /// Bytes of a place in the ring.
+    width: usize,
+    ring: Vec<u8>,
+    lens: Vec<u16>,
+    /// Sequence of the next essential report.
+    next: u16,
+    /// How many the ring holds.
+    held: u16,
+    /// The first that is to be sent (again).
+    unsent: Option<u16>,
+    /// Reports before this one have been sent once.
+    fresh: u16,
+    /// When, and for which, the last NACK was heeded.
+    heeded: Option<(u64, u16)>,
+    /// When the last report is sent again, and how often still.
+    probe: (u64, u8),
+    level: u8,
+    level_until: u64,
+    pub(super) stats: Stats,
+}
+
+impl Destination {
+    /// `longest`: bytes of the longest essential report; 0: there are none.
+    pub(super) fn new(number: u8, longest: usize) -> Self {
+        let kept = if longest > 0 { WINDOW } else { 0 };
+        Self {
+            number,
+            width: longest,
+            ring: vec![0; longest * kept],
+            lens: vec![0; kept],
+            // Not 0, so that a translator which knows nothing can see that it has missed none.
+            next: 1,
+            held: 0,
+            unsent: None,
+            fresh: 1,
+            heeded: None,
+            probe: (u64::MAX, 0),
+            level: 0,
+            level_until: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Does congestion keep back what has this priority?
+    #[inline]
+    pub(super) fn suppresses(&self, priority: Priority, now: u64) -> bool {
+        if self.level == 0 || now >= self.level_until {
+            return false;
+        }
+        match priority {
+            Priority::Low => true,
+            Priority::Medium => self.level >= 2,
+            Priority::High => false,
+        }
+    }
+
+    /// The level of congestion at `now`.
+    pub(super) fn level(&self, now: u64) -> u8 {
+        if now < self.level_until { self.level } else { 0 }
+    }
+
+    pub(super) fn set_level(&mut self, level: u8, hold_us: u32, dropped: u32, now: u64) {
+        self.stats.congestions += 1;
+        self.stats.dropped_there += u64::from(dropped);
+        self.level = level.min(3);
+        self.level_until = now.saturating_add(u64::from(hold_us) * 1000);
+    }
+
+    /// Sends a report, or puts it into the ring; false: there was no place for it.
+    pub(super) fn send(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
+        if report.base.essential {
+            return self.send_essential(report, now, probe, out);
+        }
+        let Some(room) = out.room(report.len()) else { return false };
+        match report.emit(room) {
+            Ok(len) => {
+                out.take(self.number, len);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn send_essential(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
+        let mut report = *report;
+        report.base.sequence = self.next;
+        let at = usize::from(self.next) % WINDOW;
+        let place = self.ring.get_mut(at * self.width..(at + 1) * self.width);
+        let Some(Ok(len)) = place.map(|place| report.emit(place)) else { return false };
+        self.lens[at] = len as u16;
+        // What was in the place is gone.
+        if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
+            self.skip_unsent();
+        }
+        self.held = (self.held + 1).min(WINDOW as u16);
+        self.unsent = self.unsent.or(Some(self.next));
+        self.next = self.next.wrapping_add(1);
+        self.stats.essential += 1;
+        self.probe = (now.saturating_add(probe), if probe > 0 { PROBES } else { 0 });
+        self.pump(out);
+        true
+    }
+
+    fn skip_unsent(&mut self) {
+        let Some(first) = self.unsent else { return };
+        if self.fresh == first {
+            self.stats.overwritten += 1;
+            self.fresh = first.wrapping_add(1);
+        }
+        self.unsent = Some(first.wrapping_add(1)).filter(|next| *next != self.next);
+    }
+
+    /// Sends what is to be sent (again), in order, as far as there is room.
+    pub(super) fn pump(&mut self, out: &mut Outbox) {
+        while let Some(sequence) = self.unsent {
+            if !out.push(self.number, self.kept(sequence)) {
+                return;
+            }
+            if sequence == self.fresh {
+                self.fresh = sequence.wrapping_add(1);
+            } else {
+                self.stats.resent += 1;
+            }
+            self.unsent = Some(sequence.wrapping_add(1)).filter(|next| *next != self.next);
+        }
+    }
+
+    fn kept(&self, sequence: u16) -> &[u8] {
+        let at = usize::from(sequence) % WINDOW;
+        let len = self.lens.get(at).map_or(0, |len| usize::from(*len));
+        self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
+    }
+
+    /// The translator misses what came after `last`.
+    pub(super) fn nack(&mut self, last: u16, now: u64, repeat: &Repeat, out: &mut Outbox) {
+        let missing = self.next.wrapping_sub(last).wrapping_sub(1);
+        let again = self
+            .heeded
+            .is_some_and(|(at, heeded)| heeded == last && now.saturating_sub(at) < repeat.patience);
+        if again || missing == 0 || missing >= 1 << 15 {
+            self.stats.early += 1;
+            return;
+        }
+        self.stats.nacks += 1;
+        self.heeded = Some((now, last));
+        self.stats.forgotten += u64::from(missing.saturating_sub(self.held));
+        let first = self.next.wrapping_sub(missing.min(self.held));
+        if self.held > 0 {
+            self.unsent = Some(first);
+        }
+        self.pump(out);
+    }
+
+    /// The translator has everything up to `last`.
+    pub(super) fn ack(&mut self, last: u16) {
+        self.stats.acks += 1;
+        if last == self.next.wrapping_sub(1) {
+            self.probe = (u64::MAX, 0);
+        }
+    }
+
+    /// Does what is due: what found no room before, and the last report once more.
+    pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
+        self.pump(out);
+        let (at, left) = self.probe;
+        if left == 0 || now < at || self.unsent.is_some() || self.held == 0 {
+            return;
+        }
+        if out.push(self.number, self.kept(self.next.wrapping_sub(1))) {
+            self.stats.probes += 1;
+            let done = PROBES - left + 1;
+            self.probe = (now.saturating_add(repeat.probe << done), left - 1);
+        }
+    }
+
+    /// When [`Destination::tick`] has something to do, ns.
+    pub(super) fn next_tick(&self) -> Option<u64> {
+        match (self.unsent, self.probe) {
+            (Some(_), _) => Some(0),
+            (None, (_, 0)) => None,
+            (None, (at, _)) => Some(at),
+        }
+    }
+
+    /// Essential reports that were made and not sent yet.
+    pub(super) fn waiting(&self) -> u16 {
+        self.unsent.map_or(0, |_| self.next.wrapping_sub(self.fresh))
+    }
+
+    /// Sequence of the last essential report.
+    pub(super) fn last_sequence(&self) -> Option<u16> {
+        (self.held > 0).then(|| self.next.wrapping_sub(1))
+    }
+}

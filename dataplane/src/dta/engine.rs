@@ -1,0 +1,444 @@
+//! What carries mappings out: from what is known to reports on their way.
+
+use detect::Match;
+use wire::dta::{Base, Operation, Report};
+
+use super::destination::{Destination, Repeat};
+use super::field::{Field, Scratch, Subject, Unfit};
+use super::known::{Known, Occasion};
+use super::mapping::{Action, Mapping, data_len};
+use super::outbox::Outbox;
+use super::spread::Spread;
+use super::{How, Kept};
+
+/// What became of what a mapping was for. made = sent + held + all that follows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappingStats {
+    /// Operations; of Append, entries.
+    pub made: u64,
+    /// Given out, or kept for resending where there was no room yet.
+    pub sent: u64,
+    /// Entries that wait for others.
+    pub held: u64,
+    /// Kept back because of congestion.
+    pub suppressed: u64,
+    /// A part of the key, or the value, was not known.
+    pub absent: u64,
+    /// IPv6 where there are four bytes for an address, or a key of another length than the data has room for.
+    pub size: u64,
+    /// There was no room for it.
+    pub no_room: u64,
+}
+
+impl MappingStats {
+    /// Is everything accounted for?
+    pub fn adds_up(&self) -> bool {
+        let Self { made, sent, held, suppressed, absent, size, no_room } = *self;
+        made == sent + held + suppressed + absent + size + no_room
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) reporter: u32,
+    mappings: Vec<Compiled>,
+    /// Which mappings there are for each occasion.
+    by_occasion: [Vec<u16>; Occasion::ALL.len()],
+    pub(super) spread: Spread,
+    pub(super) destinations: Vec<Destination>,
+    pub(super) repeat: Repeat,
+    data: Vec<u8>,
+    /// Reports given out for the first time, of mappings and others.
+    pub(super) reports: u64,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    mapping: Mapping,
+    /// A field asks for the hop it is about.
+    needs_hop: bool,
+    /// Where its record's bit is, for [`Occasion::Passed`].
+    bit: u8,
+    seen: u32,
+    packs: Vec<Pack>,
+    stats: MappingStats,
+}
+
+/// Entries of one list that wait for others.
+#[derive(Debug)]
+struct Pack {
+    list: u32,
+    collector: u8,
+    bytes: Vec<u8>,
+    count: u8,
+    /// When the first came, ns.
+    since: u64,
+}
+
+/// Why a mapping made nothing.
+enum Unmade {
+    Unfit(Unfit),
+    Kept(Kept),
+}
+
+impl From<Unfit> for Unmade {
+    fn from(unfit: Unfit) -> Self {
+        Self::Unfit(unfit)
+    }
+}
+
+impl From<Kept> for Unmade {
+    fn from(kept: Kept) -> Self {
+        Self::Kept(kept)
+    }
+}
+
+enum Done {
+    Sent,
+    Held,
+}
+
+impl Engine {
+    pub(super) fn new(
+        reporter: u32,
+        mappings: Vec<Mapping>,
+        spread: Spread,
+        repeat: Repeat,
+        longest_essential: usize,
+    ) -> Self {
+        let mut by_occasion: [Vec<u16>; Occasion::ALL.len()] = Default::default();
+        let mut passed = 0_u8;
+        let mut compiled = Vec::with_capacity(mappings.len());
+        for (index, mapping) in mappings.into_iter().enumerate() {
+            by_occasion[mapping.on as usize].push(index as u16);
+            let bit = if mapping.on == Occasion::Passed { 1 << (passed & 7) } else { 0 };
+            passed += u8::from(mapping.on == Occasion::Passed);
+            compiled.push(Compiled::new(mapping, bit, &spread));
+        }
+        let longest = compiled.iter().map(|one| one.mapping.longest()).max().unwrap_or(0);
+        let destinations = (0..spread.collectors())
+            .map(|number| Destination::new(number as u8, longest_essential))
+            .collect();
+        Self {
+            reporter,
+            mappings: compiled,
+            by_occasion,
+            spread,
+            destinations,
+            repeat,
+            data: vec![0; longest],
+            reports: 0,
+        }
+    }
+
+    /// Is there a mapping for this occasion?
+    pub(super) fn listens_to(&self, occasion: Occasion) -> bool {
+        !self.by_occasion[occasion as usize].is_empty()
+    }
+
+    /// The mappings, and what became of each.
+    pub(super) fn stats(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
+        self.mappings.iter().map(|one| (&one.mapping, &one.stats))
+    }
+
+    /// Carries out what there is to do on an occasion. `passed`: which mappings have told of this record already; the answer: and
+    /// which now.
+    pub(super) fn tell(
+        &mut self,
+        known: &Known<'_>,
+        table: Option<usize>,
+        passed: u8,
+        now: u64,
+        out: &mut Outbox,
+    ) -> u8 {
+        let mut told = passed;
+        for i in 0..self.by_occasion[known.occasion as usize].len() {
+            let index = usize::from(self.by_occasion[known.occasion as usize][i]);
+            let one = &self.mappings[index];
+            if one.mapping.table != table || !one.is_for(known) || one.bit & told != 0 {
+                continue;
+            }
+            if self.consider(index, known, now, out) {
+                told |= self.mappings[index].bit;
+            }
+        }
+        told
+    }
+
+    /// One mapping. Did its conditions hold?
+    fn consider(&mut self, index: usize, known: &Known<'_>, now: u64, out: &mut Outbox) -> bool {
+        let one = &self.mappings[index];
+        let postcards = matches!(one.mapping.action, Action::Postcard { .. });
+        let each = one.mapping.each_hop || (postcards && known.occasion == Occasion::Path);
+        if !each {
+            let hop = if one.needs_hop { known.last_hop() } else { None };
+            return self.one(index, known, &Subject { hop, number: hop_number(known) }, now, out);
+        }
+        let (needs_hop, mut met) = (one.needs_hop, false);
+        for i in 0..known.hops().min(usize::from(u8::MAX)) {
+            let hop = if needs_hop { known.hop(i) } else { None };
+            met |= self.one(index, known, &Subject { hop, number: i as u8 + 1 }, now, out);
+        }
+        met
+    }
+
+    fn one(
+        &mut self,
+        index: usize,
+        known: &Known<'_>,
+        subject: &Subject,
+        now: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        let one = &mut self.mappings[index];
+        if !one.mapping.when.iter().all(|condition| condition.is_met(known, subject, now)) {
+            return false;
+        }
+        if one.mapping.every > 1 {
+            one.seen = (one.seen + 1) % one.mapping.every;
+            if one.seen != 1 {
+                return true;
+            }
+        }
+        one.stats.made += 1;
+        let done = self.make(index, known, subject, now, out);
+        let stats = &mut self.mappings[index].stats;
+        match done {
+            Ok(Done::Sent) => stats.sent += 1,
+            Ok(Done::Held) => stats.held += 1,
+            Err(Unmade::Kept(Kept::Suppressed)) => stats.suppressed += 1,
+            Err(Unmade::Kept(Kept::NoRoom)) => stats.no_room += 1,
+            Err(Unmade::Unfit(Unfit::Absent)) => stats.absent += 1,
+            Err(Unmade::Unfit(Unfit::Size)) => stats.size += 1,
+        }
+        true
+    }
+
+    fn make(
+        &mut self,
+        index: usize,
+        known: &Known<'_>,
+        subject: &Subject,
+        now: u64,
+        out: &mut Outbox,
+    ) -> Result<Done, Unmade> {
+        let Self { mappings, spread, destinations, repeat, data, reporter, reports, .. } = self;
+        let mapping = &mappings[index].mapping;
+        let mut key = [0; wire::dta::hash::MAX_KEY];
+        let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, Unfit> {
+            let mut scratch = Scratch::new(bytes);
+            fields.iter().try_for_each(|field| field.put_key(known, subject, now, &mut scratch))?;
+            Ok(scratch.len())
+        };
+        let number = |field: &Field| field.number(known, subject, now).ok_or(Unfit::Absent);
+        let operation = match &mapping.action {
+            Action::Append { .. } => return self.append(index, known, subject, now, out),
+            Action::KeyWrite { store, copies, key: fields, data: parts } => {
+                let len = bytes(fields, &mut key)?;
+                let mut scratch = Scratch::new(data);
+                parts.iter().try_for_each(|field| field.put_data(known, subject, now, &mut scratch))?;
+                let end = scratch.len();
+                Operation::KeyWrite { copies: *copies, store: *store, key: &key[..len], data: &data[..end] }
+            }
+            Action::KeyIncrement { store, copies, key: fields, delta } => {
+                let len = bytes(fields, &mut key)?;
+                let delta = number(delta)?;
+                Operation::KeyIncrement { copies: *copies, store: *store, delta, key: &key[..len] }
+            }
+            Action::Postcard { store, key: fields, value } => {
+                let len = bytes(fields, &mut key)?;
+                let value = u32::try_from(number(value)?).map_err(|_| Unfit::Size)?;
+                let value = Some(value).filter(|value| *value != u32::MAX).ok_or(Unfit::Absent)?;
+                let hop = Some(subject.number).filter(|hop| *hop > 0).ok_or(Unfit::Absent)?;
+                let path_len = if known.occasion == Occasion::Path { known.hops().min(255) as u8 } else { 0 };
+                Operation::Postcard { hop, path_len, store: *store, value, key: &key[..len] }
+            }
+        };
+        let collector = operation.key().map_or(0, |key| spread.of_key(key));
+        let Some(to) = destinations.get_mut(usize::from(collector)) else { return Err(Kept::NoRoom.into()) };
+        let by = By { how: mapping.how, reporter: *reporter, now, probe: repeat.probe };
+        send(to, &operation, by, out)?;
+        *reports += 1;
+        Ok(Done::Sent)
+    }
+
+    /// An entry of a list.
+    fn append(
+        &mut self,
+        index: usize,
+        known: &Known<'_>,
+        subject: &Subject,
+        now: u64,
+        out: &mut Outbox,
+    ) -> Result<Done, Unmade> {
+        let Compiled { mapping, packs, .. } = &mut self.mappings[index];
+        let Action::Append { spread, entry, .. } = &mapping.action else { return Err(Unfit::Absent.into()) };
+        let at = match packs.len() {
+            1 => 0,
+            lists => {
+                let mut key = [0; wire::dta::hash::MAX_KEY];
+                let mut scratch = Scratch::new(&mut key);
+                spread.iter().try_for_each(|field| field.put_key(known, subject, now, &mut scratch))?;
+                let len = scratch.len();
+                let hash = wire::dta::hash::hashes(&key[..len]).checksum;
+                ((u64::from(hash) * lists as u64) >> 32) as usize
+            }
+        };
+        let Some(pack) = packs.get_mut(at) else { return Err(Unfit::Absent.into()) };
+        let to = self.destinations.get_mut(usize::from(pack.collector)).ok_or(Kept::NoRoom)?;
+        if to.suppresses(mapping.how.priority, now) {
+            return Err(Kept::Suppressed.into());
+        }
+        let mut scratch = Scratch::new(&mut self.data);
+        entry.iter().try_for_each(|field| field.put_data(known, subject, now, &mut scratch))?;
+        let len = scratch.len();
+        let start = len * usize::from(pack.count);
+        let place = pack.bytes.get_mut(start..start + len).ok_or(Kept::NoRoom)?;
+        place.copy_from_slice(&self.data[..len]);
+        if pack.count == 0 {
+            pack.since = now;
+        }
+        pack.count += 1;
+        let full = start + 2 * len > pack.bytes.len();
+        if !full && !mapping.how.immediate {
+            return Ok(Done::Held);
+        }
+        let waited = u64::from(pack.count) - 1;
+        let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
+        match flush(pack, len, by, to, out) {
+            Ok(()) => {
+                self.reports += 1;
+                let stats = &mut self.mappings[index].stats;
+                stats.held -= waited;
+                stats.sent += waited;
+                Ok(Done::Sent)
+            }
+            // It waits for room.
+            Err(_) => Ok(Done::Held),
+        }
+    }
+
+    /// Sends an operation that is not of a mapping.
+    pub(super) fn send(
+        &mut self,
+        collector: u8,
+        operation: &Operation<'_>,
+        how: How,
+        now: u64,
+        out: &mut Outbox,
+    ) -> Result<(), Kept> {
+        let to = self.destinations.get_mut(usize::from(collector)).ok_or(Kept::NoRoom)?;
+        send(to, operation, By { how, reporter: self.reporter, now, probe: self.repeat.probe }, out)?;
+        self.reports += 1;
+        Ok(())
+    }
+
+    /// Sends entries that have waited long enough, and what destinations have to send.
+    pub(super) fn tick(&mut self, now: u64, out: &mut Outbox) {
+        for to in &mut self.destinations {
+            to.tick(now, &self.repeat, out);
+        }
+        for one in &mut self.mappings {
+            let Compiled { mapping, packs, stats, .. } = one;
+            let Action::Append { hold, entry, .. } = &mapping.action else { continue };
+            let len = data_len(entry).unwrap_or(0);
+            for pack in packs.iter_mut().filter(|pack| pack.count > 0) {
+                let full = len * (usize::from(pack.count) + 1) > pack.bytes.len();
+                if !full && !mapping.how.immediate && now < pack.since.saturating_add(*hold) {
+                    continue;
+                }
+                let Some(to) = self.destinations.get_mut(usize::from(pack.collector)) else { continue };
+                let count = u64::from(pack.count);
+                let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
+                if flush(pack, len, by, to, out).is_ok() {
+                    self.reports += 1;
+                    stats.held -= count;
+                    stats.sent += count;
+                }
+            }
+        }
+    }
+
+    /// When [`Engine::tick`] has something to do, ns.
+    pub(super) fn next(&self) -> Option<u64> {
+        let waiting = |one: &Compiled| {
+            let Action::Append { hold, .. } = one.mapping.action else { return None };
+            one.packs.iter().filter(|pack| pack.count > 0).map(|pack| pack.since.saturating_add(hold)).min()
+        };
+        let packs = self.mappings.iter().filter_map(waiting);
+        self.destinations.iter().filter_map(Destination::next_tick).chain(packs).min()
+    }
+}
+
+impl Compiled {
+    fn new(mapping: Mapping, bit: u8, spread: &Spread) -> Self {
+        let needs_hop = mapping.fields().any(|(_, field)| field.needs_hop());
+        let mut packs = Vec::new();
+        if let Action::Append { list, lists, entry, entries, .. } = &mapping.action {
+            let len = data_len(entry).unwrap_or(0) * usize::from(*entries);
+            packs.extend((0..u32::from(*lists)).map(|offset| {
+                let list = list.saturating_add(offset);
+                Pack { list, collector: spread.of_list(list), bytes: vec![0; len], count: 0, since: 0 }
+            }));
+        }
+        Self { mapping, needs_hop, bit, seen: 0, packs, stats: MappingStats::default() }
+    }
+
+    /// Is it for this flow?
+    #[inline]
+    fn is_for(&self, known: &Known<'_>) -> bool {
+        let flows = &self.mapping.flows;
+        *flows == Match::default() || known.flow.is_some_and(|flow| flows.matches(flow))
+    }
+}
+
+/// Which hop of the path this switch is, from 1; 0: unknown. A sink is the last; elsewhere it is what the hop limit has lost of
+/// one of the values that hosts begin with.
+fn hop_number(known: &Known<'_>) -> u8 {
+    if known.occasion == Occasion::Path {
+        return known.hops().min(usize::from(u8::MAX)) as u8;
+    }
+    let limit = known.packet.hop_limit;
+    let first = [64, 128, 255].into_iter().find(|first| *first >= limit).unwrap_or(u8::MAX);
+    if limit == 0 { 0 } else { first - limit }
+}
+
+/// How, by whom and when something is sent.
+#[derive(Clone, Copy)]
+struct By {
+    how: How,
+    reporter: u32,
+    now: u64,
+    /// See [`Repeat::probe`].
+    probe: u64,
+}
+
+/// Sends a pack's entries. Those that waited are not kept back any more: it was decided when they came.
+fn flush(
+    pack: &mut Pack,
+    entry_len: usize,
+    by: By,
+    to: &mut Destination,
+    out: &mut Outbox,
+) -> Result<(), Kept> {
+    let entries = &pack.bytes[..entry_len * usize::from(pack.count)];
+    let operation = Operation::Append { list: pack.list, entry_len: entry_len as u16, entries };
+    emit(to, &operation, by, out)?;
+    pack.count = 0;
+    Ok(())
+}
+
+/// Sends an operation, unless congestion keeps it back.
+fn send(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Kept> {
+    if to.suppresses(by.how.priority, by.now) {
+        return Err(Kept::Suppressed);
+    }
+    emit(to, operation, by, out)
+}
+
+fn emit(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Kept> {
+    let How { priority, essential, immediate } = by.how;
+    let base = Base { immediate, essential, priority, sequence: 0, reporter: by.reporter };
+    let report = Report { base, operation: *operation };
+    if to.send(&report, by.now, by.probe, out) { Ok(()) } else { Err(Kept::NoRoom) }
+}

@@ -1,0 +1,245 @@
+//! What a switch knows at one moment, as the mappings of a reporter read it.
+
+use wire::int::Stack;
+use wire::{FlowKey, Hop};
+
+/// What has just happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Occasion {
+    /// A sink took a packet's INT out, and finds its way worth telling: `stack` and `own` are the path.
+    Path,
+    /// A node measured a packet and tells of itself only (INT-MX, postcards).
+    Hop,
+    /// A sink of SF-INT took out a packet that carried one node's record: a part of a path.
+    Sample,
+    /// A watched packet was dropped here.
+    Drop,
+    /// A queue has become congested, or has recovered, or a packet passed it meanwhile.
+    Queue,
+    /// A packet passed. Every one does.
+    Packet,
+    /// A record of a table had to make room for another.
+    Evicted,
+    /// A table's period is over, and this is one of its records.
+    Period,
+    /// A record of a table has come to meet a condition.
+    Passed,
+    /// A table's period is over, and this is what there was in all.
+    Window,
+}
+
+impl Occasion {
+    /// All, in the order of their declaration.
+    pub const ALL: [Self; 10] = [
+        Self::Path,
+        Self::Hop,
+        Self::Sample,
+        Self::Drop,
+        Self::Queue,
+        Self::Packet,
+        Self::Evicted,
+        Self::Period,
+        Self::Passed,
+        Self::Window,
+    ];
+
+    /// Its word in configuration files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Hop => "hop",
+            Self::Sample => "sample",
+            Self::Drop => "drop",
+            Self::Queue => "queue",
+            Self::Packet => "packet",
+            Self::Evicted => "evicted",
+            Self::Period => "period",
+            Self::Passed => "passed",
+            Self::Window => "window",
+        }
+    }
+
+    /// It is about a record of a table, or about all of them.
+    pub fn is_of_a_table(self) -> bool {
+        matches!(self, Self::Evicted | Self::Period | Self::Passed | Self::Window)
+    }
+}
+
+/// What a switch knows of one packet, record or table. What it does not know is `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Why it is told now.
+    pub occasion: Occasion,
+    /// Node id of the switch.
+    pub node: u32,
+    /// The packet's flow, as it was before INT.
+    pub flow: Option<&'a FlowKey>,
+    /// Records of nodes before this one, the most recent first.
+    pub stack: Stack<'a>,
+    /// What this node measured, unless that is on the stack.
+    pub own: Option<&'a Hop>,
+    /// The device's reason of a drop.
+    pub reason: Option<u8>,
+    /// Congested: yes or no. For [`Occasion::Queue`].
+    pub congested: Option<bool>,
+    /// The packet itself.
+    pub packet: PacketFacts,
+    /// The record of a table.
+    pub counter: Option<&'a Counter<'a>>,
+    /// All of a table's records.
+    pub window: Option<&'a Window<'a>>,
+}
+
+/// What is known of a packet beside its flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFacts {
+    /// A number that all switches on its way find the same, and that differs between packets of a flow: made of what no switch
+    /// changes (see [`packet_id`]). PINT chooses by it.
+    pub id: u32,
+    /// Length of the IP packet as it came in, bytes.
+    pub bytes: u32,
+    /// TTL or hop limit, as it leaves; 0 is unknown.
+    pub hop_limit: u8,
+    /// It came from a host.
+    pub from_edge: bool,
+    /// It goes to a host.
+    pub to_edge: bool,
+}
+
+/// The record of a table about one key.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter<'a> {
+    /// The key, as the table's fields have made it.
+    pub key: &'a [u8],
+    /// Since it was told last.
+    pub since: Sums,
+    /// Since the key came into the table.
+    pub total: Sums,
+    /// When the key came, ns.
+    pub first: u64,
+    /// When something was counted last, ns.
+    pub last: u64,
+}
+
+/// What a table counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Packets that passed.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that were dropped here.
+    pub drops: u64,
+}
+
+impl Sums {
+    /// Dropped packets, in millionths of all; `None` when there were none at all.
+    pub fn loss_rate(&self) -> Option<u64> {
+        let all = self.packets.saturating_add(self.drops);
+        (all > 0).then(|| (u128::from(self.drops) * 1_000_000 / u128::from(all)) as u64)
+    }
+
+    /// Is there nothing?
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.drops = self.drops.wrapping_add(other.drops);
+    }
+
+    pub(super) fn less(&self, other: &Self) -> Self {
+        Self {
+            packets: self.packets.wrapping_sub(other.packets),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+            drops: self.drops.wrapping_sub(other.drops),
+        }
+    }
+}
+
+/// What there was in a period of a table: of the records that its condition let through.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// Records.
+    pub keys: u64,
+    /// What they counted in the period.
+    pub sums: Sums,
+    /// The key with most packets.
+    pub top_key: &'a [u8],
+    /// Its counts.
+    pub top: Sums,
+}
+
+impl<'a> Known<'a> {
+    /// Nothing but the occasion and the node.
+    pub fn new(occasion: Occasion, node: u32) -> Self {
+        Self {
+            occasion,
+            node,
+            flow: None,
+            stack: Stack::EMPTY,
+            own: None,
+            reason: None,
+            congested: None,
+            packet: PacketFacts::default(),
+            counter: None,
+            window: None,
+        }
+    }
+
+    /// Hops of the path.
+    pub fn hops(&self) -> usize {
+        self.stack.len() + usize::from(self.own.is_some())
+    }
+
+    /// Hop `i` of the path, from 0, the source first.
+    pub fn hop(&self, i: usize) -> Option<Hop> {
+        let before = self.stack.len();
+        if i < before {
+            return Some(self.stack.hop(before - 1 - i));
+        }
+        self.own.filter(|_| i == before).copied()
+    }
+
+    /// The node id of hop `i`.
+    #[inline]
+    pub fn node_of(&self, i: usize) -> Option<u32> {
+        let before = self.stack.len();
+        if i < before {
+            let id = self.stack.layout.node_id(self.stack.record(before - 1 - i));
+            return Some(id).filter(|id| *id != u32::MAX);
+        }
+        self.own.filter(|_| i == before).and_then(|hop| hop.node_id)
+    }
+
+    /// The hop that is meant when none is named: this node's; where its record is on the stack, the last.
+    pub fn last_hop(&self) -> Option<Hop> {
+        self.own.copied().or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
+    }
+
+    /// Time that the packet spent in nodes, ns; `None` unless every hop tells it.
+    pub fn flow_latency(&self) -> Option<u64> {
+        let mut total = None;
+        for i in 0..self.hops() {
+            let hop = self.hop(i)?;
+            let latency = match (hop.hop_latency, hop.ingress_ts, hop.egress_ts) {
+                (Some(latency), ..) => latency,
+                (None, Some(ingress), Some(egress)) => egress.wrapping_sub(ingress) as u32,
+                _ => return None,
+            };
+            total = Some(total.unwrap_or(0_u64) + u64::from(latency));
+        }
+        total
+    }
+}
+
+/// A packet's number from what no switch on its way changes: `ident` is IPv4's identification or IPv6's flow label, `sequence` the
+/// first four bytes behind the ports of TCP, its sequence number; 0 for other protocols.
+#[inline]
+pub fn packet_id(flow: &FlowKey, ident: u32, sequence: u32) -> u32 {
+    let mixed = flow.id() ^ (u64::from(ident) << 32 | u64::from(sequence));
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 32) as u32
+}

@@ -1,0 +1,257 @@
+//! Mappings: on which occasion what a switch knows becomes which operation.
+
+use detect::Match;
+use wire::dta::hash::{MAX_COPIES, MAX_KEY};
+use wire::dta::{BASE_LEN, MAX_DATA};
+
+use super::field::{Condition, Field};
+use super::known::Occasion;
+use super::{ConfigError, How, Part};
+
+/// What becomes of what a switch knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapping {
+    /// For people.
+    pub name: String,
+    /// When.
+    pub on: Occasion,
+    /// The table whose records or windows are meant, where the occasion is one of those.
+    pub table: Option<usize>,
+    /// Which flows. Occasions without a flow only match when this asks for nothing.
+    pub flows: Match,
+    /// Conditions that must all be met.
+    pub when: Vec<Condition>,
+    /// One in so many of what is left; 1: all.
+    pub every: u32,
+    /// Each hop of a path by itself, instead of the path.
+    pub each_hop: bool,
+    /// How it is sent.
+    pub how: How,
+    /// What is done.
+    pub action: Action,
+}
+
+/// An operation, with fields for what it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A value under a key.
+    KeyWrite {
+        /// The store.
+        store: u16,
+        /// Copies, 1 to 4.
+        copies: u8,
+        /// The key's parts.
+        key: Vec<Field>,
+        /// The value's parts.
+        data: Vec<Field>,
+    },
+    /// An entry at the end of a list.
+    Append {
+        /// The list, or the first of them.
+        list: u32,
+        /// Over so many lists entries are spread, by `spread`; 1: there is one.
+        lists: u16,
+        /// What they are spread by.
+        spread: Vec<Field>,
+        /// The entry's parts.
+        entry: Vec<Field>,
+        /// Entries that go into one report, 1 to 255.
+        entries: u8,
+        /// Longest time that an entry waits for others, ns.
+        hold: u64,
+    },
+    /// Adds to the counters of a key.
+    KeyIncrement {
+        /// The store.
+        store: u16,
+        /// Counters, 1 to 4.
+        copies: u8,
+        /// The key's parts.
+        key: Vec<Field>,
+        /// What is added.
+        delta: Field,
+    },
+    /// One hop of the path of a key; of a path, each of its hops.
+    Postcard {
+        /// The store.
+        store: u16,
+        /// The key's parts.
+        key: Vec<Field>,
+        /// What the hop says.
+        value: Field,
+    },
+}
+
+/// Most lists that a mapping spreads entries over.
+pub const MAX_SPREAD: u16 = 256;
+
+impl Mapping {
+    /// All its fields, in the order in which they are written.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Field)> {
+        let (key, rest): (&[Field], Vec<(&'static str, &Field)>) = match &self.action {
+            Action::KeyWrite { key, data, .. } => (key, data.iter().map(|field| ("data", field)).collect()),
+            Action::Append { spread, entry, .. } => {
+                let spread = spread.iter().map(|field| ("spread", field));
+                (&[], spread.chain(entry.iter().map(|field| ("data", field))).collect())
+            }
+            Action::KeyIncrement { key, delta, .. } => (key, vec![("delta", delta)]),
+            Action::Postcard { key, value, .. } => (key, vec![("value", value)]),
+        };
+        let when = self.when.iter().map(|condition| ("when", condition.field()));
+        key.iter().map(|field| ("key", field)).chain(rest).chain(when)
+    }
+
+    /// Bytes of its longest report.
+    pub(super) fn longest(&self) -> usize {
+        let of = |fields: &[Field]| fields.iter().map(Field::longest_in_key).sum::<usize>().min(MAX_KEY);
+        BASE_LEN
+            + match &self.action {
+                Action::KeyWrite { key, data, .. } => 8 + of(key) + data_len(data).unwrap_or(0),
+                Action::Append { entry, entries, .. } => {
+                    8 + data_len(entry).unwrap_or(0) * usize::from(*entries)
+                }
+                Action::KeyIncrement { key, .. } => 16 + of(key),
+                Action::Postcard { key, .. } => 12 + of(key),
+            }
+    }
+
+    /// Is it one that can be carried out? `index`: its number, `tables` and `longest`: how many there are, and how long a report
+    /// may be.
+    pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
+        let refuse =
+            |key: &'static str, why: String| Err(ConfigError { part: Part::Mapping(index), key, why });
+        self.check_occasion(index, tables)?;
+        self.check_sizes(index)?;
+        if self.every == 0 {
+            return refuse("every", "write at least 1, which is all".to_owned());
+        }
+        let most = longest.min(usize::from(u16::MAX));
+        match self.longest() {
+            len if len > most => {
+                let key = if matches!(self.action, Action::Append { .. }) { "entries" } else { "data" };
+                refuse(key, format!("a report would have up to {len} bytes, and may have {most}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_occasion(&self, index: usize, tables: usize) -> Result<(), ConfigError> {
+        let refuse = |key: &'static str, why: &str| {
+            Err(ConfigError { part: Part::Mapping(index), key, why: why.to_owned() })
+        };
+        match (self.on.is_of_a_table(), self.table) {
+            (true, None) => return refuse("table", "say of which table; add table = \"NAME\""),
+            (false, Some(_)) => {
+                return refuse(
+                    "table",
+                    "only records of tables are of a table; write on = \"evicted\", \"period\", \"passed\" or \"window\", or remove this",
+                );
+            }
+            (true, Some(table)) if table >= tables => return refuse("table", "there is no such table"),
+            _ => {}
+        }
+        if self.each_hop && self.on != Occasion::Path {
+            return refuse("each_hop", "only a path has several hops; write on = \"path\", or remove this");
+        }
+        if self.on == Occasion::Passed && self.when.is_empty() {
+            return refuse("when", "say when a record has passed, such as when = [\"drops >= 10\"]");
+        }
+        let flowless = matches!(self.on, Occasion::Evicted | Occasion::Period | Occasion::Window);
+        if flowless && self.flows != Match::default() {
+            return refuse(
+                "on",
+                "records of a table have no flow to match; match flows where the table counts",
+            );
+        }
+        for (key, field) in self.fields() {
+            if field.needs_table() && !self.on.is_of_a_table() {
+                let why = format!("`{field}` is of a table's record; write on = \"evicted\" or the like");
+                return refuse(key, &why);
+            }
+            if field.needs_flow() && flowless {
+                let why = format!("`{field}`: what a table tells has its `key`, and no flow of its own");
+                return refuse(key, &why);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self, index: usize) -> Result<(), ConfigError> {
+        let error = |key: &'static str, why: String| ConfigError { part: Part::Mapping(index), key, why };
+        let (copies, key) = match &self.action {
+            Action::KeyWrite { copies, key, .. } | Action::KeyIncrement { copies, key, .. } => {
+                (*copies, Some(key))
+            }
+            Action::Postcard { key, .. } => (1, Some(key)),
+            Action::Append { .. } => (1, None),
+        };
+        if !(1..=MAX_COPIES).contains(&usize::from(copies)) {
+            return Err(error("copies", format!("write 1 to {MAX_COPIES}")));
+        }
+        if let Some(key) = key {
+            check_key(key, MAX_KEY).map_err(|why| error("key", why))?;
+        }
+        match &self.action {
+            Action::KeyWrite { data, .. } => check_data(data).map_err(|why| error("data", why)),
+            Action::Append { entry, lists, spread, entries, hold, list } => {
+                check_data(entry).map_err(|why| error("data", why))?;
+                if *lists == 0 || *lists > MAX_SPREAD || list.checked_add(u32::from(*lists) - 1).is_none() {
+                    return Err(error("lists", format!("write 1 to {MAX_SPREAD}")));
+                }
+                match (*lists > 1, spread.is_empty()) {
+                    (true, true) => {
+                        Err(error("spread", "say by what entries are spread, such as [\"flow\"]".to_owned()))
+                    }
+                    (false, false) => {
+                        Err(error("spread", "there is one list only; write lists = 4 or the like".to_owned()))
+                    }
+                    _ if *entries == 0 => Err(error("entries", "write 1 to 255".to_owned())),
+                    _ if *entries > 1 && *hold == 0 => Err(error(
+                        "hold",
+                        "say how long an entry may wait for others, such as \"1ms\"".to_owned(),
+                    )),
+                    _ => check_key_of_any_length(spread).map_err(|why| error("spread", why)),
+                }
+            }
+            Action::KeyIncrement { delta: field, .. } if !field.is_number() => {
+                Err(error("delta", format!("`{field}` is no number; write \"packets\" or the like")))
+            }
+            Action::Postcard { value: field, .. } if !field.is_number() => {
+                Err(error("value", format!("`{field}` is no number; write \"node\" or the like")))
+            }
+            Action::KeyIncrement { .. } | Action::Postcard { .. } => Ok(()),
+        }
+    }
+}
+
+/// Is it a key of at most `most` bytes?
+pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
+    let longest: usize = key.iter().map(Field::longest_in_key).sum();
+    match longest {
+        0 => Err("a key needs a field, such as [\"flow\"]".to_owned()),
+        longest if longest > most => {
+            Err(format!("it can have up to {longest} bytes; a key has at most {most}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_key_of_any_length(key: &[Field]) -> Result<(), String> {
+    if key.is_empty() { Ok(()) } else { check_key(key, MAX_KEY) }
+}
+
+fn check_data(data: &[Field]) -> Result<(), String> {
+    if let Some(field) = data.iter().find(|field| field.data_len().is_none()) {
+        return Err(format!("`{field}` needs its number of bytes here, such as `{field}[13]`"));
+    }
+    match data_len(data) {
+        None | Some(0) => Err("there is nothing to tell; write a field, such as [\"node[5]\"]".to_owned()),
+        Some(len) if len > MAX_DATA => Err(format!("it has {len} bytes; data have at most {MAX_DATA}")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Bytes of data made of these fields.
+pub fn data_len(data: &[Field]) -> Option<usize> {
+    data.iter().map(Field::data_len).sum()
+}

@@ -1,0 +1,469 @@
+//! The reporter of Direct Telemetry Access: what a switch knows becomes operations on a collector's memory (the DTA paper, 3.1 and
+//! 4.1; wire-formats 5).
+//!
+//! [`Mapping`]s say on which [`Occasion`] what is made of [`Known`]: which operation, and of which [`Field`]s its key and data are.
+//! Beside what happens to single packets, [`table`]s count per key and [`sketches`] summarise, both of fixed size; what they tell
+//! is mapped, or sent column by column. Which collector a report goes to is decided by its key, list or sketch alone ([`Spread`]).
+//! Essential reports are numbered, kept, and sent again when a translator misses them; congestion keeps back what is less
+//! important.
+//!
+//! No I/O and no clock: packets, events, control messages and the time go in; reports come out in an [`Outbox`]. All memory is
+//! allocated in [`Reporter::new`]. Everything that is not sent is counted by its reason.
+
+mod destination;
+mod engine;
+pub mod field;
+pub mod known;
+mod mapping;
+mod outbox;
+pub mod pint;
+pub mod sketches;
+mod spread;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use wire::dta::control::{Body, Cause};
+use wire::dta::layout::SketchKind;
+use wire::dta::{BASE_LEN, Control, MAX_DEPTH, Operation, Priority};
+
+pub use destination::{Repeat, Stats as DestinationStats, WINDOW};
+pub use engine::MappingStats;
+pub use field::{Condition, Field};
+pub use known::{Known, Occasion, PacketFacts, Sums};
+pub use mapping::{Action, MAX_SPREAD, Mapping, data_len};
+pub use outbox::{Datagram, Outbox};
+pub use spread::{MAX_COLLECTORS, Spread};
+
+use engine::Engine;
+use sketches::Sketch;
+use table::Table;
+
+/// Most mappings.
+pub const MAX_MAPPINGS: usize = 64;
+/// Most tables.
+pub const MAX_TABLES: usize = 16;
+/// Most sketches.
+pub const MAX_SKETCHES: usize = 16;
+/// Mappings to [`Occasion::Passed`] at most.
+const MAX_PASSED: usize = 8;
+/// Reports of a sketch sent in one call.
+const BURST: usize = 64;
+
+/// How a reporter is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Reporter ID; a switch's node id.
+    pub reporter: u32,
+    /// Which collector gets what.
+    pub spread: Spread,
+    /// What becomes of what.
+    pub mappings: Vec<Mapping>,
+    /// Tables of counters.
+    pub tables: Vec<table::Config>,
+    /// Sketches.
+    pub sketches: Vec<sketches::Config>,
+    /// How essential reports are sent again.
+    pub repeat: Repeat,
+    /// Longest report, bytes of UDP payload.
+    pub longest: usize,
+    /// Longest essential report that is sent by [`Reporter::send`], bytes; those of mappings and sketches are known.
+    pub longest_essential: usize,
+    /// Keeps senders from aiming at one place of a table.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// One collector, nothing to report, reports of at most 1400 bytes.
+    fn default() -> Self {
+        Self {
+            reporter: 0,
+            spread: Spread::default(),
+            mappings: Vec::new(),
+            tables: Vec::new(),
+            sketches: Vec::new(),
+            repeat: Repeat::default(),
+            longest: 1400,
+            longest_essential: 0,
+            seed: 0,
+        }
+    }
+}
+
+/// How a report is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// What may be lost first.
+    pub priority: Priority,
+    /// It must arrive: it is numbered, kept, and sent again when it is missed.
+    pub essential: bool,
+    /// The collector's CPU is told.
+    pub immediate: bool,
+}
+
+/// Why a report was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Congestion keeps reports of its priority back.
+    Suppressed,
+    /// There was no room for it, or it breaks a rule of the format.
+    NoRoom,
+}
+
+/// Which part of a configuration was refused, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Which part.
+    pub part: Part,
+    /// Which of its settings.
+    pub key: &'static str,
+    /// What is wrong, and what to write.
+    pub why: String,
+}
+
+/// A part of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Reporter,
+    /// A mapping, by its index.
+    Mapping(usize),
+    /// A table.
+    Table(usize),
+    /// A sketch.
+    Sketch(usize),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Part::Reporter => write!(f, "{}: {}", self.key, self.why),
+            Part::Mapping(index) => write!(f, "mapping {}, {}: {}", index + 1, self.key, self.why),
+            Part::Table(index) => write!(f, "table {}, {}: {}", index + 1, self.key, self.why),
+            Part::Sketch(index) => write!(f, "sketch {}, {}: {}", index + 1, self.key, self.why),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// What a reporter has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets shown to it.
+    pub packets: u64,
+    /// Other occasions shown to it.
+    pub occasions: u64,
+    /// Reports given out for the first time.
+    pub reports: u64,
+    /// Control messages taken.
+    pub controls: u64,
+    /// Control messages that could not be read.
+    pub bad_controls: u64,
+    /// Control messages for another reporter.
+    pub misdirected: u64,
+    /// SKETCH-NACKs about a sketch that this switch does not have.
+    pub unknown_sketches: u64,
+}
+
+/// A reporter.
+#[derive(Debug)]
+pub struct Reporter {
+    engine: Engine,
+    tables: Vec<Table>,
+    sketches: Vec<Sketch>,
+    stats: Stats,
+}
+
+impl Reporter {
+    /// A reporter with all its memory.
+    ///
+    /// # Errors
+    /// What in the configuration cannot be carried out.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        check(&config)?;
+        let of_mappings =
+            config.mappings.iter().filter(|mapping| mapping.how.essential).map(Mapping::longest);
+        let of_sketches = config.sketches.iter().filter(|sketch| sketch.how.essential).map(sketch_len);
+        let longest = of_mappings.chain(of_sketches).chain([config.longest_essential]).max().unwrap_or(0);
+        let Config { reporter, spread, mappings, tables, sketches, repeat, seed, .. } = config;
+        Ok(Self {
+            engine: Engine::new(reporter, mappings, spread, repeat, longest),
+            tables: tables.into_iter().map(|table| Table::new(table, seed)).collect(),
+            sketches: sketches.into_iter().map(Sketch::new).collect(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// Must it be shown every packet, by [`Reporter::packet`]?
+    pub fn wants_packets(&self) -> bool {
+        !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Occasion::Packet)
+    }
+
+    /// Is something done on this occasion?
+    pub fn wants(&self, occasion: Occasion) -> bool {
+        self.engine.listens_to(occasion) || (occasion == Occasion::Drop && !self.tables.is_empty())
+    }
+
+    /// A packet passes: `known.occasion` is [`Occasion::Packet`].
+    pub fn packet(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
+        self.stats.packets += 1;
+        let sums = Sums { packets: 1, bytes: known.packet.bytes.into(), drops: 0 };
+        self.count(known, sums, now, out);
+        for sketch in &mut self.sketches {
+            sketch.count(known, now);
+        }
+        self.engine.tell(known, None, 0, now, out);
+    }
+
+    /// Something else has happened, see [`Occasion`]; tables count packets that are dropped.
+    pub fn report(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
+        self.stats.occasions += 1;
+        if known.occasion == Occasion::Drop {
+            self.count(known, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
+        }
+        self.engine.tell(known, None, 0, now, out);
+    }
+
+    /// Sends an operation that is not of a mapping, to the collector of its key, list or sketch.
+    ///
+    /// # Errors
+    /// It was not sent.
+    pub fn send(
+        &mut self,
+        operation: &Operation<'_>,
+        how: How,
+        now: u64,
+        out: &mut Outbox,
+    ) -> Result<(), Kept> {
+        let spread = &self.engine.spread;
+        let collector = match operation {
+            Operation::Append { list, .. } => spread.of_list(*list),
+            Operation::SketchMerge { .. } => spread.of_sketches(),
+            _ => operation.key().map_or(0, |key| spread.of_key(key)),
+        };
+        self.engine.send(collector, operation, how, now, out)
+    }
+
+    /// A translator has sent the UDP payload `payload` for the collector with this number. It was read, or counted as refused.
+    pub fn control(&mut self, collector: u8, payload: &[u8], now: u64, out: &mut Outbox) {
+        let control = match Control::parse(payload) {
+            Ok(control) if control.reporter == self.engine.reporter => control,
+            Ok(_) => {
+                self.stats.misdirected += 1;
+                return;
+            }
+            Err(_) => {
+                self.stats.bad_controls += 1;
+                return;
+            }
+        };
+        let Engine { destinations, repeat, .. } = &mut self.engine;
+        let Some(to) = destinations.get_mut(usize::from(collector)) else {
+            self.stats.misdirected += 1;
+            return;
+        };
+        self.stats.controls += 1;
+        match control.body {
+            Body::Ack { last } => to.ack(last),
+            Body::Nack { cause: Cause::Malformed | Cause::Unknown, .. } => to.stats.refused += 1,
+            Body::Nack { last, .. } => to.nack(last, now, repeat, out),
+            Body::Congestion { level, hold_us, dropped } => to.set_level(level, hold_us, dropped, now),
+            Body::SketchNack { sketch, epoch, column } => {
+                match self.sketches.iter_mut().find(|one| one.config.id == sketch) {
+                    Some(sketch) => sketch.nack(epoch, column),
+                    None => self.stats.unknown_sketches += 1,
+                }
+            }
+        }
+    }
+
+    /// Does what is due: entries that waited, periods and epochs that are over, reports that are sent again. To be called every
+    /// millisecond or so, and when [`Reporter::next`] says.
+    pub fn tick(&mut self, now: u64, out: &mut Outbox) {
+        let Self { engine, tables, sketches, .. } = self;
+        engine.tick(now, out);
+        let node = engine.reporter;
+        for (index, table) in tables.iter_mut().enumerate() {
+            table.tick(node, now, &mut Told { engine, index, now, out });
+        }
+        let collector = engine.spread.of_sketches();
+        for sketch in sketches {
+            let how = sketch.config.how;
+            sketch.tick(now, BURST, |operation| engine.send(collector, operation, how, now, out));
+        }
+    }
+
+    /// When [`Reporter::tick`] has something to do, ns.
+    pub fn next(&self) -> Option<u64> {
+        let tables = self.tables.iter().filter_map(Table::next);
+        tables.chain(self.sketches.iter().filter_map(Sketch::next)).chain(self.engine.next()).min()
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> Stats {
+        Stats { reports: self.engine.reports, ..self.stats }
+    }
+
+    /// The mappings, and what became of each.
+    pub fn mappings(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
+        self.engine.stats()
+    }
+
+    /// The tables, and what each has done.
+    pub fn tables(&self) -> impl ExactSizeIterator<Item = (&table::Config, &table::Stats)> {
+        self.tables.iter().map(|table| (&table.config, &table.stats))
+    }
+
+    /// The sketches, and what each has done.
+    pub fn sketches(&self) -> impl ExactSizeIterator<Item = (&sketches::Config, &sketches::Stats)> {
+        self.sketches.iter().map(|sketch| (&sketch.config, &sketch.stats))
+    }
+
+    /// What happened at each collector's destination, the congestion level there, essential reports that wait to be sent, and the
+    /// sequence of the last one made.
+    pub fn destinations(&self, now: u64) -> impl ExactSizeIterator<Item = Destination> {
+        self.engine.destinations.iter().map(move |to| Destination {
+            stats: to.stats,
+            level: to.level(now),
+            waiting: to.waiting(),
+            last: to.last_sequence(),
+        })
+    }
+
+    fn count(&mut self, known: &Known<'_>, sums: Sums, now: u64, out: &mut Outbox) {
+        let Self { engine, tables, .. } = self;
+        for (index, table) in tables.iter_mut().enumerate() {
+            table.count(known, sums, now, &mut Told { engine, index, now, out });
+        }
+    }
+}
+
+/// What is known of the way to a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// What happened.
+    pub stats: DestinationStats,
+    /// Level of congestion, 0 to 3.
+    pub level: u8,
+    /// Essential reports that wait to be sent for the first time.
+    pub waiting: u16,
+    /// Sequence of the last essential report.
+    pub last: Option<u16>,
+}
+
+/// What a table tells goes to the mappings of its records.
+struct Told<'a> {
+    engine: &'a mut Engine,
+    index: usize,
+    now: u64,
+    out: &'a mut Outbox,
+}
+
+impl table::Tell for Told<'_> {
+    fn tell(&mut self, known: &Known<'_>, passed: u8) -> u8 {
+        self.engine.tell(known, Some(self.index), passed, self.now, self.out)
+    }
+}
+
+fn sketch_len(sketch: &sketches::Config) -> usize {
+    let column = usize::from(sketch.shape.depth) * usize::from(sketch.shape.width);
+    BASE_LEN + 12 + usize::from(sketch.per_report) * column
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let refuse = |key, why: String| Err(ConfigError { part: Part::Reporter, key, why });
+    for (key, count, most) in [
+        ("map", config.mappings.len(), MAX_MAPPINGS),
+        ("tables", config.tables.len(), MAX_TABLES),
+        ("sketches", config.sketches.len(), MAX_SKETCHES),
+    ] {
+        if count > most {
+            return refuse(key, format!("{count} are too many; at most {most}"));
+        }
+    }
+    if !(64..=65_507).contains(&config.longest) || config.longest_essential > config.longest {
+        return refuse("longest", "write 64 to 65507 bytes".to_owned());
+    }
+    for (index, table) in config.tables.iter().enumerate() {
+        check_table(index, table)?;
+    }
+    for (index, sketch) in config.sketches.iter().enumerate() {
+        check_sketch(index, sketch, config.longest)?;
+        if config.sketches[..index].iter().any(|other| other.id == sketch.id) {
+            let why = format!("there are two sketches {}; renumber one", sketch.id);
+            return Err(ConfigError { part: Part::Sketch(index), key: "id", why });
+        }
+    }
+    let mut passed = 0;
+    for (index, mapping) in config.mappings.iter().enumerate() {
+        mapping.check(index, config.tables.len(), config.longest)?;
+        passed += usize::from(mapping.on == Occasion::Passed);
+        if passed > MAX_PASSED {
+            let why = format!("at most {MAX_PASSED} mappings can be on \"passed\"");
+            return Err(ConfigError { part: Part::Mapping(index), key: "on", why });
+        }
+    }
+    Ok(())
+}
+
+fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
+    let refuse = |key, why: String| Err(ConfigError { part: Part::Table(index), key, why });
+    if let Err(why) = mapping::check_key(&table.key, table::MAX_KEY) {
+        return refuse("key", why);
+    }
+    if let Some(field) = table.key.iter().find(|field| field.needs_table()) {
+        return refuse("key", format!("`{field}` is of a table's record, and cannot be its key"));
+    }
+    if !table.slots.is_power_of_two() || table.slots > table::MAX_SLOTS {
+        return refuse("slots", format!("write a power of two up to {}", table::MAX_SLOTS));
+    }
+    if table.period > 0 && table.period < 1_000_000 {
+        return refuse("period", "write at least \"1ms\"".to_owned());
+    }
+    match table.having.iter().find(|condition| !condition.field().needs_table()) {
+        Some(condition) => refuse("having", format!("`{condition}` is not about what the table counts")),
+        None if table.period == 0 && !table.having.is_empty() => {
+            refuse("having", "it is asked at the end of a period; add period = \"1s\" or the like".to_owned())
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Result<(), ConfigError> {
+    let refuse = |key, why: &str| Err(ConfigError { part: Part::Sketch(index), key, why: why.to_owned() });
+    if let Err(why) = mapping::check_key(&sketch.key, wire::dta::hash::MAX_KEY) {
+        return refuse("key", &why);
+    }
+    if sketch.key.iter().chain(&sketch.item).any(Field::needs_table) {
+        return refuse("key", "a sketch knows packets, and no table's records");
+    }
+    let shape = sketch.shape;
+    let aroma = sketch.kind == SketchKind::Aroma;
+    if !(1..=MAX_DEPTH).contains(&shape.depth) {
+        return refuse("depth", "write 1 to 16 rows");
+    }
+    if shape.columns == 0 || u64::from(shape.columns) * u64::from(shape.depth) > sketches::MAX_COUNTERS {
+        return refuse("columns", "write at least 1; rows and columns make at most 16777216 counters");
+    }
+    if !(shape.width == 8 || shape.width == 4 && !aroma) {
+        return refuse("width", "write 4 or 8 bytes for a counter; 8 for samples");
+    }
+    if aroma != sketch.item.is_some() {
+        return refuse(
+            "item",
+            "say what is sampled, such as \"flow\", for kind = \"aroma\", and for no other",
+        );
+    }
+    if sketch.epoch < 1_000_000 {
+        return refuse("epoch", "write at least \"1ms\"");
+    }
+    if sketch.per_report == 0 || sketch_len(sketch) > longest {
+        let column = usize::from(shape.depth) * usize::from(shape.width);
+        let most = (longest.saturating_sub(BASE_LEN + 12) / column).min(255);
+        return refuse("per_report", &format!("write 1 to {most} columns in a report"));
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Reports that are ready to be sent.
+
+/// Reports that are ready to be sent, each to a collector. Its memory is allocated once; what does not fit is not taken, and
+/// counted by the reporter. The caller sends what is in it and clears it.
+#[derive(Debug)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    used: usize,
+    slots: Vec<Slot>,
+}
+
+/// One report in an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Number of the collector it goes to.
+    pub collector: u8,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    collector: u8,
+    start: u32,
+    len: u16,
+}
+
+impl Outbox {
+    /// Room for reports of `bytes` in all, and at most `reports` of them.
+    pub fn new(bytes: usize, reports: usize) -> Self {
+        let bytes = bytes.min(u32::MAX as usize);
+        Self { bytes: vec![0; bytes], used: 0, slots: Vec::with_capacity(reports) }
+    }
+
+    /// No report.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many reports.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Makes it empty.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.slots.clear();
+    }
+
+    /// The reports in order.
+    pub fn datagrams(&self) -> impl ExactSizeIterator<Item = Datagram<'_>> {
+        self.slots.iter().map(|slot| {
+            let start = slot.start as usize;
+            let payload = &self.bytes[start..start + usize::from(slot.len)];
+            Datagram { collector: slot.collector, payload }
+        })
+    }
+
+    /// Place for a report of at most `len` bytes; `None`: there is none.
+    #[inline]
+    pub(super) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.slots.len() == self.slots.capacity() {
+            return None;
+        }
+        self.bytes.get_mut(self.used..self.used + len)
+    }
+
+    /// What was written to [`Outbox::room`] is a report of `len` bytes.
+    #[inline]
+    pub(super) fn take(&mut self, collector: u8, len: usize) {
+        self.slots.push(Slot { collector, start: self.used as u32, len: len as u16 });
+        self.used += len;
+    }
+
+    /// Takes a report that is complete; false: there is no room.
+    #[inline]
+    pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
+        let Some(room) = self.room(payload.len()) else { return false };
+        room.copy_from_slice(payload);
+        self.take(collector, payload.len());
+        true
+    }
+}
+
+impl Default for Outbox {
+    /// Room for 1024 reports, 1 MiB in all.
+    fn default() -> Self {
+        Self::new(1 << 20, 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_not_taken() {
+        let mut outbox = Outbox::new(10, 3);
+        assert!(outbox.push(1, &[1; 4]) && outbox.push(2, &[2; 6]) && !outbox.push(3, &[3]));
+        let held: Vec<_> = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();
+        assert_eq!(held, [(1, vec![1; 4]), (2, vec![2; 6])]);
+        outbox.clear();
+        assert!(outbox.is_empty());
+        assert_eq!((0..4).filter(|i| outbox.push(*i, &[0])).count(), 3, "three reports, however short");
+    }
+}

@@ -1,0 +1,74 @@
+//! What PINT puts into a report (`pint.txt`'s static per-flow aggregation, as the DTA paper's Table 2 maps it): one byte of one hop
+//! of the path, chosen by the packet.
+//!
+//! n = f(packet) is less than a number K. All else is a function of n: which hop it chooses, and how that hop's id is hashed. So
+//! whoever asks for a flow's K bytes knows what each of them says, and can tell the path's nodes among those of the network. The
+//! reports go to keys `flow, n`: DTA's copies of one key all hold the same, so what the paper calls redundancies are keys here.
+
+use super::known::Known;
+
+/// n of a packet, less than `count`.
+pub fn n(packet_id: u32, count: u8) -> u8 {
+    ((u64::from(packet_id) * u64::from(count)) >> 32) as u8
+}
+
+/// Which hop of a path of `hops` nodes is told under `n`, from 0. Each node decides by itself, not knowing how many follow:
+/// the i-th replaces what is there with a chance of 1 in i, and the last to do so is told. Any node is as likely as any other.
+pub fn hop(n: u8, hops: usize) -> Option<usize> {
+    (0..hops as u64).rev().find(|i| mix(u64::from(n) << 32 | *i).is_multiple_of(*i + 1)).map(|i| i as usize)
+}
+
+/// The byte that says `node` under `n`.
+pub fn digest(node: u32, n: u8) -> u8 {
+    (mix(u64::from(n) << 40 | 1 << 39 | u64::from(node)) >> 56) as u8
+}
+
+/// The digest that a path gives.
+pub(super) fn digest_of(known: &Known<'_>, count: u8) -> Option<u8> {
+    let n = n(known.packet.id, count);
+    let node = known.node_of(hop(n, known.hops())?)?;
+    Some(digest(node, n))
+}
+
+/// A hash without a seed: reporter and reader need the same.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
+    let value = (value ^ value >> 27).wrapping_mul(0x81da_def4_bc2d_d44d);
+    value ^ value >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hop_is_told_about_as_often() {
+        for hops in 1..=8_usize {
+            let mut told = [0; 8];
+            (0..=254).for_each(|n| told[hop(n, hops).unwrap()] += 1);
+            let least = told[..hops].iter().min().unwrap();
+            assert!(*least * hops * 2 > 255, "{hops}: {told:?}");
+            assert_eq!(told[hops..].iter().sum::<usize>(), 0);
+        }
+        assert_eq!(hop(3, 0), None);
+    }
+
+    #[test]
+    fn n_is_spread_over_its_range() {
+        let mut seen = [0; 5];
+        (0..1000).for_each(|i: u32| seen[usize::from(n(i.wrapping_mul(0x9e37_79b9), 5))] += 1);
+        assert!(seen.iter().all(|count| (150..250).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn a_path_is_found_again_among_the_networks_nodes() {
+        let (path, network) = ([11, 12, 13, 14, 15], 1..=60_u32);
+        let told = |n: u8| digest(path[hop(n, path.len()).unwrap()], n);
+        for (place, node) in path.iter().enumerate() {
+            let candidates = network.clone().filter(|candidate| {
+                (0..64).all(|n| hop(n, path.len()) != Some(place) || digest(*candidate, n) == told(n))
+            });
+            assert_eq!(candidates.collect::<Vec<_>>(), [*node]);
+        }
+    }
+}

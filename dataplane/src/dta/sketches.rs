@@ -1,0 +1,265 @@
+//! Sketches that a switch fills packet by packet, and sends column by column when an epoch is over (wire-formats 5.4): Count and
+//! Count-Min, HyperLogLog, AROMA. Two buffers: one is filled while the other is sent, and kept until the next epoch is over, so
+//! that columns can be sent again.
+
+use detect::Match;
+use wire::dta::layout::{Columns, SketchKind};
+use wire::dta::{Operation, hash, sketch};
+
+use super::field::{Field, Scratch, Subject, Unfit};
+use super::known::Known;
+use super::table::At;
+
+/// Most counters of a sketch.
+pub const MAX_COUNTERS: u64 = 1 << 24;
+
+/// What is added for a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counts {
+    /// 1.
+    #[default]
+    Packets,
+    /// Its length.
+    Bytes,
+}
+
+/// How a sketch is set up. All switches whose sketches are merged have the same but `at` and `flows`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// Sketch ID.
+    pub id: u16,
+    /// What it is.
+    pub kind: SketchKind,
+    /// Its shape.
+    pub shape: Columns,
+    /// What is counted, or told apart: at most 64 bytes.
+    pub key: Vec<Field>,
+    /// AROMA: what is sampled of a packet, as a number of 32 bits.
+    pub item: Option<Field>,
+    /// Count and Count-Min: how much a packet counts.
+    pub counts: Counts,
+    /// Packets that are counted.
+    pub flows: Match,
+    /// And where.
+    pub at: At,
+    /// How long an epoch is, ns. Epochs of all switches end together, as far as their clocks agree.
+    pub epoch: u64,
+    /// Columns in a report, at most 255.
+    pub per_report: u8,
+    /// Shortest time between two reports, ns.
+    pub pace: u64,
+    /// How its reports are sent.
+    pub how: super::How,
+}
+
+/// What a sketch has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets counted.
+    pub counted: u64,
+    /// Packets without such a key.
+    pub keyless: u64,
+    /// Epochs that are over.
+    pub epochs: u64,
+    /// Columns sent for the first time.
+    pub columns: u64,
+    /// Columns sent again because of a NACK.
+    pub again: u64,
+    /// Columns that were not sent before the next epoch was over.
+    pub late: u64,
+    /// Columns that congestion kept back: of an epoch all that were left, because columns must come in order.
+    pub suppressed: u64,
+    /// NACKs.
+    pub nacks: u64,
+    /// NACKs about an epoch that is no longer kept, or columns that were not sent.
+    pub stale: u64,
+}
+
+/// A sketch.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    pub(super) config: Config,
+    filling: Vec<u64>,
+    sealed: Vec<u64>,
+    /// Which epoch is being filled, as many as there were since the clock's zero.
+    epoch: Option<u64>,
+    /// Epoch of the sealed buffer.
+    sealed_epoch: u16,
+    /// Next column to be sent of it, and the first that was not sent at all.
+    cursor: u32,
+    fresh: u32,
+    next_send: u64,
+    /// A report's counters.
+    scratch: Vec<u8>,
+    pub(super) stats: Stats,
+}
+
+impl Sketch {
+    pub(super) fn new(config: Config) -> Self {
+        let Columns { depth, columns, width } = config.shape;
+        let counters = usize::from(depth) * columns as usize;
+        let report = usize::from(config.per_report) * usize::from(depth) * usize::from(width);
+        Self {
+            filling: vec![0; counters],
+            sealed: vec![0; counters],
+            epoch: None,
+            sealed_epoch: 0,
+            cursor: columns,
+            fresh: columns,
+            next_send: 0,
+            scratch: vec![0; report],
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Counts a packet.
+    pub(super) fn count(&mut self, known: &Known<'_>, now: u64) {
+        let Some(flow) = known.flow.filter(|_| self.config.at.is_here(known)) else { return };
+        if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
+            return;
+        }
+        let Ok((hashes, item)) = self.hashes(known, now) else {
+            self.stats.keyless += 1;
+            return;
+        };
+        self.stats.counted += 1;
+        self.turn(now);
+        let Self { config, filling, .. } = self;
+        let Columns { depth, columns, .. } = config.shape;
+        let at = |column: u32, row: u8| column as usize * usize::from(depth) + usize::from(row);
+        match config.kind {
+            SketchKind::CountMin | SketchKind::Count => {
+                let amount = match config.counts {
+                    Counts::Packets => 1,
+                    Counts::Bytes => u64::from(known.packet.bytes),
+                };
+                for row in 0..depth {
+                    let hash = sketch::row_hash(&hashes, row);
+                    let counter = &mut filling[at(sketch::column(hash, columns), row)];
+                    let away = config.kind == SketchKind::Count && sketch::is_negative(hash);
+                    *counter = counter.wrapping_add(if away { amount.wrapping_neg() } else { amount });
+                }
+            }
+            SketchKind::HyperLogLog | SketchKind::Aroma => {
+                let hash = sketch::row_hash(&hashes, 0);
+                let cell = sketch::cell(hash, depth, columns);
+                let counter = &mut filling[at(cell.column, cell.row)];
+                let value = match config.kind {
+                    SketchKind::Aroma => sketch::sampled(hash, item),
+                    _ => sketch::rank(hash).into(),
+                };
+                *counter = (*counter).max(value);
+            }
+        }
+    }
+
+    fn hashes(&self, known: &Known<'_>, now: u64) -> Result<(hash::Hashes, u32), Unfit> {
+        let fields = || self.config.key.iter().chain(&self.config.item);
+        let hop = if fields().any(Field::needs_hop) { known.last_hop() } else { None };
+        let subject = Subject { hop, number: 0 };
+        let mut key = [0; hash::MAX_KEY];
+        let mut out = Scratch::new(&mut key);
+        self.config.key.iter().try_for_each(|field| field.put_key(known, &subject, now, &mut out))?;
+        let len = out.len();
+        let item = match &self.config.item {
+            Some(item) => item.word(known, &subject, now).ok_or(Unfit::Absent)?,
+            None => 0,
+        };
+        Ok((hash::hashes(&key[..len]), item))
+    }
+
+    /// Seals what was counted when an epoch is over.
+    fn turn(&mut self, now: u64) {
+        let epoch = now / self.config.epoch.max(1);
+        let Some(before) = self.epoch else {
+            self.epoch = Some(epoch);
+            return;
+        };
+        if epoch <= before {
+            return;
+        }
+        self.stats.epochs += 1;
+        let columns = self.config.shape.columns;
+        self.stats.late += u64::from(columns - self.fresh);
+        std::mem::swap(&mut self.filling, &mut self.sealed);
+        self.filling.fill(0);
+        (self.sealed_epoch, self.cursor, self.fresh) = (before as u16, 0, 0);
+        self.epoch = Some(epoch);
+    }
+
+    /// Sends what is due, at most `most` reports. `send` says whether a report found a place, and whether congestion keeps it back.
+    pub(super) fn tick(
+        &mut self,
+        now: u64,
+        most: usize,
+        mut send: impl FnMut(&Operation<'_>) -> Result<(), super::Kept>,
+    ) {
+        self.turn(now);
+        for _ in 0..most {
+            let columns = self.config.shape.columns;
+            if self.cursor >= columns || now < self.next_send {
+                return;
+            }
+            let count = u32::from(self.config.per_report).min(columns - self.cursor);
+            match send(&self.operation(count)) {
+                Ok(()) => {}
+                Err(super::Kept::Suppressed) => {
+                    self.stats.suppressed += u64::from(columns - self.fresh);
+                    (self.cursor, self.fresh) = (columns, columns);
+                    return;
+                }
+                Err(super::Kept::NoRoom) => return,
+            }
+            let end = self.cursor + count;
+            let new = end.saturating_sub(self.fresh.max(self.cursor));
+            self.stats.columns += u64::from(new);
+            self.stats.again += u64::from(count - new);
+            (self.cursor, self.fresh) = (end, self.fresh.max(end));
+            self.next_send = self.next_send.max(now.saturating_sub(self.config.pace)) + self.config.pace;
+        }
+    }
+
+    /// The next `count` columns.
+    fn operation(&mut self, count: u32) -> Operation<'_> {
+        let Columns { depth, width, .. } = self.config.shape;
+        let first = self.cursor as usize * usize::from(depth);
+        let counters = &self.sealed[first..first + count as usize * usize::from(depth)];
+        let width_bytes = usize::from(width);
+        let len = counters.len() * width_bytes;
+        for (counter, bytes) in counters.iter().zip(self.scratch.chunks_exact_mut(width_bytes)) {
+            bytes.copy_from_slice(&counter.to_be_bytes()[8 - width_bytes..]);
+        }
+        Operation::SketchMerge {
+            sketch: self.config.id,
+            epoch: self.sealed_epoch,
+            first_column: self.cursor,
+            depth,
+            width,
+            op: self.config.kind.op(),
+            columns: count as u8,
+            counters: &self.scratch[..len],
+        }
+    }
+
+    /// The translator is waiting for `column`.
+    pub(super) fn nack(&mut self, epoch: u16, column: u32) {
+        if epoch != self.sealed_epoch || column >= self.fresh {
+            self.stats.stale += 1;
+            return;
+        }
+        self.stats.nacks += 1;
+        self.cursor = self.cursor.min(column);
+    }
+
+    /// When [`Sketch::tick`] has something to do, ns.
+    pub(super) fn next(&self) -> Option<u64> {
+        let Some(epoch) = self.epoch else { return Some(0) };
+        if self.cursor < self.config.shape.columns {
+            return Some(self.next_send);
+        }
+        Some((epoch + 1).saturating_mul(self.config.epoch))
+    }
+}

@@ -1,0 +1,143 @@
+//! Which collector a report goes to: decided without state, so that whoever asks later finds it again.
+
+use wire::dta::hash::collector_of;
+
+/// Most collectors of a reporter.
+pub const MAX_COLLECTORS: usize = 64;
+
+/// Tables of collectors: by key, by list, and one for all sketches. The same at every reporter, and at whoever asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// The collector of each value of `collector_of(key)`.
+    by_key: [u8; 256],
+    /// First list, last list, collector; lists in none of them are dealt out in turn.
+    lists: Vec<(u32, u32, u8)>,
+    /// The collector of sketches: all columns of all switches go to one.
+    sketches: u8,
+    collectors: u8,
+}
+
+impl Spread {
+    /// Everything evenly over `collectors`, at least one and at most [`MAX_COLLECTORS`].
+    ///
+    /// From n to n + 1 collectors only the keys move that the new one gets: 1 in n + 1, from each of the others as many.
+    pub fn even(collectors: usize) -> Self {
+        let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
+        let mut by_key = [0; 256];
+        for new in 1..collectors {
+            let share = 256 / (usize::from(new) + 1);
+            for _ in 0..share {
+                let mut held = [0_u16; MAX_COLLECTORS];
+                by_key.iter().for_each(|collector: &u8| held[usize::from(*collector)] += 1);
+                // The one that has most gives the first of its own; of equal ones the first.
+                let most = (0..new).rev().max_by_key(|one| held[usize::from(*one)]).unwrap_or(0);
+                if let Some(entry) = by_key.iter_mut().find(|collector| **collector == most) {
+                    *entry = new;
+                }
+            }
+        }
+        Self { by_key, lists: Vec::new(), sketches: 0, collectors }
+    }
+
+    /// The tables as they are given; `lists`: first and last list, and collector.
+    ///
+    /// # Errors
+    /// The first that names a collector that is not there, or lists in the wrong order or twice; in words.
+    pub fn new(
+        collectors: usize,
+        by_key: Option<[u8; 256]>,
+        mut lists: Vec<(u32, u32, u8)>,
+        sketches: u8,
+    ) -> Result<Self, String> {
+        if collectors == 0 || collectors > MAX_COLLECTORS {
+            return Err(format!("there must be 1 to {MAX_COLLECTORS} collectors, not {collectors}"));
+        }
+        let even = Self::even(collectors);
+        let by_key = by_key.unwrap_or(even.by_key);
+        let used = by_key.iter().chain(lists.iter().map(|(_, _, collector)| collector)).chain([&sketches]);
+        if let Some(unknown) = used.copied().find(|collector| usize::from(*collector) >= collectors) {
+            return Err(format!("there is no collector {unknown}; there are 0 to {}", collectors - 1));
+        }
+        lists.sort_unstable();
+        if let Some((first, last, _)) = lists.iter().find(|(first, last, _)| first > last) {
+            return Err(format!("lists {first} to {last}: the first is behind the last"));
+        }
+        if let Some(pair) = lists.windows(2).find(|pair| pair[0].1 >= pair[1].0) {
+            return Err(format!("list {} is given to two collectors", pair[1].0));
+        }
+        Ok(Self { by_key, lists, sketches, ..even })
+    }
+
+    /// How many collectors there are.
+    pub fn collectors(&self) -> usize {
+        usize::from(self.collectors)
+    }
+
+    /// The table by [`collector_of`].
+    pub fn by_key(&self) -> &[u8; 256] {
+        &self.by_key
+    }
+
+    /// The collector of a key.
+    #[inline]
+    pub fn of_key(&self, key: &[u8]) -> u8 {
+        if self.collectors == 1 { 0 } else { self.by_key[usize::from(collector_of(key))] }
+    }
+
+    /// The collector of a list.
+    pub fn of_list(&self, list: u32) -> u8 {
+        let after = self.lists.partition_point(|(first, ..)| *first <= list);
+        let range = after.checked_sub(1).map(|at| self.lists[at]).filter(|(_, last, _)| list <= *last);
+        range.map_or((list % u32::from(self.collectors)) as u8, |(_, _, collector)| collector)
+    }
+
+    /// The collector of all sketches.
+    pub fn of_sketches(&self) -> u8 {
+        self.sketches
+    }
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self::even(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_collector_takes_its_share_and_nothing_else_moves() {
+        for n in 1..MAX_COLLECTORS {
+            let (before, after) = (Spread::even(n), Spread::even(n + 1));
+            let pairs = || before.by_key.iter().zip(&after.by_key);
+            let moved = pairs().filter(|(old, new)| old != new).count();
+            assert!(pairs().all(|(old, new)| old == new || usize::from(*new) == n), "{n}");
+            assert_eq!(moved, 256 / (n + 1));
+            let mut held = [0_usize; MAX_COLLECTORS];
+            after.by_key.iter().for_each(|collector| held[usize::from(*collector)] += 1);
+            let (least, most) = (held[..=n].iter().min().unwrap(), held[..=n].iter().max().unwrap());
+            assert!(most - least <= 2 && *least >= 256 / (n + 1), "{n}: {least} to {most}");
+        }
+    }
+
+    #[test]
+    fn lists_and_sketches_go_where_the_tables_say() {
+        let spread = Spread::new(3, None, vec![(100, 199, 2), (5, 5, 1)], 1).unwrap();
+        assert_eq!([4, 5, 6, 100, 199, 200].map(|list| spread.of_list(list)), [1, 1, 0, 2, 2, 2]);
+        assert_eq!((spread.of_sketches(), spread.collectors()), (1, 3));
+        let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
+        assert_eq!(spread.of_key(&key), spread.by_key()[usize::from(collector_of(&key))]);
+    }
+
+    #[test]
+    fn tables_that_contradict_themselves_are_refused() {
+        let told = |by_key, lists, sketches| Spread::new(2, by_key, lists, sketches).unwrap_err();
+        assert_eq!(told(Some([2; 256]), vec![], 0), "there is no collector 2; there are 0 to 1");
+        assert_eq!(told(None, vec![(1, 5, 0), (5, 9, 1)], 0), "list 5 is given to two collectors");
+        assert_eq!(told(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is behind the last");
+        assert!(told(None, vec![], 9).contains("no collector 9"));
+        assert!(Spread::new(0, None, vec![], 0).is_err() && Spread::new(65, None, vec![], 0).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+//! Tables of counters per key, as a switch has them: fixed size, each key in one place, and one that comes into a place that is
+//! taken puts the other out (TurboFlow's microflow records, Marple's key-value cache, Sonata's reduce).
+
+use detect::Match;
+
+use super::field::{Condition, Field, Scratch, Subject, Unfit};
+use super::known::{Counter, Known, Occasion, Sums, Window};
+
+/// The longest key of a table, bytes: a flow of IPv6 and a byte or two.
+pub const MAX_KEY: usize = 40;
+/// Most records of a table.
+pub const MAX_SLOTS: usize = 1 << 20;
+/// Records looked at in one call when a period is over.
+const SWEEP: usize = 4096;
+
+/// Which packets a switch counts, so that a packet is not counted again at every node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum At {
+    /// All that it forwards.
+    #[default]
+    Anywhere,
+    /// Those that come from a host.
+    Source,
+    /// Those that go to a host.
+    Sink,
+}
+
+impl At {
+    /// Is it to count the packet of `known`?
+    #[inline]
+    pub(super) fn is_here(self, known: &Known<'_>) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Source => known.packet.from_edge,
+            Self::Sink => known.packet.to_edge,
+        }
+    }
+}
+
+/// How a table is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Its name, by which mappings mean it.
+    pub name: String,
+    /// What makes a key, at most [`MAX_KEY`] bytes.
+    pub key: Vec<Field>,
+    /// Packets that are counted.
+    pub flows: Match,
+    /// And where.
+    pub at: At,
+    /// Records, a power of two up to [`MAX_SLOTS`].
+    pub slots: usize,
+    /// How long a period is, ns; 0: there are none.
+    pub period: u64,
+    /// Records that do not meet all of these are not told at the end of a period, nor part of its window.
+    pub having: Vec<Condition>,
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) config: Config,
+    records: Vec<Record>,
+    seed: u64,
+    /// When the period is over, ns.
+    end: u64,
+    /// Where the sweep is.
+    sweep: Option<usize>,
+    round: Round,
+    pub(super) stats: Stats,
+}
+
+/// What a table has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets counted, dropped ones too.
+    pub counted: u64,
+    /// Packets that have no such key, for example of a protocol without ports.
+    pub keyless: u64,
+    /// Records made.
+    pub made: u64,
+    /// Records that made room for others.
+    pub evicted: u64,
+    /// Records that were idle for a period and taken out.
+    pub idle: u64,
+    /// Periods that are over.
+    pub periods: u64,
+    /// Records in it now.
+    pub records: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    key: [u8; MAX_KEY],
+    len: u8,
+    /// Which mappings have told that it passed.
+    passed: u8,
+    total: Sums,
+    /// Totals when it was told last.
+    told: Sums,
+    first: u64,
+    last: u64,
+}
+
+impl Record {
+    const EMPTY: Self = Self {
+        key: [0; MAX_KEY],
+        len: 0,
+        passed: 0,
+        total: Sums { packets: 0, bytes: 0, drops: 0 },
+        told: Sums { packets: 0, bytes: 0, drops: 0 },
+        first: 0,
+        last: 0,
+    };
+
+    fn key(&self) -> &[u8] {
+        &self.key[..usize::from(self.len)]
+    }
+
+    fn counter(&self) -> Counter<'_> {
+        let Self { total, first, last, .. } = *self;
+        Counter { key: self.key(), since: total.less(&self.told), total, first, last }
+    }
+}
+
+/// What a sweep has come across.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    keys: u64,
+    sums: Sums,
+    top: Sums,
+    top_at: Option<usize>,
+}
+
+/// Takes what a table tells: the record or window, and of which mappings it was told that they have passed. Gives those back.
+pub(super) trait Tell {
+    fn tell(&mut self, known: &Known<'_>, passed: u8) -> u8;
+}
+
+impl Table {
+    pub(super) fn new(config: Config, seed: u64) -> Self {
+        let records = vec![Record::EMPTY; config.slots];
+        let (sweep, round, stats) = (None, Round::default(), Stats::default());
+        Self { config, records, seed, end: 0, sweep, round, stats }
+    }
+
+    /// Counts a packet.
+    pub(super) fn count(&mut self, known: &Known<'_>, sums: Sums, now: u64, tell: &mut impl Tell) {
+        let Some(flow) = known.flow.filter(|_| self.config.at.is_here(known)) else { return };
+        if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
+            return;
+        }
+        let mut key = [0; MAX_KEY];
+        let Ok(len) = self.key_of(known, now, &mut key) else {
+            self.stats.keyless += 1;
+            return;
+        };
+        self.stats.counted += 1;
+        let at = hash(&key, self.seed) as usize & (self.records.len() - 1);
+        let record = &mut self.records[at];
+        if record.len != len || record.key != key {
+            self.stats.made += 1;
+            if record.len > 0 {
+                self.stats.evicted += 1;
+                let out = Known { counter: Some(&record.counter()), ..told(Occasion::Evicted, known) };
+                tell.tell(&out, 0);
+            } else {
+                self.stats.records += 1;
+            }
+            *record = Record { key, len, first: now, ..Record::EMPTY };
+        }
+        record.total.add(sums);
+        record.last = now;
+        let passed = Known { occasion: Occasion::Passed, counter: Some(&record.counter()), ..*known };
+        record.passed = tell.tell(&passed, record.passed);
+    }
+
+    fn key_of(&self, known: &Known<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, Unfit> {
+        let hop = if self.config.key.iter().any(Field::needs_hop) { known.last_hop() } else { None };
+        let subject = Subject { hop, number: 0 };
+        let mut out = Scratch::new(key);
+        self.config.key.iter().try_for_each(|field| field.put_key(known, &subject, now, &mut out))?;
+        Ok(out.len() as u8)
+    }
+
+    /// Tells of a period that is over; a part of it in each call.
+    pub(super) fn tick(&mut self, node: u32, now: u64, tell: &mut impl Tell) {
+        if self.config.period == 0 {
+            return;
+        }
+        if self.end == 0 {
+            // Periods of all switches end together, as far as their clocks agree.
+            self.end = (now / self.config.period + 1) * self.config.period;
+        }
+        let Some(from) = self.sweep.or((now >= self.end).then_some(0)) else { return };
+        let to = (from + SWEEP).min(self.records.len());
+        for at in from..to {
+            self.look(at, node, now, tell);
+        }
+        if to < self.records.len() {
+            self.sweep = Some(to);
+            return;
+        }
+        self.finish(node, tell);
+        self.sweep = None;
+        self.end = (now / self.config.period + 1) * self.config.period;
+    }
+
+    /// One record at the end of a period.
+    fn look(&mut self, at: usize, node: u32, now: u64, tell: &mut impl Tell) {
+        let record = &mut self.records[at];
+        if record.len == 0 {
+            return;
+        }
+        let counter = record.counter();
+        let since = counter.since;
+        if since.is_zero() {
+            self.stats.idle += 1;
+            self.stats.records -= 1;
+            *record = Record::EMPTY;
+            return;
+        }
+        let known = Known { counter: Some(&counter), ..Known::new(Occasion::Period, node) };
+        let subject = Subject::default();
+        if self.config.having.iter().all(|condition| condition.is_met(&known, &subject, now)) {
+            tell.tell(&known, 0);
+            self.round.keys += 1;
+            self.round.sums.add(since);
+            if self.round.top_at.is_none() || since.packets > self.round.top.packets {
+                (self.round.top, self.round.top_at) = (since, Some(at));
+            }
+        }
+        record.told = record.total;
+        record.passed = 0;
+    }
+
+    /// The end of a sweep.
+    fn finish(&mut self, node: u32, tell: &mut impl Tell) {
+        let Round { keys, sums, top, top_at } = std::mem::take(&mut self.round);
+        let top_key = top_at.map_or(&[][..], |at| self.records[at].key());
+        let window = Window { keys, sums, top_key, top };
+        tell.tell(&Known { window: Some(&window), ..Known::new(Occasion::Window, node) }, 0);
+        self.stats.periods += 1;
+    }
+
+    /// When [`Table::tick`] has something to do, ns.
+    pub(super) fn next(&self) -> Option<u64> {
+        (self.config.period > 0).then_some(if self.sweep.is_some() { 0 } else { self.end })
+    }
+}
+
+/// What is known of a record that is not the packet's.
+fn told<'a>(occasion: Occasion, known: &Known<'a>) -> Known<'a> {
+    Known::new(occasion, known.node)
+}
+
+/// The place of a key. The seed keeps senders from aiming at one.
+#[inline]
+fn hash(key: &[u8; MAX_KEY], seed: u64) -> u64 {
+    let words = key.as_chunks::<8>().0;
+    let state = words.iter().fold(seed ^ 0x9e37_79b9_7f4a_7c15, |state, word| {
+        let wide = u128::from(state ^ u64::from_ne_bytes(*word)) * 0xa076_1d64_78bd_642f_u128;
+        wide as u64 ^ (wide >> 64) as u64
+    });
+    state ^ state >> 32
+}
