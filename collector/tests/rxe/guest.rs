@@ -109,11 +109,6 @@ impl Guest {
         }
     }
 
-    /// The answer to an order, if there is one yet.
-    pub(crate) fn answered(&mut self) -> Option<String> {
-        self.lines.try_iter().find_map(|line| line.strip_prefix("ok").map(|rest| rest.trim().to_owned()))
-    }
-
     /// The numbers of an answer.
     pub(crate) fn numbers(&mut self, order: &str) -> Vec<u64> {
         let answer = self.ask(order);
