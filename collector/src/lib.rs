@@ -33,6 +33,7 @@ mod index;
 pub mod join;
 mod memories;
 pub mod postcards;
+pub mod rdma;
 mod reading;
 mod reports;
 pub mod sequence;

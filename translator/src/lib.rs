@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dta;
+pub mod rdma;
 pub mod stage;
 pub mod workload;
 

@@ -1,0 +1,98 @@
+//! A queue pair at the responder: which packet comes next, and what is under way.
+
+use wire::roce::{MixedFamilies, Psn, Transport, Writer};
+
+use super::config::PairConfig;
+
+/// A message of several packets that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// Where its first byte went: region and offset in the memory.
+    pub(super) index: u8,
+    pub(super) start: u64,
+    /// Its length, and how much has come.
+    pub(super) total: u32,
+    pub(super) done: u32,
+}
+
+/// An atomic operation that was executed.
+#[derive(Clone, Copy, Debug)]
+struct Saved {
+    psn: Psn,
+    original: u64,
+}
+
+/// How a queue pair stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PairState {
+    /// It takes packets.
+    Ready,
+    /// It answered with an error and takes none any more.
+    Error,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) number: u32,
+    pub(super) transport: Transport,
+    pub(super) writer: Writer,
+    pub(super) mtu: u32,
+    pub(super) state: PairState,
+    /// The next packet.
+    pub(super) expected: Psn,
+    /// Messages completed, 24 bits of it.
+    pub(super) messages: u32,
+    /// Nothing but the expected packet is worth another negative acknowledgement.
+    pub(super) nak_sent: bool,
+    /// An acknowledgement is owed.
+    pub(super) owes: bool,
+    /// It is in the list of those that owed one.
+    pub(super) listed: bool,
+    pub(super) open: Option<Open>,
+    /// Messages with an immediate, and sends, that may still come.
+    pub(super) receives: u32,
+    saved: Box<[Saved]>,
+    saved_next: usize,
+}
+
+impl Pair {
+    pub(super) fn new(number: u32, config: &PairConfig, atomic_depth: u32) -> Result<Self, MixedFamilies> {
+        let depth = if config.transport == Transport::Rc { atomic_depth as usize } else { 0 };
+        Ok(Self {
+            number,
+            transport: config.transport,
+            writer: Writer::new(config.path, Transport::Rc, config.peer)?,
+            mtu: config.mtu,
+            state: PairState::Ready,
+            expected: config.psn,
+            messages: 0,
+            nak_sent: false,
+            owes: false,
+            listed: false,
+            open: None,
+            receives: config.receives,
+            // A result that no request asks for: half the number space away from the first packet.
+            saved: vec![Saved { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
+            saved_next: 0,
+        })
+    }
+
+    /// One more message was completed.
+    pub(super) fn complete(&mut self) {
+        self.messages = (self.messages + 1) & 0xff_ffff;
+    }
+
+    /// Keeps the result of an atomic operation; the oldest one makes room.
+    pub(super) fn save(&mut self, psn: Psn, original: u64) {
+        if let Some(place) = self.saved.get_mut(self.saved_next) {
+            *place = Saved { psn, original };
+            self.saved_next = (self.saved_next + 1) % self.saved.len();
+        }
+    }
+
+    /// The result of the atomic operation that had this number.
+    pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
+        self.saved.iter().find(|saved| saved.psn == psn).map(|saved| saved.original)
+    }
+}

@@ -1,0 +1,134 @@
+//! Registered memory, found by its key.
+
+use std::sync::Arc;
+
+use memory::Region;
+
+use super::config::{Order, RegisterError, Registered, Registration, Rights};
+use super::stats::Reason;
+
+/// Registered memory.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) memory: Arc<Region>,
+    key: u32,
+    /// The address of the first byte, as requests name it.
+    address: u64,
+    /// Where that is in the memory.
+    start: u64,
+    len: u64,
+    rights: Rights,
+    pub(super) head_last: bool,
+    pub(super) region: u16,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    Write,
+    Atomic,
+}
+
+impl Entry {
+    /// Where in the region's body a byte of the memory lies.
+    pub(super) fn offset(&self, at: u64) -> u64 {
+        at - self.start
+    }
+
+    /// Stores a packet's payload at `at` of the memory. Checked before.
+    #[inline]
+    pub(super) fn store(&self, at: u64, payload: &[u8]) {
+        // The answer is known: the range was checked against the registration, and that against the memory.
+        let _ = if self.head_last && at.is_multiple_of(8) {
+            self.memory.write_head_last(at, payload)
+        } else {
+            self.memory.write(at, payload)
+        };
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Regions {
+    entries: Vec<Option<Entry>>,
+    seed: u64,
+}
+
+/// Bytes of address space that each region has for itself.
+const SPACE: u64 = 1 << 40;
+
+impl Regions {
+    pub(super) fn new(most: usize, seed: u64) -> Self {
+        Self { entries: vec![None; most], seed }
+    }
+
+    pub(super) fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
+        let index = self.entries.iter().position(Option::is_none).ok_or(RegisterError::Full)?;
+        let end = what.start.checked_add(what.len).ok_or(RegisterError::Range)?;
+        if what.len == 0 || what.len > SPACE || end > what.memory.len() || !what.memory.is_writable() {
+            return Err(RegisterError::Range);
+        }
+        if what.rights.atomic && !what.start.is_multiple_of(8) {
+            return Err(RegisterError::Alignment);
+        }
+        self.seed = super::mix(self.seed);
+        // The index is the key's lowest byte, the rest is nobody's guess: an old key does not open a new region.
+        let key = (self.seed as u32) << 8 | index as u32;
+        let address = (index as u64 + 1) * SPACE;
+        self.entries[index] = Some(Entry {
+            memory: Arc::clone(&what.memory),
+            key,
+            address,
+            start: what.start,
+            len: what.len,
+            rights: what.rights,
+            head_last: what.order == Order::HeadLast,
+            region: what.region,
+        });
+        Ok(Registered { address, len: what.len, key })
+    }
+
+    pub(super) fn remove(&mut self, key: u32) -> bool {
+        match self.entries.get_mut((key & 0xff) as usize) {
+            Some(entry) if entry.as_ref().is_some_and(|entry| entry.key == key) => {
+                *entry = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The entry that [`find`](Self::find) told of.
+    #[inline]
+    pub(super) fn at(&self, index: u8) -> Option<&Entry> {
+        self.entries.get(usize::from(index)).and_then(Option::as_ref)
+    }
+
+    /// The region and where in its memory `len` bytes at `address` lie.
+    #[inline]
+    pub(super) fn find(&self, key: u32, address: u64, len: u32, access: Access) -> Result<(u8, u64), Reason> {
+        let index = (key & 0xff) as u8;
+        let Some(entry) = self.at(index).filter(|entry| entry.key == key) else { return Err(Reason::BadKey) };
+        let allowed = match access {
+            Access::Write => entry.rights.write,
+            Access::Atomic => entry.rights.atomic,
+        };
+        if !allowed {
+            return Err(Reason::NoRight);
+        }
+        // An address below the region's wraps to a number that is larger than any length.
+        let offset = address.wrapping_sub(entry.address);
+        match offset.checked_add(u64::from(len)) {
+            Some(end) if end <= entry.len => Ok((index, entry.start + offset)),
+            _ => Err(Reason::OutOfRange),
+        }
+    }
+
+    /// Asks for the memory of a request that is about to be executed, if it will be.
+    #[inline]
+    pub(super) fn prefetch(&self, key: u32, address: u64) {
+        if let Some(entry) = self.at((key & 0xff) as u8) {
+            entry.memory.prefetch_write(entry.start.wrapping_add(address.wrapping_sub(entry.address)));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! One packet at one queue pair: the rules of the protocol.
+
+use wire::Refusal;
+use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
+
+use super::config::Config;
+use super::pair::{Open, Pair, PairState};
+use super::regions::{Access, Regions};
+use super::stats::{Reason, Stats};
+use super::{Completion, Out};
+
+/// What became of a packet.
+pub(super) enum Verdict {
+    Executed,
+    Duplicate,
+    Dropped(Reason),
+}
+
+/// What is needed for it.
+pub(super) struct Work<'a, O> {
+    pub(super) config: &'a Config,
+    pub(super) regions: &'a Regions,
+    pub(super) stats: &'a mut Stats,
+    pub(super) out: &'a mut O,
+}
+
+/// A packet of a write, checked.
+struct Step {
+    /// Where its payload goes: region and offset in the memory; none if nothing is written.
+    target: Option<(u8, u64)>,
+    /// What is under way afterwards; none: the message is complete.
+    open: Option<Open>,
+    /// The message's region, first byte and length.
+    message: (Option<u8>, u64, u32),
+}
+
+/// Longest answer, bytes.
+const ANSWER: usize = 128;
+
+impl<O: Out> Work<'_, O> {
+    #[inline]
+    pub(super) fn execute(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+        if packet.ends.source != pair.writer.path().destination {
+            return Verdict::Dropped(Reason::WrongPeer);
+        }
+        if pair.state == PairState::Error {
+            return Verdict::Dropped(Reason::PairInError);
+        }
+        if packet.bth.transport != Some(pair.transport) || is_answer(packet.bth.opcode) {
+            return Verdict::Dropped(Reason::WrongTransport);
+        }
+        if pair.transport == Transport::Rc {
+            self.reliable(pair, packet)
+        } else {
+            self.unreliable(pair, packet)
+        }
+    }
+
+    // Unreliable: no answer, ever; after a loss it goes on with the next message.
+
+    #[inline]
+    fn unreliable(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+        let psn = packet.bth.psn;
+        let begins = begins(packet.bth.opcode);
+        let ahead = psn.distance(pair.expected);
+        if ahead != 0 {
+            self.note_gap(ahead);
+        }
+        if ahead != 0 || begins {
+            self.abandon(pair);
+        }
+        pair.expected = psn.next();
+        if !begins && pair.open.is_none() {
+            return Verdict::Dropped(Reason::PartOfLost);
+        }
+        match self.run(pair, packet) {
+            Ok(_) => Verdict::Executed,
+            Err(reason) => {
+                self.abandon(pair);
+                Verdict::Dropped(reason)
+            }
+        }
+    }
+
+    #[cold]
+    fn note_gap(&mut self, ahead: i32) {
+        if ahead > 0 {
+            self.stats.skipped += u64::from(ahead.unsigned_abs());
+        } else {
+            self.stats.late += 1;
+            self.stats.stepped_back += u64::from(ahead.unsigned_abs());
+        }
+    }
+
+    fn abandon(&mut self, pair: &mut Pair) {
+        if pair.open.take().is_some() {
+            self.stats.abandoned += 1;
+        }
+    }
+
+    // Reliable.
+
+    #[inline]
+    fn reliable(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+        let ahead = packet.bth.psn.distance(pair.expected);
+        if ahead > 0 {
+            if !pair.nak_sent {
+                self.refuse(pair, Syndrome::Nak(Nak::SequenceError));
+            }
+            return Verdict::Dropped(Reason::Ahead);
+        }
+        if ahead < 0 {
+            return self.repeated(pair, packet);
+        }
+        let psn = packet.bth.psn;
+        match if packet.atomic.is_some() { self.add(pair, packet) } else { self.run(pair, packet) } {
+            Ok(original) => {
+                pair.nak_sent = false;
+                pair.expected = psn.next();
+                match original {
+                    Some(original) => self.answer_atomic(pair, psn, original),
+                    None => pair.owes |= packet.bth.ack_request,
+                }
+                Verdict::Executed
+            }
+            Err(reason) => {
+                self.answer_refusal(pair, reason);
+                Verdict::Dropped(reason)
+            }
+        }
+    }
+
+    /// A packet that came before: nothing is executed again.
+    fn repeated(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Verdict {
+        if packet.atomic.is_none() {
+            pair.owes = true;
+            return Verdict::Duplicate;
+        }
+        match pair.saved(packet.bth.psn) {
+            Some(original) => {
+                self.answer_atomic(pair, packet.bth.psn, original);
+                Verdict::Duplicate
+            }
+            None => Verdict::Dropped(Reason::Forgotten),
+        }
+    }
+
+    fn answer_refusal(&mut self, pair: &mut Pair, reason: Reason) {
+        let syndrome = match reason {
+            Reason::NoReceive => Syndrome::Rnr(self.config.not_ready_timer),
+            Reason::BadKey | Reason::NoRight | Reason::OutOfRange => Syndrome::Nak(Nak::RemoteAccess),
+            _ => Syndrome::Nak(Nak::InvalidRequest),
+        };
+        self.refuse(pair, syndrome);
+        if reason != Reason::NoReceive {
+            pair.state = PairState::Error;
+            self.abandon(pair);
+        }
+    }
+
+    // What both do.
+
+    /// Executes a packet of a write or a send that is the next one.
+    #[inline]
+    fn run(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+        let opcode = packet.bth.opcode;
+        if let Some(fault) = packet.fault {
+            return Err(if fault == Refusal::BadRoceOpcode { Reason::BadOpcode } else { Reason::BadLength });
+        }
+        if begins(opcode) == pair.open.is_some() {
+            return Err(Reason::BadSequence);
+        }
+        let told = packet.immediate.is_some() || opcode == Opcode::SendOnly;
+        if told && pair.receives == 0 {
+            return Err(Reason::NoReceive);
+        }
+        if opcode == Opcode::SendOnly {
+            return self.send(pair, packet);
+        }
+        let step = self.check(pair, packet)?;
+        if let Some((index, at)) = step.target
+            && let Some(entry) = self.regions.at(index)
+        {
+            entry.store(at, packet.payload);
+            self.stats.bytes += packet.payload.len() as u64;
+        }
+        pair.open = step.open;
+        if step.open.is_none() {
+            pair.complete();
+            self.stats.messages += 1;
+            if let Some(immediate) = packet.immediate {
+                self.tell(pair, &step, immediate);
+            }
+        }
+        Ok(None)
+    }
+
+    fn tell(&mut self, pair: &mut Pair, step: &Step, immediate: u32) {
+        pair.receives -= 1;
+        self.stats.completions += 1;
+        let (index, at, len) = step.message;
+        let place =
+            index.and_then(|index| self.regions.at(index)).map(|entry| (entry.region, entry.offset(at)));
+        self.out.complete(&Completion { pair: pair.number, immediate, place, len });
+    }
+
+    fn send(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+        if packet.payload.len() > pair.mtu as usize {
+            return Err(Reason::BadLength);
+        }
+        pair.receives -= 1;
+        pair.complete();
+        self.stats.messages += 1;
+        self.stats.completions += 1;
+        self.out.sent(pair.number, packet.payload);
+        Ok(None)
+    }
+
+    /// What a packet of a write asks for.
+    #[inline]
+    fn check(&self, pair: &Pair, packet: &Packet<'_>) -> Result<Step, Reason> {
+        let len = packet.payload.len() as u32;
+        let ends = ends(packet.bth.opcode);
+        let (index, start, total, done) = match (&packet.reth, pair.open) {
+            (Some(reth), _) if reth.len == 0 => (None, 0, 0, 0),
+            (Some(reth), _) => {
+                let (index, at) = self.regions.find(reth.key, reth.address, reth.len, Access::Write)?;
+                (Some(index), at, reth.len, 0)
+            }
+            (None, Some(open)) => {
+                // Its region may have been closed meanwhile.
+                self.regions.at(open.index).ok_or(Reason::BadKey)?;
+                (Some(open.index), open.start, open.total, open.done)
+            }
+            (None, None) => return Err(Reason::BadSequence),
+        };
+        let left = total - done;
+        let good = if ends { len == left && len <= pair.mtu } else { len == pair.mtu && len < left };
+        if !good {
+            return Err(Reason::BadLength);
+        }
+        let at = start + u64::from(done);
+        let open = match index {
+            Some(index) if !ends => Some(Open { index, start, total, done: done + len }),
+            _ => None,
+        };
+        Ok(Step { target: index.map(|index| (index, at)), open, message: (index, start, total) })
+    }
+
+    fn add(&mut self, pair: &mut Pair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+        if packet.fault.is_some() {
+            return Err(Reason::BadLength);
+        }
+        if pair.open.is_some() {
+            return Err(Reason::BadSequence);
+        }
+        let atomic = packet.atomic.as_ref().ok_or(Reason::BadLength)?;
+        let (index, at) = self.regions.find(atomic.key, atomic.address, 8, Access::Atomic)?;
+        if !atomic.address.is_multiple_of(8) {
+            return Err(Reason::Misaligned);
+        }
+        let entry = self.regions.at(index).ok_or(Reason::BadKey)?;
+        let original = entry.memory.fetch_add(at, atomic.add).map_err(|_| Reason::Misaligned)?;
+        pair.save(packet.bth.psn, original);
+        pair.complete();
+        self.stats.messages += 1;
+        self.stats.adds += 1;
+        Ok(Some(original))
+    }
+
+    // Answers.
+
+    /// Acknowledges everything before the expected packet.
+    pub(super) fn acknowledge(&mut self, pair: &mut Pair) {
+        let psn = pair.expected.plus(0xff_ffff);
+        self.stats.acks += 1;
+        self.answer(pair, psn, Syndrome::ACK);
+    }
+
+    fn refuse(&mut self, pair: &mut Pair, syndrome: Syndrome) {
+        let kind = match syndrome {
+            Syndrome::Nak(Nak::SequenceError) => 0,
+            Syndrome::Rnr(_) => 1,
+            _ => 2,
+        };
+        self.stats.naks[kind] += 1;
+        // It says that everything before it was executed.
+        pair.owes = false;
+        pair.nak_sent = true;
+        self.answer(pair, pair.expected, syndrome);
+    }
+
+    fn answer(&mut self, pair: &mut Pair, psn: Psn, syndrome: Syndrome) {
+        let mut frame = [0; ANSWER];
+        let aeth = Aeth { syndrome, msn: pair.messages };
+        // An answer fits: it has no payload.
+        let len = pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
+        self.out.answer(pair.writer.path(), &frame[..len]);
+    }
+
+    fn answer_atomic(&mut self, pair: &mut Pair, psn: Psn, original: u64) {
+        let mut frame = [0; ANSWER];
+        let len = pair.writer.atomic_ack(&mut frame, psn, pair.messages, original).unwrap_or(0);
+        if psn.next() == pair.expected {
+            pair.owes = false;
+        }
+        self.stats.atomic_acks += 1;
+        self.out.answer(pair.writer.path(), &frame[..len]);
+    }
+}
+
+/// Whether a packet is the first of a message.
+#[inline]
+fn begins(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImmediate)
+}
+
+/// Whether a packet is the last of a message.
+#[inline]
+fn ends(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::WriteFirst | Opcode::WriteMiddle)
+}
+
+/// What a requester hears and a responder does not.
+#[inline]
+fn is_answer(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::Cnp)
+}

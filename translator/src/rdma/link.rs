@@ -1,0 +1,679 @@
+//! One collector's link: an unreliable queue pair for what may be lost, a reliable one for what must arrive.
+//!
+//! What is unreliable leaves as frames at once and is forgotten. What is reliable is kept (`kept.rs`) and leaves in
+//! [`Link::pump`]: new operations behind those on the way, or, after a loss, everything from the first that was not
+//! acknowledged ("go back N", which is all that the protocol allows).
+
+use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
+
+use super::config::{Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainAdds};
+use super::frames::{Framer, Target, frames_for, most_bytes};
+use super::kept::{Kept, Kind, Operation};
+use super::outbox::Outbox;
+use super::stats::{GivenUp, Heard, Refused, Stats};
+use crate::dta::Blocked;
+
+/// Why a connection broke.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// No answer, however often it was asked.
+    NoAnswer,
+    /// It called a request invalid (syndrome 0x61).
+    InvalidRequest,
+    /// It forbade an access (0x62).
+    RemoteAccess,
+    /// It could not do what was asked (0x63).
+    RemoteOperational,
+}
+
+impl Cause {
+    /// The cause as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoAnswer => "no_answer",
+            Self::InvalidRequest => "invalid_request",
+            Self::RemoteAccess => "remote_access",
+            Self::RemoteOperational => "remote_operational",
+        }
+    }
+}
+
+/// How a link stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Never connected, or disconnected.
+    Down,
+    /// Connected.
+    Up,
+    /// The reliable queue pair broke: connect again.
+    Broken(Cause),
+}
+
+/// The smallest window, packets.
+const LEAST_WINDOW: u32 = 16;
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// The sending half of a queue pair.
+#[derive(Debug)]
+struct Pair {
+    framer: Framer,
+    /// The number of the next packet that was never sent.
+    psn: Psn,
+}
+
+/// One collector's link.
+#[derive(Debug)]
+pub(super) struct Link {
+    collector: u8,
+    pub(super) state: State,
+    pub(super) event: Option<Cause>,
+    generation: u32,
+    seed: u64,
+    offer: Option<Offer>,
+    /// Our numbers on the connection that is up.
+    ours: Option<Offer>,
+    peer: Option<roce::Path>,
+    mtu: u32,
+    max_message: u32,
+    regions: Box<[RemoteRegion]>,
+    unreliable: Option<Pair>,
+    /// For reliable packets `psn` is the number after all that is kept.
+    reliable: Option<Pair>,
+    kept: Kept,
+    /// The next operation to send, and how many of its packets were.
+    cursor: u64,
+    cursor_packets: u32,
+    /// The first packet that was not acknowledged, the next to be sent, and the one behind all that ever were.
+    unacknowledged: Psn,
+    next: Psn,
+    sent_end: Psn,
+    adds_out: u32,
+    atomic_depth: u32,
+    window: u32,
+    deadline: u64,
+    tries: u32,
+    paused_until: u64,
+    not_ready_until: u64,
+    pub(super) stats: Stats,
+}
+
+impl Link {
+    pub(super) fn new(collector: u8, config: &Config) -> Self {
+        let seed = mix(config.seed ^ (u64::from(collector) << 32));
+        let none = RemoteRegion { region: 0, address: 0, len: 0, key: 0 };
+        Self {
+            collector,
+            state: State::Down,
+            event: None,
+            generation: seed as u32 & 0x3fff,
+            seed,
+            offer: None,
+            ours: None,
+            peer: None,
+            mtu: 1024,
+            max_message: config.max_message.min(config.kept_bytes as u32),
+            regions: vec![none; REGIONS].into(),
+            unreliable: None,
+            reliable: None,
+            kept: Kept::new(config.kept_operations, config.kept_bytes),
+            cursor: 0,
+            cursor_packets: 0,
+            unacknowledged: Psn::default(),
+            next: Psn::default(),
+            sent_end: Psn::default(),
+            adds_out: 0,
+            atomic_depth: 1,
+            window: config.window,
+            deadline: NEVER,
+            tries: 0,
+            paused_until: 0,
+            not_ready_until: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    // Connecting.
+
+    /// New numbers for both queue pairs. They are not those of any of the last 16,383 connections.
+    pub(super) fn offer(&mut self) -> Offer {
+        self.generation = self.generation % 0x7fff + 1;
+        self.seed = mix(self.seed);
+        let pair = self.generation << 9 | u32::from(self.collector) << 1;
+        let psn = |bits: u64| Psn::new(bits as u32 & 0xff_ffff);
+        let unreliable = End { pair, psn: psn(self.seed) };
+        let reliable = End { pair: pair | 1, psn: psn(self.seed >> 24) };
+        let offer = Offer { unreliable, reliable };
+        self.offer = Some(offer);
+        offer
+    }
+
+    pub(super) fn connect(&mut self, to: &Connection<'_>, config: &Config) -> Result<(), ConnectError> {
+        check(to)?;
+        let offer = self.offer.take().ok_or(ConnectError::NoOffer)?;
+        if let Some(executed) = to.executed {
+            self.settle(executed);
+        }
+        self.regions.fill(RemoteRegion { region: 0, address: 0, len: 0, key: 0 });
+        for region in to.regions {
+            self.regions[usize::from(region.region)] = *region;
+        }
+        self.peer = Some(to.path);
+        self.mtu = to.mtu;
+        self.atomic_depth = to.atomic_depth.max(1);
+        let framer =
+            |transport, pair: Option<u32>| pair.and_then(|pair| Framer::new(&to.path, transport, pair));
+        self.unreliable =
+            framer(Transport::Uc, to.unreliable).map(|framer| Pair { framer, psn: offer.unreliable.psn });
+        self.ours = Some(offer);
+        self.renumber(offer.reliable.psn, config.uncertain_adds);
+        let psn = self.after_kept(offer);
+        self.reliable = framer(Transport::Rc, to.reliable).map(|framer| Pair { framer, psn });
+        self.state = State::Up;
+        self.event = None;
+        self.window = config.window;
+        self.deadline = NEVER;
+        self.tries = 0;
+        self.paused_until = 0;
+        self.not_ready_until = 0;
+        self.stats.connections += 1;
+        Ok(())
+    }
+
+    fn after_kept(&self, offer: Offer) -> Psn {
+        if self.kept.first() == self.kept.end() {
+            offer.reliable.psn
+        } else {
+            self.kept.at(self.kept.end() - 1).after()
+        }
+    }
+
+    /// The collector says how far it came on the last connection.
+    fn settle(&mut self, executed: Psn) {
+        let ahead = executed.distance(self.unacknowledged);
+        if self.ours.is_some() && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead) {
+            self.acknowledge(executed);
+            self.nothing_else_was_executed();
+        }
+    }
+
+    /// What is still kept was not executed, even if it was sent.
+    fn nothing_else_was_executed(&mut self) {
+        for position in self.kept.first()..self.kept.end() {
+            self.kept.at_mut(position).sent = false;
+        }
+    }
+
+    /// Gives what is kept its numbers on a new connection, and forgets what cannot be sent there.
+    fn renumber(&mut self, first: Psn, uncertain: UncertainAdds) {
+        let mut psn = first;
+        for position in self.kept.first()..self.kept.end() {
+            let mut operation = *self.kept.at(position);
+            let given_up = self.reconsider(&operation, uncertain);
+            if let Some(reason) = given_up.filter(|_| operation.packets > 0) {
+                self.stats.given_up[reason as usize] += 1;
+                self.stats.held -= 1;
+            }
+            operation.packets = if given_up.is_some() { 0 } else { frames_for(operation.len(), self.mtu) };
+            operation.psn = psn;
+            operation.sent = false;
+            psn = operation.after();
+            *self.kept.at_mut(position) = operation;
+        }
+        self.cursor = self.kept.first();
+        self.cursor_packets = 0;
+        self.unacknowledged = first;
+        self.next = first;
+        self.sent_end = first;
+        self.adds_out = 0;
+        self.forget_acknowledged();
+    }
+
+    /// Whether a kept operation is to be given up, now that it would be sent on another connection.
+    fn reconsider(&mut self, operation: &Operation, uncertain: UncertainAdds) -> Option<GivenUp> {
+        let len = if matches!(operation.kind, Kind::Add(_)) { 8 } else { operation.len() };
+        if operation.packets == 0 || self.target(operation.region, operation.offset, len).is_err() {
+            return Some(GivenUp::NoPlace);
+        }
+        if operation.sent && matches!(operation.kind, Kind::Add(_)) {
+            if uncertain == UncertainAdds::GiveUp {
+                return Some(GivenUp::Uncertain);
+            }
+            self.stats.uncertain_adds += 1;
+        }
+        if operation.sent && operation.immediate.is_some() {
+            self.stats.uncertain_immediates += 1;
+        }
+        None
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.state = State::Down;
+        self.event = None;
+        self.deadline = NEVER;
+    }
+
+    fn break_off(&mut self, cause: Cause) {
+        self.state = State::Broken(cause);
+        self.event = Some(cause);
+        self.deadline = NEVER;
+        self.stats.broken += 1;
+    }
+
+    // Taking operations.
+
+    /// Operations and bytes that would be taken now.
+    pub(super) fn room(&self, keep: bool, outbox: &Outbox, now: u64) -> (u32, u64) {
+        if self.ours.is_none() {
+            return (0, 0);
+        }
+        if keep || self.unreliable.is_none() {
+            return (self.kept.free() as u32, self.kept.free_bytes() as u64);
+        }
+        if self.state != State::Up || now < self.paused_until {
+            return (0, 0);
+        }
+        // In frames of the largest size, which is an understatement for bytes that take fewer.
+        let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0)) as u32;
+        let payload = outbox.free_bytes() / most_bytes(self.mtu) * self.mtu as usize;
+        (frames, payload as u64)
+    }
+
+    /// Takes a write.
+    pub(super) fn write(
+        &mut self,
+        place: (u16, u64),
+        (data, immediate): (&[u8], Option<u32>),
+        keep: bool,
+        now: u64,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refused> {
+        if data.len() > self.max_message as usize {
+            return Err(Refused::TooLong);
+        }
+        let target = self.target(place.0, place.1, data.len() as u32)?;
+        if !keep && self.unreliable.is_some() {
+            if now < self.paused_until {
+                return Err(Refused::Paused);
+            }
+            return self.write_now(target, data, immediate, outbox);
+        }
+        if self.reliable.is_none() {
+            return Err(Refused::NoReliable);
+        }
+        if !self.kept.push_write(place, [data, &[]], immediate) {
+            return Err(Refused::KeptFull);
+        }
+        self.number();
+        Ok(())
+    }
+
+    /// Takes an addition; with an immediate, that follows as an empty write.
+    pub(super) fn add(
+        &mut self,
+        place: (u16, u64),
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Refused> {
+        self.target(place.0, place.1, 8)?;
+        if !place.1.is_multiple_of(8) {
+            return Err(Refused::Misaligned);
+        }
+        if self.reliable.is_none() {
+            return Err(Refused::NoReliable);
+        }
+        if self.kept.free() < 1 + usize::from(immediate.is_some()) {
+            return Err(Refused::KeptFull);
+        }
+        self.kept.push_add(place, delta);
+        self.number();
+        self.stats.adds += 1;
+        if immediate.is_some() {
+            self.kept.push_write(place, [&[], &[]], immediate);
+            self.number();
+        }
+        Ok(())
+    }
+
+    /// Counts an operation that was not taken.
+    #[cold]
+    pub(super) fn refuse(&mut self, reason: Refused) -> Blocked {
+        self.stats.refused[reason as usize] += 1;
+        match reason {
+            Refused::Down => Blocked::Broken,
+            Refused::Paused => Blocked::Paused,
+            Refused::OutboxFull | Refused::KeptFull => Blocked::Full,
+            Refused::NoRegion | Refused::NoReliable => Blocked::NoRegion,
+            Refused::OutOfRange | Refused::Misaligned | Refused::TooLong => Blocked::OutOfRegion,
+        }
+    }
+
+    /// The newest kept operation gets its numbers.
+    fn number(&mut self) {
+        let position = self.kept.end() - 1;
+        let len = self.kept.at(position).len();
+        let psn = self.reliable.as_ref().map_or(Psn::default(), |pair| pair.psn);
+        let operation = self.kept.at_mut(position);
+        operation.psn = psn;
+        operation.packets = frames_for(len, self.mtu);
+        let after = operation.after();
+        if let Some(pair) = &mut self.reliable {
+            pair.psn = after;
+        }
+        self.stats.kept += 1;
+        self.stats.held += 1;
+    }
+
+    /// Where a place lies in the collector's address space.
+    #[inline]
+    fn target(&self, region: u16, offset: u64, len: u32) -> Result<Target, Refused> {
+        let Some(found) = self.regions.get(usize::from(region)) else { return Err(Refused::NoRegion) };
+        if found.len == 0 {
+            return Err(if self.ours.is_some() { Refused::NoRegion } else { Refused::Down });
+        }
+        match offset.checked_add(u64::from(len)) {
+            Some(end) if end <= found.len => {
+                Ok(Target { address: found.address.wrapping_add(offset), key: found.key, len })
+            }
+            _ => Err(Refused::OutOfRange),
+        }
+    }
+
+    #[inline]
+    fn write_now(
+        &mut self,
+        target: Target,
+        data: &[u8],
+        immediate: Option<u32>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refused> {
+        let Some(pair) = self.unreliable.as_mut().filter(|_| self.state == State::Up) else {
+            return Err(Refused::Down);
+        };
+        let frames = frames_for(target.len, self.mtu);
+        let bytes = frames as usize * most_bytes(target.len.min(self.mtu));
+        if !outbox.has_room(frames as usize, bytes) {
+            return Err(Refused::OutboxFull);
+        }
+        for index in 0..frames {
+            let (head, part) = (Head::new(pair.psn), (index, self.mtu));
+            let len = pair.framer.write(outbox.space(), head, &target, part, (data, immediate));
+            outbox.push(self.collector, len);
+            self.stats.bytes += len as u64;
+            pair.psn = pair.psn.next();
+        }
+        self.stats.frames += u64::from(frames);
+        self.stats.unkept += 1;
+        Ok(())
+    }
+
+    // Sending what is kept.
+
+    /// Makes frames of kept operations, as far as the window, pauses and the outbox allow.
+    pub(super) fn pump(&mut self, now: u64, config: &Config, outbox: &mut Outbox) {
+        if self.state != State::Up || now < self.paused_until || now < self.not_ready_until {
+            return;
+        }
+        while self.may_send(outbox, 1) {
+            let operation = *self.kept.at(self.cursor);
+            if operation.packets == 0 {
+                self.cursor += 1;
+                continue;
+            }
+            let last = self.cursor_packets + 1 == operation.packets;
+            let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
+            self.send(&operation, asked || !self.goes_on(last, outbox), outbox);
+            if last {
+                self.adds_out += u32::from(matches!(operation.kind, Kind::Add(_)));
+                self.cursor += 1;
+                self.cursor_packets = 0;
+            } else {
+                self.cursor_packets += 1;
+            }
+            if self.deadline == NEVER {
+                self.deadline = now.saturating_add(config.timeout);
+            }
+        }
+    }
+
+    /// Whether so many more packets may be sent, the first of them from the cursor.
+    fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
+        let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
+        self.cursor < self.kept.end()
+            && in_flight + packets <= self.window
+            && outbox.has_room(packets as usize, packets as usize * most_bytes(self.mtu))
+            && (self.adds_out < self.atomic_depth || !matches!(self.kept.at(self.cursor).kind, Kind::Add(_)))
+    }
+
+    /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must ask for an
+    /// acknowledgement. When in doubt, no.
+    fn goes_on(&self, last: bool, outbox: &Outbox) -> bool {
+        let next = self.cursor + u64::from(last);
+        next < self.kept.end() && self.kept.at(next).packets > 0 && self.may_send(outbox, 2) && {
+            // One more addition than is out may be under way already.
+            let adds = matches!(self.kept.at(next).kind, Kind::Add(_));
+            !adds || self.adds_out + 1 < self.atomic_depth
+        }
+    }
+
+    fn send(&mut self, operation: &Operation, ask: bool, outbox: &mut Outbox) {
+        let Ok(target) = self.target(operation.region, operation.offset, operation.len()) else { return };
+        let Some(pair) = &mut self.reliable else { return };
+        let out = outbox.space();
+        let len = match operation.kind {
+            Kind::Add(delta) => pair.framer.add(out, self.next, &target, delta),
+            Kind::Write(_) => {
+                let data = self.kept.data(self.cursor);
+                let part = (self.cursor_packets, self.mtu);
+                let head = Head { psn: self.next, ack_request: ask, solicited: false };
+                pair.framer.write(out, head, &target, part, (data, operation.immediate))
+            }
+        };
+        outbox.push(self.collector, len);
+        self.stats.frames += 1;
+        self.stats.bytes += len as u64;
+        self.kept.at_mut(self.cursor).sent = true;
+        let repeated = self.next.distance(self.sent_end) < 0;
+        self.stats.repeated += u64::from(repeated);
+        self.next = self.next.next();
+        if !repeated {
+            self.sent_end = self.next;
+        }
+    }
+
+    /// Back to the first packet that was not acknowledged.
+    fn rewind(&mut self) {
+        self.cursor = self.kept.first();
+        self.next = self.unacknowledged;
+        self.adds_out = 0;
+        self.cursor_packets = if self.cursor < self.kept.end() {
+            self.unacknowledged.distance(self.kept.at(self.cursor).psn).max(0) as u32
+        } else {
+            0
+        };
+    }
+
+    // Hearing.
+
+    /// Takes a packet that was sent to one of our queue pairs.
+    pub(super) fn receive(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) {
+        let heard = self.hear(now, packet, config);
+        self.stats.heard[heard as usize] += 1;
+    }
+
+    fn hear(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Heard {
+        let pair = packet.bth.queue_pair;
+        let Some(ours) = self.ours.filter(|ours| pair == ours.unreliable.pair || pair == ours.reliable.pair)
+        else {
+            return Heard::UnknownPair;
+        };
+        if self.state != State::Up {
+            return Heard::UnknownPair;
+        }
+        if self.peer.is_none_or(|peer| packet.ends.source != peer.destination) {
+            return Heard::WrongPeer;
+        }
+        match packet.bth.opcode {
+            _ if packet.fault.is_some() => Heard::Unexpected,
+            Opcode::Cnp => {
+                self.paused_until = now.saturating_add(config.pause_on_congestion);
+                Heard::Congestion
+            }
+            Opcode::Acknowledge | Opcode::AtomicAcknowledge if pair == ours.reliable.pair => {
+                match packet.aeth {
+                    Some(aeth) => self.answered(now, packet.bth.psn, aeth.syndrome, config),
+                    None => Heard::Unexpected,
+                }
+            }
+            _ => Heard::Unexpected,
+        }
+    }
+
+    /// The answer about `psn`.
+    fn answered(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Heard {
+        let ahead = psn.distance(self.unacknowledged);
+        if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
+            return Heard::Stale;
+        }
+        let heard = match syndrome {
+            Syndrome::Ack(_) => {
+                self.acknowledge(psn.next());
+                Heard::Ack
+            }
+            Syndrome::Rnr(timer) => {
+                self.acknowledge(psn);
+                self.rewind();
+                self.not_ready_until = now.saturating_add(roce::rnr_nanoseconds(timer));
+                Heard::ReceiverNotReady
+            }
+            Syndrome::Nak(Nak::SequenceError) => {
+                self.acknowledge(psn);
+                self.rewind();
+                self.window = (self.window / 2).max(LEAST_WINDOW);
+                self.paused_until = self.paused_until.max(now.saturating_add(config.pause_on_loss));
+                Heard::SequenceError
+            }
+            Syndrome::Nak(nak) => return self.refused(psn, nak),
+            Syndrome::Reserved(_) => return Heard::Unexpected,
+        };
+        self.tries = 0;
+        let waiting = self.next.distance(self.unacknowledged) > 0;
+        // While the collector is not ready nothing is on the way; the clock starts again when something is.
+        self.deadline = if waiting { now.saturating_add(config.timeout) } else { NEVER };
+        if heard == Heard::Ack {
+            self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
+        }
+        heard
+    }
+
+    /// The collector refused the operation at `psn`; everything before it is done. Refused once it gets another chance on
+    /// the next connection, where its region may have another key; refused twice it is given up.
+    fn refused(&mut self, psn: Psn, nak: Nak) -> Heard {
+        let (cause, heard) = match nak {
+            Nak::InvalidRequest => (Cause::InvalidRequest, Heard::InvalidRequest),
+            Nak::RemoteAccess => (Cause::RemoteAccess, Heard::RemoteAccess),
+            Nak::RemoteOperational => (Cause::RemoteOperational, Heard::RemoteOperational),
+            Nak::SequenceError | Nak::Other(_) => return Heard::Unexpected,
+        };
+        self.acknowledge(psn);
+        let first = self.kept.first();
+        if first < self.kept.end() {
+            let operation = self.kept.at_mut(first);
+            if operation.refused {
+                self.kept.pop();
+                self.stats.given_up[GivenUp::RefusedTwice as usize] += 1;
+                self.stats.held -= 1;
+            } else {
+                operation.refused = true;
+            }
+        }
+        self.rewind();
+        self.nothing_else_was_executed();
+        self.break_off(cause);
+        heard
+    }
+
+    /// Everything before `end` is done.
+    fn acknowledge(&mut self, end: Psn) {
+        self.unacknowledged = end;
+        self.forget_acknowledged();
+        if self.next.distance(end) < 0 || self.cursor < self.kept.first() {
+            // A late answer to what is about to be sent again.
+            self.rewind();
+        }
+    }
+
+    fn forget_acknowledged(&mut self) {
+        while self.kept.first() < self.kept.end() {
+            let operation = self.kept.at(self.kept.first());
+            if operation.after().distance(self.unacknowledged) > 0 {
+                return;
+            }
+            let given_up = operation.packets == 0;
+            let add = matches!(operation.kind, Kind::Add(_));
+            if !given_up {
+                self.stats.acknowledged += 1;
+                self.stats.held -= 1;
+            }
+            if add && self.kept.first() < self.cursor {
+                self.adds_out = self.adds_out.saturating_sub(1);
+            }
+            self.kept.pop();
+        }
+    }
+
+    // Time.
+
+    /// When [`tick`](Self::tick) has something to do, ns; `u64::MAX`: never.
+    pub(super) fn deadline(&self, now: u64) -> u64 {
+        if self.state != State::Up {
+            return NEVER;
+        }
+        let pause = self.paused_until.max(self.not_ready_until);
+        let resume = if self.cursor < self.kept.end() && pause > now { pause } else { NEVER };
+        self.deadline.min(resume)
+    }
+
+    /// Whether everything that is out is to be sent again, or the connection is lost.
+    pub(super) fn tick(&mut self, now: u64, config: &Config) {
+        if self.state != State::Up || now < self.deadline {
+            return;
+        }
+        self.stats.timeouts += 1;
+        self.tries += 1;
+        if self.tries > config.retries {
+            self.break_off(Cause::NoAnswer);
+            return;
+        }
+        self.rewind();
+        self.window = (self.window / 2).max(LEAST_WINDOW);
+        self.deadline = NEVER;
+    }
+}
+
+fn check(to: &Connection<'_>) -> Result<(), ConnectError> {
+    if !matches!(to.mtu, 256 | 512 | 1024 | 2048 | 4096) {
+        return Err(ConnectError::Mtu);
+    }
+    if to.unreliable.is_none() && to.reliable.is_none() {
+        return Err(ConnectError::NoPair);
+    }
+    if to.path.source.is_ipv4() != to.path.destination.is_ipv4() {
+        return Err(ConnectError::Addresses);
+    }
+    let bad = |region: &&RemoteRegion| {
+        usize::from(region.region) >= REGIONS || region.address.checked_add(region.len).is_none()
+    };
+    match to.regions.iter().find(bad) {
+        Some(region) => Err(ConnectError::Region(region.region)),
+        None => Ok(()),
+    }
+}
+
+/// Numbers that look like no sequence (the finisher of SplitMix64).
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
