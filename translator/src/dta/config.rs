@@ -3,14 +3,11 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use wire::dta::artifact;
 use wire::dta::hash::Family;
 use wire::dta::layout::{BadGeometry, Geometry};
 
 use super::trigger::{MAX_TRIGGERS, Trigger};
-
-mod artifact {
-    pub(super) const HOPS: u8 = 5;
-}
 
 /// Most collectors of one translator.
 pub const MAX_COLLECTORS: usize = 16;
@@ -232,7 +229,8 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Can these settings be used? Triggers are checked against stores when a collector is attached.
+    /// Can these settings be used? Whether triggers fit the lists is known when a collector is attached: see
+    /// [`super::Translator::unfit_trigger`].
     ///
     /// # Errors
     /// The first that cannot.
@@ -257,7 +255,11 @@ impl Config {
             ("sketch_columns", "1 to 65536", (1..=1 << 16).contains(&self.sketch_columns)),
             ("local", "at most 1 GiB", self.local <= 1 << 30),
             ("triggers", "at most 64", self.triggers.len() <= MAX_TRIGGERS),
-            ("known", "no more than reporters", self.known.len() <= self.reporters),
+            (
+                "known",
+                "no more than reporters, for each collector",
+                self.known.len() * self.collectors.len() <= self.reporters,
+            ),
         ];
         if let Some((name, what, _)) = settings.into_iter().find(|(_, _, good)| !good) {
             return Err(ConfigError::Setting(name, what));

@@ -4,11 +4,34 @@
 //! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Way`], messages to reporters to an [`Out`].
 
 mod config;
+mod control;
+mod line;
+mod lists;
+mod local;
+mod meter;
+mod paths;
+mod places;
+mod senders;
+mod sketch;
 mod stats;
+mod stores;
+mod tracker;
 mod trigger;
 mod way;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
+
+use wire::Refusal;
+use wire::dta::{Operation, Priority, Report, artifact};
+
+use line::{Fault, Line};
+use lists::Wish;
+use local::{Local, Record};
+use meter::Meter;
+use senders::{Senders, tracker_key};
+use stores::Stores;
+use tracker::{Verdict, Width};
+use trigger::Subject;
 
 pub use config::{
     Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
@@ -44,6 +67,68 @@ pub struct Origin {
 pub struct Translator {
     config: Config,
     stats: Stats,
+    operations: Operations,
+    memories: Vec<Memory>,
+    senders: Senders,
+    /// When each trigger made its last entry, plus one; 0: never.
+    fired: Vec<u64>,
+    /// Counts messages to reporters.
+    control: u16,
+    now: u64,
+}
+
+/// One collector.
+#[derive(Debug)]
+struct Memory {
+    stores: Stores,
+    meter: Meter,
+    local: Local,
+    attached: bool,
+    level: u8,
+}
+
+/// One report on its way.
+#[derive(Clone, Copy, Debug)]
+struct Intake<'a> {
+    now: u64,
+    origin: Origin,
+    report: Report<'a>,
+    payload: &'a [u8],
+    artifact: bool,
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Done,
+    /// It is in local memory, because of this level.
+    Diverted(u8),
+    /// It was dropped because of this level.
+    Congested(u8, Reason),
+    Dropped(Reason),
+    /// A sketch's columns are missing: the one that is due, and whether to say so.
+    ColumnGap(u32, bool),
+}
+
+impl Memory {
+    /// A collector whose memory is not known yet: what may not be lost waits.
+    fn new(local: usize) -> Self {
+        let meter = Meter::new(Rate::ENDLESS);
+        Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0 }
+    }
+
+    /// The level now, by the meter alone.
+    #[inline(always)]
+    fn look(&mut self, now: u64, stats: &mut Stats) -> u8 {
+        let level = if self.attached { self.meter.level(now) } else { 3 };
+        if level != self.level {
+            if level > self.level {
+                stats.levels[usize::from(level - 1)] += 1;
+            }
+            self.level = level;
+        }
+        level
+    }
 }
 
 impl Translator {
@@ -53,33 +138,82 @@ impl Translator {
     /// Settings that cannot be used.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Self { config, stats: Stats::NEW })
+        let mut translator = Self {
+            stats: Stats::NEW,
+            operations: Operations::default(),
+            memories: config.collectors.iter().map(|_| Memory::new(config.local)).collect(),
+            senders: Senders::new(&config),
+            fired: vec![0; config.triggers.len()],
+            control: 0,
+            now: 0,
+            config,
+        };
+        for collector in 0..translator.memories.len() {
+            if let Some(memory) = translator.config.collectors[collector].take() {
+                translator.attach(collector as u8, memory)?;
+            }
+        }
+        Ok(translator)
     }
 
     /// Tells what a collector's memory is, when its exchange said so: for the first time, or again after it was gone. Where the
-    /// same store is there again, what is held for it stays. Allocates.
+    /// same store is there again, what is held for it stays; what is held for others is lost, and counted. Allocates.
     ///
     /// # Errors
     /// Stores that cannot be used; then nothing has changed.
     pub fn attach(&mut self, collector: u8, memory: CollectorConfig) -> Result<(), ConfigError> {
         memory.check(self.config.postcards)?;
-        let place = self.config.collectors.get_mut(usize::from(collector)).ok_or(ConfigError::NoCollector)?;
-        *place = Some(memory);
+        let at = usize::from(collector);
+        let held = self.memories.get_mut(at).ok_or(ConfigError::NoCollector)?;
+        let before = std::mem::replace(&mut held.stores, Stores::new());
+        held.stores = Stores::replace(before, &memory, &self.config, &mut self.stats);
+        held.meter = Meter::new(memory.rate);
+        held.attached = true;
+        self.config.collectors[at] = Some(memory);
         Ok(())
     }
 
     /// Tells the number of the next batch of a tagged list, or the place of the next entry of a bare one, as the collector found
     /// it in its memory: a translator that begins anew goes on behind it. False if there is no such list.
     pub fn set_next(&mut self, collector: u8, list: u32, next: u64) -> bool {
-        let _ = (collector, list, next);
-        false
+        self.memories.get_mut(usize::from(collector)).is_some_and(|memory| memory.stores.set_next(list, next))
+    }
+
+    /// The first trigger whose entries do not fit its list in this collector's memory, by its place in the settings: it makes
+    /// none, and what it would have made is counted as missed.
+    pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
+        let memory = self.memories.get(usize::from(collector))?;
+        self.config.triggers.iter().position(|trigger| {
+            let is_for = trigger.collector.is_none_or(|of| of == collector);
+            is_for && memory.stores.entry_len(trigger.list) != Some(trigger.entry_len())
+        })
     }
 
     /// Takes the UDP payload of a report that came at `now`, ns of a clock that does not go back.
+    #[inline]
     pub fn take(&mut self, now: u64, origin: Origin, payload: &[u8], way: &mut impl Way, out: &mut impl Out) {
-        let _ = (now, origin, payload, way, out);
         self.stats.reports.taken += 1;
-        self.stats.reports.dropped[Reason::NoCollector as usize] += 1;
+        self.now = now;
+        let (report, artifact) = match self.read(origin, payload) {
+            Ok(read) => read,
+            Err(refusal) => return self.unreadable(refusal, (now, origin), payload, out),
+        };
+        let intake = Intake { now, origin, report, payload, artifact };
+        if usize::from(origin.collector) >= self.memories.len() {
+            return self.drop(Reason::NoCollector);
+        }
+        if !self.senders.meter(now, origin.sender) {
+            return self.metered(&intake, out);
+        }
+        if report.base.essential {
+            return self.take_essential(&intake, way, out);
+        }
+        let is_sketch = matches!(report.operation, Operation::SketchMerge { .. });
+        if is_sketch && let Err(reason) = self.senders.tracker(now, intake.sequence(), &self.config) {
+            return self.drop(reason);
+        }
+        let outcome = self.treat(&intake, way);
+        self.settle(&intake, outcome, way, out);
     }
 
     /// Takes several reports for one collector that came at the same time.
@@ -99,33 +233,430 @@ impl Translator {
     /// Does what is due: batches, paths and epochs that have waited long enough, reports in local memory, what the way had no
     /// room for. To be called every millisecond or so, and when [`Translator::deadline`] has come.
     pub fn tick(&mut self, now: u64, way: &mut impl Way) {
-        let _ = (now, way);
+        self.now = now;
+        self.senders.sweep(now, &self.config);
+        for collector in 0..self.memories.len() {
+            self.memories[collector].look(now, &mut self.stats);
+            self.write_held(collector, Cause::Timer, way);
+            self.reinject(now, collector as u8, usize::MAX, way);
+        }
     }
 
-    /// When the next batch, path or epoch has waited long enough.
+    /// When the next batch, path or epoch has waited long enough, or what waits in local memory is to be tried again.
     pub fn deadline(&self) -> Option<u64> {
-        None
+        let waits = self.memories.iter().any(|memory| !memory.local.is_empty());
+        let again = waits.then(|| self.now.saturating_add(1_000_000));
+        self.memories.iter().filter_map(|memory| memory.stores.deadline(&self.config)).chain(again).min()
     }
 
     /// Writes all that is held, as far as the way takes it. True when nothing is left.
     pub fn finish(&mut self, now: u64, way: &mut impl Way) -> bool {
-        let _ = (now, way);
-        true
+        self.now = now;
+        let mut all = true;
+        for collector in 0..self.memories.len() {
+            self.reinject(now, collector as u8, usize::MAX, way);
+            all &=
+                self.write_held(collector, Cause::Stopped, way) && self.memories[collector].local.is_empty();
+        }
+        all
     }
 
-    /// The congestion level of a collector now, 0 to 3.
+    /// The congestion level of a collector when it was looked at last, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
-        let _ = collector;
-        0
+        self.memories.get(usize::from(collector)).map_or(0, |memory| memory.level)
     }
 
-    /// What was counted.
+    /// What was counted. Looks at all lists and paths to say what is held.
     pub fn stats(&self) -> Stats {
-        self.stats
+        let mut stats = self.stats;
+        stats.operations = self.operations;
+        for memory in &self.memories {
+            let ((entries, postcards), (waiting, bytes)) = (memory.stores.held(), memory.local.held());
+            stats.entries.held += entries;
+            stats.postcards.held += postcards;
+            stats.reports.waiting += waiting;
+            stats.reports.waiting_bytes += bytes;
+        }
+        (stats.senders, stats.sequences.reporters) = self.senders.known();
+        stats
     }
 
-    /// The settings.
+    /// The settings; of collectors what was attached.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Reads a payload in the layouts that are accepted. True: the artifact's.
+    #[inline(always)]
+    fn read<'a>(&self, origin: Origin, payload: &'a [u8]) -> Result<(Report<'a>, bool), Option<Refusal>> {
+        let artifact = match self.config.accept {
+            Accept::V1 => false,
+            Accept::Artifact => true,
+            Accept::Both => artifact::is_artifact(payload),
+        };
+        if artifact {
+            return read_artifact(origin, payload);
+        }
+        match Report::parse(payload) {
+            Ok(report) => Ok((report, false)),
+            Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => Err(None),
+            Err(refusal) => Err(Some(refusal)),
+        }
+    }
+
+    #[inline(always)]
+    fn drop(&mut self, reason: Reason) {
+        self.stats.reports.dropped[reason as usize] += 1;
+    }
+
+    /// Carries a report out, diverts or drops it, as congestion wants: wire-formats 5.5.
+    #[inline(always)]
+    fn treat(&mut self, intake: &Intake<'_>, way: &mut impl Way) -> Outcome {
+        let collector = intake.origin.collector;
+        let memory = &mut self.memories[usize::from(collector)];
+        let level = memory.look(intake.now, &mut self.stats);
+        if (level > 0 || !memory.local.is_empty())
+            && let Some(outcome) = self.under_load(level, intake, way)
+        {
+            return outcome;
+        }
+        let memory = &mut self.memories[usize::from(collector)];
+        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let when = (intake.now, level);
+        match memory.stores.perform(when, &intake.report, &self.config, &mut line, &mut self.stats) {
+            Ok(()) => Outcome::Done,
+            Err(Fault::Blocked) => self.shed(3, intake),
+            Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
+            Err(Fault::ColumnGap { due, tell }) => Outcome::ColumnGap(due, tell),
+        }
+    }
+
+    /// What becomes of a report while there is congestion, or others wait; `None`: it is carried out.
+    fn under_load(&mut self, level: u8, intake: &Intake<'_>, way: &mut impl Way) -> Option<Outcome> {
+        let collector = intake.origin.collector;
+        if level < 3 {
+            self.reinject(intake.now, collector, 2, way);
+        }
+        let is_dropped = match intake.report.base.priority {
+            _ if intake.is_important() => {
+                // Those who wait come first: a newer value must not be overwritten by an older one.
+                level >= 3 || !self.memories[usize::from(collector)].local.is_empty()
+            }
+            Priority::Low => level >= 1,
+            _ => level >= 2,
+        };
+        is_dropped.then(|| self.shed(level, intake))
+    }
+
+    /// Diverts what is important, and drops what is not.
+    #[cold]
+    fn shed(&mut self, level: u8, intake: &Intake<'_>) -> Outcome {
+        if !intake.is_important() {
+            let low = intake.report.base.priority == Priority::Low;
+            return Outcome::Congested(
+                level,
+                if low { Reason::CongestedLow } else { Reason::CongestedMedium },
+            );
+        }
+        let Intake { artifact, payload, report, .. } = *intake;
+        let record = Record { reporter: report.base.reporter, artifact, payload };
+        if self.memories[usize::from(intake.origin.collector)].local.push(record) {
+            self.stats.reports.diverted += 1;
+            Outcome::Diverted(level)
+        } else {
+            Outcome::Congested(level, Reason::LocalFull)
+        }
+    }
+
+    /// Carries out reports from local memory, the oldest first, as long as there is no congestion of level 3.
+    fn reinject(&mut self, now: u64, collector: u8, most: usize, way: &mut impl Way) {
+        for _ in 0..most {
+            let memory = &mut self.memories[usize::from(collector)];
+            if memory.local.is_empty() || memory.look(now, &mut self.stats) >= 3 {
+                return;
+            }
+            let Some(record) = memory.local.peek() else { return };
+            let Ok(report) = reread(&record) else {
+                // It was read before; it cannot be that it no longer is.
+                memory.local.pop();
+                self.drop(Reason::WayRefused);
+                continue;
+            };
+            let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
+            let when = (now, memory.level);
+            match memory.stores.perform(when, &report, &self.config, &mut line, &mut self.stats) {
+                Err(Fault::Blocked) => return,
+                Ok(()) => {
+                    self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;
+                    if !self.config.triggers.is_empty() {
+                        let mut fire = Fire {
+                            now,
+                            triggers: &self.config.triggers,
+                            fired: &mut self.fired,
+                            stores: &mut memory.stores,
+                            stats: &mut self.stats,
+                        };
+                        fire.all(&report, &mut line);
+                    }
+                }
+                Err(Fault::Drop(reason)) => self.stats.reports.dropped[reason as usize] += 1,
+                Err(Fault::ColumnGap { .. }) => {
+                    self.stats.reports.dropped[Reason::ColumnGap as usize] += 1;
+                }
+            }
+            memory.local.pop();
+        }
+    }
+
+    /// Writes what a collector's stores hold.
+    fn write_held(&mut self, collector: usize, cause: Cause, way: &mut impl Way) -> bool {
+        let (now, memory) = (self.now, &mut self.memories[collector]);
+        if !memory.attached {
+            return true;
+        }
+        let meter = &mut memory.meter;
+        let mut line = Line { way, collector: collector as u8, meter, stats: &mut self.operations };
+        memory.stores.flush(now, cause, &self.config, &mut line, &mut self.stats)
+    }
+
+    /// Counts what became of a report, fires triggers, and tells the reporter what it must know.
+    #[inline(always)]
+    fn settle(&mut self, intake: &Intake<'_>, outcome: Outcome, way: &mut impl Way, out: &mut impl Out) {
+        if outcome == Outcome::Done {
+            self.stats.reports.done[intake.report.operation.opcode() as usize - 1] += 1;
+            if !self.config.triggers.is_empty() {
+                self.fire(intake, way);
+            }
+            if let Some(notice) = self.senders.uncongested(intake.now, intake.origin.sender)
+                && self.level(intake.origin.collector) == 0
+            {
+                self.notify(intake, notice, out);
+            }
+            return;
+        }
+        self.settle_undone(intake, outcome, out);
+    }
+
+    fn settle_undone(&mut self, intake: &Intake<'_>, outcome: Outcome, out: &mut impl Out) {
+        let (level, reason) = match outcome {
+            Outcome::Done => return,
+            Outcome::Diverted(level) => (level, None),
+            Outcome::Congested(level, reason) => (level, Some(reason)),
+            Outcome::Dropped(reason) => return self.drop(reason),
+            Outcome::ColumnGap(due, tell) => {
+                self.drop(Reason::ColumnGap);
+                if tell {
+                    self.sketch_nack(intake, due, out);
+                }
+                return;
+            }
+        };
+        if let Some(reason) = reason {
+            self.drop(reason);
+        }
+        let sender = intake.origin.sender;
+        let notice = self.senders.congested(intake.now, sender, (level, reason.is_some()), &self.config);
+        if let Some(notice) = notice {
+            self.notify(intake, notice, out);
+        }
+    }
+
+    #[cold]
+    fn fire(&mut self, intake: &Intake<'_>, way: &mut impl Way) {
+        let collector = intake.origin.collector;
+        let memory = &mut self.memories[usize::from(collector)];
+        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let mut fire = Fire {
+            now: intake.now,
+            triggers: &self.config.triggers,
+            fired: &mut self.fired,
+            stores: &mut memory.stores,
+            stats: &mut self.stats,
+        };
+        fire.all(&intake.report, &mut line);
+    }
+
+    /// A sender that sends more than it may.
+    #[cold]
+    fn metered(&mut self, intake: &Intake<'_>, out: &mut impl Out) {
+        self.drop(Reason::Metered);
+        let sender = intake.origin.sender;
+        if let Some(notice) = self.senders.congested(intake.now, sender, (2, true), &self.config) {
+            self.notify(intake, notice, out);
+        }
+        if intake.report.base.essential
+            && let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config)
+            && self.senders.at(at).may_nack(intake.now, &self.config)
+        {
+            let last = self.senders.at(at).last(intake.report.base.sequence, intake.width());
+            self.nack(intake, control::Cause::Overload, last, out);
+        }
+    }
+
+    /// An essential report: its sequence decides first.
+    fn take_essential(&mut self, intake: &Intake<'_>, way: &mut impl Way, out: &mut impl Out) {
+        let at = match self.senders.tracker(intake.now, intake.sequence(), &self.config) {
+            Ok(at) => at,
+            Err(reason) => return self.drop(reason),
+        };
+        let sequence = intake.report.base.sequence;
+        let tracker = self.senders.at(at);
+        let verdict = tracker.judge(sequence, intake.width(), intake.now, &self.config);
+        tracker.seen = intake.now;
+        match verdict {
+            Verdict::Duplicate => return self.drop(Reason::Duplicate),
+            Verdict::Gap { nack } => {
+                self.drop(Reason::Gap);
+                if nack {
+                    let last = self.senders.at(at).last(sequence, intake.width());
+                    self.nack(intake, control::Cause::Gap, last, out);
+                }
+                return;
+            }
+            Verdict::Due { .. } => {}
+        }
+        let outcome = self.treat(intake, way);
+        if let Outcome::Congested(..) = outcome {
+            // It is not accepted: the reporter keeps it, and sends it again.
+            if self.senders.at(at).may_nack(intake.now, &self.config) {
+                let last = self.senders.at(at).last(sequence, intake.width());
+                self.nack(intake, control::Cause::Overload, last, out);
+            }
+        } else {
+            self.accept(intake, (at, verdict), outcome, out);
+        }
+        self.settle(intake, outcome, way, out);
+    }
+
+    /// An essential report is in order. What can never be carried out is accepted too, and the reporter told why it was not done:
+    /// to send it again would not help.
+    fn accept(
+        &mut self,
+        intake: &Intake<'_>,
+        (at, verdict): (usize, Verdict),
+        outcome: Outcome,
+        out: &mut impl Out,
+    ) {
+        let sequence = intake.report.base.sequence;
+        let ack = self.senders.at(at).accept(sequence);
+        self.stats.sequences.accepted += 1;
+        if let Verdict::Due { lost, restart } = verdict {
+            self.stats.sequences.lost += u64::from(lost);
+            self.stats.sequences.restarts += u64::from(restart);
+        }
+        let cause = match outcome {
+            Outcome::Dropped(
+                Reason::UnknownStore | Reason::UnknownList | Reason::UnknownSketch | Reason::WayRefused,
+            ) => control::Cause::Unknown,
+            Outcome::Dropped(
+                Reason::TooMuchData | Reason::WrongEntry | Reason::WrongHop | Reason::WrongShape,
+            ) => control::Cause::Malformed,
+            _ => {
+                if ack && self.config.acks {
+                    self.ack(intake, sequence, out);
+                }
+                return;
+            }
+        };
+        if self.senders.at(at).may_nack(intake.now, &self.config) {
+            self.nack(intake, cause, sequence, out);
+        }
+    }
+
+    /// What cannot be read. An essential report whose base header can is accepted, so that those behind it are, and the reporter
+    /// told.
+    #[cold]
+    fn unreadable(
+        &mut self,
+        refusal: Option<Refusal>,
+        (now, origin): (u64, Origin),
+        payload: &[u8],
+        out: &mut impl Out,
+    ) {
+        let Some(refusal) = refusal else { return self.drop(Reason::NotAccepted) };
+        self.stats.reports.unreadable[refusal.index()] += 1;
+        let Some(base) = control::essential_base(payload) else { return };
+        if usize::from(origin.collector) >= self.memories.len() || self.config.accept == Accept::Artifact {
+            return;
+        }
+        let operation = Operation::Append { list: 0, entry_len: 0, entries: &[] };
+        let intake = Intake { now, origin, report: Report { base, operation }, payload, artifact: false };
+        let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config) else { return };
+        let tracker = self.senders.at(at);
+        let verdict = tracker.judge(base.sequence, intake.width(), now, &self.config);
+        if matches!(verdict, Verdict::Due { .. }) {
+            self.accept(&intake, (at, verdict), Outcome::Dropped(Reason::WrongShape), out);
+        }
+    }
+}
+
+impl Intake<'_> {
+    /// Must it not be lost to congestion?
+    #[inline(always)]
+    fn is_important(&self) -> bool {
+        self.report.base.essential || self.report.base.priority == Priority::High
+    }
+
+    /// What finds its reporter's sequence.
+    fn sequence(&self) -> (u64, SocketAddr) {
+        let Origin { sender, collector } = self.origin;
+        (tracker_key(collector, self.report.base.reporter, self.artifact), sender)
+    }
+
+    fn width(&self) -> Width {
+        if self.artifact { Width::Eight } else { Width::Sixteen }
+    }
+}
+
+/// In the artifact's layouts the sender's address is the reporter.
+fn read_artifact(origin: Origin, payload: &[u8]) -> Result<(Report<'_>, bool), Option<Refusal>> {
+    let key = senders::key_of(origin.sender.ip());
+    let reporter = match origin.sender.ip() {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(_) => (key ^ key >> 32 ^ key >> 64 ^ key >> 96) as u32,
+    };
+    let (report, _) = artifact::parse(payload, reporter).map_err(Some)?;
+    Ok((report, true))
+}
+
+/// Reads a report from local memory again.
+fn reread<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
+    if record.artifact {
+        return artifact::parse(record.payload, record.reporter).map(|(report, _)| report);
+    }
+    Report::parse(record.payload)
+}
+
+/// Triggers at work.
+#[derive(Debug)]
+struct Fire<'a> {
+    now: u64,
+    triggers: &'a [Trigger],
+    fired: &'a mut [u64],
+    stores: &'a mut Stores,
+    stats: &'a mut Stats,
+}
+
+impl Fire<'_> {
+    fn all<W: Way>(&mut self, report: &Report<'_>, line: &mut Line<'_, W>) {
+        let triggers = self.triggers;
+        for (trigger, fired) in triggers.iter().zip(self.fired.iter_mut()) {
+            if !trigger.is_for(line.collector, &report.operation) {
+                continue;
+            }
+            for subject in Subject::all(report).filter(|subject| trigger.holds(subject)) {
+                if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
+                    self.stats.entries.muted += 1;
+                    continue;
+                }
+                let mut entry = [0; MAX_ENTRY];
+                let entry = trigger.build(self.now, &subject, &mut entry);
+                let wish = Wish { immediate: trigger.immediate, keep: report.base.essential };
+                match self.stores.append(self.now, (trigger.list, entry), wish, line, self.stats) {
+                    Ok(()) => *fired = self.now.saturating_add(1),
+                    Err(_) => self.stats.entries.missed += 1,
+                }
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Match and action: a report for which a condition holds makes an entry of a list, beside what it does itself. The paper's
 //! answer (5.1, footnote) to collectors that filter while they collect.
 
+use wire::dta::{Operation, Report};
+
 /// Most triggers.
 pub const MAX_TRIGGERS: usize = 64;
 /// Most comparisons of one.
@@ -99,6 +101,20 @@ pub enum Part {
     Constant(u64, u8),
 }
 
+/// The low bytes of a number, most significant first.
+fn put(place: &mut [u8], number: u64) {
+    let bytes = number.to_be_bytes();
+    let len = place.len().min(8);
+    place[..len].copy_from_slice(&bytes[8 - len..]);
+}
+
+/// As many bytes as there are.
+fn copy(place: &mut [u8], from: &[u8], at: usize) {
+    let from = from.get(at..).unwrap_or(&[]);
+    let len = place.len().min(from.len());
+    place[..len].copy_from_slice(&from[..len]);
+}
+
 impl Part {
     /// Bytes that it takes.
     pub fn len(self) -> usize {
@@ -133,7 +149,115 @@ impl Field {
     }
 }
 
+/// What a trigger looks at: a report, and what of it counts as its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) report: &'a Report<'a>,
+    pub(super) data: &'a [u8],
+}
+
+impl<'a> Subject<'a> {
+    /// What a report is to triggers: one subject, and of an Append one for each entry.
+    pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
+        let (data, len) = match report.operation {
+            Operation::KeyWrite { data, .. } => (data, data.len()),
+            Operation::Append { entry_len, entries, .. } => (entries, usize::from(entry_len)),
+            Operation::SketchMerge { counters, .. } => (counters, counters.len()),
+            Operation::KeyIncrement { .. } | Operation::Postcard { .. } => (&[0][..], 1),
+        };
+        let has_data =
+            !matches!(report.operation, Operation::KeyIncrement { .. } | Operation::Postcard { .. });
+        data.chunks_exact(len.max(1))
+            .map(move |data| Self { report, data: if has_data { data } else { &[] } })
+    }
+
+    fn key(&self) -> &'a [u8] {
+        self.report.operation.key().unwrap_or(&[])
+    }
+
+    fn field(&self, field: Field) -> Option<u64> {
+        let base = &self.report.base;
+        match (field, self.report.operation) {
+            (Field::Reporter, _) => Some(base.reporter.into()),
+            (Field::Priority, _) => Some(base.priority as u64),
+            (Field::Essential, _) => Some(base.essential.into()),
+            (Field::Immediate, _) => Some(base.immediate.into()),
+            (Field::Value, Operation::KeyIncrement { delta, .. }) => Some(delta),
+            (Field::Value, Operation::Postcard { value, .. }) => Some(value.into()),
+            (Field::Hop, Operation::Postcard { hop, .. }) => Some(hop.into()),
+            (Field::PathLen, Operation::Postcard { path_len, .. }) => Some(path_len.into()),
+            (Field::Key(at, len), _) => number(self.key(), at.into(), len),
+            (Field::Data(at, len), _) => number(self.data, at.into(), len),
+            (Field::Value | Field::Hop | Field::PathLen, _) => None,
+        }
+    }
+}
+
+/// Bytes as a number, most significant first.
+fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
+    let bytes = bytes.get(at..at + usize::from(len))?;
+    Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+impl Condition {
+    fn holds(&self, subject: &Subject<'_>) -> bool {
+        let Some(field) = subject.field(self.field) else { return false };
+        let (field, value) = (field & self.mask, self.value);
+        match self.relation {
+            Relation::Equal => field == value,
+            Relation::NotEqual => field != value,
+            Relation::Less => field < value,
+            Relation::LessOrEqual => field <= value,
+            Relation::Greater => field > value,
+            Relation::GreaterOrEqual => field >= value,
+        }
+    }
+}
+
 impl Trigger {
+    /// Is it for such reports?
+    #[inline]
+    pub(super) fn is_for(&self, collector: u8, operation: &Operation<'_>) -> bool {
+        let id = match *operation {
+            Operation::KeyWrite { store, .. }
+            | Operation::KeyIncrement { store, .. }
+            | Operation::Postcard { store, .. } => store.into(),
+            Operation::Append { list, .. } => list,
+            Operation::SketchMerge { sketch, .. } => sketch.into(),
+        };
+        self.opcode == operation.opcode() as u8
+            && self.collector.is_none_or(|of| of == collector)
+            && self.of.is_none_or(|of| of == id)
+    }
+
+    /// Do all conditions hold?
+    pub(super) fn holds(&self, subject: &Subject<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(subject))
+    }
+
+    /// Makes the entry. Gives its bytes.
+    pub(super) fn build<'b>(
+        &self,
+        now: u64,
+        subject: &Subject<'_>,
+        out: &'b mut [u8; MAX_ENTRY],
+    ) -> &'b [u8] {
+        out.fill(0);
+        let mut at = 0;
+        for part in &self.entry {
+            let Some(place) = out.get_mut(at..at + part.len()) else { break };
+            match *part {
+                Part::Field(field, _) => put(place, subject.field(field).unwrap_or(0)),
+                Part::Key(from, _) => copy(place, subject.key(), from.into()),
+                Part::Data(from, _) => copy(place, subject.data, from.into()),
+                Part::Time => put(place, now),
+                Part::Constant(number, _) => put(place, number),
+            }
+            at += part.len();
+        }
+        &out[..at]
+    }
+
     /// Bytes of the entries it makes.
     pub fn entry_len(&self) -> usize {
         self.entry.iter().map(|part| part.len()).sum()

@@ -1,0 +1,74 @@
+//! Messages to reporters: wire-formats 5.8, and the artifact's NACK of 5.2.
+
+use wire::dta::control::{Body, MAX_LEN};
+use wire::dta::{BASE_LEN, Base, Control, Operation, artifact};
+
+use super::senders::Notice;
+use super::{Intake, Out, Translator};
+
+pub(super) use wire::dta::control::Cause;
+
+/// The base header of an essential report whose rest may be anything.
+pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
+    let header = payload.first_chunk::<BASE_LEN>()?;
+    let [first, flags, a, b, c, d, e, f] = *header;
+    let is_report = (0x11..=0x15).contains(&first) && flags & 0x40 != 0 && flags & 0x30 != 0x30;
+    is_report.then(|| Base {
+        immediate: false,
+        essential: true,
+        priority: wire::dta::Priority::Low,
+        sequence: u16::from_be_bytes([a, b]),
+        reporter: u32::from_be_bytes([c, d, e, f]),
+    })
+}
+
+impl Translator {
+    fn tell(&mut self, intake: &Intake<'_>, body: Body, out: &mut impl Out) {
+        let control = Control { sequence: self.control, reporter: intake.report.base.reporter, body };
+        self.control = self.control.wrapping_add(1);
+        let mut bytes = [0; MAX_LEN];
+        if let Ok(len) = control.emit(&mut bytes) {
+            out.control(intake.origin.sender, intake.origin.collector, &bytes[..len]);
+        }
+    }
+
+    /// Tells that a report was not done.
+    #[cold]
+    pub(super) fn nack(&mut self, intake: &Intake<'_>, cause: Cause, last: u16, out: &mut impl Out) {
+        self.stats.controls.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
+        if intake.artifact {
+            let nack = artifact::Nack { last: last as u8 }.emit();
+            out.control(intake.origin.sender, intake.origin.collector, &nack);
+            return;
+        }
+        self.tell(intake, Body::Nack { cause, last, trigger: intake.report.base.sequence }, out);
+    }
+
+    /// Tells that all up to a report were accepted. The artifact has no such message.
+    pub(super) fn ack(&mut self, intake: &Intake<'_>, last: u16, out: &mut impl Out) {
+        if !intake.artifact {
+            self.stats.controls.acks += 1;
+            self.tell(intake, Body::Ack { last }, out);
+        }
+    }
+
+    /// Tells from which column on a sketch is missing.
+    #[cold]
+    pub(super) fn sketch_nack(&mut self, intake: &Intake<'_>, column: u32, out: &mut impl Out) {
+        if let Operation::SketchMerge { sketch, epoch, .. } = intake.report.operation {
+            self.stats.controls.sketch_nacks += 1;
+            self.tell(intake, Body::SketchNack { sketch, epoch, column }, out);
+        }
+    }
+
+    /// Tells a level of congestion. The artifact has no such message.
+    #[cold]
+    pub(super) fn notify(&mut self, intake: &Intake<'_>, notice: Notice, out: &mut impl Out) {
+        if !intake.artifact {
+            self.stats.controls.notices += 1;
+            let hold_us = (self.config.hold / 1_000).min(u64::from(u32::MAX)) as u32;
+            let body = Body::Congestion { level: notice.level, hold_us, dropped: notice.dropped };
+            self.tell(intake, body, out);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Operations to one collector: given to the way, metered and counted.
+
+use super::meter::Meter;
+use super::stats::{Operations, Reason};
+use super::way::{Blocked, Place, Way};
+
+/// Why a report was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// The way is closed for now; nothing was done.
+    Blocked,
+    /// It cannot be done.
+    Drop(Reason),
+    /// A sketch's columns are missing before these: the one that is due, and whether to say so.
+    ColumnGap {
+        /// The column that is due.
+        due: u32,
+        /// Is it time to tell the reporter?
+        tell: bool,
+    },
+}
+
+impl From<Blocked> for Fault {
+    fn from(blocked: Blocked) -> Self {
+        if blocked.passes() { Self::Blocked } else { Self::Drop(Reason::WayRefused) }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Line<'a, W> {
+    pub(super) way: &'a mut W,
+    pub(super) collector: u8,
+    pub(super) meter: &'a mut Meter,
+    pub(super) stats: &'a mut Operations,
+}
+
+/// Where one write goes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) region: u16,
+    pub(super) offset: u64,
+    pub(super) immediate: Option<u32>,
+    pub(super) keep: bool,
+}
+
+impl<W: Way> Line<'_, W> {
+    /// Is there room for so much now?
+    #[inline(always)]
+    pub(super) fn has_room(&self, messages: u32, bytes: u64, keep: bool) -> bool {
+        self.way.room(self.collector, keep).holds(messages, bytes)
+    }
+
+    #[inline(always)]
+    pub(super) fn write(&mut self, target: Target, data: &[u8]) -> Result<(), Blocked> {
+        let Target { region, offset, immediate, keep } = target;
+        let place = Place { collector: self.collector, region };
+        if let Err(blocked) = self.way.write(place, offset, data, immediate, keep) {
+            return self.count_blocked(blocked);
+        }
+        self.meter.spend(data.len());
+        self.stats.writes += 1;
+        self.stats.bytes += data.len() as u64;
+        self.stats.immediates += u64::from(immediate.is_some());
+        self.stats.kept += u64::from(keep);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn add(
+        &mut self,
+        region: u16,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
+        let place = Place { collector: self.collector, region };
+        if let Err(blocked) = self.way.add(place, offset, delta, immediate) {
+            return self.count_blocked(blocked);
+        }
+        self.meter.spend(8);
+        self.stats.adds += 1;
+        self.stats.bytes += 8;
+        self.stats.immediates += u64::from(immediate.is_some());
+        Ok(())
+    }
+
+    #[cold]
+    fn count_blocked(&mut self, blocked: Blocked) -> Result<(), Blocked> {
+        self.stats.blocked[blocked as usize] += 1;
+        Err(blocked)
+    }
+}

@@ -1,0 +1,317 @@
+//! Append: entries wait in the block that they will be written with, until it is full, old, or somebody must be told.
+//! Wire-formats 5.5 and 5.9.
+
+use wire::dta::Opcode;
+use wire::dta::layout::{BlockTrailer, Geometry, Ring};
+
+use super::config::StoreEntry;
+use super::line::{Fault, Line, Target};
+use super::stats::{Cause, Entries, Reason};
+use super::way::{Blocked, Way};
+
+/// No list.
+const NONE: u32 = u32::MAX;
+
+/// One list's head.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// Tagged: the number of the batch that is waiting.
+    sequence: u32,
+    /// Entries waiting.
+    filled: u16,
+    /// One of them is essential.
+    keep: bool,
+    /// Somebody is to be told of them.
+    notice: bool,
+    /// When the first of them came.
+    since: u64,
+    /// Bare: where the first of them will lie, in entries.
+    head: u64,
+    /// The lists whose first entries came after and before.
+    newer: u32,
+    older: u32,
+}
+
+/// The lists of one region.
+#[derive(Debug)]
+pub(super) struct Lists {
+    entry: StoreEntry,
+    ring: Ring,
+    first: u32,
+    lists: Vec<List>,
+    /// The blocks in the making.
+    blocks: Vec<u8>,
+    block_len: usize,
+    entry_len: usize,
+    oldest: u32,
+    newest: u32,
+}
+
+/// What an Append asks for besides its entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) immediate: bool,
+    pub(super) keep: bool,
+}
+
+impl Lists {
+    /// `None` if the entry is no list's.
+    pub(super) fn new(entry: StoreEntry) -> Option<Self> {
+        let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
+        let block_len = ring.block_len() as usize;
+        let list = List {
+            sequence: 1,
+            filled: 0,
+            keep: false,
+            notice: false,
+            since: 0,
+            head: 0,
+            newer: NONE,
+            older: NONE,
+        };
+        Some(Self {
+            entry,
+            ring,
+            first: first_list,
+            lists: vec![list; lists as usize],
+            blocks: vec![0; block_len * lists as usize],
+            block_len,
+            entry_len: usize::from(ring.entry_len),
+            oldest: NONE,
+            newest: NONE,
+        })
+    }
+
+    pub(super) fn entry(&self) -> &StoreEntry {
+        &self.entry
+    }
+
+    /// The place of a list, if it is here.
+    #[inline(always)]
+    pub(super) fn find(&self, list: u32) -> Option<usize> {
+        let at = list.wrapping_sub(self.first) as usize;
+        (at < self.lists.len()).then_some(at)
+    }
+
+    /// Bytes of an entry.
+    #[inline(always)]
+    pub(super) fn entry_len(&self) -> usize {
+        self.entry_len
+    }
+
+    /// Where the list goes on: see [`super::Translator::set_next`]. What waits is numbered from there on.
+    pub(super) fn set_next(&mut self, at: usize, next: u64) {
+        let Some(list) = self.lists.get_mut(at) else { return };
+        list.sequence = (next as u32).max(1);
+        // What waits at a bare list's head must end where its batch does.
+        let batch = u64::from(self.ring.batch);
+        let next = next % self.ring.entries.max(1);
+        list.head = if next % batch + u64::from(list.filled) <= batch { next } else { next / batch * batch };
+    }
+
+    /// Entries that wait now.
+    pub(super) fn held(&self) -> u64 {
+        self.lists.iter().map(|list| u64::from(list.filled)).sum()
+    }
+
+    /// Since when the oldest entry waits.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.lists.get(self.oldest as usize).map(|list| list.since)
+    }
+
+    /// How many entries the block in the making takes: a bare one that was written early is made up to its end first.
+    #[inline(always)]
+    fn capacity(&self, list: &List) -> u16 {
+        if self.ring.tagged {
+            self.ring.batch
+        } else {
+            self.ring.batch - (list.head % u64::from(self.ring.batch)) as u16
+        }
+    }
+
+    /// Puts entries (a whole number of them) at the end of a list.
+    #[inline]
+    pub(super) fn append<W: Way>(
+        &mut self,
+        (at, now): (usize, u64),
+        entries: &[u8],
+        wish: Wish,
+        line: &mut Line<'_, W>,
+        stats: &mut Entries,
+    ) -> Result<(), Fault> {
+        let list = &self.lists[at];
+        let capacity = usize::from(self.capacity(list));
+        let filled = usize::from(list.filled);
+        if filled * self.entry_len + entries.len() < capacity * self.entry_len && !wish.immediate {
+            // The usual case: they fit, and the block is not full yet.
+            self.fill(at, now, entries, wish);
+            stats.taken += (entries.len() / self.entry_len) as u64;
+            return Ok(());
+        }
+        self.append_and_write((at, now), entries, wish, line, stats)
+    }
+
+    fn append_and_write<W: Way>(
+        &mut self,
+        (at, now): (usize, u64),
+        mut entries: &[u8],
+        wish: Wish,
+        line: &mut Line<'_, W>,
+        stats: &mut Entries,
+    ) -> Result<(), Fault> {
+        let list = self.lists[at];
+        let batch = usize::from(self.ring.batch);
+        let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
+        let writes = (before + entries.len() / self.entry_len) / batch + usize::from(wish.immediate);
+        if !line.has_room(writes as u32, (writes * self.block_len) as u64, wish.keep || list.keep) {
+            return Err(Fault::Blocked);
+        }
+        let whole = entries.len();
+        loop {
+            let list = self.lists[at];
+            let room = usize::from(self.capacity(&list)) - usize::from(list.filled);
+            let (front, rest) = entries.split_at(entries.len().min(room * self.entry_len));
+            self.fill(at, now, front, wish);
+            stats.taken += (front.len() / self.entry_len) as u64;
+            entries = rest;
+            let list = &mut self.lists[at];
+            if wish.immediate && rest.is_empty() {
+                list.notice = true;
+            }
+            let full = list.filled == self.capacity(&self.lists[at]);
+            if !full && !wish.immediate {
+                return Ok(());
+            }
+            let cause = if full { Cause::Full } else { Cause::Immediate };
+            let written = self.flush(at, cause, line, stats);
+            if rest.is_empty() {
+                // If it could not be written, it waits with the others.
+                return Ok(());
+            }
+            if written.is_err() {
+                let untouched = rest.len() == whole;
+                return Err(if untouched { Fault::Blocked } else { Fault::Drop(Reason::CutShort) });
+            }
+        }
+    }
+
+    /// Puts entries that fit into the block in the making.
+    #[inline(always)]
+    fn fill(&mut self, at: usize, now: u64, entries: &[u8], wish: Wish) {
+        let list = &mut self.lists[at];
+        let begin = at * self.block_len + usize::from(list.filled) * self.entry_len;
+        let place = &mut self.blocks[begin..begin + entries.len()];
+        if self.entry.swapped {
+            for (to, from) in place.as_chunks_mut::<4>().0.iter_mut().zip(entries.as_chunks::<4>().0) {
+                *to = u32::from_be_bytes(*from).to_le_bytes();
+            }
+        } else if let (Ok(to), Ok(from)) =
+            (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(entries))
+        {
+            // One entry of four bytes: no call to copy it.
+            *to = *from;
+        } else {
+            place.copy_from_slice(entries);
+        }
+        list.keep |= wish.keep;
+        if list.filled == 0 && !entries.is_empty() {
+            self.queue(at, now);
+        }
+        self.lists[at].filled += (entries.len() / self.entry_len) as u16;
+    }
+
+    /// Puts a list at the young end of those that wait.
+    fn queue(&mut self, at: usize, now: u64) {
+        let (newest, this) = (self.newest, at as u32);
+        let list = &mut self.lists[at];
+        list.since = now;
+        list.older = newest;
+        list.newer = NONE;
+        match self.lists.get_mut(newest as usize) {
+            Some(before) => before.newer = this,
+            None => self.oldest = this,
+        }
+        self.newest = this;
+    }
+
+    /// Takes a list out of those that wait.
+    fn dequeue(&mut self, at: usize) {
+        let List { newer, older, .. } = self.lists[at];
+        match self.lists.get_mut(older as usize) {
+            Some(list) => list.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.lists.get_mut(newer as usize) {
+            Some(list) => list.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Writes what waits in a list, and goes on behind it. What can never be written is lost.
+    fn flush<W: Way>(
+        &mut self,
+        at: usize,
+        cause: Cause,
+        line: &mut Line<'_, W>,
+        stats: &mut Entries,
+    ) -> Result<(), Blocked> {
+        let list = self.lists[at];
+        let id = (Opcode::Append as u32) << 28 | (self.first + at as u32) & 0x0fff_ffff;
+        let block = &mut self.blocks[at * self.block_len..][..self.block_len];
+        let (offset, len) = if self.ring.tagged {
+            seal(block, &list, self.ring);
+            let index = u64::from(list.sequence - 1) % self.ring.blocks();
+            (self.ring.offset(at as u64, index), self.block_len)
+        } else {
+            let offset = self.ring.offset(at as u64, 0) + list.head * self.entry_len as u64;
+            (offset, usize::from(list.filled) * self.entry_len)
+        };
+        let immediate = list.notice.then_some(id);
+        let target = Target { region: self.entry.region, offset, immediate, keep: list.keep };
+        let count = u64::from(list.filled);
+        match line.write(target, &block[..len]) {
+            Ok(()) => {
+                stats.written += count;
+                stats.batches[cause as usize] += 1;
+            }
+            Err(blocked) if blocked.passes() => return Err(blocked),
+            Err(_) => stats.lost += count,
+        }
+        self.dequeue(at);
+        let list = &mut self.lists[at];
+        list.sequence = BlockTrailer::next(list.sequence);
+        list.head = (list.head + count) % self.ring.entries;
+        (list.filled, list.keep, list.notice) = (0, false, false);
+        Ok(())
+    }
+
+    /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
+    pub(super) fn flush_until<W: Way>(
+        &mut self,
+        until: u64,
+        cause: Cause,
+        line: &mut Line<'_, W>,
+        stats: &mut Entries,
+    ) -> bool {
+        while let Some(list) = self.lists.get(self.oldest as usize) {
+            if list.since > until {
+                break;
+            }
+            let room = line.has_room(1, self.block_len as u64, list.keep);
+            if !room || self.flush(self.oldest as usize, cause, line, stats).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Makes a block whole: zeros where entries are missing, and the trailer.
+#[inline]
+fn seal(block: &mut [u8], list: &List, ring: Ring) {
+    let trailer = BlockTrailer { sequence: list.sequence, count: list.filled, entry_len: ring.entry_len };
+    if list.filled < ring.batch {
+        block[trailer.data_len()..].fill(0);
+    }
+    trailer.seal(block);
+}

@@ -1,0 +1,147 @@
+//! Local memory for reports that must not be lost while the collector does not keep up: first in, first out, of fixed size.
+//! The paper's "re-routes critical reports to its local CPU for temporary storage" (3.2).
+
+/// Bytes before each report: its length, its reporter, its layout.
+const HEAD: usize = 9;
+/// The length that says: go on at the beginning.
+const WRAP: [u8; 4] = [0xff; 4];
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Local {
+    bytes: Vec<u8>,
+    /// Where the oldest record begins, and where the next goes.
+    head: usize,
+    tail: usize,
+    records: u64,
+    used: u64,
+}
+
+/// A report that waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record<'a> {
+    pub(super) reporter: u32,
+    pub(super) artifact: bool,
+    pub(super) payload: &'a [u8],
+}
+
+impl Local {
+    pub(super) fn new(len: usize) -> Self {
+        Self { bytes: vec![0; len], head: 0, tail: 0, records: 0, used: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Reports, and bytes of them.
+    pub(super) fn held(&self) -> (u64, u64) {
+        (self.records, self.used)
+    }
+
+    /// Puts a report behind the others; false if there is no room.
+    pub(super) fn push(&mut self, record: Record<'_>) -> bool {
+        let len = HEAD + record.payload.len();
+        let Some(at) = self.room(len) else { return false };
+        let place = &mut self.bytes[at..at + len];
+        place[..4].copy_from_slice(&(record.payload.len() as u32).to_le_bytes());
+        place[4..8].copy_from_slice(&record.reporter.to_le_bytes());
+        place[8] = u8::from(record.artifact);
+        place[HEAD..].copy_from_slice(record.payload);
+        self.tail = at + len;
+        self.records += 1;
+        self.used += record.payload.len() as u64;
+        true
+    }
+
+    /// Where so many bytes in a row are free, behind the last record.
+    fn room(&mut self, len: usize) -> Option<usize> {
+        if self.records == 0 {
+            (self.head, self.tail) = (0, 0);
+        }
+        let wrapped = self.tail < self.head || (self.tail == self.head && self.records > 0);
+        let end = if wrapped { self.head } else { self.bytes.len() };
+        if end - self.tail >= len {
+            return Some(self.tail);
+        }
+        if wrapped || self.head < len {
+            return None;
+        }
+        if let Some(mark) = self.bytes.get_mut(self.tail..self.tail + 4) {
+            mark.copy_from_slice(&WRAP);
+        }
+        Some(0)
+    }
+
+    /// Where the oldest record begins.
+    fn first(&self) -> usize {
+        match self.bytes.get(self.head..self.head + 4) {
+            Some(mark) if *mark != WRAP => self.head,
+            _ => 0,
+        }
+    }
+
+    /// The oldest report.
+    pub(super) fn peek(&self) -> Option<Record<'_>> {
+        if self.records == 0 {
+            return None;
+        }
+        let record = self.bytes.get(self.first()..)?;
+        let (len, record) = record.split_first_chunk::<4>()?;
+        let (reporter, record) = record.split_first_chunk::<4>()?;
+        let (layout, record) = record.split_first()?;
+        let payload = record.get(..u32::from_le_bytes(*len) as usize)?;
+        Some(Record { reporter: u32::from_le_bytes(*reporter), artifact: *layout != 0, payload })
+    }
+
+    /// Takes the oldest report away.
+    pub(super) fn pop(&mut self) {
+        let Some(len) = self.peek().map(|record| record.payload.len()) else { return };
+        self.head = self.first() + HEAD + len;
+        self.records -= 1;
+        self.used -= len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn it_is_a_queue_of_any_sizes() {
+        for capacity in [0, 8, 9, 100, 137, 1000] {
+            let mut local = Local::new(capacity);
+            let mut model: VecDeque<Vec<u8>> = VecDeque::new();
+            let mut seed = capacity as u64 + 1;
+            let (mut pushed, mut full) = (0, 0);
+            for step in 0..20_000u32 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if seed >> 62 < 2 {
+                    let payload = vec![step as u8; (seed >> 33) as usize % 60];
+                    let record = Record { reporter: step, artifact: step % 3 == 0, payload: &payload };
+                    if local.push(record) {
+                        pushed += 1;
+                        model.push_back([&step.to_le_bytes()[..], &payload].concat());
+                    } else {
+                        full += 1;
+                        // There is room for one when it is empty.
+                        assert!(!model.is_empty() || payload.len() + HEAD > capacity);
+                    }
+                } else {
+                    let front = model.pop_front();
+                    let got = local.peek().map(|record| {
+                        assert_eq!(record.artifact, record.reporter % 3 == 0);
+                        [&record.reporter.to_le_bytes()[..], record.payload].concat()
+                    });
+                    assert_eq!(got, front);
+                    local.pop();
+                }
+                let bytes = model.iter().map(|record| record.len() as u64 - 4).sum();
+                assert_eq!(local.held(), (model.len() as u64, bytes));
+            }
+            assert!(full > 0 && (pushed > 0 || capacity < HEAD), "{capacity}");
+        }
+    }
+}

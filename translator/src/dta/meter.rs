@@ -1,0 +1,184 @@
+//! How fast: buckets that fill with what is sent and leak with time. A full one is congestion.
+
+use super::config::Rate;
+
+/// Bits behind the point of a level, in ns.
+const FRACTION: u32 = 16;
+/// Longest time that a bucket remembers, ns: more than any burst.
+const LONGEST: u64 = 1 << 46;
+
+/// A leaky bucket. Its level is the time that it needs to run empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// What one unit adds, ns with a fraction; 0: nothing is limited.
+    cost: u64,
+    level: u64,
+}
+
+impl Bucket {
+    /// For so many units per second; 0: no limit.
+    pub(super) fn new(rate: u64) -> Self {
+        let cost = (1_000_000_000u64 << FRACTION).checked_div(rate).map_or(0, |cost| cost.max(1));
+        Self { cost, level: 0 }
+    }
+
+    #[inline(always)]
+    fn leak(&mut self, elapsed: u64) {
+        self.level = self.level.saturating_sub(elapsed.min(LONGEST) << FRACTION);
+    }
+
+    #[inline(always)]
+    fn add(&mut self, units: u64) {
+        self.level = self.level.saturating_add(self.cost.saturating_mul(units));
+    }
+}
+
+/// The meter of a collector: operations and bytes, and the level of congestion that they make.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    messages: Bucket,
+    bytes: Bucket,
+    /// When it leaked last.
+    at: u64,
+    /// Above which the levels 1, 2, 3 begin, ns with a fraction.
+    above: [u64; 3],
+    /// By how much it must fall again, so that the level does not flutter.
+    slack: u64,
+    level: u8,
+}
+
+impl Meter {
+    pub(super) fn new(rate: Rate) -> Self {
+        let burst = rate.burst.clamp(1, LONGEST) << FRACTION;
+        Self {
+            messages: Bucket::new(rate.messages),
+            bytes: Bucket::new(rate.bytes),
+            at: 0,
+            above: [burst / 2, burst / 4 * 3, burst / 16 * 15],
+            slack: burst / 8,
+            level: 0,
+        }
+    }
+
+    /// Counts an operation with so many bytes of data.
+    #[inline(always)]
+    pub(super) fn spend(&mut self, data: usize) {
+        self.messages.add(1);
+        self.bytes.add(data as u64 + Rate::OVERHEAD);
+    }
+
+    /// The level at `now`.
+    #[inline]
+    pub(super) fn level(&mut self, now: u64) -> u8 {
+        if self.messages.cost | self.bytes.cost == 0 {
+            return 0;
+        }
+        let elapsed = now.saturating_sub(self.at);
+        self.at = self.at.max(now);
+        self.messages.leak(elapsed);
+        self.bytes.leak(elapsed);
+        let fill = self.messages.level.max(self.bytes.level);
+        let above =
+            |slack: u64| self.above.iter().filter(|above| fill > above.saturating_sub(slack)).count() as u8;
+        // It rises at once, and falls only well below.
+        self.level = above(0).max(self.level.min(above(self.slack)));
+        self.level
+    }
+}
+
+/// The meter of one sender: a bucket that takes a burst and no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SenderMeter {
+    level: u64,
+    at: u64,
+}
+
+/// What all senders' meters have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SenderRate {
+    cost: u64,
+    most: u64,
+}
+
+impl SenderRate {
+    /// So many reports per second (0: no limit), and so many at once.
+    pub(super) fn new(rate: u64, burst: u32) -> Self {
+        let cost = Bucket::new(rate).cost;
+        Self { cost, most: cost.saturating_mul(u64::from(burst)) }
+    }
+
+    /// Is there no limit?
+    #[inline(always)]
+    pub(super) fn is_endless(self) -> bool {
+        self.cost == 0
+    }
+}
+
+impl SenderMeter {
+    /// Takes one report, if the rate allows.
+    #[inline]
+    pub(super) fn take(&mut self, now: u64, rate: SenderRate) -> bool {
+        let elapsed = now.saturating_sub(self.at).min(LONGEST);
+        self.at = self.at.max(now);
+        let level = self.level.saturating_sub(elapsed << FRACTION).saturating_add(rate.cost);
+        let good = level <= rate.most;
+        self.level = if good { level } else { level - rate.cost };
+        good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_meter_without_rate_has_no_level() {
+        let mut meter = Meter::new(Rate::ENDLESS);
+        (0..1_000_000).for_each(|_| meter.spend(1024));
+        assert_eq!(meter.level(0), 0);
+    }
+
+    #[test]
+    fn levels_begin_at_half_three_quarters_and_fifteen_sixteenths_of_the_burst() {
+        // A message is 1 us; the burst is 1,600 of them.
+        let mut meter = Meter::new(Rate { messages: 1_000_000, bytes: 0, burst: 1_600_000 });
+        let mut begins = Vec::new();
+        for sent in 1..=1_600 {
+            meter.spend(20);
+            let level = meter.level(0);
+            if begins.len() < usize::from(level) {
+                begins.push(sent);
+            }
+        }
+        assert_eq!(begins, [801, 1_201, 1_501]);
+        // It falls when there is an eighth more: 200 us below, after 100 us that are above the burst's end.
+        let level_at = |at: u64| meter.clone().level(at * 1_000);
+        assert_eq!([99, 299, 301].map(level_at), [3, 3, 2]);
+        assert_eq!([599, 601, 999, 1_001].map(level_at), [2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn bytes_count_with_their_frames() {
+        // 126 bytes of data are 200 of a frame; 200,000 bytes per second are 1,000 of them.
+        let mut meter = Meter::new(Rate { messages: 0, bytes: 200_000, burst: 100 * MS });
+        (0..50).for_each(|_| meter.spend(126));
+        assert_eq!(meter.level(0), 0);
+        meter.spend(0);
+        assert_eq!(meter.level(0), 1);
+    }
+
+    #[test]
+    fn a_sender_gets_its_burst_and_then_its_rate() {
+        let rate = SenderRate::new(1_000, 10);
+        let mut meter = SenderMeter::default();
+        assert_eq!((0..100).filter(|_| meter.take(0, rate)).count(), 10);
+        assert_eq!((0..100).filter(|_| meter.take(5 * MS, rate)).count(), 5);
+        // A flood does not make it worse than the rate.
+        assert_eq!((1..=1_000).filter(|at| meter.take(5 * MS + at * MS / 10, rate)).count(), 100);
+        // A clock that goes back is none.
+        assert!(!meter.take(0, rate));
+        assert_eq!((0..100).filter(|_| meter.take(u64::MAX, rate)).count(), 10);
+    }
+}

@@ -1,0 +1,289 @@
+//! Postcarding: the hops of a key's path wait for each other, and are written together. Wire-formats 5.5 and 5.9; the artifact's
+//! slots 5.2.
+
+use wire::dta::Opcode;
+use wire::dta::artifact::HOPS;
+use wire::dta::hash::{self, Family, MAX_KEY};
+use wire::dta::layout::{self, Geometry, NO_HOP};
+
+use super::config::{MAX_HOPS, StoreEntry};
+use super::line::{Fault, Line, Target};
+use super::stats::{Cause, Postcards, Reason};
+use super::way::{Blocked, Way};
+
+/// Paths among which a key chooses its place: the older one goes when all are taken.
+const WAYS: usize = 4;
+/// No path.
+const NONE: u32 = u32::MAX;
+/// Bytes of the longest slot.
+const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
+
+/// A path whose postcards are coming.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// Hops that came, the first in the lowest bit; none: the place is free.
+    seen: u64,
+    since: u64,
+    checksum: u32,
+    /// Hash of the slot.
+    slot: u32,
+    newer: u32,
+    older: u32,
+    key_len: u8,
+    path_len: u8,
+    keep: bool,
+    notice: bool,
+}
+
+const FREE: Path = Path {
+    seen: 0,
+    since: 0,
+    checksum: 0,
+    slot: 0,
+    newer: NONE,
+    older: NONE,
+    key_len: 0,
+    path_len: 0,
+    keep: false,
+    notice: false,
+};
+
+/// One postcard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Postcard<'a> {
+    pub(super) hop: u8,
+    pub(super) path_len: u8,
+    pub(super) value: u32,
+    pub(super) key: &'a [u8],
+    pub(super) keep: bool,
+    pub(super) immediate: bool,
+}
+
+/// The paths of one store.
+#[derive(Debug)]
+pub(super) struct Paths {
+    entry: StoreEntry,
+    slots: u64,
+    hops: u8,
+    family: Family,
+    paths: Vec<Path>,
+    keys: Vec<[u8; MAX_KEY]>,
+    values: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Paths {
+    /// With places for so many paths, a power of two; `None` if the entry is no postcards' store.
+    pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
+        let Geometry::Postcarding { slots, hops, family } = entry.geometry else { return None };
+        Some(Self {
+            entry,
+            slots,
+            hops,
+            family,
+            paths: vec![FREE; places],
+            keys: vec![[0; MAX_KEY]; places],
+            values: vec![NO_HOP; places * usize::from(hops)],
+            oldest: NONE,
+            newest: NONE,
+        })
+    }
+
+    pub(super) fn entry(&self) -> &StoreEntry {
+        &self.entry
+    }
+
+    /// Postcards that wait now.
+    pub(super) fn held(&self) -> u64 {
+        self.paths.iter().map(|path| u64::from(path.seen.count_ones())).sum()
+    }
+
+    /// Since when the oldest path waits.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.paths.get(self.oldest as usize).map(|path| path.since)
+    }
+
+    /// Takes a postcard; writes its path if it is complete, or another one whose place it needs.
+    #[inline]
+    pub(super) fn take<W: Way>(
+        &mut self,
+        now: u64,
+        card: Postcard<'_>,
+        line: &mut Line<'_, W>,
+        stats: &mut Postcards,
+    ) -> Result<(), Fault> {
+        if card.hop > self.hops {
+            return Err(Fault::Drop(Reason::WrongHop));
+        }
+        let at = self.place(now, &card, line, stats)?;
+        let path = &mut self.paths[at];
+        let bit = 1 << (card.hop - 1);
+        stats.taken += 1;
+        stats.replaced += u64::from(path.seen & bit != 0);
+        path.seen |= bit;
+        path.keep |= card.keep;
+        path.notice |= card.immediate;
+        if card.path_len != 0 {
+            path.path_len = card.path_len;
+        }
+        let needed = if path.path_len == 0 { self.hops } else { path.path_len.min(self.hops) };
+        let all = u64::MAX >> (64 - needed);
+        let complete = path.seen & all == all;
+        let keep = path.keep;
+        self.values[at * usize::from(self.hops) + usize::from(card.hop - 1)] = card.value;
+        // A complete path that finds no room waits for its timer.
+        if complete && line.has_room(1, MAX_SLOT as u64, keep) {
+            let _ = self.write(at, Cause::Full, line, stats);
+        }
+        Ok(())
+    }
+
+    /// The place of a key's path, made if there is none.
+    fn place<W: Way>(
+        &mut self,
+        now: u64,
+        card: &Postcard<'_>,
+        line: &mut Line<'_, W>,
+        stats: &mut Postcards,
+    ) -> Result<usize, Fault> {
+        // What the cache is addressed with, in both families.
+        let ([slot, spread], checksum) = hash::slots_n::<2>(card.key);
+        let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
+        let ways = set..set + WAYS;
+        let is_it = |at: &usize| {
+            let path = &self.paths[*at];
+            let len = usize::from(path.key_len);
+            path.seen != 0 && path.checksum == checksum && self.keys[*at].get(..len) == Some(card.key)
+        };
+        if let Some(at) = ways.clone().find(is_it) {
+            return Ok(at);
+        }
+        let free = ways.clone().find(|at| self.paths[*at].seen == 0);
+        let at = match free {
+            Some(at) => at,
+            None => {
+                let at = ways.min_by_key(|at| self.paths[*at].since).unwrap_or(set);
+                if !line.has_room(1, MAX_SLOT as u64, self.paths[at].keep) {
+                    return Err(Fault::Blocked);
+                }
+                self.write(at, Cause::Evicted, line, stats)?;
+                at
+            }
+        };
+        let key = self.keys[at].get_mut(..card.key.len()).ok_or(Fault::Drop(Reason::UnknownStore))?;
+        key.copy_from_slice(card.key);
+        let hops = usize::from(self.hops);
+        self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
+        let key_len = card.key.len() as u8;
+        self.paths[at] = Path { since: now, checksum, slot, key_len, older: self.newest, ..FREE };
+        match self.paths.get_mut(self.newest as usize) {
+            Some(before) => before.newer = at as u32,
+            None => self.oldest = at as u32,
+        }
+        self.newest = at as u32;
+        Ok(at)
+    }
+
+    /// Writes a path, and frees its place. What can never be written is lost.
+    fn write<W: Way>(
+        &mut self,
+        at: usize,
+        cause: Cause,
+        line: &mut Line<'_, W>,
+        stats: &mut Postcards,
+    ) -> Result<(), Blocked> {
+        let path = self.paths[at];
+        let hops = usize::from(self.hops);
+        let values = &self.values[at * hops..(at + 1) * hops];
+        let mut slot = [0; MAX_SLOT];
+        let (index, len) = match self.family {
+            Family::V1 => (path.slot, layout::put_postcards(&mut slot, path.checksum, values).unwrap_or(0)),
+            Family::Artifact => {
+                let key = &self.keys[at][..usize::from(path.key_len)];
+                // Its slot is the plain CRC of the key, which is our checksum: without reversal, and without a copy's number.
+                (path.checksum, masked(&mut slot, key, values))
+            }
+        };
+        let target = Target {
+            region: self.entry.region,
+            offset: hash::slot(index, self.slots) * layout::postcard_stride(self.hops),
+            immediate: path.notice.then_some((Opcode::Postcard as u32) << 28 | u32::from(self.entry.id)),
+            keep: path.keep,
+        };
+        let count = u64::from(path.seen.count_ones());
+        match line.write(target, &slot[..len]) {
+            Ok(()) => {
+                stats.written += count;
+                stats.paths[cause as usize] += 1;
+            }
+            Err(blocked) if blocked.passes() => return Err(blocked),
+            Err(_) => stats.lost += count,
+        }
+        match self.paths.get_mut(path.older as usize) {
+            Some(older) => older.newer = path.newer,
+            None => self.oldest = path.newer,
+        }
+        match self.paths.get_mut(path.newer as usize) {
+            Some(newer) => newer.older = path.older,
+            None => self.newest = path.older,
+        }
+        self.paths[at].seen = 0;
+        Ok(())
+    }
+
+    /// Writes what has waited since `until` or longer, as far as the way takes it. False if it did not take all.
+    pub(super) fn flush_until<W: Way>(
+        &mut self,
+        until: u64,
+        cause: Cause,
+        line: &mut Line<'_, W>,
+        stats: &mut Postcards,
+    ) -> bool {
+        while let Some(path) = self.paths.get(self.oldest as usize) {
+            if path.since > until {
+                break;
+            }
+            let room = line.has_room(1, MAX_SLOT as u64, path.keep);
+            if !room || self.write(self.oldest as usize, cause, line, stats).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The artifact's slot: each word masked with a CRC of the key by a polynomial of its hop's own; 0 where a hop is missing.
+fn masked(slot: &mut [u8], key: &[u8], values: &[u32]) -> usize {
+    for ((word, value), table) in slot.as_chunks_mut::<4>().0.iter_mut().zip(values).zip(&MASKS) {
+        let crc = key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]);
+        *word = if *value == NO_HOP { [0; 4] } else { (value ^ !crc).to_be_bytes() };
+    }
+    4 * usize::from(HOPS)
+}
+
+/// The artifact's polynomials by hop, in normal form. The first and the last lack low terms: a defect of theirs (5.2).
+const POLYNOMIALS: [u32; HOPS as usize] = [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
+
+static MASKS: [[u32; 256]; HOPS as usize] = masks();
+
+const fn masks() -> [[u32; 256]; HOPS as usize] {
+    let mut tables = [[0; 256]; HOPS as usize];
+    let mut hop = 0;
+    while hop < POLYNOMIALS.len() {
+        let polynomial = POLYNOMIALS[hop].reverse_bits();
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = byte as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+                bit += 1;
+            }
+            tables[hop][byte] = crc;
+            byte += 1;
+        }
+        hop += 1;
+    }
+    tables
+}

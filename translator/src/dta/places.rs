@@ -1,0 +1,218 @@
+//! A table of fixed size with open addresses: who is known, in memory that a flood of made-up names does not enlarge.
+
+/// What a key must be.
+pub(super) trait Key: Copy + Eq {
+    /// A key that nobody has.
+    const NOBODY: Self;
+    /// Bits that differ between keys.
+    fn hash(self) -> u64;
+}
+
+impl Key for u64 {
+    const NOBODY: Self = u64::MAX;
+
+    #[inline(always)]
+    fn hash(self) -> u64 {
+        // Fibonacci hashing; the high half is used.
+        (self ^ self >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Key for u128 {
+    const NOBODY: Self = u128::MAX;
+
+    #[inline(always)]
+    fn hash(self) -> u64 {
+        ((self ^ self >> 64) as u64 ^ (self as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// See the module's text. At most half of it is used, so that searches end soon; what is taken out leaves no gap.
+#[derive(Debug)]
+pub(super) struct Places<K, V> {
+    keys: Vec<K>,
+    values: Vec<V>,
+    shift: u32,
+    used: usize,
+    most: usize,
+    /// Where the next sweep begins.
+    sweep: usize,
+}
+
+impl<K: Key, V: Copy + Default> Places<K, V> {
+    /// For so many, at least 1.
+    pub(super) fn new(most: usize) -> Self {
+        let places = (2 * most).next_power_of_two().max(8);
+        Self {
+            keys: vec![K::NOBODY; places],
+            values: vec![V::default(); places],
+            shift: 64 - places.trailing_zeros(),
+            used: 0,
+            most,
+            sweep: 0,
+        }
+    }
+
+    /// How many are known.
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    #[inline(always)]
+    fn home(&self, key: K) -> usize {
+        (key.hash() >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn mask(&self) -> usize {
+        self.keys.len() - 1
+    }
+
+    /// Where this key is; or where it would be.
+    #[inline]
+    fn search(&self, key: K) -> Result<usize, usize> {
+        let mut at = self.home(key);
+        loop {
+            let held = self.keys[at];
+            if held == K::NOBODY {
+                return Err(at);
+            }
+            if held == key {
+                return Ok(at);
+            }
+            at = (at + 1) & self.mask();
+        }
+    }
+
+    /// The place of a key, if it is known. It is good until something is taken out.
+    #[inline]
+    pub(super) fn find(&self, key: K) -> Option<usize> {
+        self.search(key).ok()
+    }
+
+    /// The place of a key, made if there is room, and whether it was.
+    #[inline]
+    pub(super) fn find_or_make(&mut self, key: K) -> Option<(usize, bool)> {
+        match self.search(key) {
+            Ok(at) => Some((at, false)),
+            Err(at) if self.used < self.most && key != K::NOBODY => {
+                self.used += 1;
+                self.keys[at] = key;
+                self.values[at] = V::default();
+                Some((at, true))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// What is at a place.
+    #[inline(always)]
+    pub(super) fn at(&mut self, place: usize) -> &mut V {
+        &mut self.values[place]
+    }
+
+    /// What is known of all, in no order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::NOBODY).map(|(_, value)| value)
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.keys.fill(K::NOBODY);
+        self.used = 0;
+    }
+
+    /// Looks at `count` places and takes out those whose owner says so. The places of others may change.
+    pub(super) fn sweep(&mut self, count: usize, mut is_over: impl FnMut(K, &V) -> bool) {
+        for _ in 0..count.min(self.keys.len()) {
+            let at = self.sweep & self.mask();
+            if self.keys[at] != K::NOBODY && is_over(self.keys[at], &self.values[at]) {
+                // Another may come to this place: it is looked at again.
+                self.remove(at);
+            } else {
+                self.sweep = at + 1;
+            }
+        }
+    }
+
+    /// Takes out what is at a place, and closes the gap: whoever stands behind it and not at home comes nearer.
+    fn remove(&mut self, place: usize) {
+        let mask = self.mask();
+        let (mut gap, mut at) = (place, place);
+        loop {
+            at = (at + 1) & mask;
+            let key = self.keys[at];
+            if key == K::NOBODY {
+                break;
+            }
+            let from_home = at.wrapping_sub(self.home(key)) & mask;
+            if from_home >= at.wrapping_sub(gap) & mask {
+                self.keys[gap] = key;
+                self.values[gap] = self.values[at];
+                gap = at;
+            }
+        }
+        self.keys[gap] = K::NOBODY;
+        self.used -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn all_that_were_promised_have_a_place() {
+        let mut places = Places::<u64, u32>::new(65_536);
+        for key in 0..65_536u64 {
+            let (at, new) = places.find_or_make(key << 32 | 7).expect("a place");
+            assert!(new);
+            *places.at(at) = key as u32;
+        }
+        assert_eq!((places.len(), places.find_or_make(7 << 40)), (65_536, None));
+        for key in 0..65_536u64 {
+            let at = places.find(key << 32 | 7).expect("known");
+            assert_eq!(*places.at(at), key as u32);
+        }
+    }
+
+    #[test]
+    fn nobody_gets_no_place() {
+        assert_eq!(Places::<u64, u8>::new(4).find_or_make(u64::NOBODY), None);
+    }
+
+    #[test]
+    fn it_behaves_as_a_map_under_random_use() {
+        let mut places = Places::<u64, u64>::new(40);
+        let mut model = HashMap::new();
+        let mut seed = 7u64;
+        for step in 0..200_000u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = seed >> 33 & 63;
+            if seed & 7 == 0 {
+                let bit = seed >> 40 & 3;
+                places.sweep(5, |key, value| {
+                    let over = key & 3 == bit;
+                    assert_eq!(model.get(&key), Some(value));
+                    if over {
+                        model.remove(&key);
+                    }
+                    over
+                });
+            } else if let Some((at, new)) = places.find_or_make(key) {
+                assert_eq!(new, !model.contains_key(&key));
+                assert_eq!(*places.at(at), model.get(&key).copied().unwrap_or(0));
+                *places.at(at) = step;
+                model.insert(key, step);
+            } else {
+                assert!(model.len() == 40 && !model.contains_key(&key));
+            }
+            assert_eq!(places.len(), model.len());
+        }
+        for key in 0..64 {
+            let held = places.find(key).map(|at| *places.at(at));
+            assert_eq!(held, model.get(&key).copied());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Who sends: how fast, what it was told of congestion, and which reporter IDs are its own.
+
+use core::net::{IpAddr, SocketAddr};
+
+use super::config::Config;
+use super::meter::{SenderMeter, SenderRate};
+use super::places::Places;
+use super::stats::Reason;
+use super::tracker::Tracker;
+
+/// Places that a tick looks at, to forget who is silent.
+const SWEEP: usize = 256;
+
+/// An address as a key.
+#[inline(always)]
+pub(super) fn key_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => 0xffff_0000_0000 | u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// One sender.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sender {
+    meter: SenderMeter,
+    seen: u64,
+    /// The level it was told, until when that holds, and when.
+    told: u8,
+    told_until: u64,
+    told_at: u64,
+    /// Its reports that were dropped since.
+    dropped: u32,
+    /// Reporter IDs that are its own.
+    owned: u32,
+}
+
+/// What a sender is to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Notice {
+    pub(super) level: u8,
+    pub(super) dropped: u32,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Senders {
+    senders: Places<u128, Sender>,
+    trackers: Places<u64, Tracker>,
+    rate: SenderRate,
+    /// All who found no place share one meter.
+    others: SenderMeter,
+    /// Until when somebody holds back because it was told so.
+    told_until: u64,
+}
+
+impl Senders {
+    /// With the reporters that the settings know.
+    pub(super) fn new(config: &Config) -> Self {
+        let mut trackers = Places::new(config.reporters);
+        for known in &config.known {
+            for collector in 0..config.collectors.len() {
+                let key = tracker_key(collector as u8, known.reporter, false);
+                if let Some((at, _)) = trackers.find_or_make(key) {
+                    *trackers.at(at) = Tracker::of(key_of(known.address), 0, true);
+                }
+            }
+        }
+        Self {
+            senders: Places::new(config.reporters),
+            trackers,
+            rate: SenderRate::new(config.reporter_rate, config.reporter_burst),
+            others: SenderMeter::default(),
+            told_until: 0,
+        }
+    }
+
+    /// Senders and reporters known now.
+    pub(super) fn known(&self) -> (u64, u64) {
+        (self.senders.len() as u64, self.trackers.len() as u64)
+    }
+
+    /// May this sender send another report?
+    #[inline(always)]
+    pub(super) fn meter(&mut self, now: u64, sender: SocketAddr) -> bool {
+        self.rate.is_endless() || self.meter_one(now, sender)
+    }
+
+    fn meter_one(&mut self, now: u64, sender: SocketAddr) -> bool {
+        let rate = self.rate;
+        match self.sender(now, sender.ip()) {
+            Some(sender) => sender.meter.take(now, rate),
+            None => self.others.take(now, rate),
+        }
+    }
+
+    fn sender(&mut self, now: u64, address: IpAddr) -> Option<&mut Sender> {
+        let (at, _) = self.senders.find_or_make(key_of(address))?;
+        let sender = self.senders.at(at);
+        sender.seen = now;
+        Some(sender)
+    }
+
+    /// A report of this sender met congestion: is it to be told?
+    pub(super) fn congested(
+        &mut self,
+        now: u64,
+        sender: SocketAddr,
+        (level, is_dropped): (u8, bool),
+        config: &Config,
+    ) -> Option<Notice> {
+        let until = now.saturating_add(config.hold);
+        let sender = self.sender(now, sender.ip())?;
+        sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
+        // What holds is told again when half of its time is over; another level sooner, but not with each report.
+        let since = now.saturating_sub(sender.told_at);
+        let wait = if sender.told == level { config.hold / 2 } else { config.hold / 16 };
+        if sender.told_until != 0 && since < wait {
+            return None;
+        }
+        let notice = Notice { level, dropped: sender.dropped };
+        (sender.told, sender.told_until, sender.told_at, sender.dropped) = (level, until, now, 0);
+        self.told_until = self.told_until.max(until);
+        Some(notice)
+    }
+
+    /// A report of this sender met none: is it to be told that what it was told is over?
+    #[inline(always)]
+    pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
+        if now >= self.told_until { None } else { self.relieve(now, sender) }
+    }
+
+    fn relieve(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
+        let at = self.senders.find(key_of(sender.ip()))?;
+        let sender = self.senders.at(at);
+        if sender.told == 0 || now >= sender.told_until {
+            return None;
+        }
+        let notice = Notice { level: 0, dropped: sender.dropped };
+        (sender.told, sender.told_at, sender.dropped) = (0, now, 0);
+        Some(notice)
+    }
+
+    /// The sequence of a reporter, if this sender may use its ID.
+    ///
+    /// # Errors
+    /// It may not, or there is no place.
+    #[inline]
+    pub(super) fn tracker(
+        &mut self,
+        now: u64,
+        (key, sender): (u64, SocketAddr),
+        config: &Config,
+    ) -> Result<usize, Reason> {
+        let address = key_of(sender.ip());
+        let Some(at) = self.trackers.find(key) else { return self.track(now, (key, sender), config) };
+        let tracker = self.trackers.at(at);
+        if tracker.address != address && (tracker.pinned || config.bind) {
+            if tracker.pinned || now.saturating_sub(tracker.seen) < config.idle {
+                return Err(Reason::Forged);
+            }
+            let before = tracker.address;
+            self.own(now, sender, config)?;
+            self.disown(before);
+            *self.trackers.at(at) = Tracker::of(address, now, false);
+        }
+        Ok(at)
+    }
+
+    /// The sequence of a reporter that is known and this sender's.
+    pub(super) fn known_tracker(
+        &mut self,
+        (key, sender): (u64, SocketAddr),
+        config: &Config,
+    ) -> Option<usize> {
+        let at = self.trackers.find(key)?;
+        let tracker = self.trackers.at(at);
+        let its = tracker.address == key_of(sender.ip()) || !(config.bind || tracker.pinned);
+        its.then_some(at)
+    }
+
+    #[cold]
+    fn track(
+        &mut self,
+        now: u64,
+        (key, sender): (u64, SocketAddr),
+        config: &Config,
+    ) -> Result<usize, Reason> {
+        self.own(now, sender, config)?;
+        let Some((at, _)) = self.trackers.find_or_make(key) else {
+            self.disown(key_of(sender.ip()));
+            return Err(Reason::ReportersFull);
+        };
+        *self.trackers.at(at) = Tracker::of(key_of(sender.ip()), now, false);
+        Ok(at)
+    }
+
+    /// Another reporter ID is this sender's.
+    fn own(&mut self, now: u64, sender: SocketAddr, config: &Config) -> Result<(), Reason> {
+        let sender = self.sender(now, sender.ip()).ok_or(Reason::ReportersFull)?;
+        if sender.owned >= config.owned {
+            return Err(Reason::ReportersFull);
+        }
+        sender.owned += 1;
+        Ok(())
+    }
+
+    fn disown(&mut self, address: u128) {
+        if let Some(at) = self.senders.find(address) {
+            let sender = self.senders.at(at);
+            sender.owned = sender.owned.saturating_sub(1);
+        }
+    }
+
+    /// What is known of a reporter. The place is good until the next [`Senders::sweep`].
+    #[inline(always)]
+    pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {
+        self.trackers.at(tracker)
+    }
+
+    /// Forgets some of those who were silent for long: senders, and reporters when half of their table is taken. Until then it is
+    /// better to know their last numbers.
+    pub(super) fn sweep(&mut self, now: u64, config: &Config) {
+        let over = |seen: u64| now.saturating_sub(seen) >= config.idle;
+        let senders = &mut self.senders;
+        let crowded = self.trackers.len() > config.reporters / 2;
+        self.trackers.sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
+            let is_over = !tracker.pinned && over(tracker.seen);
+            if is_over && let Some(at) = senders.find(tracker.address) {
+                let sender = senders.at(at);
+                sender.owned = sender.owned.saturating_sub(1);
+            }
+            is_over
+        });
+        self.senders.sweep(SWEEP, |_, sender| sender.owned == 0 && over(sender.seen));
+    }
+}
+
+/// How a reporter's sequence to one collector is found. The artifact's reporters are called by their addresses.
+#[inline(always)]
+pub(super) fn tracker_key(collector: u8, reporter: u32, artifact: bool) -> u64 {
+    u64::from(artifact) << 40 | u64::from(collector) << 32 | u64::from(reporter)
+}

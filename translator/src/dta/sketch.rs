@@ -1,0 +1,372 @@
+//! Sketch-Merge: columns of several reporters become one sketch, here, and go to memory a batch at a time. Wire-formats 5.4,
+//! 5.5, 5.9.
+//!
+//! There are two buffers, for the even and the odd epoch, which have the bytes that memory will have. A buffer's counters are
+//! never cleared: the first reporter's columns are copied, those of the others merged.
+
+use wire::dta::Opcode;
+use wire::dta::layout::{Columns, Geometry, MergeOp, SketchKind, SketchTrailer};
+
+use super::config::{Config, StoreEntry};
+use super::line::{Fault, Line, Target};
+use super::places::Places;
+use super::stats::{Cause, Reason, Sketches};
+use super::way::Way;
+
+/// An epoch may begin so far ahead of the newest one.
+const AHEAD: i16 = 8;
+
+/// Some columns of a reporter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivery<'a> {
+    pub(super) reporter: u32,
+    pub(super) epoch: u16,
+    pub(super) first: u32,
+    pub(super) columns: u8,
+    pub(super) counters: &'a [u8],
+    pub(super) immediate: bool,
+}
+
+/// How far a reporter is in an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// The column that is due.
+    next: u32,
+    nacked: bool,
+    nacked_at: u64,
+}
+
+/// Where an epoch is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Nothing of it came.
+    Idle,
+    /// Columns come.
+    Open,
+    /// No more are taken; the rest is being written, as this cause wants.
+    Closing(Cause),
+    /// All was written.
+    Closed,
+}
+
+/// One epoch.
+#[derive(Debug)]
+struct Buffer {
+    epoch: u16,
+    state: State,
+    first_at: u64,
+    /// Counters as in memory.
+    counters: Vec<u8>,
+    /// By column, how many reporters delivered it.
+    delivered: Vec<u16>,
+    members: Places<u64, Member>,
+    /// Columns below are all reporters'.
+    complete: u32,
+    /// Columns below are at least one reporter's.
+    touched: u32,
+    /// Columns below were written.
+    written: u32,
+    /// The trailer of the epoch that was here before has been taken back.
+    reopened: bool,
+    notice: bool,
+    /// Reporters that delivered all, when it was closed.
+    reporters: u32,
+}
+
+/// One sketch.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    entry: StoreEntry,
+    shape: Columns,
+    op: MergeOp,
+    /// Counters stay at their largest number.
+    saturates: bool,
+    newest: Option<u16>,
+    last_at: u64,
+    buffers: [Buffer; 2],
+}
+
+impl Sketch {
+    /// `None` if the entry is no sketch's.
+    pub(super) fn new(entry: StoreEntry) -> Option<Self> {
+        let Geometry::Sketch { kind, op, shape } = entry.geometry else { return None };
+        let columns = shape.columns as usize;
+        let buffer = || Buffer {
+            epoch: 0,
+            state: State::Idle,
+            first_at: 0,
+            counters: vec![0; columns * shape.column_len() as usize],
+            delivered: vec![0; columns],
+            members: Places::new(entry.reporters as usize),
+            complete: 0,
+            touched: 0,
+            written: 0,
+            reopened: false,
+            notice: false,
+            reporters: 0,
+        };
+        let saturates = kind == SketchKind::CountMin;
+        let buffers = [buffer(), buffer()];
+        Some(Self { entry, shape, op, saturates, newest: None, last_at: 0, buffers })
+    }
+
+    pub(super) fn entry(&self) -> &StoreEntry {
+        &self.entry
+    }
+
+    /// Epochs that are neither idle nor written.
+    pub(super) fn open(&self) -> u64 {
+        self.buffers.iter().filter(|buffer| buffer.is_open()).count() as u64
+    }
+
+    /// Since when the oldest open epoch waits.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.buffers.iter().filter(|buffer| buffer.is_open()).map(|buffer| buffer.first_at).min()
+    }
+
+    /// Has it this shape and operation?
+    pub(super) fn is_shaped(&self, depth: u8, width: u8, op: MergeOp) -> bool {
+        (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
+    }
+
+    /// Merges columns, and writes those that are complete.
+    pub(super) fn merge<W: Way>(
+        &mut self,
+        now: u64,
+        delivery: Delivery<'_>,
+        config: &Config,
+        line: &mut Line<'_, W>,
+        stats: &mut Sketches,
+    ) -> Result<(), Fault> {
+        let end = delivery.first.checked_add(u32::from(delivery.columns));
+        let end = end.filter(|end| *end <= self.shape.columns).ok_or(Fault::Drop(Reason::WrongShape))?;
+        self.open_epoch(now, delivery.epoch, config, line, stats)?;
+        self.last_at = now;
+        let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
+        let key = u64::from(delivery.reporter);
+        let (member, _) = buffer.members.find_or_make(key).ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
+        let member = buffer.members.at(member);
+        if delivery.first != member.next {
+            return Err(member.out_of_order(now, delivery.first, config));
+        }
+        *member = Member { next: end, ..Member::default() };
+        buffer.notice |= delivery.immediate;
+        buffer.merge(delivery, end, &self.shape, (self.op, self.saturates));
+        buffer.count(delivery.first..end, self.entry.reporters);
+        stats.merged += u64::from(delivery.columns);
+        if buffer.complete == self.shape.columns {
+            buffer.close(Cause::Full, &self.shape, self.op);
+        }
+        self.write(usize::from(delivery.epoch & 1), config.sketch_columns, line, stats);
+        Ok(())
+    }
+
+    /// Makes this epoch one whose columns are taken.
+    fn open_epoch<W: Way>(
+        &mut self,
+        now: u64,
+        epoch: u16,
+        config: &Config,
+        line: &mut Line<'_, W>,
+        stats: &mut Sketches,
+    ) -> Result<(), Fault> {
+        let at = usize::from(epoch & 1);
+        let buffer = &self.buffers[at];
+        let is_newest = self.newest == Some(epoch);
+        if buffer.epoch == epoch && buffer.state != State::Idle {
+            return if buffer.state == State::Open { Ok(()) } else { Err(Fault::Drop(Reason::EpochOver)) };
+        }
+        let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
+        let silent = now.saturating_sub(self.last_at) >= config.sketch_timer;
+        // The newest but one may come late, if nothing older than it is in its buffer.
+        let late =
+            distance == -1 && (buffer.state == State::Idle || (epoch.wrapping_sub(buffer.epoch) as i16) > 0);
+        if !((1..=AHEAD).contains(&distance) || late || silent || is_newest) {
+            return Err(Fault::Drop(if distance > 0 { Reason::EpochAhead } else { Reason::EpochOver }));
+        }
+        if buffer.is_open() {
+            self.buffers[at].close(Cause::Evicted, &self.shape, self.op);
+            self.write(at, config.sketch_columns, line, stats);
+            if self.buffers[at].is_open() {
+                return Err(Fault::Blocked);
+            }
+        }
+        self.buffers[at].begin(epoch, now);
+        if !late || silent {
+            self.newest = Some(epoch);
+        }
+        Ok(())
+    }
+
+    /// Writes complete columns, `batch` at a time, and at last the trailer, as far as the way takes it. Everything of a sketch is
+    /// kept until it arrives: its reader could not tell that columns were missing.
+    fn write<W: Way>(&mut self, at: usize, batch: u32, line: &mut Line<'_, W>, stats: &mut Sketches) {
+        let Sketch { entry, shape, buffers, .. } = self;
+        let buffer = &mut buffers[at];
+        let trailer = |columns, reporters| {
+            SketchTrailer { epoch: buffer.epoch, sketch: entry.id, columns, reporters }.emit()
+        };
+        let mut put = |offset, data: &[u8], immediate| {
+            let target = Target { region: entry.region, offset, immediate, keep: true };
+            line.has_room(1, data.len() as u64, true) && line.write(target, data).is_ok()
+        };
+        let closing = matches!(buffer.state, State::Closing(_));
+        while buffer.written < buffer.complete {
+            let end = buffer.complete.min(buffer.written + batch);
+            if end - buffer.written < batch && !closing {
+                return;
+            }
+            // Whoever reads meanwhile must not take the old trailer for that of new columns.
+            buffer.reopened = buffer.reopened || put(shape.trailer(buffer.epoch), &trailer(0, 0), None);
+            let len = shape.column_len() as usize;
+            let data = &buffer.counters[buffer.written as usize * len..end as usize * len];
+            if !buffer.reopened || !put(shape.offset(buffer.epoch, buffer.written), data, None) {
+                return;
+            }
+            stats.written += u64::from(end - buffer.written);
+            buffer.written = end;
+        }
+        let State::Closing(cause) = buffer.state else { return };
+        let immediate = buffer.notice.then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
+        if put(shape.trailer(buffer.epoch), &trailer(shape.columns, buffer.reporters), immediate) {
+            let is_whole = cause == Cause::Full;
+            stats.complete += u64::from(is_whole);
+            stats.partial += u64::from(!is_whole);
+            buffer.state = State::Closed;
+        }
+    }
+
+    /// Closes epochs that have waited since `until` or longer, and writes what is complete as far as the way takes it. False if
+    /// it did not take all.
+    pub(super) fn flush_until<W: Way>(
+        &mut self,
+        until: u64,
+        (cause, batch): (Cause, u32),
+        line: &mut Line<'_, W>,
+        stats: &mut Sketches,
+    ) -> bool {
+        for at in 0..2 {
+            let buffer = &mut self.buffers[at];
+            if buffer.state == State::Open && buffer.first_at <= until {
+                buffer.close(cause, &self.shape, self.op);
+            }
+            if self.buffers[at].is_open() {
+                self.write(at, batch, line, stats);
+            }
+        }
+        self.buffers.iter().all(|buffer| !matches!(buffer.state, State::Closing(_)))
+    }
+}
+
+impl Member {
+    fn out_of_order(&mut self, now: u64, first: u32, config: &Config) -> Fault {
+        if first < self.next {
+            return Fault::Drop(Reason::DuplicateColumn);
+        }
+        let tell = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
+        if tell {
+            (self.nacked, self.nacked_at) = (true, now);
+        }
+        Fault::ColumnGap { due: self.next, tell }
+    }
+}
+
+impl Buffer {
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open | State::Closing(_))
+    }
+
+    fn begin(&mut self, epoch: u16, now: u64) {
+        self.epoch = epoch;
+        self.state = State::Open;
+        self.first_at = now;
+        self.delivered.fill(0);
+        self.members.clear();
+        (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
+        (self.reopened, self.notice) = (false, false);
+    }
+
+    /// Puts a delivery's counters to those that are there; where none are, they are the first.
+    fn merge(&mut self, delivery: Delivery<'_>, end: u32, shape: &Columns, how: (MergeOp, bool)) {
+        let len = shape.column_len() as usize;
+        let (first, end) = (delivery.first as usize, end as usize);
+        let known = (self.touched as usize).clamp(first, end);
+        let (old, new) = delivery.counters.split_at((known - first) * len);
+        let (there, fresh) = self.counters[first * len..end * len].split_at_mut((known - first) * len);
+        match shape.width {
+            4 => {
+                merge_4(there, old, how);
+                copy::<4>(fresh, new);
+            }
+            _ => {
+                merge_8(there, old, how);
+                copy::<8>(fresh, new);
+            }
+        }
+        self.touched = self.touched.max(end as u32);
+    }
+
+    /// Counts who delivered which column, and up to where all have.
+    fn count(&mut self, columns: core::ops::Range<u32>, reporters: u32) {
+        for delivered in &mut self.delivered[columns.start as usize..columns.end as usize] {
+            *delivered += 1;
+        }
+        if self.complete >= columns.start {
+            let rest = &self.delivered[self.complete as usize..columns.end.max(self.complete) as usize];
+            self.complete +=
+                rest.iter().take_while(|delivered| u32::from(**delivered) == reporters).count() as u32;
+        }
+    }
+
+    /// Takes no more: what is missing is as if empty sketches had been delivered.
+    fn close(&mut self, cause: Cause, shape: &Columns, op: MergeOp) {
+        if self.state != State::Open {
+            return;
+        }
+        let from = self.touched as usize * shape.column_len() as usize;
+        self.counters[from..].fill(if op == MergeOp::Min { 0xff } else { 0 });
+        self.reporters = self.members.values().filter(|member| member.next == shape.columns).count() as u32;
+        self.complete = shape.columns;
+        self.state = State::Closing(cause);
+    }
+}
+
+/// Counters of the network become counters of memory.
+fn copy<const WIDTH: usize>(to: &mut [u8], from: &[u8]) {
+    for (to, from) in to.as_chunks_mut::<WIDTH>().0.iter_mut().zip(from.as_chunks::<WIDTH>().0) {
+        *to = *from;
+        to.reverse();
+    }
+}
+
+#[inline(always)]
+fn each_4(to: &mut [u8], from: &[u8], merge: impl Fn(u32, u32) -> u32) {
+    for (to, from) in to.as_chunks_mut::<4>().0.iter_mut().zip(from.as_chunks::<4>().0) {
+        *to = merge(u32::from_le_bytes(*to), u32::from_be_bytes(*from)).to_le_bytes();
+    }
+}
+
+#[inline(always)]
+fn each_8(to: &mut [u8], from: &[u8], merge: impl Fn(u64, u64) -> u64) {
+    for (to, from) in to.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<8>().0) {
+        *to = merge(u64::from_le_bytes(*to), u64::from_be_bytes(*from)).to_le_bytes();
+    }
+}
+
+fn merge_4(to: &mut [u8], from: &[u8], how: (MergeOp, bool)) {
+    match how {
+        (MergeOp::Sum, true) => each_4(to, from, u32::saturating_add),
+        (MergeOp::Sum, false) => each_4(to, from, u32::wrapping_add),
+        (MergeOp::Max | MergeOp::Sample, _) => each_4(to, from, u32::max),
+        (MergeOp::Min, _) => each_4(to, from, u32::min),
+    }
+}
+
+fn merge_8(to: &mut [u8], from: &[u8], how: (MergeOp, bool)) {
+    match how {
+        (MergeOp::Sum, true) => each_8(to, from, u64::saturating_add),
+        (MergeOp::Sum, false) => each_8(to, from, u64::wrapping_add),
+        (MergeOp::Max | MergeOp::Sample, _) => each_8(to, from, u64::max),
+        (MergeOp::Min, _) => each_8(to, from, u64::min),
+    }
+}

@@ -1,0 +1,398 @@
+//! One collector's stores, and what each primitive does with them: wire-formats 5.5.
+
+use wire::dta::hash::{self, Family, Hashes};
+use wire::dta::layout::{self, Geometry};
+use wire::dta::{Base, Operation, Report};
+
+use super::config::{CollectorConfig, Config, StoreEntry};
+use super::line::{Fault, Line, Target};
+use super::lists::{Lists, Wish};
+use super::paths::{Paths, Postcard};
+use super::sketch::{Delivery, Sketch};
+use super::stats::{Cause, Reason, Stats};
+use super::way::Way;
+
+/// Bytes of slots that are made ready the short way.
+const SHORT: usize = 64;
+/// Bytes of the longest slot.
+const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
+/// Places in which the few stores of a collector are looked up; twice as many as there may be.
+const PLACES: usize = 128;
+
+/// Stores of one kind by ID. Searching begins at the ID's low bits and ends soon.
+#[derive(Debug)]
+struct ById<T> {
+    places: Box<[u8; PLACES]>,
+    stores: Vec<(u16, T)>,
+}
+
+impl<T> ById<T> {
+    fn new() -> Self {
+        Self { places: Box::new([u8::MAX; PLACES]), stores: Vec::new() }
+    }
+
+    /// A collector has at most 64.
+    fn insert(&mut self, id: u16, store: T) {
+        let mut at = usize::from(id) % PLACES;
+        while self.places[at] != u8::MAX {
+            at = (at + 1) % PLACES;
+        }
+        self.places[at] = self.stores.len() as u8;
+        self.stores.push((id, store));
+    }
+
+    #[inline(always)]
+    fn find(&mut self, id: u16) -> Option<&mut T> {
+        let mut at = usize::from(id) % PLACES;
+        loop {
+            let index = usize::from(self.places[at]);
+            match self.stores.get(index) {
+                None => return None,
+                Some((other, _)) if *other == id => return Some(&mut self.stores[index].1),
+                Some(_) => at = (at + 1) % PLACES,
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.stores.iter().map(|(_, store)| store)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.stores.iter_mut().map(|(_, store)| store)
+    }
+}
+
+/// A Key-Write store.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    region: u16,
+    data_len: u16,
+    family: Family,
+    slots: u64,
+    stride: u64,
+}
+
+/// A Key-Increment store.
+#[derive(Clone, Copy, Debug)]
+struct Counters {
+    region: u16,
+    family: Family,
+    slots: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Stores {
+    key_write: ById<Slots>,
+    key_increment: ById<Counters>,
+    postcarding: ById<Paths>,
+    sketches: ById<Sketch>,
+    append: Vec<Lists>,
+}
+
+impl Stores {
+    /// None at all.
+    pub(super) fn new() -> Self {
+        Self {
+            key_write: ById::new(),
+            key_increment: ById::new(),
+            postcarding: ById::new(),
+            sketches: ById::new(),
+            append: Vec::new(),
+        }
+    }
+
+    /// Those of a collector. What `before` holds for the same stores stays; the rest of it is lost, and counted.
+    pub(super) fn replace(
+        before: Self,
+        memory: &CollectorConfig,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Self {
+        let mut stores = Self::new();
+        let (mut append, mut paths, mut sketches) = (
+            before.append,
+            before.postcarding.stores.into_iter().map(|(_, paths)| paths).collect::<Vec<_>>(),
+            before.sketches.stores.into_iter().map(|(_, sketch)| sketch).collect::<Vec<_>>(),
+        );
+        for entry in &memory.stores {
+            match entry.geometry {
+                Geometry::KeyWrite { slots, data_len, family } => {
+                    let (region, stride) = (entry.region, layout::slot_stride(data_len));
+                    stores.key_write.insert(entry.id, Slots { region, data_len, family, slots, stride });
+                }
+                Geometry::KeyIncrement { slots, family } => {
+                    stores.key_increment.insert(entry.id, Counters { region: entry.region, family, slots });
+                }
+                Geometry::Append { .. } => {
+                    stores
+                        .append
+                        .extend(kept(&mut append, entry, Lists::entry).or_else(|| Lists::new(*entry)));
+                }
+                Geometry::Postcarding { .. } => {
+                    let kept = kept(&mut paths, entry, Paths::entry);
+                    if let Some(paths) = kept.or_else(|| Paths::new(*entry, config.postcards)) {
+                        stores.postcarding.insert(entry.id, paths);
+                    }
+                }
+                Geometry::Sketch { .. } => {
+                    let kept = kept(&mut sketches, entry, Sketch::entry);
+                    if let Some(sketch) = kept.or_else(|| Sketch::new(*entry)) {
+                        stores.sketches.insert(entry.id, sketch);
+                    }
+                }
+            }
+        }
+        stats.entries.lost += append.iter().map(Lists::held).sum::<u64>();
+        stats.postcards.lost += paths.iter().map(Paths::held).sum::<u64>();
+        stats.sketches.lost += sketches.iter().map(Sketch::open).sum::<u64>();
+        stores
+    }
+
+    /// See [`super::Translator::set_next`].
+    pub(super) fn set_next(&mut self, list: u32, next: u64) -> bool {
+        let found = self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)));
+        found.map(|(lists, at)| lists.set_next(at, next)).is_some()
+    }
+
+    /// Entries and postcards that wait now.
+    pub(super) fn held(&self) -> (u64, u64) {
+        (self.append.iter().map(Lists::held).sum(), self.postcarding.iter().map(Paths::held).sum())
+    }
+
+    /// When the first of what waits has waited long enough.
+    pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
+        let entries =
+            self.append.iter().filter_map(Lists::oldest).map(|at| at.saturating_add(config.append_timer));
+        let paths = self
+            .postcarding
+            .iter()
+            .filter_map(Paths::oldest)
+            .map(|at| at.saturating_add(config.postcard_timer));
+        let sketches =
+            self.sketches.iter().filter_map(Sketch::oldest).map(|at| at.saturating_add(config.sketch_timer));
+        entries.chain(paths).chain(sketches).min()
+    }
+
+    /// Carries a report out.
+    #[inline(always)]
+    pub(super) fn perform<W: Way>(
+        &mut self,
+        (now, level): (u64, u8),
+        report: &Report<'_>,
+        config: &Config,
+        line: &mut Line<'_, W>,
+        stats: &mut Stats,
+    ) -> Result<(), Fault> {
+        let Base { essential: keep, immediate, .. } = report.base;
+        match report.operation {
+            Operation::KeyWrite { copies, store, key, data } => {
+                let store = self.key_write.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
+                let most = copies.min(config.copies[usize::from(level & 3)]);
+                let notice = immediate.then(|| report.operation.immediate_value());
+                let written = store.write((key, data), most, (notice, keep), line)?;
+                stats.copies.asked += u64::from(copies);
+                stats.copies.written += u64::from(written);
+                stats.copies.spared += u64::from(copies - most);
+                stats.copies.lost += u64::from(most - written);
+                Ok(())
+            }
+            Operation::Append { list, entry_len, entries } => {
+                let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
+                if usize::from(entry_len) != lists.entry_len() {
+                    return Err(Fault::Drop(Reason::WrongEntry));
+                }
+                lists.append((at, now), entries, Wish { immediate, keep }, line, &mut stats.entries)
+            }
+            Operation::KeyIncrement { copies, store, delta, key } => {
+                let store = self.key_increment.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
+                let notice = immediate.then(|| report.operation.immediate_value());
+                store.add((key, delta), copies, notice, line)
+            }
+            Operation::Postcard { hop, path_len, store, value, key } => {
+                let store = self.postcarding.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
+                let card = Postcard { hop, path_len, value, key, keep, immediate };
+                store.take(now, card, line, &mut stats.postcards)
+            }
+            Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
+                let sketch = self.sketches.find(sketch).ok_or(Fault::Drop(Reason::UnknownSketch))?;
+                if !sketch.is_shaped(depth, width, op) {
+                    return Err(Fault::Drop(Reason::WrongShape));
+                }
+                let reporter = report.base.reporter;
+                let first = first_column;
+                let delivery = Delivery { reporter, epoch, first, columns, counters, immediate };
+                sketch.merge(now, delivery, config, line, &mut stats.sketches)
+            }
+        }
+    }
+
+    /// The region of a list, and its place there.
+    #[inline(always)]
+    fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
+        self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
+    }
+
+    /// Bytes of an entry of a list, if it is here.
+    pub(super) fn entry_len(&self, list: u32) -> Option<usize> {
+        self.append.iter().find(|lists| lists.find(list).is_some()).map(Lists::entry_len)
+    }
+
+    /// Puts an entry that a trigger made at the end of its list.
+    pub(super) fn append<W: Way>(
+        &mut self,
+        now: u64,
+        (list, entry): (u32, &[u8]),
+        wish: Wish,
+        line: &mut Line<'_, W>,
+        stats: &mut Stats,
+    ) -> Result<(), Fault> {
+        let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
+        if entry.len() != lists.entry_len() {
+            return Err(Fault::Drop(Reason::WrongEntry));
+        }
+        let taken = stats.entries.taken;
+        let done = lists.append((at, now), entry, wish, line, &mut stats.entries);
+        // The same work, another source.
+        let triggered = stats.entries.taken - taken;
+        stats.entries.taken = taken;
+        stats.entries.triggered += triggered;
+        done
+    }
+
+    /// Writes what has waited long enough by `now`; all there is when `cause` is that the translator stops. False if the way did
+    /// not take all.
+    pub(super) fn flush<W: Way>(
+        &mut self,
+        now: u64,
+        cause: Cause,
+        config: &Config,
+        line: &mut Line<'_, W>,
+        stats: &mut Stats,
+    ) -> bool {
+        let until = |timer: u64| match cause {
+            Cause::Stopped => Some(u64::MAX),
+            _ => now.checked_sub(timer),
+        };
+        let mut all = true;
+        if let Some(until) = until(config.append_timer) {
+            for lists in &mut self.append {
+                all &= lists.flush_until(until, cause, line, &mut stats.entries);
+            }
+        }
+        if let Some(until) = until(config.postcard_timer) {
+            for paths in self.postcarding.iter_mut() {
+                all &= paths.flush_until(until, cause, line, &mut stats.postcards);
+            }
+        }
+        // Also those that are complete and did not find room.
+        let until = until(config.sketch_timer).unwrap_or(0);
+        for sketch in self.sketches.iter_mut() {
+            all &= sketch.flush_until(until, (cause, config.sketch_columns), line, &mut stats.sketches);
+        }
+        all
+    }
+}
+
+/// What is held for a store that is there again.
+fn kept<T>(held: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
+    let at = held.iter().position(|held| of(held) == entry)?;
+    Some(held.swap_remove(at))
+}
+
+impl Slots {
+    /// Writes copies, and says how many.
+    #[inline(always)]
+    fn write<W: Way>(
+        &self,
+        (key, data): (&[u8], &[u8]),
+        copies: u8,
+        (notice, keep): (Option<u32>, bool),
+        line: &mut Line<'_, W>,
+    ) -> Result<u8, Fault> {
+        if data.len() > usize::from(self.data_len) {
+            return Err(Fault::Drop(Reason::TooMuchData));
+        }
+        let len = layout::CHECKSUM_LEN + usize::from(self.data_len);
+        if !line.has_room(u32::from(copies), u64::from(copies) * len as u64, keep) {
+            return Err(Fault::Blocked);
+        }
+        let Hashes { slots, checksum } = self.hashes(key, copies);
+        if len <= SHORT {
+            // The usual sizes: little to make ready.
+            let mut slot = [0; SHORT];
+            layout::put_slot(&mut slot, checksum, data, self.data_len);
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), line)
+        } else {
+            let mut slot = [0; MAX_SLOT];
+            layout::put_slot(&mut slot, checksum, data, self.data_len);
+            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, keep), line)
+        }
+    }
+
+    #[inline(always)]
+    fn hashes(&self, key: &[u8], copies: u8) -> Hashes {
+        match (self.family, copies) {
+            (Family::V1, 1..=3) => {
+                let ([a, b, c], checksum) = hash::slots_n::<3>(key);
+                Hashes { slots: [a, b, c, 0], checksum }
+            }
+            (family, _) => family.hashes(key),
+        }
+    }
+
+    #[inline(always)]
+    fn put<W: Way>(
+        &self,
+        slot: &[u8],
+        slots: &[u32],
+        (notice, keep): (Option<u32>, bool),
+        line: &mut Line<'_, W>,
+    ) -> Result<u8, Fault> {
+        let last = slots.len() - 1;
+        for (n, hash) in slots.iter().enumerate() {
+            let target = Target {
+                region: self.region,
+                offset: hash::slot(*hash, self.slots) * self.stride,
+                immediate: if n == last { notice } else { None },
+                keep,
+            };
+            match line.write(target, slot) {
+                Ok(()) => {}
+                Err(blocked) if n == 0 => return Err(blocked.into()),
+                // One copy is there: that is an answer.
+                Err(_) => return Ok(n as u8),
+            }
+        }
+        Ok(slots.len() as u8)
+    }
+}
+
+impl Counters {
+    /// Adds to all counters of a key: fewer would make the least of them wrong.
+    #[inline(always)]
+    fn add<W: Way>(
+        &self,
+        (key, delta): (&[u8], u64),
+        copies: u8,
+        notice: Option<u32>,
+        line: &mut Line<'_, W>,
+    ) -> Result<(), Fault> {
+        let messages = u32::from(copies) + u32::from(notice.is_some());
+        if !line.has_room(messages, u64::from(messages) * layout::COUNTER_LEN, true) {
+            return Err(Fault::Blocked);
+        }
+        let slots = self.family.hashes(key).slots;
+        let slots = &slots[..usize::from(copies)];
+        for (n, hash) in slots.iter().enumerate() {
+            let offset = hash::slot(*hash, self.slots) * layout::COUNTER_LEN;
+            let notice = if n + 1 == slots.len() { notice } else { None };
+            if let Err(blocked) = line.add(self.region, offset, delta, notice) {
+                let cut_short = n > 0;
+                return Err(if cut_short { Fault::Drop(Reason::CutShort) } else { blocked.into() });
+            }
+        }
+        Ok(())
+    }
+}
