@@ -20,6 +20,8 @@ pub mod source;
 mod sys;
 pub mod time;
 pub mod udp;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 pub mod xdp;
 
 pub use error::Error;

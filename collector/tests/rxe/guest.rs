@@ -48,7 +48,7 @@ impl Guest {
             .args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "384", "-smp", "2"])
             .args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nodefaults"])
             .args(["-kernel".as_ref(), kernel.as_os_str(), "-initrd".as_ref(), tree.as_os_str()])
-            .args(["-append", "console=ttyS0 quiet mitigations=off", "-netdev", &netdev])
+            .args(["-append", "console=ttyS0 quiet mitigations=off no_timer_check panic=-1", "-netdev", &netdev])
             .args(["-device", "virtio-net-pci,netdev=net,mac=02:00:00:00:00:02,romfile="])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,0 +1,183 @@
+//! The verbs of `nic::verbs` against a device at an address of this machine, by which it talks to itself: run by
+//! `scripts/test-verbs` in a guest whose kernel has soft-RoCE. `verbs-check ADDRESS`.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memory::Region;
+use nic::verbs::{Card, Done, Pair, Peer, Refused, Registered, Sender, status_name};
+
+const LEN: u64 = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Check = fn(IpAddr) -> Outcome;
+
+fn main() -> ExitCode {
+    let Some(address) = std::env::args().nth(1).and_then(|word| word.parse().ok()) else {
+        eprintln!("usage: verbs-check ADDRESS");
+        return ExitCode::from(2);
+    };
+    let checks: [(&str, Check); 5] = [
+        ("a device is found by its address only", finds_devices),
+        ("an unreliable pair writes, and tells of immediates", |address| writes(address, false)),
+        ("a reliable pair writes, and tells of immediates", |address| writes(address, true)),
+        ("a reliable pair adds", adds),
+        ("a wrong key breaks a reliable pair, and nothing is written", is_refused),
+    ];
+    let mut failed = 0;
+    for (name, check) in checks {
+        match check(address) {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(error) => {
+                failed += 1;
+                println!("test {name} ... FAILED: {error}");
+            }
+        }
+    }
+    println!("test result: {} passed; {failed} failed", checks.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn hold(good: bool, what: &str) -> Outcome {
+    if good { Ok(()) } else { Err(what.into()) }
+}
+
+struct Ends {
+    memory: Registered,
+    receiver: Pair,
+    sender: Sender,
+}
+
+fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Error>> {
+    let card = Card::open(address)?;
+    let memory = card.register(Arc::new(Region::anonymous(LEN, false)?), true)?;
+    let mut receiver = card.pair(reliable, 4, 64)?;
+    let mut sender = Sender::new(&card, reliable, 64, 4096)?;
+    let mtu = card.mtu();
+    let number = sender.pair().number();
+    receiver.connect(&Peer { address, queue_pair: number, psn: 0xff_ff00, own_psn: 7, mtu })?;
+    let to = Peer { address, queue_pair: receiver.number(), psn: 7, own_psn: 0xff_ff00, mtu };
+    sender.pair().connect(&to)?;
+    Ok(Ends { memory, receiver, sender })
+}
+
+/// Until it holds, or for too long.
+fn wait(mut until: impl FnMut() -> bool, what: &str) -> Outcome {
+    let start = Instant::now();
+    while !until() {
+        if start.elapsed() > PATIENCE {
+            return Err(format!("waited in vain: {what}").into());
+        }
+    }
+    Ok(())
+}
+
+fn finds_devices(address: IpAddr) -> Outcome {
+    Card::open(address)?;
+    match Card::open([192, 0, 2, 1].into()) {
+        Ok(_) => Err("found one with an address that nobody has".into()),
+        Err(error) => hold(error.to_string().contains("rdma link"), "the error says what to do"),
+    }
+}
+
+fn writes(address: IpAddr, reliable: bool) -> Outcome {
+    let Ends { memory, mut receiver, mut sender } = ends(address, reliable)?;
+    receiver.receive(2)?;
+    let (base, key) = (memory.address(), memory.key());
+    // More than the slots, each elsewhere, so that all are used again and again.
+    let data = |at: u64| [at.to_le_bytes(), (!at).to_le_bytes(), (at * 3).to_le_bytes()].concat();
+    for at in 0..2000_u64 {
+        loop {
+            match sender.write(base + at * 32, key, &data(at), None) {
+                Ok(()) => break,
+                Err(Refused::Full) => sender.collect(),
+                Err(other) => return Err(format!("{other:?}").into()),
+            }
+        }
+    }
+    let long: Vec<u8> = (0..4000_u32).map(|at| (at % 251) as u8).collect();
+    let post = |sender: &mut Sender, data: &[u8], immediate| {
+        wait(
+            || {
+                sender.collect();
+                sender.write(base + 900_000, key, data, Some(immediate)).is_ok()
+            },
+            "room to write",
+        )
+    };
+    post(&mut sender, &long, 0xbeef)?;
+    hold(sender.write(base, key, &[0; 4097], None) == Err(Refused::TooLong), "more than a slot is refused")?;
+    post(&mut sender, &[], 0xcafe)?;
+    let mut told = Vec::new();
+    wait(
+        || {
+            let mut done = [Done::default(); 4];
+            told.extend(
+                receiver.received(&mut done).iter().map(|done| (done.status, done.immediate, done.len)),
+            );
+            told.len() >= 2
+        },
+        "two immediates",
+    )?;
+    hold(told == [(0, 0xbeef, 4000), (0, 0xcafe, 0)], "the immediates and their lengths")?;
+    let mut seen = vec![0; 4000];
+    memory.region().read(900_000, &mut seen)?;
+    hold(seen == long, "the long write")?;
+    for at in 0..2000_u64 {
+        let mut seen = [0; 24];
+        memory.region().read(at * 32, &mut seen)?;
+        hold(seen[..] == data(at), "each short write")?;
+    }
+    Ok(())
+}
+
+fn adds(address: IpAddr) -> Outcome {
+    let Ends { memory, receiver: _receiver, mut sender } = ends(address, true)?;
+    let (base, key) = (memory.address(), memory.key());
+    for at in 0..300_u64 {
+        wait(
+            || {
+                sender.collect();
+                sender.add(base + at % 3 * 8, key, at).is_ok()
+            },
+            "room to add",
+        )?;
+    }
+    wait(
+        || {
+            sender.collect();
+            sender.counts() == (300, 300)
+        },
+        "all additions",
+    )?;
+    for at in 0..3 {
+        let sum: u64 = (0..300).filter(|number| number % 3 == at).sum();
+        hold(memory.region().load_u64(at * 8)? == sum, "the sums")?;
+    }
+    Ok(())
+}
+
+fn is_refused(address: IpAddr) -> Outcome {
+    let Ends { memory, receiver: _receiver, mut sender } = ends(address, true)?;
+    for _ in 0..16 {
+        let given = sender.write(memory.address(), memory.key() ^ 0x100, &[1; 8], None);
+        hold(given.is_ok(), "it is taken")?;
+    }
+    wait(
+        || {
+            sender.collect();
+            sender.broken().is_some()
+        },
+        "the refusal",
+    )?;
+    let name = sender.broken().map(status_name);
+    hold(name.is_some_and(|name| name.contains("access")), "the reason")?;
+    hold(
+        sender.write(memory.address(), memory.key(), &[1; 8], None) == Err(Refused::Broken),
+        "nothing more is taken",
+    )?;
+    hold(memory.region().load_u64(0)? == 0, "nothing was written")
+}

@@ -1,0 +1,156 @@
+//! A queue pair that writes to others' memory, with memory of its own from which the card reads.
+
+use std::sync::Arc;
+
+use memory::Region;
+
+use super::{Card, Done, Pair, Registered, hopwise_pair_post};
+use crate::Error;
+
+/// Why a request was not taken. Nothing of it was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Everything that may be outstanding is: ask [`Sender::collect`], and again.
+    Full,
+    /// More bytes than a slot has.
+    TooLong,
+    /// The card does not take it any more: the connection is broken.
+    Broken,
+}
+
+/// Sends requests in order, each from a slot of registered memory, which is free again when the card has done with it.
+#[derive(Debug)]
+pub struct Sender {
+    pair: Pair,
+    slots: Registered,
+    slot_len: usize,
+    depth: u64,
+    /// Requests given, and done, since the beginning.
+    given: u64,
+    done: u64,
+    /// The first status other than success.
+    broken: Option<u32>,
+}
+
+impl Sender {
+    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8).
+    ///
+    /// # Errors
+    /// If memory or queue pair cannot be had.
+    pub fn new(card: &Card, reliable: bool, depth: u32, slot_len: usize) -> Result<Self, Error> {
+        let depth = depth.max(4).next_power_of_two();
+        let slot_len = slot_len.max(8).next_multiple_of(8);
+        let bytes = u64::from(depth) * slot_len as u64;
+        let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
+        let slots = card.register(Arc::new(region), false)?;
+        let pair = card.pair(reliable, depth, 0)?;
+        Ok(Self { pair, slots, slot_len, depth: depth.into(), given: 0, done: 0, broken: None })
+    }
+
+    /// The queue pair, to connect it.
+    pub fn pair(&mut self) -> &mut Pair {
+        &mut self.pair
+    }
+
+    /// Requests that it takes now.
+    pub fn room(&self) -> u32 {
+        if self.broken.is_some() { 0 } else { (self.depth - (self.given - self.done)) as u32 }
+    }
+
+    /// Requests given, and done.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.given, self.done)
+    }
+
+    /// The first status other than success, after which nothing is taken.
+    pub fn broken(&self) -> Option<u32> {
+        self.broken
+    }
+
+    /// Writes `data` to the other's memory; with immediate data its CPU is told.
+    ///
+    /// # Errors
+    /// Nothing was done.
+    pub fn write(
+        &mut self,
+        address: u64,
+        key: u32,
+        data: &[u8],
+        immediate: Option<u32>,
+    ) -> Result<(), Refused> {
+        if data.len() > self.slot_len {
+            return Err(Refused::TooLong);
+        }
+        let at = self.slot()?;
+        self.slots.region().write(at, data).map_err(|_| Refused::TooLong)?;
+        let with = immediate.is_some().into();
+        self.post((at, data.len()), with, (address, key), immediate.unwrap_or(0).into())
+    }
+
+    /// Adds to eight bytes of the other's memory. Only on a reliable pair.
+    ///
+    /// # Errors
+    /// Nothing was done.
+    pub fn add(&mut self, address: u64, key: u32, delta: u64) -> Result<(), Refused> {
+        let at = self.slot()?;
+        self.post((at, 8), 2, (address, key), delta)
+    }
+
+    /// Learns what the card has done.
+    pub fn collect(&mut self) {
+        let mut done = [Done::default(); 16];
+        loop {
+            let done = self.pair.sent(&mut done);
+            for done in done {
+                // Only some are told; they are done in order.
+                self.done = self.done.max(done.work + 1);
+                if done.status != 0 && self.broken.is_none() {
+                    self.broken = Some(done.status);
+                }
+            }
+            if done.len() < 16 {
+                return;
+            }
+        }
+    }
+
+    fn slot(&self) -> Result<u64, Refused> {
+        match self.room() {
+            0 if self.broken.is_some() => Err(Refused::Broken),
+            0 => Err(Refused::Full),
+            _ => Ok((self.given & (self.depth - 1)) * self.slot_len as u64),
+        }
+    }
+
+    fn post(
+        &mut self,
+        (at, len): (u64, usize),
+        with: i32,
+        (address, key): (u64, u32),
+        value: u64,
+    ) -> Result<(), Refused> {
+        // A card tells of every request that it is asked to tell of, which costs it time: of a few on the way round.
+        let tell = self.given % (self.depth / 4) == self.depth / 4 - 1 || with == 2;
+        let local = self.slots.address() + at;
+        // SAFETY: the slot lies inside the registered memory, and is not used again before the card has done with it.
+        let result = unsafe {
+            hopwise_pair_post(
+                self.pair.raw.as_ptr(),
+                self.given,
+                with,
+                local,
+                len as u32,
+                self.slots.lkey,
+                address,
+                key,
+                value,
+                tell.into(),
+            )
+        };
+        if result != 0 {
+            return Err(Refused::Full);
+        }
+        self.given += 1;
+        Ok(())
+    }
+}
