@@ -23,7 +23,7 @@ pub(crate) fn try_u64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Two bytes at `at`, which the caller has checked.
-#[inline]
+#[inline(always)]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }

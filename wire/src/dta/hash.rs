@@ -18,15 +18,17 @@ pub const MAX_SLOTS: u64 = 1 << 31;
 /// The reflected polynomials: checksum (IEEE), then slots 0 (Castagnoli), 1 (CRC-32D), 2 (CRC-32K), 3 (Q).
 const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82e, 0xd582_8281];
 
-/// Checksum and the first three slot hashes: one register of four numbers.
+/// Checksum and the first three slot hashes.
 type Lanes = [u32; 4];
+/// The same, two by two: so they are looked up and added with half as many instructions.
+type Halves = [u64; 2];
 
 /// What the low and the high half of a byte do, by the byte's distance from the key's end.
-static HALVES: [[[Lanes; 16]; 2]; MAX_KEY] = halves();
+static HALVES: [[[Halves; 16]; 2]; MAX_KEY] = halves();
 /// Likewise for the fourth slot hash, which few need.
 static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
 /// The CRCs of as many zero bytes.
-static ZEROS: [Lanes; MAX_KEY + 1] = zeros();
+static ZEROS: [Halves; MAX_KEY + 1] = zeros();
 static LAST_ZEROS: [u32; MAX_KEY + 1] = zeros_of(POLYNOMIALS[4]);
 
 const fn halves_of(polynomial: u32) -> [[[u32; 16]; 2]; MAX_KEY] {
@@ -58,14 +60,15 @@ const fn zeros_of(polynomial: u32) -> [u32; MAX_KEY + 1] {
     table
 }
 
-const fn halves() -> [[[Lanes; 16]; 2]; MAX_KEY] {
-    let mut table = [[[[0; 4]; 16]; 2]; MAX_KEY];
+const fn halves() -> [[[Halves; 16]; 2]; MAX_KEY] {
+    let mut table = [[[[0; 2]; 16]; 2]; MAX_KEY];
     let mut lane = 0;
     while lane < 4 {
         let one = halves_of(POLYNOMIALS[lane]);
         let mut at = 0;
         while at < MAX_KEY * 32 {
-            table[at / 32][at / 16 % 2][at % 16][lane] = one[at / 32][at / 16 % 2][at % 16];
+            table[at / 32][at / 16 % 2][at % 16][lane / 2] |=
+                (one[at / 32][at / 16 % 2][at % 16] as u64) << (lane % 2 * 32);
             at += 1;
         }
         lane += 1;
@@ -77,14 +80,14 @@ const fn last_halves() -> [[[u32; 16]; 2]; MAX_KEY] {
     halves_of(POLYNOMIALS[4])
 }
 
-const fn zeros() -> [Lanes; MAX_KEY + 1] {
-    let mut table = [[0; 4]; MAX_KEY + 1];
+const fn zeros() -> [Halves; MAX_KEY + 1] {
+    let mut table = [[0; 2]; MAX_KEY + 1];
     let mut lane = 0;
     while lane < 4 {
         let one = zeros_of(POLYNOMIALS[lane]);
         let mut len = 0;
         while len <= MAX_KEY {
-            table[len][lane] = one[len];
+            table[len][lane / 2] |= (one[len] as u64) << (lane % 2 * 32);
             len += 1;
         }
         lane += 1;
@@ -152,22 +155,30 @@ fn fixed<const LEN: usize>(key: &[u8]) -> Lanes {
         sum = with(sum, &HALVES[LEN - 1 - at], key[at]);
         at += 1;
     }
-    sum
+    apart(sum)
 }
 
 fn any(key: &[u8]) -> Lanes {
     match ZEROS.get(key.len()) {
         Some(zeros) => {
-            key.iter().rev().zip(&HALVES).fold(*zeros, |sum, (byte, place)| with(sum, place, *byte))
+            let places = key.iter().rev().zip(&HALVES);
+            apart(places.fold(*zeros, |sum, (byte, place)| with(sum, place, *byte)))
         }
         None => core::array::from_fn(|lane| slowly(POLYNOMIALS[lane], key)),
     }
 }
 
+/// Adds (exclusive or) what a byte does from its place.
 #[inline(always)]
-fn with(sum: Lanes, place: &[[Lanes; 16]; 2], byte: u8) -> Lanes {
+fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     let (low, high) = (&place[0][usize::from(byte & 15)], &place[1][usize::from(byte >> 4)]);
-    core::array::from_fn(|lane| sum[lane] ^ low[lane] ^ high[lane])
+    [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
+}
+
+/// The four numbers.
+#[inline(always)]
+fn apart([low, high]: Halves) -> Lanes {
+    [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
 /// Slot 3.

@@ -1,6 +1,7 @@
 //! The invariant CRC (6.4): CRC-32 over what no router may change, other fields as all ones.
 
 use super::BTH_LEN;
+use crate::crc::byte_of;
 
 /// Bytes of IPv4 header, UDP header and base transport header.
 pub(super) const HEAD_V4: usize = 20 + 8 + BTH_LEN;
@@ -10,6 +11,14 @@ pub(super) const HEAD_V6: usize = 40 + 8 + BTH_LEN;
 /// The CRC-32 of eight bytes of ones, which stand for the header that InfiniBand has and Ethernet has not.
 pub(super) const START: u32 = !0xdebb_20e3;
 
+/// What counts as ones in the head of an IPv4 packet: type of service, time to live, header checksum, UDP checksum, and congestion bits
+/// with what is reserved beside them.
+const ONES_V4: [(u8, u8); 8] =
+    [(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff), (39, 0)];
+/// Likewise of an IPv6 packet: traffic class and flow label, hop limit, UDP checksum, congestion bits.
+const ONES_V6: [(u8, u8); 8] =
+    [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff), (46, 0xff), (47, 0xff), (52, 0xff)];
+
 /// Goes on with a CRC-32; `crc` is that of all before.
 #[inline]
 pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
@@ -18,22 +27,154 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Puts all ones where the CRC of an IPv4 packet has them.
+/// The head of an IPv4 packet as the CRC sees it.
 #[inline]
 pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {
-    head[1] = 0xff; // type of service
-    head[8] = 0xff; // time to live
-    head[10..12].fill(0xff); // header checksum
-    head[26..28].fill(0xff); // UDP checksum
-    head[32] = 0xff; // FECN, BECN, reserved
+    ONES_V4.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
-/// Puts all ones where the CRC of an IPv6 packet has them.
+/// The head of an IPv6 packet as the CRC sees it.
 #[inline]
 pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
-    head[0] |= 0x0f; // traffic class,
-    head[1..4].fill(0xff); // the rest of it, and the flow label
-    head[7] = 0xff; // hop limit
-    head[46..48].fill(0xff); // UDP checksum
-    head[52] = 0xff; // FECN, BECN, reserved
+    ONES_V6.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
+}
+
+/// The CRC of an IPv4 packet, from its header to its last pad byte.
+#[inline]
+pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
+    match shift_over(packet.len() - HEAD_V4) {
+        Some(shift) => go_on(START, packet) ^ shifted(shift, difference(head, &ONES_V4, &MASKED_V4)),
+        None => {
+            let mut masked = *head;
+            mask_v4(&mut masked);
+            go_on(go_on(START, &masked), &packet[HEAD_V4..])
+        }
+    }
+}
+
+/// The CRC of an IPv6 packet, likewise.
+#[inline]
+pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
+    match shift_over(packet.len() - HEAD_V6) {
+        Some(shift) => go_on(START, packet) ^ shifted(shift, difference(head, &ONES_V6, &MASKED_V6)),
+        None => {
+            let mut masked = *head;
+            mask_v6(&mut masked);
+            go_on(go_on(START, &masked), &packet[HEAD_V6..])
+        }
+    }
+}
+
+// A short packet is not copied to mask it: bytes just written that are read again at once, sixteen at a time, cost more than the CRC
+// itself. The CRC of the bytes as they are differs from that of the masked ones by what the masked bits alone do to it: looked up as of
+// the head's end, then moved on over as many bytes as follow.
+
+/// Of a byte at each of the masked places, what it does to the CRC of the head.
+type Masked = [[u32; 256]; 8];
+static MASKED_V4: Masked = masked(&ONES_V4, HEAD_V4);
+static MASKED_V6: Masked = masked(&ONES_V6, HEAD_V6);
+
+/// The longest body that a head's CRC is moved over: that of a slot of 64 bytes, and some more.
+const SHORT: usize = 96;
+/// What each byte of a CRC's register becomes over four times as many zero bytes as the index says.
+type Shift = [[u32; 256]; 4];
+static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
+
+/// What setting all masked bits does to the CRC of the head.
+#[inline(always)]
+fn difference(head: &[u8], ones: &[(u8, u8); 8], masked: &Masked) -> u32 {
+    ones.iter().zip(masked).fold(0, |sum, ((at, ones), place)| {
+        let missing = !head[usize::from(*at)] & ones;
+        sum ^ place[usize::from(missing)]
+    })
+}
+
+#[inline(always)]
+fn shifted(shift: &Shift, crc: u32) -> u32 {
+    let [a, b, c, d] = crc.to_le_bytes().map(usize::from);
+    shift[0][a] ^ shift[1][b] ^ shift[2][c] ^ shift[3][d]
+}
+
+/// The shift over so many bytes, if it is kept.
+#[inline(always)]
+fn shift_over(len: usize) -> Option<&'static Shift> {
+    if len.is_multiple_of(4) { SHIFTED.get(len / 4) } else { None }
+}
+
+/// A register after a zero byte.
+const fn over_zero(crc: u32, bytes: &[u32; 256]) -> u32 {
+    crc >> 8 ^ bytes[(crc & 0xff) as usize]
+}
+
+const fn byte_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = byte_of(0xedb8_8320, byte as u8);
+        byte += 1;
+    }
+    table
+}
+
+const fn masked(ones: &[(u8, u8); 8], head: usize) -> Masked {
+    let bytes = byte_table();
+    let mut table = [[0; 256]; 8];
+    let mut entry = 0;
+    while entry < 8 * 256 {
+        let (place, value) = (entry / 256, entry % 256);
+        let mut crc = bytes[value];
+        let mut left = head - 1 - ones[place].0 as usize;
+        while left > 0 {
+            crc = over_zero(crc, &bytes);
+            left -= 1;
+        }
+        table[place][value] = crc;
+        entry += 1;
+    }
+    table
+}
+
+const fn shifts() -> [Shift; SHORT / 4 + 1] {
+    let bytes = byte_table();
+    let mut table = [[[0; 256]; 4]; SHORT / 4 + 1];
+    let mut entry = 0;
+    while entry < 4 * 256 {
+        let (place, value) = (entry / 256, entry % 256);
+        let mut crc = (value as u32) << (place * 8);
+        let mut words = 0;
+        while words <= SHORT / 4 {
+            table[words][place][value] = crc;
+            crc = over_zero(over_zero(over_zero(over_zero(crc, &bytes), &bytes), &bytes), &bytes);
+            words += 1;
+        }
+        entry += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_as_it_is_and_its_masked_copy_agree() {
+        let mut state = 3_u32;
+        let packet: [u8; 600] = core::array::from_fn(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        for len in HEAD_V4..500 {
+            for from in 0..3 {
+                let packet = &packet[from..from + len];
+                let head = packet.first_chunk().expect("long enough");
+                let mut copy = *head;
+                mask_v4(&mut copy);
+                assert_eq!(of_v4(packet, head), go_on(go_on(START, &copy), &packet[HEAD_V4..]), "{len}");
+                let Some(head) = packet.first_chunk() else { continue };
+                let mut copy = *head;
+                mask_v6(&mut copy);
+                assert_eq!(of_v6(packet, head), go_on(go_on(START, &copy), &packet[HEAD_V6..]), "{len}");
+            }
+        }
+    }
 }

@@ -93,7 +93,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// Transport and operation of the number on the wire. Only numbers of reliable and unreliable connections have a transport.
-    #[inline]
+    #[inline(always)]
     pub const fn from_number(number: u8) -> (Option<Transport>, Self) {
         let transport = match number >> 5 {
             0 => Some(Transport::Rc),
@@ -119,7 +119,7 @@ impl Opcode {
 
     /// The number on the wire; `None` for what the transport does not have. Others and congestion notifications have their number
     /// with any.
-    #[inline]
+    #[inline(always)]
     pub const fn number(self, transport: Transport) -> Option<u8> {
         let low = match self {
             Self::SendOnly => 0x04,
@@ -262,7 +262,7 @@ pub struct Bth {
 
 impl Bth {
     /// Reads the header; version and partition are left to the caller.
-    #[inline]
+    #[inline(always)]
     fn parse(bytes: &[u8; BTH_LEN]) -> Self {
         let (transport, opcode) = Opcode::from_number(bytes[field::OPCODE]);
         let flags = bytes[field::FLAGS];

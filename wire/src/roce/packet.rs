@@ -4,7 +4,7 @@ use super::{
     AETH_LEN, ATOMIC_LEN, Aeth, AtomicEth, BTH_LEN, Bth, CNP_LEN, ICRC_LEN, MAX_PAYLOAD, Opcode, PMTUS, PORT,
     RETH_LEN, Reth, field, icrc, is_default_partition,
 };
-use crate::bytes::{array_at, put_u16, try_u16, u16_at, u32_at};
+use crate::bytes::{array_at, put_u16, try_u16, u16_at};
 use crate::refusal::Refusal;
 use crate::walk::{IPV4, IPV6, QINQ, QINQ_OLD, UDP, VLAN};
 use core::net::IpAddr;
@@ -65,6 +65,16 @@ impl<'a> Packet<'a> {
     /// What is to be dropped without an answer.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Refusal> {
+        match frame.get(12..).and_then(|from| from.split_first_chunk::<2>()) {
+            Some(([8, 0], packet)) => Self::ipv4(packet, frame),
+            Some(([0x86, 0xdd], packet)) => Self::ipv6(packet, frame),
+            _ => Self::tagged(frame),
+        }
+    }
+
+    /// A frame with VLAN tags, or one that is neither IPv4 nor IPv6.
+    #[inline(never)]
+    fn tagged(frame: &'a [u8]) -> Result<Self, Refusal> {
         let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
         let mut at = 14;
         for _ in 0..MAX_TAGS {
@@ -75,14 +85,11 @@ impl<'a> Packet<'a> {
             at += 4;
         }
         let packet = frame.get(at..).ok_or(Refusal::Truncated)?;
-        let mut packet = match ethertype {
-            IPV4 => Self::ipv4(packet),
-            IPV6 => Self::ipv6(packet),
+        match ethertype {
+            IPV4 => Self::ipv4(packet, frame),
+            IPV6 => Self::ipv6(packet, frame),
             _ => Err(Refusal::NotIp),
-        }?;
-        packet.destination_mac = array_at(frame, 0);
-        packet.source_mac = array_at(frame, 6);
-        Ok(packet)
+        }
     }
 
     /// Reads and checks what a UDP socket received on [`PORT`], of which the IP header was not seen. The CRC covers that header, so
@@ -124,62 +131,64 @@ impl<'a> Packet<'a> {
             }
             _ => return Err(Refusal::NotIp),
         };
-        Self::transport(payload, crc, ends)
+        let seen = Seen { macs: ([0; 6], [0; 6]), ends, congestion: false };
+        Self::transport(payload, seen, |body| icrc::go_on(crc, body))
     }
 
-    #[inline]
-    fn ipv4(packet: &'a [u8]) -> Result<Self, Refusal> {
-        let mut head = *packet.first_chunk::<{ icrc::HEAD_V4 }>().ok_or_else(|| short_v4(packet))?;
-        let total = usize::from(u16_at(&head, 2));
+    #[inline(always)]
+    fn ipv4(packet: &'a [u8], frame: &[u8]) -> Result<Self, Refusal> {
+        let head = packet.first_chunk::<{ icrc::HEAD_V4 }>().ok_or_else(|| short_v4(packet))?;
+        let total = usize::from(u16_at(head, 2));
         if head[0] != 0x45 || total < 28 {
             return Err(Refusal::BadIpHeader);
         }
-        if u16_at(&head, 6) & 0x3fff != 0 {
+        if u16_at(head, 6) & 0x3fff != 0 {
             return Err(Refusal::Fragment);
         }
         if head[9] != UDP {
             return Err(Refusal::NotUdp);
         }
-        let payload = udp(packet, 20, total)?;
+        let payload = udp(packet, 20, &array_at(head, 20), total)?;
         let ends = Ends {
-            source: array_at::<4>(&head, 12).into(),
-            destination: array_at::<4>(&head, 16).into(),
-            source_port: u16_at(&head, 20),
+            source: array_at::<4>(head, 12).into(),
+            destination: array_at::<4>(head, 16).into(),
+            source_port: u16_at(head, 20),
         };
-        let congestion = head[1] & 3 == 3;
-        icrc::mask_v4(&mut head);
-        let packet = Self::transport(payload, icrc::go_on(icrc::START, &head), ends)?;
-        Ok(Self { congestion, ..packet })
+        let seen = Seen { macs: macs(frame), ends, congestion: head[1] & 3 == 3 };
+        let covered = 28 + payload.len() - ICRC_LEN;
+        Self::transport(payload, seen, |_| icrc::of_v4(&packet[..covered], head))
     }
 
-    #[inline]
-    fn ipv6(packet: &'a [u8]) -> Result<Self, Refusal> {
-        let mut head = *packet.first_chunk::<{ icrc::HEAD_V6 }>().ok_or_else(|| short_v6(packet))?;
-        let total = 40 + usize::from(u16_at(&head, 4));
+    #[inline(always)]
+    fn ipv6(packet: &'a [u8], frame: &[u8]) -> Result<Self, Refusal> {
+        let head = packet.first_chunk::<{ icrc::HEAD_V6 }>().ok_or_else(|| short_v6(packet))?;
+        let total = 40 + usize::from(u16_at(head, 4));
         if head[0] >> 4 != 6 {
             return Err(Refusal::BadIpHeader);
         }
         if head[6] != UDP {
             return Err(Refusal::NotUdp);
         }
-        let payload = udp(packet, 40, total)?;
+        let payload = udp(packet, 40, &array_at(head, 40), total)?;
         let ends = Ends {
-            source: array_at::<16>(&head, 8).into(),
-            destination: array_at::<16>(&head, 24).into(),
-            source_port: u16_at(&head, 40),
+            source: array_at::<16>(head, 8).into(),
+            destination: array_at::<16>(head, 24).into(),
+            source_port: u16_at(head, 40),
         };
-        let congestion = head[1] >> 4 & 3 == 3;
-        icrc::mask_v6(&mut head);
-        let packet = Self::transport(payload, icrc::go_on(icrc::START, &head), ends)?;
-        Ok(Self { congestion, ..packet })
+        let seen = Seen { macs: macs(frame), ends, congestion: head[1] >> 4 & 3 == 3 };
+        let covered = 48 + payload.len() - ICRC_LEN;
+        Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
-    /// `head_crc` is the CRC up to the end of the base transport header.
-    #[inline]
-    fn transport(payload: &'a [u8], head_crc: u32, ends: Ends) -> Result<Self, Refusal> {
+    /// `crc_of` is told what lies behind the base transport header, and gives the CRC of the whole.
+    ///
+    /// Everything is worked out before the packet is put together, once: a structure of this size that is copied, or changed in
+    /// parts, costs more than all of the rest.
+    #[inline(always)]
+    fn transport(payload: &'a [u8], seen: Seen, crc_of: impl FnOnce(&[u8]) -> u32) -> Result<Self, Refusal> {
         let (header, rest) = payload.split_first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
         let (body, crc) = rest.split_last_chunk::<ICRC_LEN>().ok_or(Refusal::Truncated)?;
-        if icrc::go_on(head_crc, body) != u32::from_le_bytes(*crc) {
+        if crc_of(body) != u32::from_le_bytes(*crc) {
             return Err(Refusal::BadIcrc);
         }
         if header[field::FLAGS] & field::VERSION != 0 {
@@ -188,89 +197,124 @@ impl<'a> Packet<'a> {
         if !is_default_partition(header) {
             return Err(Refusal::BadPartitionKey);
         }
-        let mut packet = Self::empty(Bth::parse(header), ends);
-        packet.body(body)?;
-        Ok(packet)
-    }
-
-    #[inline]
-    fn empty(bth: Bth, ends: Ends) -> Self {
-        Self {
-            source_mac: [0; 6],
-            destination_mac: [0; 6],
+        let bth = Bth::parse(header);
+        let (extension, rest) = Extension::split(bth.opcode, body).ok_or(Refusal::BadRoceLength)?;
+        let (payload, fault) = carried(&bth, extension.reth.map_or(0, |reth| reth.len), rest);
+        let Extension { reth, atomic, immediate, aeth, atomic_ack } = extension;
+        let Seen { macs: (destination_mac, source_mac), ends, congestion } = seen;
+        Ok(Self {
+            source_mac,
+            destination_mac,
             ends,
-            congestion: false,
+            congestion,
             bth,
-            reth: None,
-            atomic: None,
-            immediate: None,
-            aeth: None,
-            atomic_ack: None,
-            payload: &[],
-            fault: None,
-        }
+            reth,
+            atomic,
+            immediate,
+            aeth,
+            atomic_ack,
+            payload,
+            fault,
+        })
     }
+}
 
-    /// What lies between base transport header and CRC.
-    #[inline]
-    fn body(&mut self, body: &'a [u8]) -> Result<(), Refusal> {
-        let opcode = self.bth.opcode;
-        let short = Refusal::BadRoceLength;
-        let mut rest = body;
-        if opcode.has_reth() {
-            let (reth, after) = rest.split_first_chunk::<RETH_LEN>().ok_or(short)?;
-            (self.reth, rest) = (Some(Reth::parse(reth)), after);
-        }
-        if opcode.has_immediate() {
-            let (immediate, after) = rest.split_first_chunk::<4>().ok_or(short)?;
-            (self.immediate, rest) = (Some(u32_at(immediate, 0)), after);
-        }
-        match opcode {
+/// What is known of a packet from below.
+struct Seen {
+    /// Destination, source.
+    macs: ([u8; 6], [u8; 6]),
+    ends: Ends,
+    congestion: bool,
+}
+
+/// The Ethernet addresses of a frame, which is long enough.
+#[inline(always)]
+fn macs(frame: &[u8]) -> ([u8; 6], [u8; 6]) {
+    (array_at(frame, 0), array_at(frame, 6))
+}
+
+/// The headers behind the base transport header.
+#[derive(Default)]
+struct Extension {
+    reth: Option<Reth>,
+    atomic: Option<AtomicEth>,
+    immediate: Option<u32>,
+    aeth: Option<Aeth>,
+    atomic_ack: Option<u64>,
+}
+
+impl Extension {
+    /// What an opcode brings with it, and what follows.
+    #[inline(always)]
+    fn split(opcode: Opcode, body: &[u8]) -> Option<(Self, &[u8])> {
+        let none = Self::default();
+        Some(match opcode {
+            Opcode::WriteOnly | Opcode::WriteFirst => {
+                let (reth, rest) = body.split_first_chunk::<RETH_LEN>()?;
+                (Self { reth: Some(Reth::parse(reth)), ..none }, rest)
+            }
+            Opcode::WriteOnlyImmediate => {
+                let (reth, rest) = body.split_first_chunk::<RETH_LEN>()?;
+                let (immediate, rest) = rest.split_first_chunk::<4>()?;
+                let immediate = Some(u32::from_be_bytes(*immediate));
+                (Self { reth: Some(Reth::parse(reth)), immediate, ..none }, rest)
+            }
+            Opcode::WriteLastImmediate => {
+                let (immediate, rest) = body.split_first_chunk::<4>()?;
+                (Self { immediate: Some(u32::from_be_bytes(*immediate)), ..none }, rest)
+            }
             Opcode::FetchAdd => {
-                let (atomic, after) = rest.split_first_chunk::<ATOMIC_LEN>().ok_or(short)?;
-                (self.atomic, rest) = (Some(AtomicEth::parse(atomic)), after);
+                let (atomic, rest) = body.split_first_chunk::<ATOMIC_LEN>()?;
+                (Self { atomic: Some(AtomicEth::parse(atomic)), ..none }, rest)
             }
-            Opcode::Acknowledge | Opcode::AtomicAcknowledge => {
-                let (aeth, after) = rest.split_first_chunk::<AETH_LEN>().ok_or(short)?;
-                (self.aeth, rest) = (Some(Aeth::parse(aeth)), after);
-                if opcode == Opcode::AtomicAcknowledge {
-                    let (original, after) = rest.split_first_chunk::<8>().ok_or(short)?;
-                    (self.atomic_ack, rest) = (Some(u64::from_be_bytes(*original)), after);
-                }
+            Opcode::Acknowledge => {
+                let (aeth, rest) = body.split_first_chunk::<AETH_LEN>()?;
+                (Self { aeth: Some(Aeth::parse(aeth)), ..none }, rest)
             }
-            Opcode::Other(_) => {
-                self.payload = rest;
-                self.fault = Some(Refusal::BadRoceOpcode);
-                return Ok(());
+            Opcode::AtomicAcknowledge => {
+                let (aeth, rest) = body.split_first_chunk::<AETH_LEN>()?;
+                let (original, rest) = rest.split_first_chunk::<8>()?;
+                let atomic_ack = Some(u64::from_be_bytes(*original));
+                (Self { aeth: Some(Aeth::parse(aeth)), atomic_ack, ..none }, rest)
             }
-            _ => {}
-        }
-        let len = rest.len().checked_sub(usize::from(self.bth.pad));
-        self.payload = len.map_or(rest, |len| &rest[..len]);
-        self.fault = if len.is_none() || !rest.len().is_multiple_of(4) {
-            Some(Refusal::BadRocePad)
-        } else if self.has_right_length() {
-            None
-        } else {
-            Some(Refusal::BadRoceLength)
-        };
-        Ok(())
+            Opcode::SendOnly | Opcode::WriteMiddle | Opcode::WriteLast | Opcode::Cnp | Opcode::Other(_) => {
+                (none, body)
+            }
+        })
     }
+}
 
-    /// Does the payload's length fit opcode and message length, as far as one packet tells?
-    #[inline]
-    fn has_right_length(&self) -> bool {
-        let len = self.payload.len();
-        let whole = self.reth.map_or(0, |reth| reth.len as usize);
-        match self.bth.opcode {
-            Opcode::WriteOnly | Opcode::WriteOnlyImmediate => len == whole && len <= MAX_PAYLOAD,
-            Opcode::WriteFirst => is_pmtu(len) && whole > len,
-            Opcode::WriteMiddle => is_pmtu(len),
-            Opcode::WriteLast | Opcode::WriteLastImmediate => (1..=MAX_PAYLOAD).contains(&len),
-            Opcode::SendOnly => len <= MAX_PAYLOAD,
-            Opcode::Cnp => len == CNP_LEN,
-            Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::FetchAdd | Opcode::Other(_) => len == 0,
+/// The payload among `rest`, and what is wrong with it; `whole` is the length of the message that it is the first packet of.
+#[inline(always)]
+fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refusal>) {
+    if let Opcode::Other(_) = bth.opcode {
+        return (rest, Some(Refusal::BadRoceOpcode));
+    }
+    match rest.len().checked_sub(usize::from(bth.pad)) {
+        Some(len) if rest.len().is_multiple_of(4) => {
+            let fault = if has_right_length(bth.opcode, len, whole as usize) {
+                None
+            } else {
+                Some(Refusal::BadRoceLength)
+            };
+            (&rest[..len], fault)
         }
+        Some(len) => (&rest[..len], Some(Refusal::BadRocePad)),
+        None => (rest, Some(Refusal::BadRocePad)),
+    }
+}
+
+/// Does the payload's length fit opcode and message length, as far as one packet tells?
+#[inline(always)]
+fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
+    match opcode {
+        Opcode::WriteOnly | Opcode::WriteOnlyImmediate => len == whole && len <= MAX_PAYLOAD,
+        Opcode::WriteFirst => is_pmtu(len) && whole > len,
+        Opcode::WriteMiddle => is_pmtu(len),
+        Opcode::WriteLast | Opcode::WriteLastImmediate => (1..=MAX_PAYLOAD).contains(&len),
+        Opcode::SendOnly => len <= MAX_PAYLOAD,
+        Opcode::Cnp => len == CNP_LEN,
+        Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::FetchAdd | Opcode::Other(_) => len == 0,
     }
 }
 
@@ -279,20 +323,20 @@ fn is_pmtu(len: usize) -> bool {
     PMTUS.iter().any(|pmtu| usize::from(*pmtu) == len)
 }
 
-/// What UDP carries in an IP packet of `total` bytes, whose header has `header` bytes; the packet has a UDP header.
-#[inline]
-fn udp(packet: &[u8], header: usize, total: usize) -> Result<&[u8], Refusal> {
-    if u16_at(packet, header + 2) != PORT {
+/// What UDP carries in an IP packet of `total` bytes, of which the first `at` are the IP header; `header` is UDP's.
+#[inline(always)]
+fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Result<&'a [u8], Refusal> {
+    if u16_at(header, 2) != PORT {
         return Err(Refusal::NotRoce);
     }
-    let len = usize::from(u16_at(packet, header + 4));
-    if len < 8 || header + len > total {
+    let len = usize::from(u16_at(header, 4));
+    if len < 8 || at + len > total {
         return Err(Refusal::BadUdpLength);
     }
     if len < 8 + BTH_LEN + ICRC_LEN {
         return Err(Refusal::BadRoceLength);
     }
-    packet.get(header + 8..header + len).ok_or(Refusal::Truncated)
+    packet.get(at + 8..at + len).ok_or(Refusal::Truncated)
 }
 
 /// UDP header and base transport header of a head.

@@ -164,6 +164,20 @@ struct Beginning {
     bytes: [u8; MAX_BEGINNING],
 }
 
+impl Beginning {
+    #[inline(always)]
+    fn copy_to(&self, out: &mut [u8]) {
+        // The usual lengths, IPv4 and IPv6 without a tag, need no call.
+        if let Ok(out) = <&mut [u8; 14 + 20 + 8 + BTH_LEN]>::try_from(&mut *out) {
+            out.copy_from_slice(&self.bytes[..14 + 20 + 8 + BTH_LEN]);
+        } else if let Ok(out) = <&mut [u8; 14 + 40 + 8 + BTH_LEN]>::try_from(&mut *out) {
+            out.copy_from_slice(&self.bytes[..14 + 40 + 8 + BTH_LEN]);
+        } else {
+            out.copy_from_slice(&self.bytes[..out.len()]);
+        }
+    }
+}
+
 /// Writes the frames of one queue pair, whole, into the caller's memory.
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -427,7 +441,7 @@ impl Writer {
         let out = out.get_mut(..len).ok_or(Unwritten::Short(len))?;
         let (start, body) = out.split_at_mut(self.len);
         let beginning = self.beginning(number, opcode, head.solicited, payload_len);
-        start.copy_from_slice(&beginning.bytes[..start.len()]);
+        beginning.copy_to(start);
         let mut crc = beginning.crc;
         let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
         let at = start.len() - CHANGING;
