@@ -43,6 +43,7 @@ mod sketch;
 pub mod sources;
 mod state;
 pub mod stats;
+pub mod stores;
 mod sweep;
 mod tell;
 mod update;

@@ -3,6 +3,7 @@
 //!
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
 
+mod crc;
 mod huge;
 #[cfg(target_os = "linux")]
 mod map;
@@ -10,6 +11,7 @@ mod prefetch;
 #[cfg(target_os = "linux")]
 mod region;
 
+pub use crc::crc_32c_update;
 pub use huge::{Advice, advise_huge};
 pub use prefetch::prefetch;
 #[cfg(target_os = "linux")]

@@ -186,8 +186,8 @@ fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {
     let writer = std::thread::spawn({
         let (region, done) = (Arc::clone(&region), Arc::clone(&done));
         move || {
-            for number in 1..300_000_u64 {
-                let record = [number; 8].map(u64::to_ne_bytes);
+            for number in 1..100_000_u64 {
+                let record = [number; 128].map(u64::to_ne_bytes);
                 region.write_head_last(128, record.as_flattened()).unwrap();
             }
             done.store(true, Ordering::Release);
@@ -196,7 +196,7 @@ fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {
     let mut whole = 0_u64;
     while !done.load(Ordering::Acquire) || whole == 0 {
         let head = region.load_u64(128).unwrap();
-        let mut rest = [0; 56];
+        let mut rest = [0; 127 * 8];
         region.read(136, &mut rest).unwrap();
         std::sync::atomic::fence(Ordering::Acquire);
         if head == 0 || region.load_u64(128) != Ok(head) {

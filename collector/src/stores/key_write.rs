@@ -1,0 +1,318 @@
+//! Key-write: the value of a key, from up to four copies.
+//!
+//! Nobody keeps what was written: later keys overwrite the copies of earlier ones. What a slot says of its key is a
+//! checksum of 32 bits, so that a slot that another key took over is taken for ours once in 2^32. Which copies are believed
+//! is the asker's [`Policy`].
+
+use std::sync::Arc;
+
+use memory::Region;
+use wire::dta::hash::{Family, MAX_COPIES, MAX_KEY, slot, slots_n};
+use wire::dta::layout::slot_stride;
+
+use super::slots::{self, Look};
+use super::store::BODY;
+
+/// Which copies make an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Policy {
+    /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Copy 0 is written by every report, with
+    /// however many copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
+    First,
+    /// The value of more than half of the copies that have the key's checksum.
+    #[default]
+    Majority,
+    /// Two copies at least, and all alike. (One, if only one is asked for.)
+    Strict,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::First, Self::Majority, Self::Strict];
+
+    /// The policy as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Majority => "majority",
+            Self::Strict => "strict",
+        }
+    }
+
+    /// The policy with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// What a store knows of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Answer {
+    /// A value.
+    Found {
+        /// Copies that have the key's checksum; with [`Policy::First`] 1, the others are not looked at.
+        copies: u8,
+        /// How many of them have this value.
+        agreeing: u8,
+    },
+    /// No copy has the key's checksum: never reported, or overwritten.
+    #[default]
+    Empty,
+    /// Copies have the key's checksum, and the policy takes none of their values: they differ, or (strict) there is only one. The
+    /// key was reported with fewer copies after more, a copy is on its way, or another key has the same checksum.
+    /// [`KeyWriteReader::copy`] shows each.
+    Ambiguous {
+        /// Copies that have the key's checksum.
+        copies: u8,
+        /// How many of them have the value that most have.
+        agreeing: u8,
+    },
+    /// The only copies that might be the key's were being written whenever looked at. Ask again.
+    Torn,
+}
+
+/// What is in one of a key's slots.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Copy {
+    /// The key's checksum and a value.
+    Value,
+    /// Nothing was ever written.
+    Empty,
+    /// Another key.
+    Other,
+    /// It was being written whenever looked at.
+    Torn,
+}
+
+/// A question that cannot be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BadQuery {
+    /// A key has 1 to 64 bytes.
+    KeyLength,
+    /// 1 to 4 copies can be asked for.
+    Copies,
+    /// The values do not fit into the memory that was given for them.
+    OutLength,
+}
+
+impl std::fmt::Display for BadQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::KeyLength => "a key has 1 to 64 bytes",
+            Self::Copies => "1 to 4 copies can be asked for",
+            Self::OutLength => "not as much memory as the answers take",
+        })
+    }
+}
+
+impl std::error::Error for BadQuery {}
+
+/// How many keys are under way at once.
+const GROUP: usize = 32;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// Where the copies of a key are, and how they are known.
+#[derive(Clone, Copy, Debug)]
+struct Places<const N: usize> {
+    at: [u64; N],
+    checksum: u32,
+}
+
+/// Reads a key-write store. Any number of readers, at any time.
+#[derive(Clone, Debug)]
+pub struct KeyWriteReader {
+    region: Arc<Region>,
+    slots: u64,
+    stride: u64,
+    data_len: usize,
+    family: Family,
+}
+
+impl KeyWriteReader {
+    pub(crate) fn new(region: Arc<Region>, slots: u64, data_len: u16, family: Family) -> Self {
+        Self { region, slots, stride: slot_stride(data_len), data_len: usize::from(data_len), family }
+    }
+
+    /// Bytes of a value.
+    pub fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// Slots of the store.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// What is known of `key`, from its first `copies` slots (4 when it is not known with how many it was reported). The value
+    /// is the first [`data_len`](Self::data_len) bytes of `out` if the answer is [`Answer::Found`]; otherwise `out` holds anything.
+    ///
+    /// # Errors
+    /// [`BadQuery`].
+    pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, BadQuery> {
+        let mut answer = [Answer::Empty];
+        self.get_batch(&[key], policy, copies, out, &mut answer)?;
+        Ok(answer[0])
+    }
+
+    /// Many keys at once: the memory of all is asked for before the first is read. The value of key i begins at
+    /// `out[i * data_len]`, its answer is `answers[i]`.
+    ///
+    /// # Errors
+    /// [`BadQuery`]; no answer was written then.
+    pub fn get_batch<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        policy: Policy,
+        copies: u8,
+        out: &mut [u8],
+        answers: &mut [Answer],
+    ) -> Result<(), BadQuery> {
+        if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
+            return Err(BadQuery::KeyLength);
+        }
+        if answers.len() < keys.len() || out.len() / self.data_len < keys.len() {
+            return Err(BadQuery::OutLength);
+        }
+        match copies {
+            1 => self.answer_all::<K, 1>(keys, policy, out, answers),
+            2 => self.answer_all::<K, 2>(keys, policy, out, answers),
+            3 => self.answer_all::<K, 3>(keys, policy, out, answers),
+            4 => self.answer_all::<K, 4>(keys, policy, out, answers),
+            _ => return Err(BadQuery::Copies),
+        }
+        Ok(())
+    }
+
+    /// What is in slot `n` (0 to 3) of a key; its value is in `out` if it is one.
+    ///
+    /// # Errors
+    /// [`BadQuery`].
+    pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, BadQuery> {
+        if !(1..=MAX_KEY).contains(&key.len()) {
+            return Err(BadQuery::KeyLength);
+        }
+        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        let places: Places<MAX_COPIES> = self.places(key);
+        let at = *places.at.get(usize::from(n)).ok_or(BadQuery::Copies)?;
+        Ok(match slots::take(&self.region, at, places.checksum, out) {
+            Look::Match => Copy::Value,
+            Look::Empty => Copy::Empty,
+            Look::Other => Copy::Other,
+            Look::Torn => Copy::Torn,
+        })
+    }
+
+    fn answer_all<K: AsRef<[u8]>, const N: usize>(
+        &self,
+        keys: &[K],
+        policy: Policy,
+        out: &mut [u8],
+        answers: &mut [Answer],
+    ) {
+        let mut places = [Places { at: [0; N], checksum: 0 }; GROUP];
+        let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
+        for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
+            for (key, place) in keys.iter().zip(&mut places) {
+                *place = self.places(key.as_ref());
+                self.prefetch(place);
+            }
+            let outs = out.chunks_exact_mut(self.data_len);
+            for ((place, out), answer) in places[..keys.len()].iter().zip(outs).zip(answers) {
+                *answer = match policy {
+                    Policy::First => self.first(place, out),
+                    Policy::Majority => self.agreed(place, out, |copies, agreeing| agreeing * 2 > copies),
+                    Policy::Strict => self.agreed(place, out, |copies, agreeing| {
+                        agreeing == copies && usize::from(copies) >= N.min(2)
+                    }),
+                };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn places<const N: usize>(&self, key: &[u8]) -> Places<N> {
+        let (hashes, checksum) = match self.family {
+            Family::V1 => slots_n::<N>(key),
+            Family::Artifact => {
+                let all = self.family.hashes(key);
+                (std::array::from_fn(|n| all.slots[n]), all.checksum)
+            }
+        };
+        Places { at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride), checksum }
+    }
+
+    #[inline(always)]
+    fn prefetch<const N: usize>(&self, places: &Places<N>) {
+        for at in places.at {
+            let mut line = 0;
+            while line < self.stride {
+                self.region.prefetch(at + line);
+                line += LINE;
+            }
+        }
+    }
+
+    #[inline]
+    fn first<const N: usize>(&self, places: &Places<N>, out: &mut [u8]) -> Answer {
+        let mut torn = false;
+        for at in places.at {
+            match slots::take(&self.region, at, places.checksum, out) {
+                Look::Match => return Answer::Found { copies: 1, agreeing: 1 },
+                Look::Torn => torn = true,
+                Look::Empty | Look::Other => {}
+            }
+        }
+        if torn { Answer::Torn } else { Answer::Empty }
+    }
+
+    /// Takes the value of one copy after the other, and counts who has it, until `enough(copies, agreeing)`.
+    #[inline]
+    fn agreed<const N: usize>(
+        &self,
+        places: &Places<N>,
+        out: &mut [u8],
+        enough: impl Fn(u8, u8) -> bool,
+    ) -> Answer {
+        let (mut best, mut torn) = ((0, 0), false);
+        for (n, at) in places.at.iter().enumerate() {
+            if places.at[..n].contains(at) {
+                continue;
+            }
+            match slots::take(&self.region, *at, places.checksum, out) {
+                Look::Match => {}
+                look => {
+                    torn |= look == Look::Torn;
+                    continue;
+                }
+            }
+            let (copies, agreeing) = self.count(places, n, out);
+            if enough(copies, agreeing) {
+                return Answer::Found { copies, agreeing };
+            }
+            best = best.max((agreeing, copies));
+        }
+        match best {
+            (0, _) if torn => Answer::Torn,
+            (0, _) => Answer::Empty,
+            (agreeing, copies) => Answer::Ambiguous { copies, agreeing },
+        }
+    }
+
+    /// How many copies have the checksum, and how many of them `data`, which copy `taken` has.
+    #[inline]
+    fn count<const N: usize>(&self, places: &Places<N>, taken: usize, data: &[u8]) -> (u8, u8) {
+        let (mut copies, mut agreeing) = (1, 1);
+        for (n, at) in places.at.iter().enumerate() {
+            // Two hashes may give one slot, which is one copy then.
+            if n == taken || places.at[..n].contains(at) || *at == places.at[taken] {
+                continue;
+            }
+            if let Some(alike) = slots::compare(&self.region, *at, places.checksum, data) {
+                copies += 1;
+                agreeing += u8::from(alike);
+            }
+        }
+        (copies, agreeing)
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a slot that may be written at this moment: key-write and postcards.
+//!
+//! Writers in software zero a slot's first 8 bytes, write the rest, and then the first 8 (`Region::write_head_last`);
+//! network cards write in ascending order, as a rule a whole cache line at once. A slot is believed when its first 8 bytes were the same
+//! before and after all of it was read **twice** with the same result.
+
+use std::sync::atomic::{Ordering, fence};
+
+use memory::Region;
+
+/// How often a slot that is being written is looked at again.
+const TRIES: usize = 8;
+/// Bytes of a slot's first word: the checksum and the first bytes of its data.
+const HEAD: usize = 8;
+const CHECKSUM: usize = 4;
+
+/// What is in a slot, for one checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// This checksum.
+    Match,
+    /// Nothing was ever written.
+    Empty,
+    /// Another checksum.
+    Other,
+    /// It was being written each time.
+    Torn,
+}
+
+/// Reads the data of the slot at `at` into `out`, whose length is the store's, if it has this checksum. `out` holds anything
+/// unless the answer is [`Look::Match`].
+#[inline]
+pub(crate) fn take(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Look {
+    for _ in 0..TRIES {
+        let Ok(head) = region.load_u64(at) else { return Look::Torn };
+        let bytes = head.to_ne_bytes();
+        if head == 0 {
+            match rest_of_nothing(region, at, checksum, out) {
+                Some(look) => return look,
+                None => continue,
+            }
+        }
+        if !begins_with(&bytes, checksum) {
+            return Look::Other;
+        }
+        let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
+            let len = out.len();
+            out.copy_from_slice(&bytes[CHECKSUM..CHECKSUM + len]);
+            return Look::Match;
+        };
+        front.copy_from_slice(&bytes[CHECKSUM..]);
+        if region.read(at + HEAD as u64, rest).is_err() {
+            return Look::Torn;
+        }
+        // Pairs with the release fence after the writer's zero: whoever read any of its new bytes now finds the zero, or what
+        // came after it.
+        fence(Ordering::Acquire);
+        if region.load_u64(at) == Ok(head) && region.is(at + HEAD as u64, rest) {
+            return Look::Match;
+        }
+    }
+    Look::Torn
+}
+
+/// A slot that begins with zeros is empty, of a key whose checksum is 0, or just being written: `None` to look again.
+#[cold]
+fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<Look> {
+    let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else { return Some(Look::Empty) };
+    if region.read(at + HEAD as u64, rest).is_err() {
+        return Some(Look::Torn);
+    }
+    fence(Ordering::Acquire);
+    let still = region.load_u64(at) == Ok(0) && region.is(at + HEAD as u64, rest);
+    let nothing = rest.iter().all(|byte| *byte == 0);
+    match (still, nothing) {
+        (true, true) => Some(Look::Empty),
+        // Nobody can tell a key with checksum 0 and data that begin with zeros from a write that is under way. It is
+        // taken for the first after a second look, for a key with that checksum only.
+        (true, false) if checksum == 0 => {
+            front.fill(0);
+            Some(Look::Match)
+        }
+        _ => {
+            std::hint::spin_loop();
+            None
+        }
+    }
+}
+
+/// Whether the slot at `at` has this checksum and, if so, these data.
+#[inline]
+pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> Option<bool> {
+    for _ in 0..TRIES {
+        let head = region.load_u64(at).ok()?;
+        let bytes = head.to_ne_bytes();
+        if !begins_with(&bytes, checksum) {
+            return None;
+        }
+        let (front, rest) = data.split_at(data.len().min(HEAD - CHECKSUM));
+        let alike = bytes[CHECKSUM..].starts_with(front) && region.is(at + HEAD as u64, rest);
+        fence(Ordering::Acquire);
+        if region.load_u64(at) == Ok(head) {
+            return Some(alike);
+        }
+    }
+    None
+}
+
+#[inline(always)]
+fn begins_with(head: &[u8; HEAD], checksum: u32) -> bool {
+    head[..CHECKSUM] == checksum.to_le_bytes()
+}
