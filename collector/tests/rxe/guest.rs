@@ -48,7 +48,12 @@ impl Guest {
             .args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "384", "-smp", "2"])
             .args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nodefaults"])
             .args(["-kernel".as_ref(), kernel.as_os_str(), "-initrd".as_ref(), tree.as_os_str()])
-            .args(["-append", "console=ttyS0 quiet mitigations=off no_timer_check panic=-1", "-netdev", &netdev])
+            .args([
+                "-append",
+                "console=ttyS0 quiet mitigations=off no_timer_check panic=-1",
+                "-netdev",
+                &netdev,
+            ])
             .args(["-device", "virtio-net-pci,netdev=net,mac=02:00:00:00:00:02,romfile="])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -107,6 +112,11 @@ impl Guest {
             // The kernel may say something in between.
             assert!(!line.starts_with("failed"), "{order:?}: {line}");
         }
+    }
+
+    /// The answer to an order, if there is one yet.
+    pub(crate) fn answered(&mut self) -> Option<String> {
+        self.lines.try_iter().find_map(|line| line.strip_prefix("ok").map(|rest| rest.trim().to_owned()))
     }
 
     /// The numbers of an answer.

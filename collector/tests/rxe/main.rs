@@ -1,7 +1,8 @@
 //! Our RoCEv2 against the Linux kernel's (soft-RoCE, `rdma_rxe`, in a small virtual machine): frames of our writer at its responder,
-//! good and bad ones. What the kernel does is taken as right; where it differs from what we expect, we are wrong.
+//! good and bad ones; the translator's links at its responder; its requester at the collector's responder. What the kernel does is taken as right; where it differs from what we expect, we are wrong.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod ends;
 mod guest;
 
 use std::io::Write as _;
@@ -32,6 +33,10 @@ fn the_kernels_roce_and_ours_understand_each_other() {
         reliable_requests(&mut guest, version);
     }
     refusals(&mut guest);
+    ends::our_links_fill_the_kernels_memory(&mut guest);
+    ends::the_kernel_fills_our_memory(&mut guest, Transport::Rc);
+    ends::the_kernel_fills_our_memory(&mut guest, Transport::Uc);
+    ends::the_kernel_is_refused(&mut guest);
 }
 
 fn path(version: u8) -> Path {
