@@ -13,6 +13,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed={PREBUILT}");
     println!("cargo::rerun-if-env-changed=HOPWISE_CLANG");
     println!("cargo::rerun-if-changed=src");
+    if let Err(error) = std::fs::write(out.join("icrc_tables.h"), icrc_tables()) {
+        println!("cargo::error=icrc_tables.h: {error}");
+    }
     let programs = std::fs::read_dir(sources).into_iter().flatten().flatten().map(|entry| entry.path());
     for source in programs.filter(|path| path.to_string_lossy().ends_with(".bpf.c")) {
         let object = out.join(source.with_extension("o").file_name().unwrap_or_default());
@@ -39,6 +42,9 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
     let output = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
         .arg(format!("-fdebug-prefix-map={}=.", here.display()))
+        // Where the tables are.
+        .arg("-I")
+        .arg(object.parent().unwrap_or(Path::new(".")))
         .arg("-c")
         .arg(source)
         .arg("-o")
@@ -54,4 +60,20 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{} was not compiled:\n{}", source.display(), String::from_utf8_lossy(&output.stderr)))
+}
+
+/// CRC-32 of Ethernet, least significant bit first: what a byte does to it that `table` bytes follow.
+fn icrc_tables() -> String {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    const TABLES: usize = 16;
+    let mut rows: Vec<u32> = (0..256_u32)
+        .map(|byte| (0..8).fold(byte, |crc, _| (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 }))
+        .collect();
+    for entry in 256..256 * TABLES {
+        let before = rows[entry - 256];
+        rows.push((before >> 8) ^ rows[(before & 0xff) as usize]);
+    }
+    let values: Vec<String> = rows.iter().map(|value| format!("{value}u")).collect();
+    let rows: Vec<String> = values.chunks(256).map(|row| format!("{{{}}}", row.join(","))).collect();
+    format!("static const u32 icrc_tables[{TABLES}][256] = {{{}}};\n", rows.join(",\n"))
 }

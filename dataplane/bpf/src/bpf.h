@@ -62,6 +62,7 @@ static u32 (*const prandom)(void) = (void *)7;
 static u32 (*const cpu_id)(void) = (void *)8;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+static long (*const adjust_tail)(struct xdp_md *frame, int delta) = (void *)65;
 static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
@@ -70,6 +71,7 @@ static u64 (*const ring_query)(void *ring, u64 flags) = (void *)134;
 static long (*const bpf_loop)(u32 count, void *callback, void *context, u64 flags) = (void *)181;
 static u64 (*const xdp_length)(struct xdp_md *frame) = (void *)188;
 static long (*const xdp_load)(struct xdp_md *frame, u32 offset, void *to, u32 len) = (void *)189;
+static long (*const xdp_store)(struct xdp_md *frame, u32 offset, const void *from, u32 len) = (void *)190;
 
 static inline_always u16 from_be16(u16 value) { return __builtin_bswap16(value); }
 static inline_always u32 from_be32(u32 value) { return __builtin_bswap32(value); }

@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
 //! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
+//! | [`RDMA`] | `hopwise_rdma` | answers RoCEv2: remote writes into memory that user space has mapped |
 //! | [`COST`] | `hopwise_cost` | what detection costs: for measuring, never attached |
 //! | [`DECODE`] | `hopwise_decode` | the decoder of the one above, alone: for tests, never attached |
 //!
@@ -19,6 +20,7 @@
 
 mod layout;
 mod profile;
+pub mod rdma;
 mod tables;
 
 pub use layout::{Counters, FLOW_HOPS, Told, Why};
@@ -47,3 +49,5 @@ pub static DETECT: &[u8] = object!("detect.bpf.o");
 pub static COST: &[u8] = object!("cost.bpf.o");
 /// The decoder alone.
 pub static DECODE: &[u8] = object!("decode.bpf.o");
+/// The RoCEv2 responder: see [`rdma`].
+pub static RDMA: &[u8] = object!("rdma.bpf.o");

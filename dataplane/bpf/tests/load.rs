@@ -29,9 +29,11 @@ const PASS: u32 = 2;
 
 #[test]
 fn every_object_loads_and_passes_what_is_no_telemetry() {
-    for (name, bytes, program) in
-        [("steer", bpf::STEER, "hopwise_steer"), ("detect", bpf::DETECT, "hopwise_detect")]
-    {
+    for (name, bytes, program) in [
+        ("steer", bpf::STEER, "hopwise_steer"),
+        ("detect", bpf::DETECT, "hopwise_detect"),
+        ("rdma", bpf::RDMA, "hopwise_rdma"),
+    ] {
         let Some(object) = object(name, bytes) else { return };
         let run = object.test_run(program, &[0; 64], 1).unwrap();
         assert_eq!((run.verdict, run.frame), (PASS, vec![0; 64]), "{name}");

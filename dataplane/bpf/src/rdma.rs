@@ -1,0 +1,335 @@
+//! The RoCEv2 responder in the kernel, from user space's side: memory, regions, queue pairs, what is told, what was counted.
+//!
+//! It stands in front of a [`collector::rdma::Responder`], which names everything: a region or queue pair is made there, and
+//! then given to the kernel under the same key or number. What the kernel has, it answers alone: writes end in memory, and
+//! acknowledgements leave, without user space. Frames for other queue pairs go on to the stack, and so to the socket of that
+//! responder. Both write the same memory.
+//!
+//! Offered are reliable and unreliable queue pairs with a path MTU of up to 2048 bytes, over Ethernet without VLAN tags. See
+//! `docs/design/xdp-responder.md`.
+
+mod layout;
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use collector::rdma::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
+use memory::{Access, Region};
+use nic::Error;
+use nic::bpf::{LoadOptions, Map, Mapped, Object, Ring};
+use nic::ladder::{self, Filter};
+use wire::roce::Psn;
+
+pub use layout::Counted;
+use layout::{CHUNK, COUNTERS, MOST_PAIRS, MOST_PAYLOAD, MOST_REGIONS, pair, region};
+
+/// How the responder is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Bytes of memory, for all regions together; rounded up to whole MiB. The kernel reserves all of it.
+    pub memory: u64,
+    /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, and of a message that was
+    /// sent its text.
+    pub completions: u32,
+    /// As [`collector::rdma::Config::not_ready_timer`].
+    pub not_ready_timer: u8,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { memory: 64 << 20, completions: 1 << 20, not_ready_timer: 14 }
+    }
+}
+
+/// What the kernel cannot take over; a responder in user space may be able to.
+#[derive(Debug)]
+pub enum Refused {
+    /// The place of this key or number is taken.
+    Taken,
+    /// The region is empty, or not inside the memory, or is to take additions and does not begin at a multiple of eight.
+    Range,
+    /// The path MTU is not 256, 512, 1024 or 2048.
+    Mtu,
+    /// The addresses of the path are of two families.
+    Addresses,
+    /// The system refused.
+    System(Error),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken => f.write_str("the kernel's place for this key or number is taken"),
+            Self::Range => f.write_str(
+                "the region is empty, or not inside the kernel's memory, or is to take additions and does not begin at a multiple of \
+                 eight",
+            ),
+            Self::Mtu => f.write_str("the path MTU is not one of those that the kernel takes: 256, 512, 1024, 2048"),
+            Self::Addresses => f.write_str("one end of the path is IPv4 and the other IPv6"),
+            Self::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// See the module's text. Dropped, it and its memory live on as long as an attachment or a mapped region does.
+#[derive(Debug)]
+pub struct Rdma {
+    object: Object,
+    memory: Map,
+    memory_len: u64,
+    regions: (Map, Mapped),
+    pairs: (Map, Mapped),
+    answers: Map,
+    results: Map,
+    counters: Map,
+    completions: Ring,
+}
+
+impl Rdma {
+    /// The program's name.
+    pub const PROGRAM: &str = "hopwise_rdma";
+
+    /// Loads the program and makes its memory.
+    ///
+    /// # Errors
+    /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN).
+    pub fn load(options: &Options) -> Result<Self, Error> {
+        let chunks = options.memory.div_ceil(CHUNK).max(1);
+        let load = LoadOptions {
+            max_entries: vec![
+                ("memory", u32::try_from(chunks).unwrap_or(u32::MAX)),
+                ("completions", options.completions),
+            ],
+            constants: vec![
+                ("not_ready_timer", options.not_ready_timer.into()),
+                ("weak_order", u32::from(!cfg!(target_arch = "x86_64"))),
+            ],
+        };
+        let mut object = Object::load(crate::RDMA, &load)?;
+        let completions = object.ring("completions")?;
+        let map = |name| object.map(name)?.try_clone();
+        let mapped = |name| Ok::<_, Error>((object.map(name)?.try_clone()?, object.map(name)?.map_memory()?));
+        Ok(Self {
+            memory: map("memory")?,
+            memory_len: chunks * CHUNK,
+            regions: mapped("regions")?,
+            pairs: mapped("pairs")?,
+            answers: map("answers")?,
+            results: map("results")?,
+            counters: map("rdma_counted")?,
+            completions,
+            object,
+        })
+    }
+
+    /// Puts the program on an interface of the caller's network namespace, in its driver where that works. It is taken off when
+    /// what is returned is dropped.
+    ///
+    /// # Errors
+    /// The interface is down or not there, another program is on it, or it can run none.
+    pub fn attach(&self, interface: &str) -> Result<Filter, Error> {
+        ladder::filter(interface, &self.object, Self::PROGRAM, &ladder::Options::default())
+    }
+
+    /// The loaded object, for test runs and its numbers.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Bytes of the memory.
+    pub fn memory_len(&self) -> u64 {
+        self.memory_len
+    }
+
+    /// `len` bytes of the memory from `at` (both multiples of the page), as user space sees them.
+    ///
+    /// # Errors
+    /// Not inside the memory, or no address space.
+    pub fn map(&self, at: u64, len: u64) -> std::io::Result<Region> {
+        Region::from_fd(self.memory.as_fd(), at, len, Access::ReadWrite)
+    }
+
+    /// Opens a part of the memory, from byte `start` on, to requests: under the key, address and length that a responder gave the
+    /// same bytes. `number` is told with completions.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn register(
+        &mut self,
+        named: &Registered,
+        start: u64,
+        rights: Rights,
+        order: Order,
+        number: u16,
+    ) -> Result<(), Refused> {
+        let end = start.checked_add(named.len).ok_or(Refused::Range)?;
+        if named.len == 0 || end > self.memory_len || rights.atomic && !start.is_multiple_of(8) {
+            return Err(Refused::Range);
+        }
+        let place = named.key as usize % MOST_REGIONS;
+        let key = self.regions.1.half(place, region::KEY).ok_or(Refused::Taken)?;
+        if named.key == 0 || key.load(Relaxed) != 0 {
+            return Err(Refused::Taken);
+        }
+        let entry = layout::region(named, start, rights, order, number);
+        self.regions.0.update(&(place as u32).to_ne_bytes(), &entry)?;
+        // Release: pairs with the program, which looks at the rest only if the key is the one it looks for.
+        key.store(named.key, Release);
+        Ok(())
+    }
+
+    /// Closes a region; `false` if there is none of this key. When this returns, no request writes there any more.
+    pub fn deregister(&mut self, key: u32) -> bool {
+        let place = key as usize % MOST_REGIONS;
+        let Some(word) = self.regions.1.half(place, region::KEY) else { return false };
+        if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // The program looks at regions while it holds a pair: who held one before this does not any more after it.
+        (0..MOST_PAIRS)
+            .filter(|&place| self.word(place, pair::NUMBER) != 0)
+            .for_each(|place| self.pass(place));
+        true
+    }
+
+    /// Gives a queue pair to the kernel, under the number that a responder gave it.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn connect(&mut self, number: u32, config: &PairConfig) -> Result<(), Refused> {
+        if !matches!(config.mtu, 256 | 512 | 1024 | MOST_PAYLOAD) {
+            return Err(Refused::Mtu);
+        }
+        if config.path.source.is_ipv4() != config.path.destination.is_ipv4() {
+            return Err(Refused::Addresses);
+        }
+        let place = number as usize % MOST_PAIRS;
+        if number == 0 || number >> 24 != 0 || self.word(place, pair::NUMBER) != 0 {
+            return Err(Refused::Taken);
+        }
+        let key = (place as u32).to_ne_bytes();
+        let answer = layout::answer(config).ok_or(Refused::Addresses)?;
+        self.answers.update(&key, &answer)?;
+        self.results.update(&key, &layout::saved())?;
+        self.pairs.0.update(&key, &layout::pair(config))?;
+        if let Some(word) = self.pairs.1.half(place, pair::NUMBER) {
+            // Release: pairs with the program, which looks at the rest only if the number is the packet's.
+            word.store(number, Release);
+        }
+        Ok(())
+    }
+
+    /// Takes a queue pair away; `false` if there is none of this number. When this returns, none of its requests writes any more.
+    pub fn disconnect(&mut self, number: u32) -> bool {
+        let place = number as usize % MOST_PAIRS;
+        let Some(word) = self.pairs.1.half(place, pair::NUMBER) else { return false };
+        if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // The program looks at the number again when it has the pair.
+        self.pass(place);
+        true
+    }
+
+    /// How a queue pair stands; `None` if the kernel has none of this number.
+    pub fn state(&self, number: u32) -> Option<PairState> {
+        let error = self.of_pair(number, pair::ERROR)?;
+        Some(if error == 0 { PairState::Ready } else { PairState::Error })
+    }
+
+    /// The packet that a queue pair expects next.
+    pub fn expected(&self, number: u32) -> Option<Psn> {
+        self.of_pair(number, pair::EXPECTED).map(Psn::new)
+    }
+
+    /// Messages with an immediate, and sends, that a queue pair may still make.
+    pub fn receives(&self, number: u32) -> Option<u32> {
+        self.of_pair(number, pair::RECEIVES)
+    }
+
+    /// Lets a queue pair make so many more of them. What is more than 2^31 in all is cut.
+    pub fn replenish(&mut self, number: u32, receives: u32) {
+        let Some(left) = self.receives(number) else { return };
+        if let Some(word) = self.pairs.1.half(number as usize % MOST_PAIRS, pair::RECEIVES) {
+            // It only ever gets fewer meanwhile, so that the sum does not go over.
+            word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
+        }
+    }
+
+    /// Tells `out` what was completed since the last call, at most `most` messages; gives how many there were.
+    pub fn completed(&mut self, most: usize, out: &mut impl Out) -> usize {
+        self.completions.consume(most, |record| tell(record, out))
+    }
+
+    /// Waits at most `timeout_ms` for something to be completed.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn wait(&self, timeout_ms: u32) -> Result<(), Error> {
+        self.completions.wait(timeout_ms)
+    }
+
+    /// What was counted, on all CPUs.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn counted(&self) -> Result<Counted, Error> {
+        let mut words = [0; COUNTERS];
+        self.counters.sum(&0_u32.to_ne_bytes(), &mut words)?;
+        Ok(Counted::of(&words))
+    }
+
+    fn word(&self, place: usize, offset: usize) -> u32 {
+        // Acquire: pairs with the exchange by which the program gives a pair back.
+        self.pairs.1.half(place, offset).map_or(0, |word| word.load(Acquire))
+    }
+
+    fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
+        let place = number as usize % MOST_PAIRS;
+        (number != 0 && self.word(place, pair::NUMBER) == number).then(|| self.word(place, offset))
+    }
+
+    /// Waits until nobody holds a pair who held it before this was called.
+    fn pass(&self, place: usize) {
+        let Some(held) = self.pairs.1.half(place, pair::HELD) else { return };
+        // Pairs with the program's own taking and giving. It holds a pair for some microseconds at most, without being
+        // interrupted by us.
+        while held.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+        held.store(0, Release);
+    }
+}
+
+impl AsRawFd for Rdma {
+    /// Readable when something was completed.
+    fn as_raw_fd(&self) -> RawFd {
+        self.completions.as_raw_fd()
+    }
+}
+
+/// `struct completion`, and the text behind it.
+fn tell(record: &[u8], out: &mut impl Out) {
+    const PLACE: u16 = 1;
+    const SENT: u16 = 2;
+    let Some((head, text)) = record.split_first_chunk::<24>() else { return };
+    let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u32::from_ne_bytes(*chunk));
+    let u16_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u16::from_ne_bytes(*chunk));
+    let offset = head[8..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
+    let (pair, immediate, len, kind) = (u32_at(0), u32_at(4), u32_at(16), u16_at(22));
+    if kind == SENT {
+        out.sent(pair, text.get(..len as usize).unwrap_or(text));
+        return;
+    }
+    let place = (kind == PLACE).then(|| (u16_at(20), offset));
+    out.complete(&Completion { pair, immediate, place, len });
+}

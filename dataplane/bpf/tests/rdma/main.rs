@@ -1,0 +1,355 @@
+//! The responder in the kernel against the one in user space, packet for packet: memory, answers, completions, counters.
+//!
+//! It needs root; without, each test says aloud that it is skipped.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a failed unwrap is a failed test")]
+
+mod both;
+#[allow(unreachable_pub)] // shared with tests where it is reached
+#[path = "../../../../wire/tests/support/dice.rs"]
+mod dice;
+mod frames;
+mod live;
+
+use both::{Both, Said};
+use bpf::rdma::{Options, Refused};
+use collector::rdma::{Order, Out, Reason, Registered, Rights};
+use dice::Dice;
+use frames::{Request, atomic, reth, seal};
+use wire::roce::{Psn, Transport};
+
+/// A message of several packets that a requester is sending: what is left of it.
+type Sending = Option<u32>;
+
+/// Requests at random: mostly ones that make sense.
+struct Requester {
+    dice: Dice,
+    sending: Vec<Sending>,
+}
+
+impl Requester {
+    fn chance(&mut self, percent: usize) -> bool {
+        self.dice.below(100) < percent
+    }
+
+    fn payload(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.dice.roll() as u8).collect()
+    }
+
+    /// A place of `len` bytes in a region, or, now and then, not quite in one.
+    fn place(&mut self, both: &Both, len: u32) -> (u64, u32) {
+        let region = both.regions[self.dice.below(both.regions.len())];
+        let room = region.len.saturating_sub(u64::from(len)).max(1);
+        let mut offset = self.dice.roll() % room;
+        if self.chance(60) {
+            offset &= !7;
+        }
+        let mut address = region.address + offset;
+        let mut key = region.key;
+        match self.dice.below(60) {
+            0 => address = region.address + region.len - u64::from(len) + 1 + offset % 9,
+            1 => address = region.address.wrapping_sub(1 + offset % 9),
+            2 => address = u64::MAX - offset % 9,
+            3 => key ^= 0x100,
+            4 => key = key.wrapping_add(7),
+            5 => key = 0,
+            _ => {}
+        }
+        (address, key)
+    }
+
+    /// A request for pair `index`.
+    fn request(&mut self, both: &Both, index: usize) -> Request {
+        let pair = both.pairs[index];
+        let mtu = pair.config.mtu;
+        let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+        let expected = both.responder.expected(pair.number).unwrap();
+        let psn = match self.dice.below(40) {
+            0 => expected.plus(1 + self.dice.below(3) as u32),
+            1 => expected.plus(0x100_0000 - 1 - self.dice.below(40) as u32),
+            2 => Psn::new(self.dice.roll() as u32),
+            _ => expected,
+        };
+        let sending = self.sending[index];
+        let (opcode, extension, len) = match sending {
+            Some(left) if self.chance(95) => {
+                let last = left <= mtu;
+                self.sending[index] = left.checked_sub(mtu).filter(|left| *left > 0);
+                if !last {
+                    (7, Vec::new(), mtu)
+                } else if self.chance(20) {
+                    (9, self.payload(4), left)
+                } else {
+                    (8, Vec::new(), left)
+                }
+            }
+            _ => self.first(both, index, transport == 0),
+        };
+        let payload = self.payload(len as usize);
+        let pad = (len.wrapping_neg() & 3) as u8;
+        let (v6, from, number) = (pair.v6, pair.from, pair.number);
+        let ack = self.chance(50);
+        Request {
+            v6,
+            from,
+            opcode: transport | opcode,
+            pair: number,
+            psn: psn.value(),
+            ack,
+            extension,
+            payload,
+            pad,
+        }
+    }
+
+    /// The first packet of a message: opcode, headers, payload length.
+    fn first(&mut self, both: &Both, index: usize, reliable: bool) -> (u8, Vec<u8>, u32) {
+        let mtu = both.pairs[index].config.mtu;
+        let len = match self.dice.below(10) {
+            0 => 0,
+            1 => mtu,
+            2..5 => 1 + self.dice.below(64) as u32,
+            5 => 1 + self.dice.below(mtu as usize) as u32,
+            _ => 24,
+        };
+        match self.dice.below(20) {
+            0 => (4, Vec::new(), len),
+            1 | 2 => {
+                let total = mtu + 1 + self.dice.below(3 * mtu as usize) as u32;
+                let (address, key) = self.place(both, total);
+                self.sending[index] = Some(total - mtu);
+                (6, reth(address, key, total), mtu)
+            }
+            3 | 4 => {
+                let (address, key) = self.place(both, len);
+                (0xb, [reth(address, key, len), self.payload(4)].concat(), len)
+            }
+            5..8 if reliable => {
+                let (address, key) = self.place(both, 8);
+                let address = if self.chance(97) { address & !7 } else { address };
+                (0x14, atomic(address, key, self.dice.roll()), 0)
+            }
+            8 if self.chance(20) => (self.dice.below(32) as u8, self.payload(16), len),
+            _ => {
+                let (address, key) = self.place(both, len);
+                (0xa, reth(address, key, len), len)
+            }
+        }
+    }
+
+    /// Something is not as it should be.
+    fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
+        match self.dice.below(9) {
+            0 => request.pad = self.dice.below(4) as u8,
+            1 => {
+                let len = self.dice.below(request.payload.len() + 9);
+                request.payload.resize(len, 3);
+            }
+            2 => request.from = request.from.wrapping_add(1),
+            3 => request.opcode = self.dice.roll() as u8,
+            4 => request.pair ^= 1 << self.dice.below(24),
+            5 => request.extension.truncate(self.dice.below(request.extension.len() + 1)),
+            _ => {}
+        }
+        let mut frame = request.frame();
+        match self.dice.below(7) {
+            0 => {
+                // Any bit, and the checksum tells.
+                let at = self.dice.below(frame.len());
+                frame[at] ^= 1 << self.dice.below(8);
+            }
+            1 => {
+                // A byte of the headers, and the checksum does not tell.
+                let at = 12 + self.dice.below(80).min(frame.len() - 13);
+                frame[at] = self.dice.roll() as u8;
+                seal(&mut frame);
+            }
+            2 => frame.truncate(14.max(self.dice.below(frame.len()))),
+            3 => frame.extend([0; 9]),
+            4 => {
+                self.dice.spoil(&mut frame);
+                frame.resize(frame.len().max(14), 0);
+            }
+            _ => {}
+        }
+        frame
+    }
+}
+
+fn all_pairs(both: &mut Both) {
+    for (transport, v6, mtu) in [
+        (Transport::Uc, false, 1024),
+        (Transport::Rc, false, 1024),
+        (Transport::Uc, true, 256),
+        (Transport::Rc, true, 256),
+        (Transport::Uc, false, 2048),
+        (Transport::Rc, false, 512),
+    ] {
+        both.connect(transport, v6, mtu);
+    }
+}
+
+#[test]
+fn random_requests_do_what_they_do_in_user_space() {
+    const REQUESTS: usize = 20_000;
+    let Some(mut both) = Both::new("random_requests_do_what_they_do_in_user_space") else { return };
+    all_pairs(&mut both);
+    let mut requester = Requester { dice: Dice(1), sending: vec![None; both.pairs.len()] };
+    for turn in 0..REQUESTS {
+        let index = requester.dice.below(both.pairs.len());
+        let mut request = requester.request(&both, index);
+        let frame = if requester.chance(15) { requester.spoil(&mut request) } else { request.frame() };
+        both.take(&format!("{turn}: {request:?}"), &frame);
+        if requester.chance(50) {
+            both.mend(index);
+        }
+        if turn % 400 == 0 {
+            both.replenish(index);
+        }
+        if turn % 64 == 0 {
+            both.compare(&format!("{turn}: {request:?}"));
+        }
+    }
+    both.compare("at the end");
+    let stats = *both.responder.stats();
+    println!("{stats:?}");
+    // Everything has happened that can: an unknown pair is left to the stack.
+    let not_seen = |reason: &&Reason| stats.dropped[**reason as usize] == 0;
+    assert_eq!(Reason::ALL.iter().filter(not_seen).collect::<Vec<_>>(), [&Reason::UnknownPair]);
+    assert!(stats.naks.iter().all(|count| *count > 0) && stats.abandoned > 0 && stats.duplicates > 0);
+}
+
+/// A write of these bytes in one packet.
+fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payload: &[u8]) -> Request {
+    let (pair, region) = (both.pairs[index], both.regions[region]);
+    let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+    Request {
+        v6: pair.v6,
+        from: pair.from,
+        opcode: transport | 0xa,
+        pair: pair.number,
+        psn,
+        ack: true,
+        extension: reth(region.address + offset, region.key, payload.len() as u32),
+        payload: payload.to_vec(),
+        pad: (payload.len().wrapping_neg() & 3) as u8,
+    }
+}
+
+#[test]
+fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
+    let Some(mut both) = Both::new("a_message_that_is_sent_while_its_region_is_closed_is_dropped") else {
+        return;
+    };
+    for transport in [Transport::Uc, Transport::Rc] {
+        both.connect(transport, false, 256);
+        let index = both.pairs.len() - 1;
+        let region = usize::from(transport == Transport::Rc);
+        let psn = both.pairs[index].config.psn.value();
+        let mut first = write(&both, index, psn, region, 8, &[7; 256]);
+        first.opcode -= 4;
+        first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+        both.take("first", &first.frame());
+        let key = both.regions[region].key;
+        assert!(
+            both.responder.deregister(key) && both.kernel.deregister(key) && !both.kernel.deregister(key)
+        );
+        let mut last = write(&both, index, psn + 1, region, 0, &[8; 44]);
+        last.opcode -= 2;
+        last.extension.clear();
+        both.take("last", &last.frame());
+        both.compare("closed");
+    }
+    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 2);
+}
+
+#[test]
+fn a_full_ring_is_an_empty_receive_queue() {
+    let options = Options { completions: 4096, memory: 1, ..Options::default() };
+    let Some(mut kernel) = both::load("a_full_ring_is_an_empty_receive_queue", &options) else { return };
+    let Some(mut both) = Both::new("a_full_ring_is_an_empty_receive_queue") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let mut pair = both.pairs[0];
+    pair.config.receives = 1000;
+    kernel.connect(pair.number, &pair.config).unwrap();
+    struct Sum(usize);
+    impl Out for Sum {
+        fn answer(&mut self, _: &wire::roce::Path, _: &[u8]) {}
+        fn sent(&mut self, _: u32, message: &[u8]) {
+            self.0 += message.len();
+        }
+    }
+    let mut heard = Sum(0);
+    for psn in 0..100 {
+        let mut send = write(&both, 0, psn, 0, 0, &[1; 100]);
+        send.opcode = 0x24;
+        send.extension.clear();
+        kernel.object().test_run(bpf::rdma::Rdma::PROGRAM, &send.frame(), 1).unwrap();
+    }
+    // Each takes 24 bytes, its text and the ring's own 8, in multiples of 8; and the ring is never quite full.
+    let room = 4095 / 136;
+    assert_eq!(kernel.completed(usize::MAX, &mut heard), room);
+    assert_eq!(heard.0, room * 100);
+    let counted = kernel.counted().unwrap();
+    assert!(counted.is_balanced());
+    assert_eq!(counted.stats.completions, room as u64);
+    assert_eq!(counted.stats.dropped[Reason::NoReceive as usize], 100 - room as u64);
+    assert_eq!(kernel.receives(pair.number), Some(1000 - room as u32));
+}
+
+#[test]
+fn what_is_not_for_the_kernel_is_left_to_the_stack() {
+    let Some(mut both) = Both::new("what_is_not_for_the_kernel_is_left_to_the_stack") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let mut request = write(&both, 0, 0, 0, 0, &[1; 24]);
+    request.pair += 0x1000;
+    assert_eq!(both.take("another pair", &request.frame()), Vec::<Said>::new());
+    request.pair = both.pairs[0].number;
+    let mut tagged = request.frame();
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    both.take("a tag", &tagged);
+    let mut port = request.frame();
+    port[37] += 1;
+    both.take("another port", &port);
+    let counted = both.kernel.counted().unwrap();
+    assert_eq!((counted.stats.packets, counted.passed), (0, 1));
+    // It is gone from the moment that this returns.
+    assert!(both.kernel.disconnect(request.pair) && !both.kernel.disconnect(request.pair));
+    both.pairs.clear();
+    both.take("a pair that is gone", &request.frame());
+    assert_eq!(both.kernel.counted().unwrap().passed, 2);
+}
+
+#[test]
+fn a_packet_longer_than_any_pair_takes_is_dropped() {
+    let Some(mut both) = Both::new("a_packet_longer_than_any_pair_takes_is_dropped") else { return };
+    both.connect(Transport::Rc, false, 2048);
+    let frame = write(&both, 0, both.pairs[0].config.psn.value(), 0, 0, &[1; 2100]).frame();
+    let run = both.kernel.object().test_run(bpf::rdma::Rdma::PROGRAM, &frame, 1).unwrap();
+    let counted = both.kernel.counted().unwrap();
+    assert_eq!((run.verdict, counted.too_long, counted.stats.packets), (1, 1, 1));
+    assert!(counted.is_balanced());
+}
+
+#[test]
+fn what_the_kernel_cannot_take_over_is_said() {
+    let Some(mut both) = Both::new("what_the_kernel_cannot_take_over_is_said") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let pair = both.pairs[0];
+    let refused = |answer: Result<(), Refused>| format!("{:?}", answer.unwrap_err());
+    assert_eq!(refused(both.kernel.connect(pair.number, &pair.config)), "Taken");
+    assert_eq!(refused(both.kernel.connect(0, &pair.config)), "Taken");
+    let mut config = pair.config;
+    config.mtu = 4096;
+    assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Mtu");
+    config.mtu = 256;
+    config.path.source = frames::address(true, 2);
+    assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Addresses");
+    let mut register =
+        |named, start| refused(both.kernel.register(&named, start, Rights::ALL, Order::Ascending, 0));
+    let named = Registered { address: 1 << 41, len: 100, key: 0x120 };
+    assert_eq!(register(named, (2 << 20) - 99), "Range");
+    assert_eq!(register(named, u64::MAX), "Range");
+    assert_eq!(register(named, 12), "Range");
+    assert_eq!(register(Registered { len: 0, ..named }, 0), "Range");
+    assert_eq!(register(Registered { key: 0x101, ..named }, 0), "Taken");
+}
