@@ -455,7 +455,8 @@ impl Translator {
             self.drop(reason);
         }
         let sender = intake.origin.sender;
-        let notice = self.senders.congested(intake.now, sender, (level, reason.is_some()), &self.config);
+        let notice =
+            self.senders.congested(intake.now, sender, (level, reason.is_some(), false), &self.config);
         if let Some(notice) = notice {
             self.notify(intake, notice, out);
         }
@@ -481,7 +482,7 @@ impl Translator {
     fn metered(&mut self, intake: &Intake<'_>, out: &mut impl Out) {
         self.drop(Reason::Metered);
         let sender = intake.origin.sender;
-        if let Some(notice) = self.senders.congested(intake.now, sender, (2, true), &self.config) {
+        if let Some(notice) = self.senders.congested(intake.now, sender, (2, true, true), &self.config) {
             self.notify(intake, notice, out);
         }
         if intake.report.base.essential

@@ -29,6 +29,8 @@ struct Sender {
     told: u8,
     told_until: u64,
     told_at: u64,
+    /// It was told because of its own rate, not a collector's: that is not over when the collector's is.
+    by_rate: bool,
     /// Its reports that were dropped since.
     dropped: u32,
     /// Reporter IDs that are its own.
@@ -106,7 +108,7 @@ impl Senders {
         &mut self,
         now: u64,
         sender: SocketAddr,
-        (level, is_dropped): (u8, bool),
+        (level, is_dropped, by_rate): (u8, bool, bool),
         config: &Config,
     ) -> Option<Notice> {
         let until = now.saturating_add(config.hold);
@@ -120,6 +122,7 @@ impl Senders {
         }
         let notice = Notice { level, dropped: sender.dropped };
         (sender.told, sender.told_until, sender.told_at, sender.dropped) = (level, until, now, 0);
+        sender.by_rate = by_rate;
         self.told_until = self.told_until.max(until);
         Some(notice)
     }
@@ -133,7 +136,7 @@ impl Senders {
     fn relieve(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         let at = self.senders.find(key_of(sender.ip()))?;
         let sender = self.senders.at(at);
-        if sender.told == 0 || now >= sender.told_until {
+        if sender.told == 0 || sender.by_rate || now >= sender.told_until {
             return None;
         }
         let notice = Notice { level: 0, dropped: sender.dropped };

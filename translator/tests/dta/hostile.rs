@@ -130,7 +130,7 @@ fn a_storm_of_reports_adds_up() {
         );
         assert!(count > 0 || elsewhere, "{} never happened", reason.name());
     }
-    assert!(done.iter().all(|done| *done > 100), "{done:?}");
+    assert!(done.iter().all(|done| *done > 20), "{done:?}");
 }
 
 #[test]

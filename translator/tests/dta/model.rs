@@ -140,7 +140,7 @@ pub(crate) fn stores() -> Vec<StoreEntry> {
 
 pub(crate) fn config(stores: Vec<StoreEntry>) -> Config {
     let collector = CollectorConfig { stores, ..CollectorConfig::default() };
-    Config { collectors: vec![Some(collector)], sketch_columns: 4, ..Config::default() }
+    Config { collectors: vec![Some(collector)], sketch_columns: 4, postcards: 64, ..Config::default() }
 }
 
 impl World {
