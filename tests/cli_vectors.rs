@@ -132,7 +132,7 @@ fn decode_prints_what_the_vectors_say() {
     let dir = TempDir::new();
     let (mut compared, mut skipped, mut wrong) = (0, Vec::new(), Vec::new());
     for vector in vectors() {
-        if vector.kind == "shim" {
+        if vector.kind == "shim" || ["dta", "dta_control", "roce"].contains(&vector.kind.as_str()) {
             continue;
         }
         match printed(&vector, &dir) {

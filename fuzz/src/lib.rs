@@ -2,5 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod dta;
 
 pub use bytes::{aggregate, headers, packet, reports};
+pub use dta::{dta, memory, roce};

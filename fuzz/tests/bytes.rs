@@ -72,3 +72,18 @@ fn headers() {
 fn aggregate() {
     all_and_mutated(fuzz::aggregate, 4);
 }
+
+#[test]
+fn dta() {
+    all_and_mutated(fuzz::dta, 5);
+}
+
+#[test]
+fn roce() {
+    all_and_mutated(fuzz::roce, 6);
+}
+
+#[test]
+fn memory() {
+    all_and_mutated(fuzz::memory, 7);
+}

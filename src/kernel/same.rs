@@ -380,7 +380,7 @@ fn payloads(vector: &vectors::Vector) -> Vec<Vec<u8>> {
             wire::datagram(&vector.bytes).map(|datagram| datagram.payload.to_vec()).into_iter().collect()
         }
         vectors::Kind::Packet => reports_about(&vector.bytes).into(),
-        vectors::Kind::Shim | vectors::Kind::Aggregate | vectors::Kind::AggregateFrame => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! RoCEv2 packets, read and written: the examples of wire-formats 6.4 and 6.5, and what is refused.
 
+mod support;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use support::vectors::{self, Kind};
 use wire::roce::{
     Aeth, AtomicEth, Ends, Head, Nak, Opcode, Packet, Path, Psn, Reth, Segment, Segments, Syndrome,
-    Transport, Writer,
+    Transport, Writer, seal,
 };
 use wire::{Refusal, Unwritten};
 
@@ -204,4 +207,136 @@ fn what_a_socket_sends_is_what_a_frame_holds() {
     let ends = Ends { source: host(1), destination: host(2), source_port: 0xc001 };
     assert_eq!(Packet::parse_udp(&bytes[42..], ends), Err(Refusal::BadIcrc));
     assert!(Writer::new(Path::new(host(1), host6(1), 1), Transport::Uc, 1).is_err());
+}
+
+/// The good frames of `vectors/`.
+fn good_frames() -> Vec<vectors::Vector> {
+    let good =
+        |vector: &vectors::Vector| vector.kind == Kind::Roce && !vector.expect[0].starts_with("{\"error\"");
+    let all: Vec<_> = vectors::all().into_iter().filter(good).collect();
+    assert!(all.len() > 30, "only {}", all.len());
+    all
+}
+
+#[test]
+fn cut_anywhere_a_frame_is_refused() {
+    for vector in good_frames() {
+        let last =
+            if vector.name == "roce_trailing_bytes" { vector.bytes.len() - 6 } else { vector.bytes.len() };
+        for len in 0..last {
+            let refusal = Packet::parse(&vector.bytes[..len]).expect_err("cut");
+            assert_eq!(refusal, Refusal::Truncated, "{} at {len}", vector.name);
+        }
+    }
+}
+
+/// What a packet says, but for what the network may change.
+fn said<'a>(packet: &Packet<'a>) -> Packet<'a> {
+    let mut said = *packet;
+    (said.source_mac, said.destination_mac, said.congestion) = ([0; 6], [0; 6], false);
+    (said.bth.fecn, said.bth.becn) = (false, false);
+    said
+}
+
+#[test]
+fn whatever_bit_changes_the_packet_is_refused_or_says_the_same() {
+    let (mut refused, mut same) = (0, 0);
+    for vector in good_frames() {
+        let whole = Packet::parse(&vector.bytes).expect("good");
+        for bit in 0..vector.bytes.len() * 8 {
+            let mut bytes = vector.bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            match Packet::parse(&bytes) {
+                Ok(packet) => {
+                    assert_eq!(said(&packet), said(&whole), "{} bit {bit}", vector.name);
+                    same += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 10_000 && same > 1000, "{refused} refused, {same} the same");
+}
+
+#[test]
+fn a_seal_makes_any_change_good() {
+    for vector in good_frames() {
+        let mut bytes = vector.bytes.clone();
+        seal(&mut bytes).expect("a whole frame");
+        assert_eq!(bytes, vector.bytes, "{}", vector.name);
+        bytes[50] ^= 0x40;
+        seal(&mut bytes).expect("a whole frame");
+        assert!(!matches!(Packet::parse(&bytes), Err(Refusal::BadIcrc)), "{}", vector.name);
+    }
+    for (len, refusal) in [(0, Refusal::Truncated), (50, Refusal::Truncated), (97, Refusal::Truncated)] {
+        assert_eq!(seal(&mut hex(WRITE)[..len]), Err(refusal), "{len} bytes");
+    }
+    let mut arp = hex(WRITE);
+    arp[13] = 6;
+    assert_eq!(seal(&mut arp), Err(Refusal::NotIp));
+}
+
+#[test]
+fn what_does_not_fit_is_not_written() {
+    let mut writer = there(0x12);
+    let mut out = [0xa5; 200];
+    let frame = hex(WRITE);
+    for len in 0..frame.len() {
+        let short = Err(Unwritten::Short(frame.len()));
+        assert_eq!(writer.write_only(&mut out[..len], wanted(0x100), TO_SLOT, &slot()), short);
+    }
+    assert_eq!(out, [0xa5; 200]);
+    let wrong = Err(Unwritten::Invalid(Refusal::BadRoceLength));
+    let reth = |len| Reth { len, ..TO_SLOT };
+    let head = Head::default();
+    assert_eq!(writer.write_only(&mut out, head, reth(23), &slot()), wrong);
+    assert_eq!(writer.write_only_immediate(&mut out, head, reth(25), 0, &slot()), wrong);
+    assert_eq!(writer.write_first(&mut out, head, reth(24), &slot()), wrong);
+    assert_eq!(writer.write_first(&mut out, head, reth(99), &slot()[..22]), wrong);
+    assert_eq!(writer.write_middle(&mut out, head, &[]), wrong);
+    assert_eq!(writer.write_middle(&mut out, head, &slot()[..2]), wrong);
+    assert_eq!(writer.write_last(&mut out, head, &[]), wrong);
+    assert_eq!(writer.write_last_immediate(&mut out, head, 0, &[]), wrong);
+    assert_eq!(writer.send(&mut [0; 8000], head, &[0; 4097]), wrong);
+    let unreliable = Err(Unwritten::Invalid(Refusal::BadRoceOpcode));
+    assert_eq!(over_v6().fetch_add(&mut out, head, TO_COUNTER), unreliable);
+    assert_eq!(over_v6().ack(&mut out, Psn::new(0), 0), unreliable);
+    assert_eq!(out, [0xa5; 200]);
+}
+
+#[test]
+fn frames_of_all_lengths_follow_one_another() {
+    // More lengths than a writer keeps beginnings for, in an order in which they push one another out.
+    let mut writer = there(9);
+    let payload: Vec<u8> = (0..4096).map(|i| (i * 7) as u8).collect();
+    let mut out = vec![0; wire::roce::MAX_FRAME];
+    for round in 0..3_u32 {
+        for len in (0..200).chain([1023, 1024, 4095, 4096]) {
+            let head = Head { solicited: (round + len) % 2 == 1, ..wanted(len + round) };
+            let reth = Reth { address: 64, key: 3, len };
+            let part = &payload[..len as usize];
+            let written = if len % 3 == 0 {
+                writer.write_only_immediate(&mut out, head, reth, round, part)
+            } else {
+                writer.write_only(&mut out, head, reth, part)
+            };
+            let packet = Packet::parse(&out[..written.expect("room")]).expect("good");
+            assert_eq!((packet.payload, packet.reth, packet.fault), (part, Some(reth), None));
+            assert_eq!(packet.immediate, (len % 3 == 0).then_some(round));
+            assert_eq!((packet.bth.psn, packet.bth.solicited), (head.psn, head.solicited));
+        }
+    }
+}
+
+#[test]
+fn a_message_is_cut_into_packets() {
+    let cut = |len, pmtu| Segments::new(len, pmtu).map(|s| (s.opcode, s.at, s.len)).collect::<Vec<_>>();
+    use Opcode::{WriteFirst, WriteLast, WriteMiddle, WriteOnly};
+    assert_eq!(cut(0, 256), [(WriteOnly, 0, 0)]);
+    assert_eq!(cut(256, 256), [(WriteOnly, 0, 256)]);
+    assert_eq!(cut(257, 256), [(WriteFirst, 0, 256), (WriteLast, 256, 1)]);
+    assert_eq!(cut(768, 256), [(WriteFirst, 0, 256), (WriteMiddle, 256, 256), (WriteLast, 512, 256)]);
+    for (len, pmtu) in [(0, 256), (1, 0), (255, 256), (1024, 256), (1025, 256), (9000, 4096)] {
+        assert_eq!(cut(len, pmtu).len(), Segments::count(len, pmtu), "{len} over {pmtu}");
+    }
 }

@@ -172,9 +172,30 @@ fn an_aggregate_cut_anywhere_is_refused_whole() {
     assert!(cut > 500, "{cut}");
 }
 
+#[test]
+fn a_dta_report_or_control_message_cut_anywhere_is_refused() {
+    let mut cut = 0;
+    for vector in vectors::all() {
+        let refused = vector.expect.iter().any(|line| line.starts_with("{\"error\""));
+        if !matches!(vector.kind, Kind::Dta | Kind::DtaControl) || refused {
+            continue;
+        }
+        for len in 0..vector.bytes.len() {
+            let said = meaning::meaning(vector.kind, &vector.bytes[..len], &vector.profile);
+            // Less one byte, the artifact's base header of three is one of two, and its first byte another's second.
+            let shorter = vector.bytes[0] < 5 && len + 1 == vector.bytes.len();
+            assert!(shorter || said[0].starts_with("{\"error\""), "{} cut at {len}: {said:?}", vector.name);
+            cut += 1;
+        }
+    }
+    assert!(cut > 400, "{cut}");
+}
+
 /// Everything that can be asked of bytes, asked.
 fn read_all(bytes: &[u8], profile: &Profile) {
-    for kind in [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate] {
+    let kinds =
+        [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate, Kind::Dta, Kind::DtaControl, Kind::Roce];
+    for kind in kinds {
         std::hint::black_box(meaning::meaning(kind, bytes, profile));
     }
     let _ = wire::peek(bytes, profile);

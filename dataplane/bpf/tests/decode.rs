@@ -23,7 +23,7 @@ fn frames(vector: &Vector) -> Vec<Vec<u8>> {
         Kind::Frame => vec![vector.bytes.clone()],
         Kind::Payload => vec![frame_of(&vector.bytes)],
         Kind::Packet => reports_about(&vector.bytes).iter().map(|payload| frame_of(payload)).collect(),
-        Kind::Shim | Kind::Aggregate | Kind::AggregateFrame => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ mod icrc;
 mod packet;
 mod write;
 
-pub use packet::{Ends, Packet};
+pub use packet::{Ends, Packet, seal};
 pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
 
 use crate::bytes::{array_at, put_u24, put_u32, put_u64, u16_at, u24_at, u32_at};

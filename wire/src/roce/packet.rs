@@ -219,6 +219,38 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Puts the right CRC at the end of a frame that is whole: for tests and tools that change packets of others. What it says
+/// otherwise is not looked at.
+///
+/// # Errors
+/// If it is no UDP datagram with room for the headers and the CRC.
+pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
+    let (mut ethertype, mut at) = (try_u16(frame, 12).ok_or(Refusal::Truncated)?, 14);
+    while matches!(ethertype, VLAN | QINQ | QINQ_OLD) {
+        ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
+        at += 4;
+    }
+    let header = match ethertype {
+        IPV4 => 20,
+        IPV6 => 40,
+        _ => return Err(Refusal::NotIp),
+    };
+    let packet = &mut frame[at..];
+    let len = usize::from(try_u16(packet, header + 4).ok_or(Refusal::Truncated)?);
+    if len < 8 + BTH_LEN + ICRC_LEN {
+        return Err(Refusal::BadRoceLength);
+    }
+    let packet = packet.get_mut(..header + len).ok_or(Refusal::Truncated)?;
+    let (covered, crc) = packet.split_last_chunk_mut::<ICRC_LEN>().ok_or(Refusal::Truncated)?;
+    let sum = match (header, covered.first_chunk(), covered.first_chunk()) {
+        (20, Some(head), _) => icrc::of_v4(covered, head),
+        (40, _, Some(head)) => icrc::of_v6(covered, head),
+        _ => return Err(Refusal::Truncated),
+    };
+    *crc = sum.to_le_bytes();
+    Ok(())
+}
+
 /// What is known of a packet from below.
 struct Seen {
     /// Destination, source.

@@ -1,5 +1,6 @@
 //! What bytes mean, as the lines that vectors expect: JSON with the keys in a fixed order.
 
+use super::dta;
 use super::vectors::{Kind, Vector};
 use std::fmt::Write;
 use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
@@ -27,6 +28,9 @@ pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
             Ok(datagram) => vec![aggregate(datagram.payload)],
             Err(refusal) => vec![error(refusal)],
         },
+        Kind::Dta => vec![dta::report(bytes)],
+        Kind::DtaControl => vec![dta::control(bytes)],
+        Kind::Roce => vec![dta::roce(bytes)],
     }
 }
 
@@ -70,7 +74,7 @@ pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn error(refusal: Refusal) -> String {
+pub(super) fn error(refusal: Refusal) -> String {
     format!("{{\"error\":\"{}\"}}", refusal.name())
 }
 
@@ -220,23 +224,23 @@ fn mark(mark: Mark) -> &'static str {
 }
 
 /// A JSON object in the making.
-struct Object(String);
+pub(super) struct Object(String);
 
 impl Object {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(String::from("{"))
     }
 
-    fn raw(&mut self, key: &str, value: &str) {
+    pub(super) fn raw(&mut self, key: &str, value: &str) {
         let comma = if self.0.len() > 1 { "," } else { "" };
         write!(self.0, "{comma}\"{key}\":{value}").expect("a string takes all");
     }
 
-    fn text(&mut self, key: &str, value: &str) {
+    pub(super) fn text(&mut self, key: &str, value: &str) {
         self.raw(key, &format!("\"{value}\""));
     }
 
-    fn number(&mut self, key: &str, value: impl Into<u64>) {
+    pub(super) fn number(&mut self, key: &str, value: impl Into<u64>) {
         self.raw(key, &value.into().to_string());
     }
 
@@ -247,12 +251,12 @@ impl Object {
         }
     }
 
-    fn list(&mut self, key: &str, items: impl Iterator<Item = impl ToString>) {
+    pub(super) fn list(&mut self, key: &str, items: impl Iterator<Item = impl ToString>) {
         let items: Vec<_> = items.map(|item| item.to_string()).collect();
         self.raw(key, &format!("[{}]", items.join(",")));
     }
 
-    fn flow(&mut self, key: &str, flow: Option<FlowKey>) {
+    pub(super) fn flow(&mut self, key: &str, flow: Option<FlowKey>) {
         let Some(flow) = flow else { return };
         let mut inner = Self::new();
         inner.text("src", &flow.src().to_string());
@@ -342,7 +346,7 @@ impl Object {
         self.list("hops", hops.iter().map(hop));
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.0.push('}');
         self.0
     }

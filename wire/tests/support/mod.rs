@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
 pub mod dice;
+pub mod dta;
 pub mod meaning;
 pub mod rewrite;
 pub mod vectors;

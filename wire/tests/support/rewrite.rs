@@ -1,6 +1,7 @@
 //! Writes again what was read: every header goes through its values, every item through a hop. Buffers are filled with
 //! 0xA5 first, so that a byte nobody wrote shows.
 
+use super::dta;
 use super::vectors::Kind;
 use wire::aggregate::{CARD_LEN, HEADER_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
@@ -24,6 +25,9 @@ pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
         Kind::Aggregate => aggregate(bytes),
         // An Ethernet, an IPv4 and a UDP header.
         Kind::AggregateFrame => [&bytes[..42], &aggregate(&bytes[42..])].concat(),
+        Kind::Dta => dta::report_again(bytes),
+        Kind::DtaControl => dta::control_again(bytes),
+        Kind::Roce => dta::roce_again(bytes),
     }
 }
 

@@ -19,6 +19,12 @@ pub enum Kind {
     Aggregate,
     /// An Ethernet frame whose UDP payload is an aggregate.
     AggregateFrame,
+    /// The payload of a DTA report, version 1 or the artifact's.
+    Dta,
+    /// The payload of a DTA control message, likewise.
+    DtaControl,
+    /// An Ethernet frame with RoCEv2.
+    Roce,
 }
 
 /// One vector.
@@ -97,6 +103,9 @@ fn kind(name: &str) -> Kind {
         "shim" => Kind::Shim,
         "aggregate" => Kind::Aggregate,
         "aggregate_frame" => Kind::AggregateFrame,
+        "dta" => Kind::Dta,
+        "dta_control" => Kind::DtaControl,
+        "roce" => Kind::Roce,
         _ => panic!("unknown kind {name}"),
     }
 }
