@@ -192,6 +192,33 @@ async function onlyKind(page, name) {
   assert.deepEqual(kinds, [name], 'the filter by kind');
 }
 
+/** Whether the program has a collector memory. Without it both pages say what to do. */
+async function hasMemory(page, name) {
+  const found = page.locator(`.page.${name} tbody tr`).first();
+  const none = page.locator('.empty', { hasText: 'No collector memory here' });
+  await found.or(none).first().waitFor(WAIT);
+  return !(await none.isVisible());
+}
+
+export async function stores(page, base) {
+  await open(page, base, 'stores');
+  if (!(await hasMemory(page, 'stores'))) return;
+  await until(page, '.memory .facts', (text) => /adds up/.test(text), 'the balance');
+  await until(page, '.panel[aria-label="Stores"] tbody', (text) => /key-write/.test(text), 'the stores');
+  await page.locator('.panel[aria-label="Stores"] tbody tr', { hasText: 'key-write' }).first().click();
+  await page.locator('#key').fill('10.0.0.1:1234 > 10.0.0.2:80 tcp');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await until(page, '.answer', (text) => /(say so|not there)/.test(text), 'an answer');
+}
+
+export async function lists(page, base) {
+  await open(page, base, 'lists');
+  if (!(await hasMemory(page, 'lists'))) return;
+  await until(page, '.entries tbody tr', (text) => /\d/.test(text), 'entries');
+  const first = await page.locator('.entries tbody tr').first().textContent();
+  await until(page, '.entries tbody tr', (text) => text !== first, 'entries that come');
+}
+
 export async function sql(page, base) {
   await open(page, base, 'sql');
   const editor = page.locator('.editor');

@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as answers from './answers.mjs';
+import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
 import { answer } from './sql.mjs';
 
@@ -50,7 +51,10 @@ function serve(state, request, response) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
-  const [name, id, part] = path.split('/').map(decodeURIComponent);
+  const words = path.split('/').map(decodeURIComponent);
+  const [name, id, part] = words;
+  // Without anything there is no collector memory either.
+  if (name === 'dta') return empty ? null : dta(fabric, words, query);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);
   if (name === 'flows' && id) return answers.flow(fabric, id);
   const list = answers[name];

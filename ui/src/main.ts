@@ -5,8 +5,10 @@ import { adoptTokenFromAddress } from './api/client';
 import { live } from './live';
 import { eventsPage } from './pages/events';
 import { flowPage } from './pages/flow';
+import { listsPage } from './pages/lists';
 import { overviewPage } from './pages/overview';
 import { sqlPage } from './pages/sql';
+import { storesPage } from './pages/stores';
 import { topologyPage } from './pages/topology';
 import { parseRoute, type Page, type Route } from './router';
 import { shell } from './shell';
@@ -16,6 +18,8 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   topology: { title: 'Topology', make: topologyPage },
   flow: { title: 'Flow', make: flowPage },
   events: { title: 'Events', make: eventsPage },
+  stores: { title: 'Stores', make: storesPage },
+  lists: { title: 'Lists', make: listsPage },
   sql: { title: 'SQL', make: sqlPage },
 };
 

@@ -1,0 +1,87 @@
+import type { Answer, CountAnswer, Fields, SketchAnswer, Store } from '../api/dta';
+import { count, exact, NONE, percent, plural } from '../lib/format';
+
+/** What a store is made of, in a few words. */
+export function shapeText(store: Store): string {
+  switch (store.kind) {
+    case 'key-write':
+      return `${count(store.slots)} slots of ${plural(store.data ?? 0, 'byte')}`;
+    case 'append':
+      return `${plural(store.lists ?? 0, 'list')} of ${count(store.entries)} entries of ${plural(store.entry ?? 0, 'byte')}`;
+    case 'key-increment':
+      return `${count(store.slots)} counters`;
+    case 'sketch':
+      return `${store.sketch ?? 'sketch'}, ${exact(store.depth)} × ${count(store.columns)}`;
+    case 'postcarding':
+      return `${count(store.slots)} paths of ${plural(store.hops ?? 0, 'hop')}`;
+  }
+}
+
+/** What share of its keys such a store answers, by copies: `93 % with 1, 98 % with 2`. */
+export function expectedText(store: Store): string {
+  if (store.expected.length === 0) return NONE;
+  return store.expected.map((one) => `${percent(one.answered)} with ${one.copies}`).join(', ');
+}
+
+/** Which question a store answers. */
+export function questionOf(kind: Store['kind']): 'get' | 'count' | 'sketch' | null {
+  switch (kind) {
+    case 'key-write':
+    case 'postcarding':
+      return 'get';
+    case 'key-increment':
+      return 'count';
+    case 'sketch':
+      return 'sketch';
+    case 'append':
+      return null;
+  }
+}
+
+/** Named values as people read them: `node 7, reason 71`. */
+export function fieldsText(fields: Fields): string {
+  return Object.entries(fields)
+    .map(([name, value]) => `${name} ${valueText(value)}`)
+    .join(', ');
+}
+
+function valueText(value: unknown): string {
+  if (Array.isArray(value)) return value.map(valueText).join(' › ');
+  return value === null ? NONE : String(value);
+}
+
+/** A sentence about the answer, and whether there is one. */
+export function answerText(answer: Answer): { good: boolean; text: string } {
+  const copies = answer.copies ?? 0;
+  switch (answer.answer) {
+    case 'found': {
+      const path = answer.path ? answer.path.map((hop) => hop ?? '?').join(' › ') : null;
+      const what = path ?? (answer.fields ? fieldsText(answer.fields) : (answer.data ?? ''));
+      const by =
+        copies > 0 ? ` (${plural(answer.agreeing ?? copies, 'copy', 'copies')} of ${copies} say so)` : '';
+      return { good: true, text: `${what}${by}` };
+    }
+    case 'ambiguous':
+      return {
+        good: false,
+        text: `${plural(copies, 'copy', 'copies')} with different values: two keys may share a checksum`,
+      };
+    case 'torn':
+      return { good: false, text: 'is being written just now; ask again' };
+    case 'empty':
+      return { good: false, text: 'not there: never reported, or overwritten since' };
+  }
+}
+
+export function countText(answer: CountAnswer): string {
+  const error = `too large by at most ${count(Math.ceil(answer.error))}`;
+  return `${exact(answer.estimate)} (${error}, with ${percent(answer.confidence)} certainty; ${count(answer.total)} in all)`;
+}
+
+export function sketchText(answer: SketchAnswer): string {
+  const epoch = `epoch ${answer.epoch.epoch}, ${plural(answer.epoch.reporters, 'reporter')} merged`;
+  const doubt = answer.certain ? '' : '; columns of a newer epoch may be among them';
+  if (answer.estimate === null) return `${answer.question}: nothing to estimate (${epoch}${doubt})`;
+  const error = answer.error === null ? '' : ` ± ${count(Math.ceil(answer.error))}`;
+  return `${answer.question} ${exact(Math.round(answer.estimate))}${error} (${epoch}${doubt})`;
+}

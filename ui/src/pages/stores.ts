@@ -1,0 +1,210 @@
+import { ApiError, get, postExact } from '../api/client';
+import type { Memory, Snapshot, Store } from '../api/dta';
+import { poll, type Poll } from '../api/poll';
+import { code, empty, h, panel, setText } from '../lib/dom';
+import { bytes, count, dateTime, exact, NONE, percent, plural, span } from '../lib/format';
+import { LiveTable } from '../lib/table';
+import { expectedText, shapeText } from '../model/stores';
+import { link, type Page, type Route } from '../router';
+import { askPanel } from './stores-ask';
+
+/** The memory that translators write: what came, how full its stores are, and what they know of a key. */
+export function storesPage(route: Route): Page {
+  return new StoresPage(route.argument);
+}
+
+/** Said where the program has no such memory. */
+export function noMemory(): HTMLElement {
+  return empty(
+    'No collector memory here',
+    'Switches that report by DTA fill memory of the collector through a translator. Add ',
+    code('[collector.memory]'),
+    ' to the configuration of this program, and ',
+    code('[translator.dta]'),
+    ' to that of a program beside it, or to this one.',
+  );
+}
+
+class StoresPage implements Page {
+  readonly element: HTMLElement;
+  private readonly facts = h('dl', { class: 'facts' });
+  private readonly ask = askPanel();
+  private readonly links: LiveTable<Memory['links'][number]>;
+  private readonly stores: LiveTable<Store>;
+  private readonly snapshots: LiveTable<Snapshot>;
+  private readonly note = h('span', { class: 'muted', role: 'status' });
+  private readonly polls: Poll[];
+  private rows: Store[] = [];
+
+  constructor(private name: string) {
+    this.stores = storeTable(
+      (store) => store.name === this.name,
+      (store) => (location.hash = link('stores', store.name)),
+    );
+    this.links = linkTable();
+    this.snapshots = snapshotTable();
+    const click = (): void => void this.take();
+    const button = h('button', { type: 'button', on: { click } }, 'Take snapshots now');
+    const page = h(
+      'div',
+      { class: 'page stores' },
+      panel('Memory', { class: 'memory' }, this.facts),
+      panel('Translators', { class: 'translators' }, this.links.element),
+      this.ask.element,
+      panel('Stores', { class: 'wide' }, this.stores.element),
+      panel('Snapshots', { class: 'wide', aside: button }, this.snapshots.element, this.note),
+    );
+    this.element = h('div', {}, page);
+    const failed = (error: unknown): void => {
+      if (error instanceof ApiError && error.status === 404) this.element.replaceChildren(noMemory());
+    };
+    this.polls = [
+      poll<Memory>({
+        intervalMs: 1000,
+        ask: (signal) => get('dta', {}, signal),
+        show: (memory) => {
+          if (!page.isConnected) this.element.replaceChildren(page);
+          showFacts(this.facts, memory);
+          this.links.update(memory.links);
+        },
+        failed,
+      }),
+      poll<{ stores: Store[] }>({
+        intervalMs: 2000,
+        ask: (signal) => get('dta/stores', {}, signal),
+        show: ({ stores }) => this.show(stores),
+      }),
+      poll<{ snapshots: Snapshot[] }>({
+        intervalMs: 10_000,
+        ask: (signal) => get('dta/snapshots', {}, signal),
+        show: ({ snapshots }) => this.snapshots.update(snapshots),
+      }),
+    ];
+  }
+
+  route(route: Route): void {
+    this.name = route.argument;
+    this.show(this.rows);
+  }
+
+  stop(): void {
+    for (const one of this.polls) one.stop();
+    this.ask.stop();
+  }
+
+  private show(stores: Store[]): void {
+    this.rows = stores;
+    this.name ||= stores[0]?.name ?? '';
+    this.stores.update(stores);
+    this.ask.about(stores.find((store) => store.name === this.name) ?? null);
+  }
+
+  private async take(): Promise<void> {
+    setText(this.note, 'writing …');
+    try {
+      const { snapshots } = await postExact<{ snapshots: Snapshot[] }>('dta/snapshots', {});
+      setText(this.note, `${plural(snapshots.length, 'snapshot')} written`);
+      this.polls[2]?.now();
+    } catch (error) {
+      setText(this.note, error instanceof Error ? error.message : String(error));
+    }
+  }
+}
+
+function storeTable(picked: (store: Store) => boolean, pick: (store: Store) => void): LiveTable<Store> {
+  return new LiveTable<Store>({
+    label: 'Stores',
+    empty: 'No stores: add [[collector.memory.stores]] to the configuration.',
+    pick,
+    picked,
+    columns: [
+      { title: 'Store', cell: (store) => store.name },
+      { title: 'Id', numeric: true, cell: (store) => exact(store.id) },
+      { title: 'Kind', cell: (store) => store.kind },
+      {
+        title: 'Made of',
+        class: 'grow',
+        cell: (store) => ({ text: shapeText(store), title: store.fields ?? '' }),
+      },
+      { title: 'Memory', numeric: true, cell: (store) => bytes(store.bytes) },
+      {
+        title: 'Pages',
+        hint: 'huge: 2 MiB, kept for it; transparent: asked for',
+        cell: (store) => store.pages,
+      },
+      {
+        title: 'Filled',
+        hint: 'Slots that hold something, from a sample',
+        numeric: true,
+        cell: (store) =>
+          store.occupied === null ? NONE : { text: percent(store.occupied), bar: store.occupied },
+      },
+      {
+        title: 'Expected to answer',
+        hint: 'The share of all keys reported so far that are still there, if each was written with so many copies',
+        cell: (store) => expectedText(store),
+      },
+    ],
+  });
+}
+
+function linkTable(): LiveTable<Memory['links'][number]> {
+  return new LiveTable({
+    label: 'Translators',
+    empty: 'No translator is connected.',
+    columns: [
+      {
+        title: 'From',
+        class: 'grow',
+        cell: (row) => ({ text: row.from, title: `${row.instance}, link ${row.link}` }),
+      },
+      { title: 'State', cell: (row) => ({ text: row.up ? 'up' : 'gone', class: row.up ? 'good' : 'bad' }) },
+      { title: 'Since', numeric: true, cell: (row) => span(row.since_s) },
+      { title: 'Queue pairs', cell: (row) => `${row.unreliable} / ${row.reliable}` },
+    ],
+  });
+}
+
+function snapshotTable(): LiveTable<Snapshot> {
+  return new LiveTable<Snapshot>({
+    label: 'Snapshots',
+    empty: 'None yet.',
+    columns: [
+      { title: 'Store', cell: (row) => row.store },
+      { title: 'Taken', cell: (row) => dateTime(row.ts) },
+      { title: 'Size', numeric: true, cell: (row) => bytes(row.bytes) },
+      { title: 'File', class: 'grow', cell: (row) => row.file },
+    ],
+  });
+}
+
+function showFacts(box: HTMLElement, memory: Memory): void {
+  const lost = Object.values(memory.dropped).reduce((sum, one) => sum + one, 0);
+  const refused = Object.values(memory.refused).reduce((sum, one) => sum + one, 0);
+  const facts: [string, string, string?][] = [
+    ['RoCEv2 to', memory.listen],
+    ['translators ask', memory.exchange],
+    ['in', bytes(memory.bytes), memory.directory],
+    ['packets', count(memory.packets), exact(memory.packets)],
+    ['messages done', count(memory.messages), exact(memory.messages)],
+    ['bytes written', bytes(memory.written_bytes)],
+    ['additions', count(memory.adds), exact(memory.adds)],
+    ['refused', count(refused), reasons(memory.refused)],
+    ['not carried out', count(lost), reasons(memory.dropped)],
+    ['missing', count(memory.missing), 'Packets of unreliable queue pairs that never came'],
+    ['dropped by the kernel', count(memory.kernel_drops)],
+    ['in = done + refused', memory.adds_up ? 'adds up' : 'does not add up'],
+    ['entries told as events', count(memory.events.entries)],
+  ];
+  const rows = facts.flatMap(([name, value, title]) => [
+    h('dt', {}, name),
+    h('dd', title ? { title } : {}, value),
+  ]);
+  box.replaceChildren(...rows);
+}
+
+function reasons(drops: Record<string, number>): string {
+  return Object.entries(drops)
+    .map(([reason, times]) => `${reason} ${exact(times)}`)
+    .join(', ');
+}

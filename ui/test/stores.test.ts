@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Answer, Store } from '../src/api/dta';
+import {
+  answerText,
+  countText,
+  expectedText,
+  fieldsText,
+  questionOf,
+  shapeText,
+  sketchText,
+} from '../src/model/stores';
+
+const store = (more: Partial<Store>): Store => ({
+  name: 's',
+  id: 1,
+  kind: 'key-write',
+  fields: null,
+  bytes: 0,
+  pages: 'small',
+  created: 0,
+  occupied: null,
+  expected: [],
+  ...more,
+});
+
+test('stores say what they are made of', () => {
+  assert.equal(shapeText(store({ slots: 1_048_576, data: 20 })), '1.05 M slots of 20 bytes');
+  const append = store({ kind: 'append', lists: 1, entries: 4096, entry: 18 });
+  assert.equal(shapeText(append), '1 list of 4.1 k entries of 18 bytes');
+  assert.equal(shapeText(store({ kind: 'key-increment', slots: 512 })), '512 counters');
+  const sketch = store({ kind: 'sketch', sketch: 'count-min', depth: 4, columns: 1000 });
+  assert.equal(shapeText(sketch), 'count-min, 4 × 1 k');
+  assert.equal(shapeText(store({ kind: 'postcarding', slots: 8, hops: 5 })), '8 paths of 5 hops');
+});
+
+test('what can be expected is told by copies', () => {
+  assert.equal(expectedText(store({})), '–');
+  const expected = [
+    { copies: 1, load: 0.5, answered: 0.787 },
+    { copies: 2, load: 0.5, answered: 0.83 },
+  ];
+  assert.match(expectedText(store({ expected })), /^78\.7 % with 1, 83(\.0)? % with 2$/);
+});
+
+test('each kind has its question', () => {
+  const kinds: [Store['kind'], ReturnType<typeof questionOf>][] = [
+    ['key-write', 'get'],
+    ['postcarding', 'get'],
+    ['key-increment', 'count'],
+    ['sketch', 'sketch'],
+    ['append', null],
+  ];
+  for (const [kind, question] of kinds) assert.equal(questionOf(kind), question);
+});
+
+const answer = (more: Partial<Answer>): Answer => ({
+  store: 's',
+  key: 'k',
+  answer: 'found',
+  copies: 2,
+  agreeing: 2,
+  data: '0b',
+  fields: null,
+  path: null,
+  missing: null,
+  ...more,
+});
+
+test('answers are sentences, and doubt is said', () => {
+  assert.deepEqual(answerText(answer({})), { good: true, text: '0b (2 copies of 2 say so)' });
+  const fields = { path: [11, null, 13], reason: 71 };
+  assert.equal(
+    answerText(answer({ fields, agreeing: 1 })).text,
+    'path 11 › – › 13, reason 71 (1 copy of 2 say so)',
+  );
+  assert.equal(answerText(answer({ path: [1, null, 3], copies: null })).text, '1 › ? › 3');
+  assert.equal(answerText(answer({ answer: 'empty' })).good, false);
+  assert.match(answerText(answer({ answer: 'ambiguous' })).text, /2 copies with different values/);
+  assert.match(answerText(answer({ answer: 'torn' })).text, /ask again/);
+});
+
+test('counts and sketches tell their error', () => {
+  const count = { key: 'k', estimate: 4242, copies: 2, total: 9_000_000, error: 23.7, confidence: 0.865 };
+  assert.match(countText(count), /^4\s?242 \(too large by at most 24, with 86\.5 % certainty; 9 M in all\)$/);
+  const epoch = { epoch: 17, columns: 8, reporters: 1 };
+  const sketch = {
+    sketch: 'count-min',
+    epoch,
+    certain: false,
+    key: null,
+    question: 'count',
+    estimate: 811.6,
+    error: 12.3,
+    confidence: 0.9,
+  };
+  assert.equal(
+    sketchText(sketch),
+    'count 812 ± 13 (epoch 17, 1 reporter merged; columns of a newer epoch may be among them)',
+  );
+  assert.match(sketchText({ ...sketch, estimate: null }), /nothing to estimate/);
+  assert.equal(fieldsText({ a: null, b: [1, 2] }), 'a –, b 1 › 2');
+});
