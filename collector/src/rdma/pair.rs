@@ -1,6 +1,6 @@
 //! A queue pair at the responder: which packet comes next, and what is under way.
 
-use wire::roce::{MixedFamilies, Psn, Transport, Writer};
+use wire::roce::{Beginnings, MixedFamilies, Psn, Transport, Writer};
 
 use super::config::PairConfig;
 
@@ -37,6 +37,8 @@ pub(super) struct Pair {
     pub(super) number: u32,
     pub(super) transport: Transport,
     pub(super) writer: Writer,
+    /// Beginnings of its packets.
+    pub(super) beginnings: Beginnings,
     pub(super) mtu: u32,
     pub(super) state: PairState,
     /// The next packet.
@@ -63,6 +65,7 @@ impl Pair {
             number,
             transport: config.transport,
             writer: Writer::new(config.path, Transport::Rc, config.peer)?,
+            beginnings: Beginnings::new(),
             mtu: config.mtu,
             state: PairState::Ready,
             expected: config.psn,
@@ -76,6 +79,25 @@ impl Pair {
             saved: vec![Saved { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
             saved_next: 0,
         })
+    }
+
+    /// Whether a write in one packet with this number is simply executed.
+    #[inline]
+    pub(super) fn takes(&self, psn: Psn) -> bool {
+        psn == self.expected && self.open.is_none() && self.state == PairState::Ready
+    }
+
+    /// It was; whether an acknowledgement is owed that was not before.
+    #[inline]
+    pub(super) fn advance(&mut self, psn: Psn, ack_request: bool) -> bool {
+        self.expected = psn.next();
+        self.complete();
+        self.nak_sent = false;
+        if self.transport != Transport::Rc || !ack_request {
+            return false;
+        }
+        self.owes = true;
+        !std::mem::replace(&mut self.listed, true)
     }
 
     /// One more message was completed.

@@ -123,12 +123,4 @@ impl Regions {
             _ => Err(Reason::OutOfRange),
         }
     }
-
-    /// Asks for the memory of a request that is about to be executed, if it will be.
-    #[inline]
-    pub(super) fn prefetch(&self, key: u32, address: u64) {
-        if let Some(entry) = self.at((key & 0xff) as u8) {
-            entry.memory.prefetch_write(entry.start.wrapping_add(address.wrapping_sub(entry.address)));
-        }
-    }
 }

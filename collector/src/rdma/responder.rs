@@ -1,11 +1,11 @@
 //! Packets in, memory and answers out.
 
 use wire::Refusal;
-use wire::roce::{Packet, Psn};
+use wire::roce::{Beginnings, Packet, Psn};
 
 use super::config::{Config, ConfigError, PairConfig, PairError, RegisterError, Registered, Registration};
 use super::pair::{Pair, PairState};
-use super::regions::Regions;
+use super::regions::{Access, Regions};
 use super::stats::{Reason, Stats};
 use super::work::{Verdict, Work};
 use super::{Out, mix};
@@ -23,6 +23,32 @@ pub struct Responder {
     /// Pairs that owe an acknowledgement since the last answers.
     owing: Vec<u16>,
     stats: Stats,
+}
+
+/// A write that needs no more than its bytes stored, unless its queue pair expects another one.
+#[derive(Clone, Copy)]
+struct Ready<'a> {
+    frame: &'a [u8],
+    payload: &'a [u8],
+    at: u64,
+    psn: Psn,
+    pair: u16,
+    region: u8,
+    ack: bool,
+}
+
+/// Writes that are under way together: while one is read, the memory of those before is on its way to the processor.
+struct Burst<'a> {
+    ready: [Ready<'a>; BURST],
+    len: usize,
+}
+
+impl Burst<'_> {
+    fn new() -> Self {
+        let none =
+            Ready { frame: &[], payload: &[], at: 0, psn: Psn::new(0), pair: 0, region: 0, ack: false };
+        Self { ready: [none; BURST], len: 0 }
+    }
 }
 
 impl Responder {
@@ -117,43 +143,108 @@ impl Responder {
     /// Takes whole Ethernet frames, in the order they came. Answers go to `out`; acknowledgements of writes once for all
     /// frames of this call.
     pub fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>, out: &mut impl Out) {
-        self.take_parsed(frames.into_iter().map(Packet::parse), out);
+        let mut burst = Burst::new();
+        for frame in frames {
+            self.stats.packets += 1;
+            let Some(ready) = self.glance(frame) else {
+                self.finish(&mut burst, out);
+                self.read(frame, out);
+                continue;
+            };
+            burst.ready[burst.len] = ready;
+            burst.len += 1;
+            if burst.len == BURST {
+                self.finish(&mut burst, out);
+            }
+        }
+        self.finish(&mut burst, out);
+        self.acknowledge_all(out);
     }
 
-    /// The same for packets that were read, or refused, before.
+    /// The same for packets that were read, or refused, before: from a UDP socket by [`Packet::parse_udp`].
     pub fn take_parsed<'a>(
         &mut self,
         packets: impl IntoIterator<Item = Result<Packet<'a>, Refusal>>,
         out: &mut impl Out,
     ) {
-        let mut packets = packets.into_iter();
-        loop {
-            let mut burst: [Option<Packet<'a>>; BURST] = [None; BURST];
-            let mut taken = 0;
-            for (place, packet) in burst.iter_mut().zip(packets.by_ref()) {
-                taken += 1;
-                match packet {
-                    Ok(packet) => {
-                        if let Some(reth) = &packet.reth {
-                            self.regions.prefetch(reth.key, reth.address);
-                        }
-                        *place = Some(packet);
-                    }
-                    Err(refusal) => self.stats.refused[refusal.index()] += 1,
+        for packet in packets {
+            self.stats.packets += 1;
+            match packet {
+                Ok(packet) => {
+                    self.execute(&packet, out);
                 }
-            }
-            self.stats.packets += taken;
-            for packet in burst.iter().flatten() {
-                self.execute(packet, out);
-            }
-            if taken < BURST as u64 {
-                break;
+                Err(refusal) => self.stats.refused[refusal.index()] += 1,
             }
         }
         self.acknowledge_all(out);
     }
 
-    fn execute(&mut self, packet: &Packet<'_>, out: &mut impl Out) {
+    /// Reads a packet that is like others of its queue pair, looks where it goes, and asks for the memory there.
+    #[inline]
+    fn glance<'a>(&self, frame: &'a [u8]) -> Option<Ready<'a>> {
+        let number = Beginnings::queue_pair(frame)?;
+        let index = number & 0xfff;
+        let pair = self.pairs.get(index as usize)?.as_ref().filter(|pair| pair.number == number)?;
+        let brief = pair.beginnings.read(frame)?;
+        if brief.reth.len == 0 || brief.reth.len > pair.mtu {
+            return None;
+        }
+        let reth = &brief.reth;
+        let (region, at) = self.regions.find(reth.key, reth.address, reth.len, Access::Write).ok()?;
+        self.regions.at(region)?.memory.prefetch_write(at);
+        Some(Ready {
+            frame,
+            payload: brief.payload,
+            at,
+            psn: brief.psn,
+            pair: index as u16,
+            region,
+            ack: brief.ack_request,
+        })
+    }
+
+    /// Executes what was glanced at.
+    #[inline]
+    fn finish(&mut self, burst: &mut Burst<'_>, out: &mut impl Out) {
+        let ready = &burst.ready[..std::mem::take(&mut burst.len)];
+        let (mut executed, mut bytes) = (0, 0);
+        for ready in ready {
+            if let Some(pair) = self.pairs.get_mut(usize::from(ready.pair)).and_then(Option::as_mut)
+                && pair.takes(ready.psn)
+                && let Some(entry) = self.regions.at(ready.region)
+            {
+                entry.store(ready.at, ready.payload);
+                executed += 1;
+                bytes += ready.payload.len() as u64;
+                if pair.advance(ready.psn, ready.ack) {
+                    self.owing.push(ready.pair);
+                }
+            } else {
+                self.read(ready.frame, out);
+            }
+        }
+        self.stats.executed += executed;
+        self.stats.messages += executed;
+        self.stats.bytes += bytes;
+    }
+
+    /// Reads a packet from its first byte on.
+    fn read(&mut self, frame: &[u8], out: &mut impl Out) {
+        match Packet::parse(frame) {
+            Ok(packet) => {
+                if self.execute(&packet, out)
+                    && let Some(pair) = self.pairs.get_mut((packet.bth.queue_pair & 0xfff) as usize)
+                    && let Some(pair) = pair.as_mut()
+                {
+                    pair.beginnings.learn(frame, &packet);
+                }
+            }
+            Err(refusal) => self.stats.refused[refusal.index()] += 1,
+        }
+    }
+
+    /// Executes a packet; whether it was.
+    fn execute(&mut self, packet: &Packet<'_>, out: &mut impl Out) -> bool {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.pairs.get_mut(index).and_then(Option::as_mut) {
             Some(pair) if pair.number == packet.bth.queue_pair => {
@@ -173,6 +264,7 @@ impl Responder {
             Verdict::Duplicate => self.stats.duplicates += 1,
             Verdict::Dropped(reason) => self.stats.dropped[reason as usize] += 1,
         }
+        matches!(verdict, Verdict::Executed)
     }
 
     /// Acknowledges what was executed since the last time.

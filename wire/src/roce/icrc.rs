@@ -27,6 +27,25 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+/// A CRC that has come some way and goes on from there again and again: which instructions this processor has is asked once.
+#[derive(Clone, Debug)]
+pub(super) struct Running(crc32fast::Hasher);
+
+impl Running {
+    /// Goes on with a CRC-32; `crc` is that of all before.
+    pub(super) fn new(crc: u32) -> Self {
+        Self(crc32fast::Hasher::new_with_initial(crc))
+    }
+
+    /// The CRC with `bytes` behind it.
+    #[inline(always)]
+    pub(super) fn finish(&self, bytes: &[u8]) -> u32 {
+        let mut hasher = self.0.clone();
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+}
+
 /// The head of an IPv4 packet as the CRC sees it.
 #[inline]
 pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {

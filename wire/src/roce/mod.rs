@@ -4,10 +4,12 @@
 //!
 //! [`Packet`] reads and checks what came, [`Writer`] writes what goes. Neither knows a connection's state.
 
+mod brief;
 mod icrc;
 mod packet;
 mod write;
 
+pub use brief::{Beginnings, Brief};
 pub use packet::{Ends, Packet, seal};
 pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
 
