@@ -3,11 +3,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use collector::rdma::{self, Completion, Order, PairConfig, Registered, Registration, Responder, Rights};
+use dataplane::dta::{Outbox, Reporter};
 use memory::Region;
+use translator::dta::{Origin, Translator};
 use translator::rdma::{Config, Connection, Event, Links, RemoteRegion, State};
 use wire::roce::{Packet, Path, Transport};
 
@@ -54,6 +56,8 @@ pub(crate) struct Faults {
 pub(crate) enum Side {
     Links,
     Responder,
+    Translator,
+    Reporter,
 }
 
 /// What happened to frames on one way.
@@ -74,7 +78,7 @@ pub(crate) struct Net {
     pub(crate) faults: Faults,
     queue: BinaryHeap<Underway>,
     order: u64,
-    pub(crate) counts: [Counts; 2],
+    pub(crate) counts: [Counts; 4],
     pub(crate) cut: bool,
 }
 
@@ -90,8 +94,12 @@ impl Net {
         }
     }
 
-    fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
-        let (dice, faults) = (&mut self.dice, self.faults);
+    pub(crate) fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
+        let (dice, mut faults) = (&mut self.dice, self.faults);
+        if matches!(to, Side::Translator | Side::Reporter) {
+            // Ethernet finds damage in what has no checksum of its own.
+            faults = Faults { lost: faults.lost + faults.damaged, damaged: 0, ..faults };
+        }
         let counts = &mut self.counts[to as usize];
         counts.sent += 1;
         if self.cut || dice.permille(faults.lost) {
@@ -166,7 +174,61 @@ pub(crate) struct World {
     /// Whether the collector can say how far it came when the link is made again.
     pub(crate) remembers: bool,
     pub(crate) reconnects: u64,
+    /// What stands before the links, if the test is of the whole chain.
+    pub(crate) chain: Option<Chain>,
     restarts: u64,
+}
+
+/// A reporter and a translator.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) reporter: Reporter,
+    pub(crate) outbox: Outbox,
+    pub(crate) translator: Translator,
+    controls: Controls,
+}
+
+#[derive(Debug, Default)]
+struct Controls(Vec<Vec<u8>>);
+
+impl translator::dta::Out for Controls {
+    fn control(&mut self, _: SocketAddr, _: u8, payload: &[u8]) {
+        self.0.push(payload.to_vec());
+    }
+}
+
+impl Chain {
+    pub(crate) fn new(reporter: Reporter, translator: Translator) -> Self {
+        Self { reporter, outbox: Outbox::new(1 << 20, 4096), translator, controls: Controls::default() }
+    }
+
+    fn send(&mut self, now: u64, net: &mut Net) {
+        for datagram in self.outbox.datagrams() {
+            net.send(now, Side::Translator, datagram.payload);
+        }
+        self.outbox.clear();
+        for control in self.controls.0.drain(..) {
+            net.send(now, Side::Reporter, &control);
+        }
+    }
+
+    fn take(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links) {
+        if to == Side::Reporter {
+            self.reporter.control(0, payload, now, &mut self.outbox);
+        } else {
+            let origin = Origin { sender: ([10, 0, 0, 7], 50000).into(), collector: 0 };
+            self.translator.take(now, origin, payload, links, &mut self.controls);
+        }
+    }
+
+    fn tick(&mut self, now: u64, links: &mut Links) {
+        self.reporter.tick(now, &mut self.outbox);
+        self.translator.tick(now, links);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        [self.reporter.next(), self.translator.deadline()].into_iter().flatten().min()
+    }
 }
 
 pub(crate) const REGION_LEN: u64 = 1 << 16;
@@ -198,10 +260,19 @@ impl World {
             pair: None,
             remembers: true,
             reconnects: 0,
+            chain: None,
             restarts: 0,
         };
         world.register();
         world
+    }
+
+    /// The same over other memory.
+    pub(crate) fn over(mut self, memory: Vec<Arc<Region>>) -> Self {
+        self.memory = memory;
+        self.responder = Self::responder(77);
+        self.register();
+        self
     }
 
     fn responder(seed: u64) -> Responder {
@@ -215,7 +286,7 @@ impl World {
                 let what = Registration {
                     memory: Arc::clone(&self.memory[usize::from(region)]),
                     start: 4096,
-                    len: REGION_LEN - 4096,
+                    len: self.memory[usize::from(region)].len() - 4096,
                     rights: Rights::ALL,
                     order: Order::HeadLast,
                     region,
@@ -273,6 +344,9 @@ impl World {
 
     /// Sends what waits.
     pub(crate) fn send(&mut self) {
+        if let Some(chain) = &mut self.chain {
+            chain.send(self.now, &mut self.net);
+        }
         while self.links.flush(self.now) > 0 {
             for (_, frame) in self.links.frames() {
                 self.net.send(self.now, Side::Responder, frame);
@@ -287,17 +361,25 @@ impl World {
 
     /// Goes to the next thing that happens, not beyond `until`; `false` if nothing happens before.
     pub(crate) fn step(&mut self, until: u64) -> bool {
-        let next = [self.net.next_time(), self.links.deadline()].into_iter().flatten().min();
+        let chain = self.chain.as_ref().and_then(Chain::deadline);
+        let next = [self.net.next_time(), self.links.deadline(), chain].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= until) else { return false };
-        self.now = self.now.max(next);
+        // A deadline that stands in the past is one that waits for something else: time goes on all the same.
+        self.now = next.max(self.now + 1);
         let mut frames = Vec::new();
         while let Some((to, frame)) = self.net.take(self.now) {
-            if to == Side::Responder {
-                frames.push(frame);
-                continue;
-            }
-            if let Ok(packet) = Packet::parse(&frame) {
-                self.links.receive(self.now, &packet);
+            match to {
+                Side::Responder => frames.push(frame),
+                Side::Links => {
+                    if let Ok(packet) = Packet::parse(&frame) {
+                        self.links.receive(self.now, &packet);
+                    }
+                }
+                Side::Translator | Side::Reporter => {
+                    if let Some(chain) = &mut self.chain {
+                        chain.take(self.now, to, &frame, &mut self.links);
+                    }
+                }
             }
         }
         self.responder.take(frames.iter().map(Vec::as_slice), &mut self.heard);
@@ -305,6 +387,9 @@ impl World {
             self.net.send(self.now, Side::Links, &answer);
         }
         self.links.tick(self.now);
+        if let Some(chain) = &mut self.chain {
+            chain.tick(self.now, &mut self.links);
+        }
         self.send();
         true
     }
@@ -337,6 +422,11 @@ impl World {
         assert!(self.responder.stats().is_balanced(), "{:?}", self.responder.stats());
         for counts in self.net.counts {
             assert_eq!(counts.sent + counts.doubled, counts.lost + counts.delivered, "{counts:?}");
+        }
+        if let Some(chain) = &self.chain {
+            let stats = chain.translator.stats();
+            assert!(stats.is_balanced(), "{stats:?}");
+            return;
         }
         let header: Vec<_> = (0..512).map(|i| self.memory[0].load_u64(i * 8).expect("in range")).collect();
         assert!(header.iter().all(|word| *word == 0), "a header page was written");

@@ -1,0 +1,290 @@
+//! Reporter, translator, links and responder in a row, over bad networks: what is essential is in the collector's memory in the end, as
+//! its readers see it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use collector::stores::{Answer, Header, Next, Policy, Store, region_len};
+use dataplane::dta::{Config as Reporting, How, Reporter};
+use memory::Region;
+use translator::dta::{CollectorConfig, Config as Translating, StoreEntry, Translator};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Geometry, Ring};
+use wire::dta::{Operation, Priority};
+
+use crate::world::{Chain, Dice, Faults, MICRO, MILLI, World};
+
+const VALUES: Geometry = Geometry::KeyWrite { slots: 1 << 14, data_len: 20, family: Family::V1 };
+const LISTS: Geometry = Geometry::Append {
+    lists: 2,
+    first_list: 5,
+    ring: Ring { entry_len: 6, entries: 1 << 13, batch: 8, tagged: true },
+};
+const COUNTERS: Geometry = Geometry::KeyIncrement { slots: 1 << 12, family: Family::V1 };
+const STORES: [(Geometry, u16); 3] = [(VALUES, 1), (LISTS, 0), (COUNTERS, 1)];
+
+const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
+const OTHER: How = How { priority: Priority::Low, essential: false, immediate: false };
+
+/// What was reported.
+#[derive(Default)]
+struct Told {
+    values: Vec<([u8; 13], [u8; 20])>,
+    entries: [Vec<u32>; 2],
+    others: BTreeSet<u32>,
+    counts: Vec<u64>,
+    reports: u64,
+}
+
+fn key(number: u32) -> [u8; 13] {
+    let mut key = [0; 13];
+    let mut dice = Dice::new(u64::from(number));
+    key[..8].copy_from_slice(&dice.next().to_le_bytes());
+    key[8..12].copy_from_slice(&number.to_be_bytes());
+    key[12] = 6;
+    key
+}
+
+fn entry(number: u32) -> [u8; 6] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [a, b, c, d, a ^ b ^ c ^ d, 0xee]
+}
+
+fn stores() -> Vec<Store> {
+    let made = STORES.iter().map(|(geometry, id)| {
+        let region = Arc::new(Region::anonymous(region_len(geometry), false).unwrap());
+        let header = Header {
+            name: "a store".into(),
+            id: u32::from(*id),
+            geometry: *geometry,
+            fields: String::new(),
+            created: 0,
+            snapshot: None,
+        };
+        Store::create(region, &header).unwrap()
+    });
+    made.collect()
+}
+
+fn translator() -> Translator {
+    let stores = (0..).zip(STORES).map(|(region, (geometry, id))| StoreEntry::new(region, id, geometry));
+    let memory = CollectorConfig { stores: stores.collect(), ..CollectorConfig::default() };
+    Translator::new(Translating { collectors: vec![Some(memory)], ..Translating::default() }).unwrap()
+}
+
+struct Run {
+    world: World,
+    stores: Vec<Store>,
+    told: Told,
+    dice: Dice,
+}
+
+impl Run {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let stores = stores();
+        let memory = stores.iter().map(|store| Arc::clone(store.region())).collect();
+        let mut world = World::new(seed, faults).over(memory);
+        let reporting = Reporting { reporter: 7, longest_essential: 64, ..Reporting::default() };
+        world.chain = Some(Chain::new(Reporter::new(reporting).unwrap(), translator()));
+        world.connect();
+        Self {
+            world,
+            stores,
+            told: Told { counts: vec![0; 50], ..Told::default() },
+            dice: Dice::new(seed + 1000),
+        }
+    }
+
+    /// Whether it was sent: what is not essential is kept back under congestion.
+    fn send(&mut self, operation: &Operation<'_>, how: How) -> bool {
+        let chain = self.world.chain.as_mut().unwrap();
+        let sent = chain.reporter.send(operation, how, self.world.now, &mut chain.outbox).is_ok();
+        assert!(sent || how == OTHER);
+        sent
+    }
+
+    /// One report at random.
+    fn report(&mut self) {
+        let number = self.told.reports as u32;
+        self.told.reports += 1;
+        match self.dice.below(4) {
+            0 => {
+                let (key, data) = (key(number), [number as u8; 20]);
+                self.send(&Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data }, ESSENTIAL);
+                self.told.values.push((key, data));
+            }
+            1 => {
+                let list = self.dice.below(2) as usize;
+                let append =
+                    Operation::Append { list: 5 + list as u32, entry_len: 6, entries: &entry(number) };
+                self.send(&append, ESSENTIAL);
+                self.told.entries[list].push(number);
+            }
+            2 => {
+                let counter = self.dice.below(50);
+                let key = key(counter as u32);
+                let add =
+                    Operation::KeyIncrement { copies: 2, store: 1, delta: u64::from(number), key: &key };
+                self.send(&add, ESSENTIAL);
+                self.told.counts[counter as usize] += u64::from(number);
+            }
+            _ => {
+                let append = Operation::Append { list: 6, entry_len: 6, entries: &entry(number) };
+                if self.send(&append, OTHER) {
+                    self.told.others.insert(number);
+                }
+            }
+        }
+    }
+
+    fn reports(&mut self, rounds: u64, mut between: impl FnMut(&mut World, u64)) {
+        for round in 0..rounds {
+            for _ in 0..6 {
+                self.report();
+            }
+            self.world.send();
+            self.world.pass(200 * MICRO);
+            between(&mut self.world, round);
+        }
+        // Probes and timers bring the rest.
+        self.world.pass(2000 * MILLI);
+        self.world.check_books();
+        let chain = self.world.chain.as_ref().unwrap();
+        let destination = chain.reporter.destinations(self.world.now).next().unwrap();
+        assert_eq!((destination.stats.overwritten, destination.stats.forgotten), (0, 0));
+        assert_eq!(self.world.links.stats(0).unwrap().held, 0);
+    }
+
+    /// Values that are not there. What is there is right.
+    fn missing_values(&self) -> usize {
+        let reader = self.stores[0].key_write().unwrap();
+        let absent = self.told.values.iter().filter(|(key, data)| {
+            let mut value = [0; 20];
+            match reader.get(key, Policy::Majority, 4, &mut value).unwrap() {
+                Answer::Found { .. } => {
+                    assert_eq!(value, *data);
+                    false
+                }
+                answer => {
+                    assert_eq!(answer, Answer::Empty);
+                    true
+                }
+            }
+        });
+        absent.count()
+    }
+
+    /// Entries of a list as a follower reads them, and the batches that it missed.
+    fn followed(&self, list: usize) -> (Vec<u32>, u64) {
+        let lists = self.stores[1].lists().unwrap();
+        let mut follower = lists.from_sequence(5 + list as u32, 1).unwrap();
+        let (mut numbers, mut lost) = (Vec::new(), 0);
+        // A batch that is not there is waited for a while.
+        for _ in 0..100_000 {
+            match follower.next() {
+                Next::Batch { entries, .. } => numbers.extend(entries.chunks_exact(6).map(|found| {
+                    let number = u32::from_be_bytes([found[0], found[1], found[2], found[3]]);
+                    assert_eq!(found, entry(number));
+                    number
+                })),
+                Next::Missing { lost: more } | Next::Lapped { lost: more } => lost += more,
+                Next::Torn | Next::Nothing => {}
+            }
+        }
+        (numbers, lost)
+    }
+
+    fn check_lists(&self) {
+        let (first, lost) = self.followed(0);
+        assert_eq!(
+            lost,
+            0,
+            "batches are missing: {:?} {:?}",
+            self.world.links.stats(0),
+            self.world.chain.as_ref().unwrap().translator.stats()
+        );
+        assert_eq!((&first, lost), (&self.told.entries[0], 0));
+        let (second, _) = self.followed(1);
+        let essential: Vec<u32> =
+            second.iter().copied().filter(|number| !self.told.others.contains(number)).collect();
+        assert_eq!(essential, self.told.entries[1]);
+        let stats = self.world.chain.as_ref().unwrap().translator.stats();
+        assert_eq!((stats.entries.lost, stats.entries.held), (0, 0));
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let reader = self.stores[2].counters().unwrap();
+        (0..50).map(|counter| reader.estimate(&key(counter), 2).unwrap()).collect()
+    }
+}
+
+#[test]
+fn essential_reports_are_in_memory_however_bad_the_networks_are() {
+    for seed in 0..6 {
+        let mut run = Run::new(seed, Faults { lost: 15, doubled: 10, late: 10, damaged: 10 });
+        run.reports(300, |_, _| {});
+        assert_eq!(run.missing_values(), 0, "seed {seed}");
+        run.check_lists();
+        assert_eq!(run.counts(), run.told.counts);
+        let chain = run.world.chain.as_ref().unwrap();
+        let (translator, reporter) =
+            (chain.translator.stats(), chain.reporter.destinations(0).next().unwrap());
+        assert_eq!(translator.sequences.lost, 0);
+        assert!(translator.controls.nacks[0] > 0 && reporter.stats.resent > 0);
+        // Some of what is not essential was lost, on its way to the translator and nowhere else.
+        let arrived = run.followed(1).0.into_iter().filter(|number| run.told.others.contains(number)).count();
+        assert!(arrived < run.told.others.len() && arrived > run.told.others.len() / 2);
+    }
+}
+
+#[test]
+fn a_collector_that_restarts_loses_nothing_essential() {
+    for seed in 0..3 {
+        let mut run = Run::new(seed, Faults { lost: 5, doubled: 5, late: 5, damaged: 5 });
+        run.reports(300, |world, round| {
+            if round % 100 == 50 {
+                world.restart_responder();
+            }
+        });
+        assert!(run.world.reconnects > 1);
+        assert_eq!(run.missing_values(), 0, "seed {seed}");
+        run.check_lists();
+        // Additions whose answers died with the collector may have been made twice.
+        let more =
+            run.counts().iter().zip(&run.told.counts).filter(|(found, told)| found > told).count() as u64;
+        assert!(run.counts().iter().zip(&run.told.counts).all(|(found, told)| found >= told));
+        assert!(more <= run.world.links.stats(0).unwrap().uncertain_adds);
+    }
+}
+
+#[test]
+fn a_translator_that_restarts_loses_no_more_than_it_held() {
+    for seed in 0..3 {
+        let mut run = Run::new(seed, Faults::default());
+        let mut held = 0;
+        run.reports(200, |world, round| {
+            if round != 100 {
+                return;
+            }
+            let chain = world.chain.as_mut().unwrap();
+            held = world.links.stats(0).unwrap().held + chain.translator.stats().entries.held;
+            chain.translator = translator();
+            let heads = {
+                let header = Store::open(Arc::clone(&world.memory[1])).unwrap();
+                header.lists().unwrap().heads().collect::<Vec<_>>()
+            };
+            for (list, newest) in heads {
+                assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
+            }
+            world.links = translator::rdma::Links::new(world.config).unwrap();
+            world.pair = None;
+            world.connect();
+        });
+        let entries = run.told.entries[0].len() - run.followed(0).0.len()
+            + run.told.entries[1].len()
+            + run.told.others.len()
+            - run.followed(1).0.len();
+        let missing = run.missing_values() as u64 + entries as u64;
+        assert!(missing <= held, "{missing} of {held}");
+    }
+}

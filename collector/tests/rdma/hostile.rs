@@ -1,0 +1,531 @@
+//! What a responder does with packets that are wrong: nothing outside of its region changes, everything is counted, and a reliable
+//! requester is told.
+
+use std::sync::Arc;
+
+use collector::rdma::{
+    Config, Order, PairConfig, PairError, PairState, Reason, RegisterError, Registration, Responder, Rights,
+};
+use memory::Region;
+use wire::Refusal;
+use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
+
+use crate::world::{Dice, Heard, paths};
+
+const LEN: u64 = 1 << 14;
+/// What requests may touch lies between what they must not.
+const START: u64 = 4096;
+const BODY: u64 = 8192;
+
+struct Bed {
+    transport: Transport,
+    responder: Responder,
+    memory: Arc<Region>,
+    address: u64,
+    key: u32,
+    pair: u32,
+    writer: Writer,
+    heard: Heard,
+}
+
+type Frame = Vec<u8>;
+/// What is wrong, what the responder calls it, what it answers, and how the frame is made.
+type Wrong = (&'static str, Reason, Nak, fn(&mut Bed) -> Frame);
+
+impl Bed {
+    fn new(transport: Transport) -> Self {
+        Self::with(transport, Rights::ALL)
+    }
+
+    fn with(transport: Transport, rights: Rights) -> Self {
+        let config = Config { atomic_depth: 4, ..Config::default() };
+        let mut responder = Responder::new(config).unwrap();
+        let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
+        let what = Registration {
+            memory: Arc::clone(&memory),
+            start: START,
+            len: BODY,
+            rights,
+            order: Order::Ascending,
+            region: 3,
+        };
+        let at = responder.register(&what).unwrap();
+        let (there, path) = paths();
+        let pair =
+            PairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
+        let pair = responder.connect(&pair).unwrap();
+        let writer = Writer::new(there, transport, pair).unwrap();
+        Self {
+            transport,
+            responder,
+            memory,
+            address: at.address,
+            key: at.key,
+            pair,
+            writer,
+            heard: Heard::default(),
+        }
+    }
+
+    fn reth(&self, offset: u64, len: u32) -> Reth {
+        Reth { address: self.address + offset, key: self.key, len }
+    }
+
+    fn make(&mut self, make: impl FnOnce(&mut Writer, &mut [u8]) -> usize) -> Frame {
+        let mut frame = vec![0; 8192];
+        let len = make(&mut self.writer, &mut frame);
+        frame.truncate(len);
+        frame
+    }
+
+    fn only(&mut self, psn: u32, reth: Reth) -> Frame {
+        let head = head(psn);
+        self.make(|writer, out| writer.write_only(out, head, reth, &vec![0x55; reth.len as usize]).unwrap())
+    }
+
+    fn add(&mut self, psn: u32, offset: u64) -> Frame {
+        let atomic = AtomicEth { address: self.address + offset, key: self.key, add: 3, compare: 0 };
+        self.make(|writer, out| writer.fetch_add(out, head(psn), atomic).unwrap())
+    }
+
+    fn take(&mut self, frame: &[u8]) {
+        self.responder.take([frame], &mut self.heard);
+    }
+
+    /// What was answered since the last time.
+    fn answers(&mut self) -> Vec<(u32, Aeth, Option<u64>)> {
+        let answers = std::mem::take(&mut self.heard.answers);
+        let read = answers.iter().map(|frame| {
+            let packet = Packet::parse(frame).unwrap();
+            assert_eq!((packet.bth.queue_pair, packet.fault), (0x77, None));
+            (packet.bth.psn.value(), packet.aeth.unwrap(), packet.atomic_ack)
+        });
+        read.collect()
+    }
+
+    fn dropped(&self, reason: Reason) -> u64 {
+        self.responder.stats().dropped[reason as usize]
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.memory.read(at, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn untouched(&self) -> bool {
+        self.bytes(0, LEN as usize).iter().all(|byte| *byte == 0)
+    }
+}
+
+fn head(psn: u32) -> Head {
+    Head { psn: Psn::new(psn), ack_request: true, solicited: false }
+}
+
+const fn ack(msn: u32) -> Aeth {
+    Aeth { syndrome: Syndrome::ACK, msn }
+}
+
+/// The ICRC of a changed frame, by the slow way.
+fn sealed(mut frame: Frame) -> Frame {
+    let end = frame.len() - 4;
+    let mut crc = 0xdebb_20e3_u32;
+    for (at, byte) in frame.iter().enumerate().take(end).skip(14) {
+        let free = matches!(at - 14, 1 | 8 | 10 | 11 | 26 | 27 | 32);
+        crc ^= u32::from(if free { 0xff } else { *byte });
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    frame[end..].copy_from_slice(&(!crc).to_le_bytes());
+    frame
+}
+
+/// Frames that are wrong, each the first of its connection, and what is wrong with them.
+fn wrong() -> Vec<Wrong> {
+    const FIRST: u32 = 0xff_fffe;
+    fn changed(bed: &mut Bed, change: fn(&mut Reth)) -> Frame {
+        let mut reth = bed.reth(0, 8);
+        change(&mut reth);
+        bed.only(FIRST, reth)
+    }
+    vec![
+        ("key", Reason::BadKey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.key ^= 0x100)),
+        ("index", Reason::BadKey, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.key ^= 0x81)),
+        ("before", Reason::OutOfRange, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.address -= 1)),
+        ("behind", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
+            changed(bed, |reth| reth.address += BODY - 7)
+        }),
+        ("far", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
+            changed(bed, |reth| reth.address = u64::MAX - 3)
+        }),
+        ("zero", Reason::OutOfRange, Nak::RemoteAccess, |bed| changed(bed, |reth| reth.address = 0)),
+        ("whole", Reason::OutOfRange, Nak::RemoteAccess, |bed| {
+            let reth = Reth { len: u32::MAX, ..bed.reth(0, 0) };
+            bed.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 256]).unwrap())
+        }),
+        ("more than the MTU", Reason::BadLength, Nak::InvalidRequest, |bed| {
+            let reth = bed.reth(0, 257);
+            bed.only(FIRST, reth)
+        }),
+        ("another MTU", Reason::BadLength, Nak::InvalidRequest, |bed| {
+            let reth = bed.reth(0, 1000);
+            bed.make(|writer, out| writer.write_first(out, head(FIRST), reth, &[9; 512]).unwrap())
+        }),
+        ("shorter than it says", Reason::BadLength, Nak::InvalidRequest, |bed| {
+            let mut frame = changed(bed, |_| {});
+            frame[69] = 12;
+            sealed(frame)
+        }),
+        ("padding that is none", Reason::BadLength, Nak::InvalidRequest, |bed| {
+            let mut frame = changed(bed, |_| {});
+            frame[43] |= 0x10;
+            sealed(frame)
+        }),
+        ("a read", Reason::BadOpcode, Nak::InvalidRequest, |bed| {
+            let mut frame = changed(bed, |_| {});
+            frame[42] = frame[42] & 0xe0 | 0x0c;
+            sealed(frame)
+        }),
+        ("the middle of nothing", Reason::BadSequence, Nak::InvalidRequest, |bed| {
+            bed.make(|writer, out| writer.write_middle(out, head(FIRST), &[9; 256]).unwrap())
+        }),
+        ("the end of nothing", Reason::BadSequence, Nak::InvalidRequest, |bed| {
+            bed.make(|writer, out| writer.write_last(out, head(FIRST), &[9; 8]).unwrap())
+        }),
+    ]
+}
+
+#[test]
+fn a_reliable_requester_is_told_and_then_not_heard() {
+    for (what, reason, nak, make) in wrong() {
+        let mut bed = Bed::new(Transport::Rc);
+        let frame = make(&mut bed);
+        bed.take(&frame);
+        assert_eq!(
+            bed.answers(),
+            [(0xff_fffe, Aeth { syndrome: Syndrome::Nak(nak), msn: 0 }, None)],
+            "{what}"
+        );
+        assert_eq!((bed.dropped(reason), bed.untouched()), (1, true), "{what}");
+        assert_eq!(bed.responder.state(bed.pair), Some(PairState::Error));
+        let reth = bed.reth(0, 8);
+        let good = bed.only(0xff_fffe, reth);
+        bed.take(&good);
+        assert_eq!((bed.answers().len(), bed.dropped(Reason::PairInError), bed.untouched()), (0, 1, true));
+        assert_eq!(bed.responder.expected(bed.pair), Some(Psn::new(0xff_fffe)));
+        assert!(bed.responder.stats().is_balanced());
+    }
+}
+
+#[test]
+fn an_unreliable_pair_says_nothing_and_goes_on() {
+    for (what, reason, _, make) in wrong() {
+        let mut bed = Bed::new(Transport::Uc);
+        let frame = make(&mut bed);
+        bed.take(&frame);
+        // Without a beginning nobody knows whether there was one.
+        let reason = if reason == Reason::BadSequence { Reason::PartOfLost } else { reason };
+        assert_eq!((bed.dropped(reason), bed.untouched(), bed.answers().len()), (1, true, 0), "{what}");
+        let reth = bed.reth(8, 8);
+        let good = bed.only(0xff_ffff, reth);
+        bed.take(&good);
+        assert_eq!(bed.bytes(START + 8, 8), [0x55; 8], "{what}");
+        assert!(bed.responder.stats().is_balanced());
+    }
+}
+
+#[test]
+fn rights_and_alignment_of_additions() {
+    let mut bed = Bed::with(Transport::Rc, Rights::WRITE);
+    let frame = bed.add(0xff_fffe, 0);
+    bed.take(&frame);
+    assert_eq!((bed.dropped(Reason::NoRight), bed.untouched()), (1, true));
+    let mut bed = Bed::new(Transport::Rc);
+    let frame = bed.add(0xff_fffe, 4);
+    bed.take(&frame);
+    assert_eq!(bed.answers()[0].1.syndrome, Syndrome::Nak(Nak::InvalidRequest));
+    assert_eq!((bed.dropped(Reason::Misaligned), bed.untouched()), (1, true));
+    let mut bed = Bed::new(Transport::Rc);
+    let frame = bed.add(0xff_fffe, BODY);
+    bed.take(&frame);
+    assert_eq!((bed.dropped(Reason::OutOfRange), bed.untouched()), (1, true));
+}
+
+#[test]
+fn numbers_around_the_wrap_are_acknowledged_once_for_all_of_a_burst() {
+    let mut bed = Bed::new(Transport::Rc);
+    let frames: Vec<Frame> = (0..5)
+        .map(|i| {
+            let reth = bed.reth(i * 8, 8);
+            bed.only(0xff_fffe + i as u32, reth)
+        })
+        .collect();
+    bed.responder.take(frames.iter().map(Vec::as_slice), &mut bed.heard);
+    assert_eq!(bed.answers(), [(2, ack(5), None)]);
+    assert_eq!(bed.bytes(START, 41), [[0x55; 40].as_slice(), &[0]].concat());
+    assert_eq!(bed.responder.expected(bed.pair), Some(Psn::new(3)));
+}
+
+#[test]
+fn a_gap_is_told_once_until_it_is_filled() {
+    let mut bed = Bed::new(Transport::Rc);
+    let frames: Vec<Frame> = (0..6)
+        .map(|i| {
+            let reth = bed.reth(i * 8, 8);
+            bed.only(0xff_fffe + i as u32, reth)
+        })
+        .collect();
+    for index in [1, 2, 3] {
+        bed.take(&frames[index]);
+    }
+    let nak = Aeth { syndrome: Syndrome::Nak(Nak::SequenceError), msn: 0 };
+    assert_eq!(bed.answers(), [(0xff_fffe, nak, None)]);
+    assert!(bed.untouched());
+    bed.take(&frames[0]);
+    assert_eq!(bed.answers(), [(0xff_fffe, ack(1), None)]);
+    bed.take(&frames[3]);
+    bed.take(&frames[4]);
+    assert_eq!(bed.answers(), [(0xff_ffff, Aeth { msn: 1, ..nak }, None)]);
+    // What came before is acknowledged again, and not executed again.
+    bed.memory.store_u64(START, 0).unwrap();
+    bed.take(&frames[0]);
+    assert_eq!(bed.answers(), [(0xff_fffe, ack(1), None)]);
+    assert!(bed.untouched());
+    assert_eq!((bed.responder.stats().duplicates, bed.dropped(Reason::Ahead)), (1, 5));
+}
+
+#[test]
+fn an_addition_is_made_once_however_often_it_is_asked_for() {
+    let mut bed = Bed::new(Transport::Rc);
+    let frames: Vec<Frame> = (0..6).map(|i| bed.add(0xff_fffe + i, 16)).collect();
+    for frame in &frames {
+        bed.take(frame);
+    }
+    let originals: Vec<_> = bed.answers().into_iter().map(|(_, _, original)| original).collect();
+    assert_eq!(originals, [0, 3, 6, 9, 12, 15].map(Some));
+    // Four are remembered.
+    for frame in &frames {
+        bed.take(frame);
+    }
+    let again: Vec<_> = bed.answers().into_iter().map(|(psn, _, original)| (psn, original)).collect();
+    assert_eq!(again, [(0, Some(6)), (1, Some(9)), (2, Some(12)), (3, Some(15))]);
+    assert_eq!(bed.memory.load_u64(START + 16), Ok(18));
+    assert_eq!((bed.responder.stats().duplicates, bed.dropped(Reason::Forgotten)), (4, 2));
+}
+
+#[test]
+fn a_message_of_many_packets_is_written_whole_or_broken_off() {
+    for transport in [Transport::Rc, Transport::Uc] {
+        let mut bed = Bed::new(transport);
+        let data: Vec<u8> = (0..700).map(|i| i as u8).collect();
+        let reth = bed.reth(100, 700);
+        let [first, middle, last] = [
+            bed.make(|writer, out| writer.write_first(out, head(0xff_fffe), reth, &data[..256]).unwrap()),
+            bed.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &data[256..512]).unwrap()),
+            bed.make(|writer, out| writer.write_last_immediate(out, head(0), 9, &data[512..]).unwrap()),
+        ];
+        for frame in [&first, &middle, &last] {
+            bed.take(frame);
+        }
+        assert_eq!(bed.bytes(START + 100, 701), [data.as_slice(), &[0]].concat());
+        let [told] = bed.heard.completions[..] else { panic!("one completion") };
+        assert_eq!((told.immediate, told.place, told.len, told.pair), (9, Some((3, 100)), 700, bed.pair));
+        // A message that is cut by another one.
+        let first = bed.make(|writer, out| writer.write_first(out, head(1), reth, &data[..256]).unwrap());
+        let reth = bed.reth(0, 8);
+        let only = bed.only(2, reth);
+        bed.take(&first);
+        bed.take(&only);
+        let stats = *bed.responder.stats();
+        assert_eq!((stats.abandoned, stats.messages), (1, if transport == Transport::Rc { 1 } else { 2 }));
+        assert!(stats.is_balanced());
+    }
+}
+
+#[test]
+fn an_unreliable_pair_heals_itself_after_a_loss() {
+    let mut bed = Bed::new(Transport::Uc);
+    let middle = bed.make(|writer, out| writer.write_middle(out, head(0xff_ffff), &[7; 256]).unwrap());
+    let last = bed.make(|writer, out| writer.write_last(out, head(0), &[7; 8]).unwrap());
+    let reth = bed.reth(0, 8);
+    let next = bed.only(5, reth);
+    for frame in [&middle, &last, &next] {
+        bed.take(frame);
+    }
+    let stats = bed.responder.stats();
+    assert_eq!((stats.skipped, bed.dropped(Reason::PartOfLost), stats.executed), (5, 2, 1));
+    assert_eq!(bed.bytes(START, 9), [0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0]);
+}
+
+#[test]
+fn without_a_receive_an_immediate_is_not_executed() {
+    for (transport, answers) in [(Transport::Rc, 1), (Transport::Uc, 0)] {
+        let mut bed = Bed::new(transport);
+        for psn in 0..3 {
+            let reth = bed.reth(u64::from(psn) * 8, 8);
+            let psn = 0xff_fffe + psn;
+            let frame = bed.make(|writer, out| {
+                writer.write_only_immediate(out, Head::new(Psn::new(psn)), reth, psn, &[1; 8]).unwrap()
+            });
+            bed.take(&frame);
+        }
+        assert_eq!(bed.heard.completions.len(), 2);
+        assert_eq!((bed.dropped(Reason::NoReceive), bed.bytes(START + 16, 8)), (1, vec![0; 8]));
+        let told = bed.answers();
+        assert_eq!(told.len(), answers);
+        assert!(told.iter().all(|(psn, aeth, _)| *psn == 0 && aeth.syndrome == Syndrome::Rnr(14)));
+        let hello = bed.make(|writer, out| writer.send(out, head(0), b"hello").unwrap());
+        bed.responder.replenish(bed.pair, 1);
+        bed.take(&hello);
+        assert_eq!(bed.heard.sent, [b"hello"]);
+    }
+}
+
+#[test]
+fn strangers_are_not_heard() {
+    let mut bed = Bed::new(Transport::Rc);
+    let reth = bed.reth(0, 8);
+    let good = bed.only(0xff_fffe, reth);
+    let mut elsewhere = good.clone();
+    elsewhere[29] ^= 1;
+    let mut unknown = good.clone();
+    unknown[49] ^= 1;
+    let mut other = good.clone();
+    other[42] |= 0x20;
+    let mut damaged = good.clone();
+    damaged[72] ^= 1;
+    for frame in [sealed(elsewhere), sealed(unknown), sealed(other), damaged, good[..60].to_vec(), Vec::new()]
+    {
+        bed.take(&frame);
+    }
+    assert!(bed.untouched() && bed.heard.answers.is_empty());
+    let stats = *bed.responder.stats();
+    for reason in [Reason::WrongPeer, Reason::UnknownPair, Reason::WrongTransport] {
+        assert_eq!(bed.dropped(reason), 1, "{reason:?}");
+    }
+    assert_eq!(stats.refused[Refusal::BadIcrc.index()], 1);
+    assert_eq!(stats.refused[Refusal::Truncated.index()], 2);
+    assert!(stats.is_balanced());
+    bed.take(&good);
+    assert_eq!(bed.responder.stats().executed, 1);
+    assert!(bed.responder.disconnect(bed.pair) && !bed.responder.disconnect(bed.pair));
+    bed.take(&good);
+    assert_eq!(bed.dropped(Reason::UnknownPair), 2);
+}
+
+#[test]
+fn places_are_bounded_and_old_names_open_nothing() {
+    let mut responder = Responder::new(Config { pairs: 2, regions: 1, ..Config::default() }).unwrap();
+    let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
+    let what =
+        Registration { memory, start: 0, len: LEN, rights: Rights::ALL, order: Order::Ascending, region: 0 };
+    for (start, len) in [(0, 0), (0, LEN + 1), (1, LEN), (u64::MAX, 2)] {
+        let bad = Registration { start, len, ..what.clone() };
+        assert_eq!(responder.register(&bad), Err(RegisterError::Range));
+    }
+    let crooked = Registration { start: 4, len: 16, ..what.clone() };
+    assert_eq!(responder.register(&crooked), Err(RegisterError::Alignment));
+    let first = responder.register(&what).unwrap();
+    assert_eq!(responder.register(&what), Err(RegisterError::Full));
+    assert!(responder.deregister(first.key) && !responder.deregister(first.key));
+    assert_ne!(responder.register(&what).unwrap().key, first.key);
+    let (_, path) = paths();
+    let pair =
+        PairConfig { transport: Transport::Uc, path, peer: 1, psn: Psn::new(0), mtu: 1024, receives: 0 };
+    assert_eq!(responder.connect(&PairConfig { mtu: 1000, ..pair }), Err(PairError::Mtu));
+    let mixed = Path { source: "::1".parse().unwrap(), ..path };
+    assert_eq!(responder.connect(&PairConfig { path: mixed, ..pair }), Err(PairError::Addresses));
+    let number = responder.connect(&pair).unwrap();
+    responder.connect(&pair).unwrap();
+    assert_eq!(responder.connect(&pair), Err(PairError::Full));
+    assert!(responder.disconnect(number));
+    assert_ne!(responder.connect(&pair), Ok(number));
+}
+
+/// Packets at random, good and bad, for three responders: one gets them in bursts, one singly, one read before. They must not differ.
+#[test]
+fn a_glance_sees_what_a_reader_sees() {
+    for transport in [Transport::Uc, Transport::Rc] {
+        for seed in 0..40 {
+            let mut dice = Dice::new(seed);
+            let mut beds = [Bed::new(transport), Bed::new(transport), Bed::new(transport)];
+            let frames: Vec<Frame> = stream(&mut beds[0], &mut dice);
+            let [bursts, singly, read] = &mut beds;
+            for burst in frames.chunks(1 + dice.below(40) as usize) {
+                bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.heard);
+            }
+            for frame in &frames {
+                singly.take(frame);
+                read.responder.take_parsed([Packet::parse(frame)], &mut read.heard);
+            }
+            for bed in [&*bursts, &*singly] {
+                assert_eq!(bed.bytes(0, LEN as usize), read.bytes(0, LEN as usize));
+                assert_eq!(bed.heard.completions, read.heard.completions);
+                assert_eq!(bed.responder.expected(bed.pair), read.responder.expected(read.pair));
+            }
+            assert_eq!(singly.responder.stats(), read.responder.stats());
+            assert_eq!(singly.heard.answers, read.heard.answers);
+            let (mut a, mut b) = (*bursts.responder.stats(), *read.responder.stats());
+            (a.acks, b.acks) = (0, 0);
+            assert_eq!(a, b);
+            for bed in &beds {
+                assert!(bed.bytes(0, START as usize).iter().all(|byte| *byte == 0));
+                assert!(bed.bytes(START + BODY, (LEN - START - BODY) as usize).iter().all(|byte| *byte == 0));
+                assert!(bed.responder.stats().is_balanced());
+            }
+        }
+    }
+}
+
+/// 300 packets, most of them good and in order.
+fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
+    let reliable = bed.transport == Transport::Rc;
+    let mut psn = 0xff_fffe;
+    let mut frames = Vec::new();
+    for _ in 0..300 {
+        let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][dice.below(9) as usize];
+        let mut reth = bed.reth(dice.below(BODY - u64::from(len) / 2), len);
+        if dice.permille(5) {
+            reth.key ^= 1 << dice.below(32);
+        }
+        if dice.permille(5) {
+            reth.address ^= 1 << dice.below(64);
+        }
+        let head = Head { ack_request: dice.permille(100), ..Head::new(Psn::new(psn)) };
+        let byte = dice.next() as u8;
+        let mut frame = match dice.below(20) {
+            0 => bed.make(|writer, out| {
+                writer.write_only_immediate(out, head, reth, psn, &vec![byte; reth.len as usize]).unwrap()
+            }),
+            1 if reliable => {
+                let offset = dice.below(BODY / 8) * 8;
+                bed.add(psn, offset)
+            }
+            2 => {
+                let reth = Reth { len: 500, ..reth };
+                frames
+                    .push(bed.make(|writer, out| writer.write_first(out, head, reth, &[byte; 256]).unwrap()));
+                psn += 1;
+                let head = Head::new(Psn::new(psn));
+                bed.make(|writer, out| writer.write_last(out, head, &[byte; 244]).unwrap())
+            }
+            _ => bed.make(|writer, out| {
+                writer.write_only(out, head, reth, &vec![byte; reth.len as usize]).unwrap()
+            }),
+        };
+        if dice.permille(20) {
+            let bit = dice.below(frame.len() as u64 * 8) as usize;
+            frame[bit / 8] ^= 1 << (bit % 8);
+            if dice.permille(500) {
+                frame = sealed(frame);
+            }
+        }
+        let times = if dice.permille(20) { 2 } else { u64::from(!dice.permille(20)) };
+        for _ in 0..times {
+            frames.push(frame.clone());
+        }
+        psn += 1;
+    }
+    frames
+}
