@@ -18,6 +18,7 @@ mod stores;
 mod tracker;
 mod trigger;
 mod way;
+pub mod workload;
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,0 +1,146 @@
+//! The DTA translator on one core, in process: payloads in, operations or whole RoCEv2 frames with ICRC out.
+//! `cargo bench -p hopwise-translator --bench dta`, or with case names behind `--`. Prints the least and the median of several
+//! short runs, ns per report, millions of reports and of entries per second, and for sketches GB of counters merged per second,
+//! beside what the machine copies in the same run.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use translator::dta::workload::{CASES, Case, Load, Nowhere, Reports};
+use translator::dta::{Out, Translator, Way};
+use translator::rdma::{self, Connection, Links, RemoteRegion};
+
+const RUNS: usize = 31;
+/// Reports that are taken together, as a driver does.
+const BURST: usize = 64;
+/// Reports of a short run: some are not disturbed by others on the machine.
+const SHORT: usize = 2048;
+
+struct Nobody;
+
+impl Out for Nobody {
+    fn control(&mut self, _: SocketAddr, _: u8, _: &[u8]) {}
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    // `cargo test --benches` runs this too: then once is enough.
+    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
+    println!(
+        "{:<28} {:>8} {:>8} {:>8} {:>10} {:>12}",
+        "case", "to", "min", "median", "Mreports/s", "Mentries/s"
+    );
+    for case in CASES {
+        if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
+            measure(&case, runs);
+        }
+    }
+}
+
+fn measure(case: &Case, runs: usize) {
+    let mut reports = case.reports();
+    report(case, "nowhere", &times(case, &mut reports, runs, &mut Nowhere::default(), |_| ()));
+    // Additions and sketches are kept until they are acknowledged, and nobody answers here.
+    let answered = matches!(case.load, Load::KeyIncrement { .. } | Load::Sketch)
+        || matches!(case.load, Load::KeyWrite { essential: true, .. });
+    if !answered {
+        let mut links = links(case);
+        let times = times(case, &mut reports, runs, &mut links, |links| {
+            links.flush(0);
+            black_box(links.frames().len());
+            links.sent();
+        });
+        let frames = links.stats(0).map_or(0, |stats| stats.frames);
+        assert!(frames > 0, "no frames");
+        report(case, "frames", &times);
+    }
+    if case.load == Load::Sketch {
+        copies(runs);
+    }
+}
+
+/// Nanoseconds per report of each short run.
+fn times<W: Way>(
+    case: &Case,
+    reports: &mut Reports,
+    runs: usize,
+    way: &mut W,
+    sent: impl Fn(&mut W),
+) -> Vec<f64> {
+    let mut translator = Translator::new(case.config()).expect("good settings");
+    let sender = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 40_040);
+    let mut now = 1;
+    let mut times = Vec::new();
+    for round in 0..=runs as u16 {
+        case.turn(reports, round);
+        let mut payloads = reports.iter();
+        while payloads.len() > 0 {
+            let count = payloads.len().min(SHORT);
+            let start = Instant::now();
+            for _ in 0..count.div_ceil(BURST) {
+                now += 1_000;
+                let burst = payloads.by_ref().take(BURST).map(|payload| (sender, payload));
+                translator.take_burst(now, 0, burst, way, &mut Nobody);
+                sent(way);
+            }
+            // The first round fills tables.
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() as f64 / count as f64);
+            }
+        }
+    }
+    let stats = translator.stats();
+    assert_eq!(stats.reports.dropped.iter().sum::<u64>(), 0, "{:?}", stats.reports.dropped);
+    assert!(stats.is_balanced());
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn report(case: &Case, to: &str, times: &[f64]) {
+    let (min, median) = (times[0], times[times.len() / 2]);
+    let entries =
+        if matches!(case.load, Load::Append { .. }) { case.items() as f64 * 1e3 / median } else { 0.0 };
+    print!("{:<28} {to:>8} {min:>8.1} {median:>8.1} {:>10.1} {entries:>12.1}", case.name, 1e3 / median);
+    if case.load == Load::Sketch {
+        print!("  {:.1} GB/s merged (median)", case.items() as f64 / median);
+    }
+    println!();
+}
+
+/// How fast the machine copies as many bytes as a sketch has.
+fn copies(runs: usize) {
+    let from = vec![1u8; 64 << 20];
+    let mut to = vec![0u8; 64 << 20];
+    let mut rates: Vec<f64> = (0..=runs)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(&mut to).copy_from_slice(black_box(&from));
+            from.len() as f64 / start.elapsed().as_nanos() as f64
+        })
+        .skip(1)
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    println!("{:<28} {:>8} {:>45.1} GB/s copied (median)", "", "memory", rates[rates.len() / 2]);
+}
+
+/// A link to a collector that never answers, with the case's region.
+fn links(case: &Case) -> Links {
+    let mut links = Links::new(rdma::Config::default()).expect("good settings");
+    let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
+    let path = wire::roce::Path::new(address(1), address(2), 0xc001);
+    let len = case.geometry().body_len();
+    let regions = [RemoteRegion { region: 0, address: 0x7f00_0000_0000, len, key: 7 }];
+    links.offer(0).expect("a collector");
+    let connection = Connection {
+        path,
+        mtu: 4096,
+        unreliable: Some(0x11),
+        reliable: Some(0x12),
+        atomic_depth: 16,
+        regions: &regions,
+        executed: None,
+    };
+    links.connect(0, &connection, 0).expect("connected");
+    links
+}
