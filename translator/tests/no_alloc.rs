@@ -1,4 +1,4 @@
-//! Nothing is allocated per postcard, aggregate or tick: counted by the allocator itself, of one test and one thread.
+//! Nothing is allocated per postcard, aggregate, DTA report or tick: counted by the allocator itself, of one test and one thread.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -41,7 +41,95 @@ impl translator::Out for Nowhere {
     }
 }
 
+impl translator::dta::Out for Nowhere {
+    fn control(&mut self, _: std::net::SocketAddr, _: u8, payload: &[u8]) {
+        self.0 += payload.len() as u64;
+    }
+}
+
+/// Counted in one test: others would allocate meanwhile.
 #[test]
+fn a_stage_and_a_translator_at_work_allocate_nothing() {
+    a_stage_at_work_allocates_nothing();
+    a_translator_at_work_allocates_nothing();
+}
+
+/// A way that closes now and then, so that reports wait in local memory and come again.
+struct Gate(bool);
+
+impl translator::dta::Way for Gate {
+    fn room(&self, _: u8, _: bool) -> translator::dta::Room {
+        if self.0 { translator::dta::Room::ENDLESS } else { translator::dta::Room::NONE }
+    }
+
+    fn write(
+        &mut self,
+        _: translator::dta::Place,
+        _: u64,
+        _: &[u8],
+        _: Option<u32>,
+        _: bool,
+    ) -> Result<(), translator::dta::Blocked> {
+        if self.0 { Ok(()) } else { Err(translator::dta::Blocked::Full) }
+    }
+
+    fn add(
+        &mut self,
+        _: translator::dta::Place,
+        _: u64,
+        _: u64,
+        _: Option<u32>,
+    ) -> Result<(), translator::dta::Blocked> {
+        if self.0 { Ok(()) } else { Err(translator::dta::Blocked::Full) }
+    }
+}
+
+fn a_translator_at_work_allocates_nothing() {
+    use translator::dta::{Config, Origin, Part, Translator, Trigger, workload};
+    for case in workload::CASES {
+        let mut reports = case.reports();
+        let trigger = Trigger {
+            opcode: 1,
+            collector: None,
+            of: None,
+            conditions: Vec::new(),
+            list: 1,
+            entry: vec![Part::Time],
+            immediate: true,
+            interval: 0,
+        };
+        let rate = (reports.iter().len() as u64).min(10_000);
+        let config = Config {
+            triggers: vec![trigger],
+            reporter_rate: rate,
+            acks: true,
+            reporters: 1 << 10,
+            ..case.config()
+        };
+        let mut translator = Translator::new(config).expect("good settings");
+        let (mut way, mut out) = (Gate(true), Nowhere(0));
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for round in 0..3 {
+            case.turn(&mut reports, round * 2);
+            for (number, payload) in reports.iter().enumerate() {
+                let host = [192, 0, 2, number as u8];
+                let origin = Origin { sender: (host, 9).into(), collector: 0 };
+                let now = (usize::from(round) * reports.iter().len() + number) as u64 * 10_000;
+                way.0 = number % 64 < 48;
+                translator.take(now, origin, payload, &mut way, &mut out);
+                if number % 128 == 0 {
+                    translator.tick(now, &mut way);
+                }
+            }
+        }
+        way.0 = true;
+        translator.finish(u64::MAX, &mut way);
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+        let stats = translator.stats();
+        assert!(stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0, "{stats:?}");
+    }
+}
+
 fn a_stage_at_work_allocates_nothing() {
     for case in CASES {
         let datagrams = case.datagrams();

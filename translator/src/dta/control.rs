@@ -8,11 +8,16 @@ use super::{Intake, Out, Translator};
 
 pub(super) use wire::dta::control::Cause;
 
+/// The flag of essential reports, in the base header's second byte.
+pub(super) const ESSENTIAL: u8 = 0x40;
+/// The first byte of an Append.
+pub(super) const APPEND: u8 = 0x12;
+
 /// The base header of an essential report whose rest may be anything.
 pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     let header = payload.first_chunk::<BASE_LEN>()?;
     let [first, flags, a, b, c, d, e, f] = *header;
-    let is_report = (0x11..=0x15).contains(&first) && flags & 0x40 != 0 && flags & 0x30 != 0x30;
+    let is_report = (0x11..=0x15).contains(&first) && flags & ESSENTIAL != 0 && flags & 0x30 != 0x30;
     is_report.then(|| Base {
         immediate: false,
         essential: true,

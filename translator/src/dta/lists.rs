@@ -93,6 +93,16 @@ impl Lists {
         (at < self.lists.len()).then_some(at)
     }
 
+    /// Asks for a list's head and the block in the making, if it is here.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, list: u32) {
+        let at = list.wrapping_sub(self.first) as usize;
+        if let (Some(list), Some(block)) = (self.lists.get(at), self.blocks.get(at * self.block_len)) {
+            memory::prefetch(list);
+            memory::prefetch(block);
+        }
+    }
+
     /// Bytes of an entry.
     #[inline(always)]
     pub(super) fn entry_len(&self) -> usize {
@@ -129,6 +139,13 @@ impl Lists {
         }
     }
 
+    /// How many entries these bytes are.
+    #[inline(always)]
+    fn count(&self, bytes: usize) -> usize {
+        // One at a time is usual, and a division of 64 bits slow.
+        if bytes == self.entry_len { 1 } else { (bytes as u32 / self.entry_len as u32) as usize }
+    }
+
     /// Puts entries (a whole number of them) at the end of a list.
     #[inline]
     pub(super) fn append<W: Way>(
@@ -145,7 +162,7 @@ impl Lists {
         if filled * self.entry_len + entries.len() < capacity * self.entry_len && !wish.immediate {
             // The usual case: they fit, and the block is not full yet.
             self.fill(at, now, entries, wish);
-            stats.taken += (entries.len() / self.entry_len) as u64;
+            stats.taken += self.count(entries.len()) as u64;
             return Ok(());
         }
         self.append_and_write((at, now), entries, wish, line, stats)
@@ -162,8 +179,8 @@ impl Lists {
         let list = self.lists[at];
         let batch = usize::from(self.ring.batch);
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
-        let writes = (before + entries.len() / self.entry_len) / batch + usize::from(wish.immediate);
-        if !line.has_room(writes as u32, (writes * self.block_len) as u64, wish.keep || list.keep) {
+        let writes = (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(wish.immediate);
+        if !line.has_room(writes, u64::from(writes) * self.block_len as u64, wish.keep || list.keep) {
             return Err(Fault::Blocked);
         }
         let whole = entries.len();
@@ -172,7 +189,7 @@ impl Lists {
             let room = usize::from(self.capacity(&list)) - usize::from(list.filled);
             let (front, rest) = entries.split_at(entries.len().min(room * self.entry_len));
             self.fill(at, now, front, wish);
-            stats.taken += (front.len() / self.entry_len) as u64;
+            stats.taken += self.count(front.len()) as u64;
             entries = rest;
             let list = &mut self.lists[at];
             if wish.immediate && rest.is_empty() {
@@ -217,7 +234,7 @@ impl Lists {
         if list.filled == 0 && !entries.is_empty() {
             self.queue(at, now);
         }
-        self.lists[at].filled += (entries.len() / self.entry_len) as u16;
+        self.lists[at].filled += self.count(entries.len()) as u16;
     }
 
     /// Puts a list at the young end of those that wait.

@@ -47,6 +47,9 @@ pub use trigger::{
 };
 pub use way::{Blocked, Place, Room, Way};
 
+/// Reports whose tables are fetched from memory together.
+const TOGETHER: usize = 16;
+
 /// Where messages to reporters go.
 pub trait Out {
     /// Takes the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
@@ -93,7 +96,7 @@ struct Memory {
 struct Intake<'a> {
     now: u64,
     origin: Origin,
-    report: Report<'a>,
+    report: &'a Report<'a>,
     payload: &'a [u8],
     artifact: bool,
 }
@@ -195,29 +198,69 @@ impl Translator {
     pub fn take(&mut self, now: u64, origin: Origin, payload: &[u8], way: &mut impl Way, out: &mut impl Out) {
         self.stats.reports.taken += 1;
         self.now = now;
-        let (report, artifact) = match self.read(origin, payload) {
-            Ok(read) => read,
-            Err(refusal) => return self.unreadable(refusal, (now, origin), payload, out),
+        if self.config.accept != Accept::V1
+            && (self.config.accept == Accept::Artifact || artifact::is_artifact(payload))
+        {
+            return self.take_artifact(now, origin, payload, way, out);
+        }
+        // What was read stays where it is, and is handed on by reference: copying costs more than reading.
+        match &Report::parse(payload) {
+            Ok(report) => {
+                self.take_report(&Intake { now, origin, report, payload, artifact: false }, way, out)
+            }
+            Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => {
+                self.drop(Reason::NotAccepted);
+            }
+            Err(refusal) => self.unreadable(*refusal, (now, origin), payload, out),
+        }
+    }
+
+    /// A report in the artifact's layouts: there the sender's address is the reporter.
+    #[inline(never)]
+    fn take_artifact(
+        &mut self,
+        now: u64,
+        origin: Origin,
+        payload: &[u8],
+        way: &mut impl Way,
+        out: &mut impl Out,
+    ) {
+        let key = senders::key_of(origin.sender.ip());
+        let reporter = match origin.sender.ip() {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(_) => (key ^ key >> 32 ^ key >> 64 ^ key >> 96) as u32,
         };
-        let intake = Intake { now, origin, report, payload, artifact };
+        match &artifact::parse(payload, reporter) {
+            Ok((report, _)) => {
+                self.take_report(&Intake { now, origin, report, payload, artifact: true }, way, out);
+            }
+            Err(refusal) => self.stats.reports.unreadable[refusal.index()] += 1,
+        }
+    }
+
+    /// A report that was read.
+    #[inline(always)]
+    fn take_report(&mut self, intake: &Intake<'_>, way: &mut impl Way, out: &mut impl Out) {
+        let Intake { now, origin, report, .. } = *intake;
         if usize::from(origin.collector) >= self.memories.len() {
             return self.drop(Reason::NoCollector);
         }
         if !self.senders.meter(now, origin.sender) {
-            return self.metered(&intake, out);
+            return self.metered(intake, out);
         }
         if report.base.essential {
-            return self.take_essential(&intake, way, out);
+            return self.take_essential(intake, way, out);
         }
         let is_sketch = matches!(report.operation, Operation::SketchMerge { .. });
         if is_sketch && let Err(reason) = self.senders.tracker(now, intake.sequence(), &self.config) {
             return self.drop(reason);
         }
-        let outcome = self.treat(&intake, way);
-        self.settle(&intake, outcome, way, out);
+        let outcome = self.treat(intake, way);
+        self.settle(intake, outcome, way, out);
     }
 
-    /// Takes several reports for one collector that came at the same time.
+    /// Takes several reports for one collector that came at the same time: what they need of large tables is fetched from memory
+    /// together.
     pub fn take_burst<'a>(
         &mut self,
         now: u64,
@@ -226,8 +269,38 @@ impl Translator {
         way: &mut impl Way,
         out: &mut impl Out,
     ) {
-        for (sender, payload) in burst {
-            self.take(now, Origin { sender, collector }, payload, way, out);
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut burst = burst.into_iter();
+        let mut some = [(nobody, &[][..]); TOGETHER];
+        loop {
+            let mut count = 0;
+            for (place, report) in some.iter_mut().zip(burst.by_ref()) {
+                *place = report;
+                count += 1;
+            }
+            for (_, payload) in &some[..count] {
+                self.prefetch(collector, payload);
+            }
+            for (sender, payload) in &some[..count] {
+                self.take(now, Origin { sender: *sender, collector }, payload, way, out);
+            }
+            if count < TOGETHER {
+                return;
+            }
+        }
+    }
+
+    /// Asks for what a report will need, by a look at its first bytes. What they say is not believed, only tried.
+    #[inline(always)]
+    fn prefetch(&self, collector: u8, payload: &[u8]) {
+        let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else { return };
+        if flags & control::ESSENTIAL != 0 {
+            self.senders.prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
+        }
+        if first == control::APPEND
+            && let Some(memory) = self.memories.get(usize::from(collector))
+        {
+            memory.stores.prefetch_list(u32::from_be_bytes([e, f, g, h]));
         }
     }
 
@@ -287,24 +360,6 @@ impl Translator {
         &self.config
     }
 
-    /// Reads a payload in the layouts that are accepted. True: the artifact's.
-    #[inline(always)]
-    fn read<'a>(&self, origin: Origin, payload: &'a [u8]) -> Result<(Report<'a>, bool), Option<Refusal>> {
-        let artifact = match self.config.accept {
-            Accept::V1 => false,
-            Accept::Artifact => true,
-            Accept::Both => artifact::is_artifact(payload),
-        };
-        if artifact {
-            return read_artifact(origin, payload);
-        }
-        match Report::parse(payload) {
-            Ok(report) => Ok((report, false)),
-            Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => Err(None),
-            Err(refusal) => Err(Some(refusal)),
-        }
-    }
-
     #[inline(always)]
     fn drop(&mut self, reason: Reason) {
         self.stats.reports.dropped[reason as usize] += 1;
@@ -324,7 +379,7 @@ impl Translator {
         let memory = &mut self.memories[usize::from(collector)];
         let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
         let when = (intake.now, level);
-        match memory.stores.perform(when, &intake.report, &self.config, &mut line, &mut self.stats) {
+        match memory.stores.perform(when, intake.report, &self.config, &mut line, &mut self.stats) {
             Ok(()) => Outcome::Done,
             Err(Fault::Blocked) => self.shed(3, intake),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
@@ -475,7 +530,7 @@ impl Translator {
             stores: &mut memory.stores,
             stats: &mut self.stats,
         };
-        fire.all(&intake.report, &mut line);
+        fire.all(intake.report, &mut line);
     }
 
     /// A sender that sends more than it may.
@@ -570,19 +625,18 @@ impl Translator {
     #[cold]
     fn unreadable(
         &mut self,
-        refusal: Option<Refusal>,
+        refusal: Refusal,
         (now, origin): (u64, Origin),
         payload: &[u8],
         out: &mut impl Out,
     ) {
-        let Some(refusal) = refusal else { return self.drop(Reason::NotAccepted) };
         self.stats.reports.unreadable[refusal.index()] += 1;
         let Some(base) = control::essential_base(payload) else { return };
-        if usize::from(origin.collector) >= self.memories.len() || self.config.accept == Accept::Artifact {
+        if usize::from(origin.collector) >= self.memories.len() {
             return;
         }
-        let operation = Operation::Append { list: 0, entry_len: 0, entries: &[] };
-        let intake = Intake { now, origin, report: Report { base, operation }, payload, artifact: false };
+        let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
+        let intake = Intake { now, origin, report, payload, artifact: false };
         let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config) else { return };
         let tracker = self.senders.at(at);
         let verdict = tracker.judge(base.sequence, intake.width(), now, &self.config);
@@ -608,17 +662,6 @@ impl Intake<'_> {
     fn width(&self) -> Width {
         if self.artifact { Width::Eight } else { Width::Sixteen }
     }
-}
-
-/// In the artifact's layouts the sender's address is the reporter.
-fn read_artifact(origin: Origin, payload: &[u8]) -> Result<(Report<'_>, bool), Option<Refusal>> {
-    let key = senders::key_of(origin.sender.ip());
-    let reporter = match origin.sender.ip() {
-        IpAddr::V4(address) => address.to_bits(),
-        IpAddr::V6(_) => (key ^ key >> 32 ^ key >> 64 ^ key >> 96) as u32,
-    };
-    let (report, _) = artifact::parse(payload, reporter).map_err(Some)?;
-    Ok((report, true))
 }
 
 /// Reads a report from local memory again.

@@ -84,6 +84,14 @@ impl<K: Key, V: Copy + Default> Places<K, V> {
         }
     }
 
+    /// Asks for where a key is, or not far from it.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, key: K) {
+        let home = self.home(key);
+        memory::prefetch(&self.keys[home]);
+        memory::prefetch(&self.values[home]);
+    }
+
     /// The place of a key, if it is known. It is good until something is taken out.
     #[inline]
     pub(super) fn find(&self, key: K) -> Option<usize> {

@@ -215,6 +215,12 @@ impl Senders {
         }
     }
 
+    /// Asks for what is known of a reporter.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, key: u64) {
+        self.trackers.prefetch(key);
+    }
+
     /// What is known of a reporter. The place is good until the next [`Senders::sweep`].
     #[inline(always)]
     pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {

@@ -234,6 +234,14 @@ impl Stores {
         self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
+    /// Asks for a list's head and the block in the making.
+    #[inline(always)]
+    pub(super) fn prefetch_list(&self, list: u32) {
+        for lists in &self.append {
+            lists.prefetch(list);
+        }
+    }
+
     /// Bytes of an entry of a list, if it is here.
     pub(super) fn entry_len(&self, list: u32) -> Option<usize> {
         self.append.iter().find(|lists| lists.find(list).is_some()).map(Lists::entry_len)
