@@ -242,6 +242,7 @@ impl Config {
             ("reporters", "1 to 1048576", (1..=MAX_REPORTERS).contains(&self.reporters)),
             ("idle", "above 0", self.idle > 0),
             ("reporter_burst", "above 0", self.reporter_burst > 0),
+            ("hold", "at least 1000: a microsecond", self.hold >= 1_000),
             ("nack_limit", "above 0", self.nack_limit > 0),
             ("copies", "1 to 4", self.copies.iter().all(|copies| (1..=4).contains(copies))),
             ("append_timer", "above 0", self.append_timer > 0),
