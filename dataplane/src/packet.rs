@@ -239,6 +239,11 @@ pub(crate) const OPTION_HEAD: usize = 2;
 const MAX_TAGS: usize = 4;
 
 impl Headers {
+    /// Those of a packet without INT.
+    pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+        Self::find(frame)
+    }
+
     fn find(frame: &[u8]) -> Option<Self> {
         let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
         let mut ip = ethernet::HEADER_LEN;

@@ -9,6 +9,7 @@ use wire::int::sf::State;
 use wire::int::{Flags, Sf, Stack};
 use wire::{FlowKey, Profile};
 
+use crate::dta::{Attached, Happened, Occasion};
 use crate::filter::{Filters, Own};
 use crate::packet::{Carried, Headers, Seen, direct};
 use crate::report::{Exporter, Format, Outbox, Told};
@@ -219,6 +220,8 @@ pub struct Switch {
     /// Common packets are not sent the general way; tests do that.
     strides: bool,
     stats: Stats,
+    /// What it reports by DTA.
+    dta: Option<Box<Attached>>,
 }
 
 impl Switch {
@@ -247,6 +250,7 @@ impl Switch {
             cache: direct::Cache::NEW,
             strides: true,
             stats,
+            dta: None,
         })
     }
 
@@ -268,6 +272,21 @@ impl Switch {
     /// What it has done.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Reports by DTA from now on, instead of by Telemetry Reports or beside them, or no longer.
+    pub fn set_dta(&mut self, dta: Option<Attached>) {
+        self.dta = dta.map(Box::new);
+    }
+
+    /// What it reports by DTA.
+    pub fn dta(&self) -> Option<&Attached> {
+        self.dta.as_deref()
+    }
+
+    /// What it reports by DTA, to take reports out and give control messages in.
+    pub fn dta_mut(&mut self) -> Option<&mut Attached> {
+        self.dta.as_deref_mut()
     }
 
     /// Watches other flows from now on.
@@ -329,6 +348,9 @@ impl Switch {
 
     /// Handles a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
+        if self.dta.is_some() {
+            self.observe(frame, visit);
+        }
         self.watch_queue(frame, visit, out);
         let step = self.measure(frame, visit, out);
         let count = &mut self.stats;
@@ -351,8 +373,16 @@ impl Switch {
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
         let Ok(seen) = Seen::of(frame, &self.profile) else { return false };
         let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
-        if watched {
-            self.stats.drops_reported += 1;
+        let instead = self.dta.as_mut().is_some_and(|dta| {
+            let own = visit.hop(self.node, u16::MAX);
+            let happened = Happened { reason: Some(reason), ..Happened::new(Occasion::Drop, &own) };
+            if !watched {
+                dta.dropped(self.node, frame, &seen, visit);
+            }
+            watched && dta.tell(self.node, frame, &seen, visit, happened)
+        });
+        self.stats.drops_reported += u64::from(watched);
+        if watched && !instead {
             self.exporter.drop_report(frame, &seen, &visit.hop(self.node, u16::MAX), reason, out);
         }
         watched
@@ -379,6 +409,34 @@ impl Switch {
         let mut bare = frame.to_vec();
         sink::strip(&mut bare, &carried);
         Some(bare)
+    }
+
+    /// Shows a packet to what counts packets.
+    #[inline(never)]
+    fn observe(&mut self, frame: &[u8], visit: &Visit) {
+        if !self.dta.as_ref().is_some_and(|dta| dta.wants_packets()) {
+            return;
+        }
+        let Ok(seen) = self.see(frame) else { return };
+        if let Some(dta) = &mut self.dta {
+            dta.packet(self.node, frame, &seen, visit);
+        }
+    }
+
+    /// Tells by DTA what has happened to a packet. True: that is all, no Telemetry Report is wanted. `bits`: items of its own.
+    #[inline]
+    fn tell_dta(
+        &mut self,
+        frame: &[u8],
+        (flow, carried): (Option<&FlowKey>, Option<&Carried>),
+        (occasion, bits): (Occasion, u16),
+        visit: &Visit,
+    ) -> bool {
+        let Some(dta) = &mut self.dta else { return false };
+        let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
+        let seen = Seen { flow: flow.copied(), headers, carried: carried.copied(), foreign: false };
+        let own = visit.hop(self.node, bits);
+        dta.tell(self.node, frame, &seen, visit, Happened::new(occasion, &own))
     }
 
     #[inline]
@@ -443,7 +501,9 @@ impl Switch {
             if self.hides_alone(Some(&flow), bits, visit) {
                 return Measured::forward(Done::Filtered);
             }
-            self.exporter.postcard(&flow, bits, &visit.hop(self.node, u16::MAX), out);
+            if !self.tell_dta(frame, (Some(&flow), None), (Occasion::Hop, bits), visit) {
+                self.exporter.postcard(&flow, bits, &visit.hop(self.node, u16::MAX), out);
+            }
             return Measured::forward(Done::Reported);
         }
         if !visit.from_edge {
@@ -522,7 +582,18 @@ impl Switch {
     ) -> Measured {
         if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
             return match flow {
-                Some(_) if visit.to_edge => self.tell_sf(frame, carried, sf, visit, out),
+                Some(flow) if visit.to_edge => {
+                    let bits = carried.bitmap & self.config.available;
+                    if self.tell_dta(frame, (Some(flow), Some(carried)), (Occasion::Sample, bits), visit) {
+                        sink::strip(frame, carried);
+                        return Measured {
+                            done: Done::Reported,
+                            verdict: verdict(carried, visit),
+                            sf: Some(sf),
+                        };
+                    }
+                    self.tell_sf(frame, carried, sf, visit, out)
+                }
                 Some(flow) => self.trade(frame, flow, carried, sf, visit),
                 None => Measured::forward(Done::Refused),
             };
@@ -530,7 +601,7 @@ impl Switch {
         if carried.mode == wire::int::Mode::Mx {
             let bits = carried.bitmap & self.config.available;
             let hidden = self.hides_alone(flow, bits, visit);
-            if !hidden {
+            if !hidden && !self.tell_dta(frame, (flow, Some(carried)), (Occasion::Hop, bits), visit) {
                 self.exporter.card_with_packet(frame, carried, bits, &visit.hop(self.node, u16::MAX), out);
             }
             if visit.to_edge {
@@ -552,8 +623,12 @@ impl Switch {
             sink::strip(frame, carried);
             return Measured { done: Done::Filtered, verdict: verdict(carried, visit), sf: None };
         }
-        if !self.config.format.own_on_stack {
-            self.tell_apart(frame, carried, visit, out);
+        let bits = carried.bitmap & self.config.available;
+        let instead = self.tell_dta(frame, (flow, Some(carried)), (Occasion::Path, bits), visit);
+        if instead || !self.config.format.own_on_stack {
+            if !instead {
+                self.tell_apart(frame, carried, visit, out);
+            }
             sink::strip(frame, carried);
             return Measured { done: Done::Reported, verdict: verdict(carried, visit), sf: carried.sf };
         }
@@ -739,13 +814,25 @@ impl Switch {
                 let Ok(seen) = Seen::of(frame, &self.profile) else { return };
                 *left -= 1;
                 self.stats.congested_reported += 1;
+                if let Some(dta) = &mut self.dta {
+                    let own = visit.hop(self.node, u16::MAX);
+                    let congested =
+                        Happened { congested: Some(true), ..Happened::new(Occasion::CongestedPacket, &own) };
+                    if dta.tell(self.node, frame, &seen, visit, congested) {
+                        return;
+                    }
+                }
                 self.exporter.congested_packet(frame, &seen, &visit.hop(self.node, u16::MAX), out);
                 return;
             }
             _ => return,
         }
         self.stats.queues_reported += 1;
-        self.exporter.queue_report(&visit.hop(self.node, u16::MAX), out);
+        let (own, rises) = (visit.hop(self.node, u16::MAX), congested.is_some());
+        let instead = self.dta.as_mut().is_some_and(|dta| dta.queue(self.node, &own, rises, visit.egress_ts));
+        if !instead {
+            self.exporter.queue_report(&own, out);
+        }
     }
 }
 

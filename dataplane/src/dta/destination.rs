@@ -13,8 +13,8 @@ pub const WINDOW: usize = 256;
 pub struct Repeat {
     /// NACKs for the same gap within this time are one, ns.
     pub patience: u64,
-    /// The last essential report is sent again when no other followed it for so long, ns, and once more after twice and after four
-    /// times as long: a loss shows only by what comes after it. What has arrived is not done twice. 0: it is not.
+    /// The last essential report is sent again when no other followed it for so long, ns, and then after twice, four times… as
+    /// long, eight times in all: a loss shows only by what comes after it. What has arrived is not done twice. 0: it is not.
     pub probe: u64,
 }
 
@@ -24,8 +24,10 @@ impl Default for Repeat {
     }
 }
 
+/// Where a report has its sequence (wire-formats 5.3).
+const SEQUENCE: usize = 2;
 /// How often the last report is sent again.
-const PROBES: u8 = 3;
+const PROBES: u8 = 8;
 
 /// What happened at one collector's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Stats {
     pub early: u64,
     /// Reports that NACKs asked for and that were no longer kept.
     pub forgotten: u64,
+    /// NACKs by a translator that went on from a sequence before our first: what is kept was numbered anew.
+    pub renumbered: u64,
     /// NACKs that give a report up: malformed, or of a store or list that is not there.
     pub refused: u64,
     /// ACKs.
@@ -62,8 +66,10 @@ pub(super) struct Destination {
     width: usize,
     ring: Vec<u8>,
     lens: Vec<u16>,
-    /// Sequence of the next essential report.
+    /// The next essential report, counted from the first.
     next: u16,
+    /// What is added to that for its sequence on the wire.
+    shift: u16,
     /// How many the ring holds.
     held: u16,
     /// The first that is to be sent (again).
@@ -80,19 +86,19 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    /// `longest`: bytes of the longest essential report; 0: there are none.
-    pub(super) fn new(number: u8, longest: usize) -> Self {
+    /// `longest`: bytes of the longest essential report; 0: there are none. `first`: sequence of the first of them.
+    pub(super) fn new(number: u8, longest: usize, first: u16) -> Self {
         let kept = if longest > 0 { WINDOW } else { 0 };
         Self {
             number,
             width: longest,
             ring: vec![0; longest * kept],
             lens: vec![0; kept],
-            // Not 0, so that a translator which knows nothing can see that it has missed none.
-            next: 1,
+            next: 0,
+            shift: first,
             held: 0,
             unsent: None,
-            fresh: 1,
+            fresh: 0,
             heeded: None,
             probe: (u64::MAX, 0),
             level: 0,
@@ -143,7 +149,7 @@ impl Destination {
 
     fn send_essential(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
         let mut report = *report;
-        report.base.sequence = self.next;
+        report.base.sequence = self.next.wrapping_add(self.shift);
         let at = usize::from(self.next) % WINDOW;
         let place = self.ring.get_mut(at * self.width..(at + 1) * self.width);
         let Some(Ok(len)) = place.map(|place| report.emit(place)) else { return false };
@@ -193,7 +199,7 @@ impl Destination {
 
     /// The translator misses what came after `last`.
     pub(super) fn nack(&mut self, last: u16, now: u64, repeat: &Repeat, out: &mut Outbox) {
-        let missing = self.next.wrapping_sub(last).wrapping_sub(1);
+        let missing = self.next.wrapping_add(self.shift).wrapping_sub(last).wrapping_sub(1);
         let again = self
             .heeded
             .is_some_and(|(at, heeded)| heeded == last && now.saturating_sub(at) < repeat.patience);
@@ -203,18 +209,41 @@ impl Destination {
         }
         self.stats.nacks += 1;
         self.heeded = Some((now, last));
+        let mut missing = missing;
+        if u64::from(missing) > self.stats.essential {
+            missing = self.renumber(last);
+        }
         self.stats.forgotten += u64::from(missing.saturating_sub(self.held));
         let first = self.next.wrapping_sub(missing.min(self.held));
         if self.held > 0 {
             self.unsent = Some(first);
         }
+        if repeat.probe > 0 {
+            self.probe = (now.saturating_add(repeat.probe), PROBES);
+        }
         self.pump(out);
+    }
+
+    /// `last` was never one of ours: the translator goes on with what was sent under our ID before we began, and has taken nothing of
+    /// ours. Numbers what is kept behind `last`, and says how many there would be in all.
+    fn renumber(&mut self, last: u16) -> u16 {
+        self.stats.renumbered += 1;
+        let first = self.next.wrapping_sub(self.held);
+        self.shift = last.wrapping_add(1).wrapping_sub(first);
+        for offset in 0..self.held {
+            let one = first.wrapping_add(offset);
+            let at = usize::from(one) % WINDOW * self.width;
+            if let Some(sequence) = self.ring.get_mut(at + SEQUENCE..at + SEQUENCE + 2) {
+                sequence.copy_from_slice(&one.wrapping_add(self.shift).to_be_bytes());
+            }
+        }
+        u16::try_from(self.stats.essential).unwrap_or(u16::MAX)
     }
 
     /// The translator has everything up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
-        if last == self.next.wrapping_sub(1) {
+        if last == self.next.wrapping_add(self.shift).wrapping_sub(1) {
             self.probe = (u64::MAX, 0);
         }
     }
@@ -249,6 +278,6 @@ impl Destination {
 
     /// Sequence of the last essential report.
     pub(super) fn last_sequence(&self) -> Option<u16> {
-        (self.held > 0).then(|| self.next.wrapping_sub(1))
+        (self.held > 0).then(|| self.next.wrapping_add(self.shift).wrapping_sub(1))
     }
 }

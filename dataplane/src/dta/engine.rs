@@ -104,7 +104,7 @@ impl Engine {
         mappings: Vec<Mapping>,
         spread: Spread,
         repeat: Repeat,
-        longest_essential: usize,
+        (longest_essential, first): (usize, u16),
     ) -> Self {
         let mut by_occasion: [Vec<u16>; Occasion::ALL.len()] = Default::default();
         let mut passed = 0_u8;
@@ -117,7 +117,7 @@ impl Engine {
         }
         let longest = compiled.iter().map(|one| one.mapping.longest()).max().unwrap_or(0);
         let destinations = (0..spread.collectors())
-            .map(|number| Destination::new(number as u8, longest_essential))
+            .map(|number| Destination::new(number as u8, longest_essential, first))
             .collect();
         Self {
             reporter,

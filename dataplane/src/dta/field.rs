@@ -317,7 +317,7 @@ impl Field {
             N::Keys => known.window.map(|window| window.keys),
             N::TopPackets => known.window.map(|window| window.top.packets),
             N::TopBytes => known.window.map(|window| window.top.bytes),
-            N::PintN => Some(pint::n(known.packet.id, self.count).into()),
+            N::PintN => Some(pint::n_of(known, self.count).into()),
             N::PintDigest => pint::digest_of(known, self.count).map(u64::from),
             hop if hop.is_of_hops() => subject.hop.as_ref().and_then(|subject| hop.of_hop(subject)),
             sum => match (known.counter, known.window) {

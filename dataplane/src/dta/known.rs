@@ -14,8 +14,10 @@ pub enum Occasion {
     Sample,
     /// A watched packet was dropped here.
     Drop,
-    /// A queue has become congested, or has recovered, or a packet passed it meanwhile.
+    /// A queue has become congested, or has recovered.
     Queue,
+    /// A packet passed a congested queue.
+    CongestedPacket,
     /// A packet passed. Every one does.
     Packet,
     /// A record of a table had to make room for another.
@@ -30,12 +32,13 @@ pub enum Occasion {
 
 impl Occasion {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Path,
         Self::Hop,
         Self::Sample,
         Self::Drop,
         Self::Queue,
+        Self::CongestedPacket,
         Self::Packet,
         Self::Evicted,
         Self::Period,
@@ -51,6 +54,7 @@ impl Occasion {
             Self::Sample => "sample",
             Self::Drop => "drop",
             Self::Queue => "queue",
+            Self::CongestedPacket => "congested_packet",
             Self::Packet => "packet",
             Self::Evicted => "evicted",
             Self::Period => "period",
@@ -80,7 +84,7 @@ pub struct Known<'a> {
     pub own: Option<&'a Hop>,
     /// The device's reason of a drop.
     pub reason: Option<u8>,
-    /// Congested: yes or no. For [`Occasion::Queue`].
+    /// The queue is congested. For [`Occasion::Queue`] and [`Occasion::CongestedPacket`].
     pub congested: Option<bool>,
     /// The packet itself.
     pub packet: PacketFacts,

@@ -10,6 +10,7 @@
 //! No I/O and no clock: packets, events, control messages and the time go in; reports come out in an [`Outbox`]. All memory is
 //! allocated in [`Reporter::new`]. Everything that is not sent is counted by its reason.
 
+mod attached;
 mod destination;
 mod engine;
 pub mod field;
@@ -29,6 +30,8 @@ use wire::dta::control::{Body, Cause};
 use wire::dta::layout::SketchKind;
 use wire::dta::{BASE_LEN, Control, MAX_DEPTH, Operation, Priority};
 
+pub use attached::Attached;
+pub(crate) use attached::Happened;
 pub use destination::{Repeat, Stats as DestinationStats, WINDOW};
 pub use engine::MappingStats;
 pub use field::{Condition, Field};
@@ -71,6 +74,9 @@ pub struct Config {
     pub longest: usize,
     /// Longest essential report that is sent by [`Reporter::send`], bytes; those of mappings and sketches are known.
     pub longest_essential: usize,
+    /// Sequence of the first essential report to each collector. A translator that knows the reporter from before takes what is up
+    /// to 32767 ahead of what it knows for new, and all else for old, silently; so let this grow with the time of the start.
+    pub first_sequence: u16,
     /// Keeps senders from aiming at one place of a table.
     pub seed: u64,
 }
@@ -87,6 +93,7 @@ impl Default for Config {
             repeat: Repeat::default(),
             longest: 1400,
             longest_essential: 0,
+            first_sequence: 1,
             seed: 0,
         }
     }
@@ -188,9 +195,11 @@ impl Reporter {
             config.mappings.iter().filter(|mapping| mapping.how.essential).map(Mapping::longest);
         let of_sketches = config.sketches.iter().filter(|sketch| sketch.how.essential).map(sketch_len);
         let longest = of_mappings.chain(of_sketches).chain([config.longest_essential]).max().unwrap_or(0);
-        let Config { reporter, spread, mappings, tables, sketches, repeat, seed, .. } = config;
+        let Config { reporter, spread, mappings, tables, sketches, repeat, seed, first_sequence, .. } =
+            config;
+        let essential = (longest, first_sequence);
         Ok(Self {
-            engine: Engine::new(reporter, mappings, spread, repeat, longest),
+            engine: Engine::new(reporter, mappings, spread, repeat, essential),
             tables: tables.into_iter().map(|table| Table::new(table, seed)).collect(),
             sketches: sketches.into_iter().map(Sketch::new).collect(),
             stats: Stats::default(),
@@ -222,9 +231,14 @@ impl Reporter {
     pub fn report(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
         self.stats.occasions += 1;
         if known.occasion == Occasion::Drop {
-            self.count(known, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
+            self.count_drop(known, now, out);
         }
         self.engine.tell(known, None, 0, now, out);
+    }
+
+    /// A packet is dropped that nobody wants to be told of: only tables count it.
+    pub fn count_drop(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
+        self.count(known, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
     }
 
     /// Sends an operation that is not of a mapping, to the collector of its key, list or sketch.
@@ -373,7 +387,11 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
     BASE_LEN + 12 + usize::from(sketch.per_report) * column
 }
 
-fn check(config: &Config) -> Result<(), ConfigError> {
+/// Can this be carried out?
+///
+/// # Errors
+/// The first thing that cannot.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
     let refuse = |key, why: String| Err(ConfigError { part: Part::Reporter, key, why });
     for (key, count, most) in [
         ("map", config.mappings.len(), MAX_MAPPINGS),

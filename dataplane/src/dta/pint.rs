@@ -7,9 +7,15 @@
 
 use super::known::Known;
 
-/// n of a packet, less than `count`.
-pub fn n(packet_id: u32, count: u8) -> u8 {
-    ((u64::from(packet_id) * u64::from(count)) >> 32) as u8
+/// n of a packet, less than `count`. `packet`: any number that differs between packets.
+pub fn n(packet: u32, count: u8) -> u8 {
+    ((u64::from(packet) * u64::from(count)) >> 32) as u8
+}
+
+/// n of what is known of a packet. Not every sender numbers its packets, so when it came is a part of it.
+pub(super) fn n_of(known: &Known<'_>, count: u8) -> u8 {
+    let came = known.own.and_then(|own| own.ingress_ts).unwrap_or(0);
+    n(mix(u64::from(known.packet.id) << 32 ^ came) as u32, count)
 }
 
 /// Which hop of a path of `hops` nodes is told under `n`, from 0. Each node decides by itself, not knowing how many follow:
@@ -25,7 +31,7 @@ pub fn digest(node: u32, n: u8) -> u8 {
 
 /// The digest that a path gives.
 pub(super) fn digest_of(known: &Known<'_>, count: u8) -> Option<u8> {
-    let n = n(known.packet.id, count);
+    let n = n_of(known, count);
     let node = known.node_of(hop(n, known.hops())?)?;
     Some(digest(node, n))
 }

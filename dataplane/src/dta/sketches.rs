@@ -12,6 +12,8 @@ use super::table::At;
 
 /// Most counters of a sketch.
 pub const MAX_COUNTERS: u64 = 1 << 24;
+/// How much later than it should a report may be made up for, ns: somewhat more than the time between ticks.
+const CATCH_UP: u64 = 2_000_000;
 
 /// What is added for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,6 +190,7 @@ impl Sketch {
         self.filling.fill(0);
         (self.sealed_epoch, self.cursor, self.fresh) = (before as u16, 0, 0);
         self.epoch = Some(epoch);
+        self.next_send = self.next_send.max(now);
     }
 
     /// Sends what is due, at most `most` reports. `send` says whether a report found a place, and whether congestion keeps it back.
@@ -218,7 +221,8 @@ impl Sketch {
             self.stats.columns += u64::from(new);
             self.stats.again += u64::from(count - new);
             (self.cursor, self.fresh) = (end, self.fresh.max(end));
-            self.next_send = self.next_send.max(now.saturating_sub(self.config.pace)) + self.config.pace;
+            let behind = self.config.pace.max(CATCH_UP);
+            self.next_send = self.next_send.max(now.saturating_sub(behind)) + self.config.pace;
         }
     }
 

@@ -124,12 +124,24 @@ impl Record {
 }
 
 /// What a sweep has come across.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Round {
     keys: u64,
     sums: Sums,
     top: Sums,
-    top_at: Option<usize>,
+    /// The key of it. The record may be another's by the end of the sweep.
+    top_key: [u8; MAX_KEY],
+    top_len: u8,
+}
+
+impl Round {
+    const NEW: Self = Self {
+        keys: 0,
+        sums: Sums { packets: 0, bytes: 0, drops: 0 },
+        top: Sums { packets: 0, bytes: 0, drops: 0 },
+        top_key: [0; MAX_KEY],
+        top_len: 0,
+    };
 }
 
 /// Takes what a table tells: the record or window, and of which mappings it was told that they have passed. Gives those back.
@@ -140,7 +152,7 @@ pub(super) trait Tell {
 impl Table {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         let records = vec![Record::EMPTY; config.slots];
-        let (sweep, round, stats) = (None, Round::default(), Stats::default());
+        let (sweep, round, stats) = (None, Round::NEW, Stats::default());
         Self { config, records, seed, end: 0, sweep, round, stats }
     }
 
@@ -226,8 +238,8 @@ impl Table {
             tell.tell(&known, 0);
             self.round.keys += 1;
             self.round.sums.add(since);
-            if self.round.top_at.is_none() || since.packets > self.round.top.packets {
-                (self.round.top, self.round.top_at) = (since, Some(at));
+            if self.round.top_len == 0 || since.packets > self.round.top.packets {
+                (self.round.top, self.round.top_key, self.round.top_len) = (since, record.key, record.len);
             }
         }
         record.told = record.total;
@@ -236,9 +248,8 @@ impl Table {
 
     /// The end of a sweep.
     fn finish(&mut self, node: u32, tell: &mut impl Tell) {
-        let Round { keys, sums, top, top_at } = std::mem::take(&mut self.round);
-        let top_key = top_at.map_or(&[][..], |at| self.records[at].key());
-        let window = Window { keys, sums, top_key, top };
+        let Round { keys, sums, top, top_key, top_len } = std::mem::replace(&mut self.round, Round::NEW);
+        let window = Window { keys, sums, top_key: &top_key[..usize::from(top_len)], top };
         tell.tell(&Known { window: Some(&window), ..Known::new(Occasion::Window, node) }, 0);
         self.stats.periods += 1;
     }

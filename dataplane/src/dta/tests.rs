@@ -1,1 +1,803 @@
+use detect::Match;
+use wire::dta::control::{Body, Cause};
+use wire::dta::layout::{Columns, SketchKind};
+use wire::dta::{Control, Operation, Report, hash, sketch};
+use wire::int::{Layout, Stack};
+use wire::{FlowKey, Hop};
 
+use super::known::Known;
+use super::*;
+
+/// Five nodes, 11 to 15, of which 15 is the sink.
+struct Path {
+    bytes: Vec<u8>,
+    own: Hop,
+}
+
+impl Path {
+    fn new() -> Self {
+        let bytes = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
+        Self { bytes, own: Hop { node_id: Some(15), ingress_ts: Some(3), ..Hop::default() } }
+    }
+
+    fn known<'a>(&'a self, flow: &'a FlowKey) -> Known<'a> {
+        let layout = Layout::int_2(0x8000, 1, false).unwrap();
+        let stack = Stack { bytes: &self.bytes, layout, count: 4 };
+        Known { flow: Some(flow), stack, own: Some(&self.own), ..Known::new(Occasion::Path, 15) }
+    }
+}
+
+fn flow(sport: u16) -> FlowKey {
+    FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((sport, 80)), 6)
+}
+
+fn fields(text: &str) -> Vec<Field> {
+    text.split(' ').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap()).collect()
+}
+
+fn mapping(on: Occasion, action: Action) -> Mapping {
+    Mapping {
+        name: "m".to_owned(),
+        on,
+        table: None,
+        flows: Match::default(),
+        when: Vec::new(),
+        every: 1,
+        each_hop: false,
+        how: How::default(),
+        action,
+    }
+}
+
+fn key_write(key: &str, data: &str) -> Action {
+    Action::KeyWrite { store: 1, copies: 2, key: fields(key), data: fields(data) }
+}
+
+fn append(list: u32, entry: &str, entries: u8) -> Action {
+    let (lists, spread, entry) = (1, Vec::new(), fields(entry));
+    Action::Append { list, lists, spread, entry, entries, hold: 1_000_000 }
+}
+
+fn reporter(mappings: Vec<Mapping>) -> Reporter {
+    Reporter::new(Config { reporter: 7, mappings, ..Config::default() }).unwrap()
+}
+
+fn sent(out: &mut Outbox) -> Vec<Vec<u8>> {
+    let payloads = out.datagrams().map(|one| one.payload.to_vec()).collect();
+    out.clear();
+    payloads
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+fn control(body: Body) -> Vec<u8> {
+    let mut out = [0; 32];
+    let len = Control { sequence: 1, reporter: 7, body }.emit(&mut out).unwrap();
+    out[..len].to_vec()
+}
+
+fn nack(last: u16) -> Vec<u8> {
+    control(Body::Nack { cause: Cause::Gap, last, trigger: last.wrapping_add(2) })
+}
+
+fn sequences(payloads: &[Vec<u8>]) -> Vec<u16> {
+    payloads.iter().map(|payload| Report::parse(payload).unwrap().base.sequence).collect()
+}
+
+const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
+
+#[test]
+fn a_path_is_the_key_write_of_wire_formats_5_7() {
+    let path = Path::new();
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let flow = flow(1234);
+    for _ in 0..0x0102 {
+        out.clear();
+        reporter.report(&path.known(&flow), 0, &mut out);
+    }
+    let expected = hex(
+        "1160 01020000 0007020d 00140001 00000a00 00010a00 000204d2 00500600 00000b00 00000c00 00000d00 00000e00 00000f",
+    );
+    assert_eq!(sent(&mut out), [expected]);
+}
+
+#[test]
+fn the_other_operations_are_those_of_5_7() {
+    let entry = "0xa0a1a2a3a4a5a6a7:u64 0xa8a9aaabacadaeaf:u64 0xb0b1:u16";
+    let list = Mapping {
+        how: How { immediate: true, ..How::default() },
+        ..mapping(Occasion::Drop, append(5, entry, 1))
+    };
+    let low = How { priority: Priority::Low, ..How::default() };
+    let delta = "5:u8".parse().unwrap();
+    let counter = Action::KeyIncrement { store: 1, copies: 2, key: fields("src"), delta };
+    let counter = Mapping { how: low, ..mapping(Occasion::Packet, counter) };
+    let card = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
+    let card = Mapping { how: low, ..mapping(Occasion::Path, card) };
+    let (mut reporter, mut out) = (reporter(vec![list, counter, card]), Outbox::default());
+    let (path, flow) = (Path::new(), flow(1234));
+    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Drop, 7) };
+    reporter.report(&known, 0, &mut out);
+    reporter.packet(&Known { occasion: Occasion::Packet, ..known }, 0, &mut out);
+    let three = Known {
+        stack: Stack { bytes: &path.bytes[8..], count: 2, ..path.known(&flow).stack },
+        ..path.known(&flow)
+    };
+    reporter.report(&three, 0, &mut out);
+    let made = sent(&mut out);
+    assert_eq!(made[0], hex("12900000 00000007 00000005 00120100 a0a1a2a3 a4a5a6a7 a8a9aaab acadaeaf b0b1"));
+    assert_eq!(made[1], hex("13000000 00000007 02040001 00000000 00000000 00000005 0a000001"));
+    let cards = hex("14000000 00000007 02030d00 00010000 0000000c 0a000001 0a000002 04d20050 06");
+    assert_eq!((made.len(), &made[3]), (5, &cards), "hop 2 of 3 is node 12");
+    let key = [10, 0, 0, 1, 10, 0, 0, 2, 4, 0xd2, 0, 80, 6];
+    let last = Operation::Postcard { hop: 3, path_len: 3, store: 1, value: 15, key: &key };
+    assert_eq!(Report::parse(&made[4]).map(|report| report.operation), Ok(last));
+    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up()));
+}
+
+#[test]
+fn conditions_flows_and_samples_choose_what_is_told() {
+    let base = mapping(Occasion::Hop, append(0, "hop_latency", 1));
+    let slow = Mapping { when: vec!["hop_latency > 10us".parse().unwrap()], ..base.clone() };
+    let web = Match { dport: "80".parse().unwrap(), ..Match::default() };
+    let web = Mapping { flows: web, ..base.clone() };
+    let third = Mapping { every: 3, ..base };
+    let (mut reporter, mut out) = (reporter(vec![slow, web, third]), Outbox::default());
+    for (i, latency) in [5_000, 10_001, 70_000, 1, 2, 3, 4].into_iter().enumerate() {
+        let own = Hop { hop_latency: Some(latency), ..Hop::default() };
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, if i == 0 { 80 } else { 81 })), 6);
+        let known = Known { flow: Some(&flow), own: Some(&own), ..Known::new(Occasion::Hop, 7) };
+        reporter.report(&known, 0, &mut out);
+    }
+    let told: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
+    assert_eq!(told, [2, 1, 3]);
+    assert_eq!(reporter.stats().occasions, 7);
+}
+
+#[test]
+fn each_hop_of_a_path_can_be_told_by_itself() {
+    let each = Mapping { each_hop: true, ..mapping(Occasion::Path, append(9, "node hop", 5)) };
+    let (mut reporter, mut out) = (reporter(vec![each]), Outbox::default());
+    let (path, flow) = (Path::new(), flow(1));
+    reporter.report(&path.known(&flow), 0, &mut out);
+    let made = sent(&mut out);
+    let report = Report::parse(&made[0]).unwrap();
+    let Operation::Append { list: 9, entry_len: 5, entries } = report.operation else { panic!("{report:?}") };
+    let nodes: Vec<_> = entries.chunks(5).map(|entry| (entry[3], entry[4])).collect();
+    assert_eq!(nodes, [(11, 1), (12, 2), (13, 3), (14, 4), (15, 5)]);
+}
+
+#[test]
+fn entries_wait_for_others_but_not_for_long() {
+    let packed = mapping(Occasion::Queue, append(3, "node", 4));
+    let (mut reporter, mut out) = (reporter(vec![packed]), Outbox::default());
+    let known = Known::new(Occasion::Queue, 7);
+    let held = |reporter: &Reporter| reporter.mappings().map(|(_, stats)| stats.held).sum::<u64>();
+    (0..3).for_each(|i| reporter.report(&known, i, &mut out));
+    assert_eq!((out.len(), held(&reporter), reporter.next()), (0, 3, Some(1_000_000)));
+    reporter.report(&known, 3, &mut out);
+    assert_eq!((sent(&mut out)[0].len(), held(&reporter)), (16 + 4 * 4, 0));
+    reporter.report(&known, 5_000_000, &mut out);
+    reporter.tick(5_999_999, &mut out);
+    assert_eq!(out.len(), 0);
+    reporter.tick(6_000_000, &mut out);
+    assert_eq!((sent(&mut out)[0].len(), held(&reporter)), (16 + 4, 0));
+    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent == 5));
+}
+
+#[test]
+fn lists_are_spread_by_a_key_and_stay_with_it() {
+    let Action::Append { list, entry, entries, hold, .. } = append(100, "sport", 1) else { panic!() };
+    let spread = Action::Append { list, lists: 8, spread: fields("flow"), entry, entries, hold };
+    let (mut reporter, mut out) = (reporter(vec![mapping(Occasion::Packet, spread)]), Outbox::default());
+    let mut lists = Vec::new();
+    for sport in (0..64).chain(0..64) {
+        let flow = flow(sport);
+        reporter.packet(&Known { flow: Some(&flow), ..Known::new(Occasion::Packet, 7) }, 0, &mut out);
+        let made = sent(&mut out);
+        let Operation::Append { list, .. } = Report::parse(&made[0]).unwrap().operation else { panic!() };
+        assert!((100..108).contains(&list));
+        lists.push(list);
+    }
+    assert_eq!(lists[..64], lists[64..]);
+    lists.sort_unstable();
+    lists.dedup();
+    assert_eq!(lists.len(), 8);
+}
+
+#[test]
+fn keys_choose_the_collector_and_each_has_its_own_sequence() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let spread = Spread::new(3, None, vec![(4, 4, 2)], 1).unwrap();
+    let list = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, append(4, "node", 1)) };
+    let config =
+        Config { reporter: 7, spread: spread.clone(), mappings: vec![keyed, list], ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    let path = Path::new();
+    let mut expected = [0_u16; 3];
+    for sport in 0..200 {
+        reporter.report(&path.known(&flow(sport)), 0, &mut out);
+    }
+    for one in out.datagrams() {
+        let report = Report::parse(one.payload).unwrap();
+        let to = match report.operation {
+            Operation::Append { .. } => 2,
+            operation => spread.of_key(operation.key().unwrap()),
+        };
+        assert_eq!(one.collector, to);
+        expected[usize::from(to)] += 1;
+        assert_eq!(report.base.sequence, expected[usize::from(to)]);
+    }
+    assert!(expected.iter().all(|count| *count > 40) && expected[2] > 200, "{expected:?}");
+}
+
+#[test]
+fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let path = Path::new();
+    (0..10).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    let first = sent(&mut out);
+    assert_eq!(sequences(&first), (1..=10).collect::<Vec<_>>());
+    reporter.control(0, &nack(6), 1000, &mut out);
+    assert_eq!(sent(&mut out), first[6..]);
+    reporter.control(0, &nack(6), 2000, &mut out);
+    reporter.control(0, &nack(10), 2000, &mut out);
+    reporter.control(0, &nack(500), 2000, &mut out);
+    assert!(out.is_empty(), "the same gap, nothing, and what was never sent");
+    reporter.control(0, &nack(6), 600_000, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [7, 8, 9, 10]);
+    let to = reporter.destinations(0).next().unwrap();
+    assert_eq!((to.stats.resent, to.stats.nacks, to.stats.early, to.last), (8, 2, 3, Some(10)));
+}
+
+#[test]
+fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let path = Path::new();
+    (0..1000).for_each(|sport| {
+        out.clear();
+        reporter.report(&path.known(&flow(sport)), 0, &mut out);
+    });
+    out.clear();
+    reporter.control(0, &nack(700), 0, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), (745..=1000).collect::<Vec<_>>(), "256 of 300");
+    let to = reporter.destinations(0).next().unwrap();
+    assert_eq!((to.stats.forgotten, to.stats.resent), (44, 256));
+}
+
+#[test]
+fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let other = mapping(Occasion::Path, key_write("flow", "path_len"));
+    let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
+    let path = Path::new();
+    (0..300).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    let kept: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
+    assert_eq!(kept, [(300, 0), (1, 299)]);
+    let to = reporter.destinations(0).next().unwrap();
+    assert_eq!((to.stats.overwritten, to.waiting), (43, 256), "one was sent, 256 are kept");
+    let mut seen = sequences(&sent(&mut out));
+    seen.remove(1);
+    while reporter.destinations(0).next().unwrap().waiting > 0 {
+        reporter.tick(1, &mut out);
+        seen.extend(sequences(&sent(&mut out)));
+    }
+    assert_eq!(seen, [1].into_iter().chain(45..=300).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_sequence_goes_round() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "path_len")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let (path, flow) = (Path::new(), flow(1));
+    (0..65_536 + 3).for_each(|_| {
+        out.clear();
+        reporter.report(&path.known(&flow), 0, &mut out);
+    });
+    out.clear();
+    reporter.control(0, &nack(65_534), 0, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [65_535, 0, 1, 2, 3]);
+}
+
+#[test]
+fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "sport")) };
+    let config = Config { reporter: 7, mappings: vec![keyed], first_sequence: 1000, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    let path = Path::new();
+    (0..5).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    let first = sent(&mut out);
+    assert_eq!(sequences(&first), [1000, 1001, 1002, 1003, 1004]);
+    // The translator has 900 from before: none of ours, and nothing between was ever made.
+    reporter.control(0, &nack(900), 1000, &mut out);
+    let again = sent(&mut out);
+    assert_eq!(sequences(&again), [901, 902, 903, 904, 905]);
+    assert!(again.iter().zip(&first).all(|(new, old)| new[4..] == old[4..] && new[..2] == old[..2]));
+    reporter.report(&path.known(&flow(9)), 2000, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [906]);
+    reporter.control(0, &nack(903), 2000, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [904, 905, 906]);
+    let to = reporter.destinations(0).next().unwrap();
+    assert_eq!((to.stats.renumbered, to.stats.forgotten, to.last), (1, 0, Some(906)));
+    // A translator that was told more than we ever made.
+    reporter.control(0, &nack(907), 3000, &mut out);
+    assert!(out.is_empty());
+}
+
+/// A translator's tracker (5.8), and the way to it and back, which loses a part.
+struct Tracker {
+    last: u16,
+    accepted: Vec<u32>,
+    nack_at: u64,
+    dice: u64,
+    loss: u64,
+}
+
+impl Tracker {
+    fn lost(&mut self) -> bool {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % 100 < self.loss
+    }
+
+    fn take(&mut self, payload: &[u8], now: u64) -> Option<Vec<u8>> {
+        if self.lost() {
+            return None;
+        }
+        let report = Report::parse(payload).unwrap();
+        match report.base.sequence.wrapping_sub(self.last) {
+            1 => {
+                self.last = report.base.sequence;
+                let Operation::Append { entries, .. } = report.operation else { panic!() };
+                self.accepted
+                    .extend(entries.chunks(4).map(|one| u32::from_be_bytes(one.try_into().unwrap())));
+                None
+            }
+            0 | 0x8000.. => None,
+            _ if now < self.nack_at => None,
+            _ => {
+                self.nack_at = now + 1_000_000;
+                (!self.lost()).then(|| nack(self.last))
+            }
+        }
+    }
+}
+
+#[test]
+fn all_essential_reports_arrive_in_order_whatever_is_lost() {
+    for (dice, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
+        let list = Mapping { how: ESSENTIAL, ..mapping(Occasion::Drop, append(1, "node", 3)) };
+        let (mut reporter, mut out) = (reporter(vec![list]), Outbox::default());
+        let mut tracker = Tracker { last: 0, accepted: Vec::new(), nack_at: 0, dice, loss };
+        let mut answers: Vec<(u64, Vec<u8>)> = Vec::new();
+        for step in 0..200_000_u64 {
+            let now = step * 50_000;
+            if step < 20_000 && step % every == 0 {
+                reporter.report(&Known::new(Occasion::Drop, step as u32), now, &mut out);
+            }
+            while answers.first().is_some_and(|(at, _)| *at <= now) {
+                let (_, answer) = answers.remove(0);
+                reporter.control(0, &answer, now, &mut out);
+            }
+            reporter.tick(now, &mut out);
+            for payload in sent(&mut out) {
+                answers.extend(tracker.take(&payload, now).map(|answer| (now + 100_000, answer)));
+            }
+        }
+        let expected: Vec<u32> = (0..20_000).step_by(every as usize).collect();
+        assert_eq!(tracker.accepted.len(), expected.len(), "{loss} %");
+        assert_eq!(tracker.accepted, expected, "{loss} %");
+        assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.held == 0));
+    }
+}
+
+#[test]
+fn congestion_keeps_back_what_is_less_important() {
+    let at = |priority| Mapping {
+        how: How { priority, ..How::default() },
+        ..mapping(Occasion::Hop, append(1, "node", 1))
+    };
+    let all = [Priority::Low, Priority::Medium, Priority::High].map(at);
+    let (mut reporter, mut out) = (reporter(all.to_vec()), Outbox::default());
+    let known = Known::new(Occasion::Hop, 7);
+    let mut told = |reporter: &mut Reporter, level: Option<u8>, now| {
+        if let Some(level) = level {
+            let body = Body::Congestion { level, hold_us: 500, dropped: 10 };
+            reporter.control(0, &control(body), now, &mut out);
+        }
+        reporter.report(&known, now, &mut out);
+        let priorities: Vec<_> =
+            sent(&mut out).iter().map(|one| Report::parse(one).unwrap().base.priority as u8).collect();
+        priorities
+    };
+    assert_eq!(told(&mut reporter, None, 0), [0, 1, 2]);
+    assert_eq!(told(&mut reporter, Some(1), 0), [1, 2]);
+    assert_eq!(told(&mut reporter, Some(2), 0), [2]);
+    assert_eq!(told(&mut reporter, Some(3), 0), [2]);
+    assert_eq!(told(&mut reporter, None, 499_999), [2]);
+    assert_eq!(told(&mut reporter, None, 500_000), [0, 1, 2], "the hold is over");
+    assert_eq!(told(&mut reporter, Some(2), 600_000), [2]);
+    assert_eq!(told(&mut reporter, Some(0), 600_001), [0, 1, 2]);
+    let suppressed: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.suppressed)).collect();
+    assert_eq!(suppressed, [(3, 5), (4, 4), (8, 0)]);
+    let to = reporter.destinations(600_001).next().unwrap();
+    assert_eq!((to.stats.congestions, to.stats.dropped_there, to.level), (5, 50, 0));
+}
+
+#[test]
+fn control_messages_that_are_not_for_us_are_counted() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    reporter.report(&Path::new().known(&flow(1)), 0, &mut out);
+    out.clear();
+    let mut other = nack(0);
+    other[7] = 8;
+    for payload in [&other[..], &nack(0)[..9], &[], &[0xff; 16]] {
+        reporter.control(0, payload, 0, &mut out);
+    }
+    reporter.control(1, &nack(0), 0, &mut out);
+    let unknown = control(Body::Nack { cause: Cause::Unknown, last: 0, trigger: 1 });
+    reporter.control(0, &unknown, 0, &mut out);
+    reporter.control(0, &control(Body::SketchNack { sketch: 4, epoch: 1, column: 0 }), 0, &mut out);
+    assert!(out.is_empty());
+    let Stats { controls, bad_controls, misdirected, unknown_sketches, .. } = reporter.stats();
+    assert_eq!((controls, bad_controls, misdirected, unknown_sketches), (2, 3, 2, 1));
+    assert_eq!(reporter.destinations(0).next().unwrap().stats.refused, 1);
+}
+
+#[test]
+fn the_last_report_is_sent_again_until_it_is_known_to_have_arrived() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let path = Path::new();
+    let again = |reporter: &mut Reporter, out: &mut Outbox, from: u64| {
+        let ticks = (0..200).map(|ms| from + ms * 1_000_000);
+        let times: Vec<u64> = ticks
+            .filter(|now| {
+                reporter.tick(*now, out);
+                !sent(out).is_empty()
+            })
+            .collect();
+        times.iter().map(|at| (at - from) / 1_000_000).collect::<Vec<_>>()
+    };
+    reporter.report(&path.known(&flow(1)), 0, &mut out);
+    out.clear();
+    assert_eq!(reporter.next(), Some(20_000_000));
+    assert_eq!(again(&mut reporter, &mut out, 0), [20, 60, 140]);
+    reporter.report(&path.known(&flow(2)), 1_000_000_000, &mut out);
+    out.clear();
+    reporter.control(0, &control(Body::Ack { last: 2 }), 1_000_000_000, &mut out);
+    assert_eq!(again(&mut reporter, &mut out, 1_000_000_000), [0_u64; 0]);
+    assert_eq!((reporter.next(), reporter.destinations(0).next().unwrap().stats.probes), (None, 3));
+}
+
+fn table(key: &str, slots: usize, period: u64) -> table::Config {
+    table::Config {
+        name: "t".to_owned(),
+        key: fields(key),
+        flows: Match::default(),
+        at: table::At::Anywhere,
+        slots,
+        period,
+        having: Vec::new(),
+    }
+}
+
+fn packet(flow: &FlowKey, bytes: u32) -> Known<'_> {
+    let packet = PacketFacts { bytes, ..PacketFacts::default() };
+    Known { flow: Some(flow), packet, ..Known::new(Occasion::Packet, 7) }
+}
+
+fn of_table(on: Occasion, action: Action) -> Mapping {
+    Mapping { table: Some(0), ..mapping(on, action) }
+}
+
+#[test]
+fn a_record_that_makes_room_is_told_and_nothing_is_counted_twice() {
+    let delta = "packets".parse().unwrap();
+    let counter = || Action::KeyIncrement { store: 1, copies: 2, key: fields("key"), delta };
+    let mappings = vec![of_table(Occasion::Evicted, counter()), of_table(Occasion::Period, counter())];
+    let tables = vec![table("flow", 64, 1_000_000_000)];
+    let config = Config { reporter: 7, mappings, tables, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    let mut sums = std::collections::HashMap::new();
+    let mut add = |out: &mut Outbox| {
+        for payload in sent(out) {
+            let Operation::KeyIncrement { delta, key, .. } = Report::parse(&payload).unwrap().operation
+            else {
+                panic!()
+            };
+            *sums.entry(key.to_vec()).or_insert(0) += delta;
+        }
+    };
+    reporter.tick(1, &mut out);
+    for i in 0..30_000_u32 {
+        let flow = flow((i.wrapping_mul(2_654_435_761) >> 20) as u16 % 300);
+        reporter.packet(&packet(&flow, 100), u64::from(i) * 100_000, &mut out);
+        reporter.tick(u64::from(i) * 100_000, &mut out);
+        add(&mut out);
+    }
+    reporter.tick(4_000_000_000, &mut out);
+    add(&mut out);
+    let (_, stats) = reporter.tables().next().unwrap();
+    assert_eq!((stats.counted, stats.periods, stats.keyless), (30_000, 3, 0));
+    assert_eq!(stats.made, stats.evicted + stats.idle + stats.records);
+    assert_eq!((sums.len(), sums.values().sum::<u64>()), (300, 30_000));
+    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent > 50));
+}
+
+#[test]
+fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
+    let heavy = of_table(Occasion::Period, key_write("key", "packets:u32 total_packets:u32"));
+    let window =
+        of_table(Occasion::Window, key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"));
+    let having = vec!["packets >= 10".parse().unwrap()];
+    let tables = vec![table::Config { having, ..table("src", 1024, 1_000_000_000) }];
+    let config = Config { reporter: 7, mappings: vec![heavy, window], tables, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    reporter.tick(0, &mut out);
+    for (host, packets) in [(1, 9), (2, 10), (3, 40), (4, 1)] {
+        let flow = FlowKey::v4([10, 0, 0, host], [10, 0, 0, 9], Some((1, 2)), 17);
+        (0..packets).for_each(|_| reporter.packet(&packet(&flow, 100), 5, &mut out));
+    }
+    reporter.tick(999_999_999, &mut out);
+    assert!(out.is_empty());
+    reporter.tick(1_000_000_000, &mut out);
+    let mut told: Vec<_> = sent(&mut out).iter().map(|payload| payload[16..].to_vec()).collect();
+    told.sort();
+    let words = |bytes: &[u8]| bytes.to_vec();
+    assert_eq!(
+        told,
+        [
+            words(&[0, 9, 0, 2, 0, 0, 0, 50, 0, 40, 10, 0, 0, 3]),
+            words(&[10, 0, 0, 2, 0, 0, 0, 10, 0, 0, 0, 10]),
+            words(&[10, 0, 0, 3, 0, 0, 0, 40, 0, 0, 0, 40]),
+        ]
+    );
+    let flow = FlowKey::v4([10, 0, 0, 3], [10, 0, 0, 9], Some((1, 2)), 17);
+    (0..11).for_each(|_| reporter.packet(&packet(&flow, 100), 1_500_000_000, &mut out));
+    reporter.tick(2_000_000_000, &mut out);
+    let told = sent(&mut out);
+    assert_eq!(told[0][16..], [10, 0, 0, 3, 0, 0, 0, 11, 0, 0, 0, 51]);
+    assert_eq!(told[1][18..24], [0, 1, 0, 0, 0, 11]);
+    let (_, stats) = reporter.tables().next().unwrap();
+    assert_eq!((stats.records, stats.idle), (1, 3));
+}
+
+#[test]
+fn a_flow_that_loses_too_much_is_told_once_a_period() {
+    let lossy = Mapping {
+        when: vec!["loss_rate > 1%".parse().unwrap(), "packets >= 50".parse().unwrap()],
+        ..of_table(Occasion::Passed, append(2, "key[13] drops:u8", 1))
+    };
+    let tables = vec![table("flow", 1024, 1_000_000_000)];
+    let config = Config { reporter: 7, mappings: vec![lossy], tables, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    let mut told = Vec::new();
+    reporter.tick(0, &mut out);
+    for second in 0..2_u64 {
+        for (sport, losses) in [(1, 0), (2, 1), (3, 30)] {
+            let flow = flow(sport);
+            for i in 0..100 {
+                let (now, drop) = (second * 1_000_000_000 + i, i < losses);
+                if drop {
+                    let known = Known { occasion: Occasion::Drop, ..packet(&flow, 100) };
+                    reporter.report(&known, now, &mut out);
+                } else {
+                    reporter.packet(&packet(&flow, 100), now, &mut out);
+                }
+            }
+        }
+        reporter.tick((second + 1) * 1_000_000_000, &mut out);
+        let sports = sent(&mut out).iter().map(|one| (one[16 + 9], one[16 + 13])).collect::<Vec<_>>();
+        told.push(sports);
+    }
+    // 1 of 51 is more than 1 in 100, when there are 50.
+    assert_eq!(told, [[(2, 1), (3, 30)], [(2, 1), (3, 30)]]);
+}
+
+fn sketch_config(kind: SketchKind, depth: u8, columns: u32, width: u8) -> sketches::Config {
+    sketches::Config {
+        name: "s".to_owned(),
+        id: 4,
+        kind,
+        shape: Columns { depth, columns, width },
+        key: fields("src"),
+        item: (kind == SketchKind::Aroma).then(|| "src".parse().unwrap()),
+        counts: sketches::Counts::Packets,
+        flows: Match::default(),
+        at: table::At::Anywhere,
+        epoch: 1_000_000_000,
+        per_report: 7,
+        pace: 10_000,
+        how: How::default(),
+    }
+}
+
+/// Sends an epoch: the reports, and all counters in order.
+fn epoch(reporter: &mut Reporter, out: &mut Outbox, from: u64) -> (Vec<Vec<u8>>, Vec<u64>) {
+    let (mut reports, mut counters) = (Vec::new(), Vec::new());
+    for step in 0..2000 {
+        reporter.tick(from + step * 100_000, out);
+        reports.extend(sent(out));
+    }
+    for report in &reports {
+        let Operation::SketchMerge { counters: part, width, .. } = Report::parse(report).unwrap().operation
+        else {
+            panic!()
+        };
+        counters.extend(
+            part.chunks(width.into()).map(|one| one.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+        );
+    }
+    (reports, counters)
+}
+
+fn host(number: u32) -> FlowKey {
+    let [a, b, c, d] = (0x0a00_0000 + number).to_be_bytes();
+    FlowKey::v4([a, b, c, d], [10, 0, 0, 9], Some((1, 2)), 17)
+}
+
+#[test]
+fn a_count_min_sketch_arrives_in_order_and_estimates() {
+    let sketches = vec![sketch_config(SketchKind::CountMin, 4, 100, 4)];
+    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    reporter.tick(17_000_000_000, &mut out);
+    for number in 0..50 {
+        (0..=number).for_each(|_| reporter.packet(&packet(&host(number), 100), 17_000_000_001, &mut out));
+    }
+    let (reports, counters) = epoch(&mut reporter, &mut out, 18_000_000_000);
+    assert_eq!((reports.len(), counters.len()), (15, 400), "14 of 7 columns, one of 2");
+    let first = Report::parse(&reports[0]).unwrap().operation;
+    assert!(matches!(
+        first,
+        Operation::SketchMerge { sketch: 4, epoch: 17, first_column: 0, depth: 4, columns: 7, .. }
+    ));
+    let row = |row: usize| counters.iter().skip(row).step_by(4).sum::<u64>();
+    assert_eq!([0, 1, 2, 3].map(row), [1275; 4], "each row counts every packet");
+    for number in 0..50_u32 {
+        let key = (0x0a00_0000 + number).to_be_bytes();
+        let hashes = hash::hashes(&key);
+        let at = |row: u8| {
+            counters[sketch::column(sketch::row_hash(&hashes, row), 100) as usize * 4 + usize::from(row)]
+        };
+        let estimate = (0..4).map(at).min().unwrap();
+        assert!((u64::from(number) + 1..u64::from(number) + 40).contains(&estimate), "{number}: {estimate}");
+    }
+    let (_, stats) = reporter.sketches().next().unwrap();
+    assert_eq!((stats.counted, stats.columns, stats.again, stats.late), (1275, 100, 0, 0));
+}
+
+#[test]
+fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
+    let sketches = vec![sketch_config(SketchKind::Count, 2, 50, 8)];
+    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    reporter.tick(1, &mut out);
+    (0..100).for_each(|number| reporter.packet(&packet(&host(number), 1), 1, &mut out));
+    let (_, counters) = epoch(&mut reporter, &mut out, 1_000_000_000);
+    // Signed: about as many are taken away as added.
+    assert!(
+        counters.iter().any(|counter| (*counter as i64) < 0)
+            && counters.iter().any(|counter| *counter as i64 > 0)
+    );
+    let nack = |epoch, column| control(Body::SketchNack { sketch: 4, epoch, column });
+    reporter.control(0, &nack(0, 20), 1_200_000_000, &mut out);
+    let (again, rest) = epoch(&mut reporter, &mut out, 1_200_000_000);
+    let first = |report: &[u8]| match Report::parse(report).unwrap().operation {
+        Operation::SketchMerge { first_column, .. } => first_column,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(again.iter().map(|one| first(one)).collect::<Vec<_>>(), [20, 27, 34, 41, 48]);
+    assert_eq!(rest, counters[20 * 2..]);
+    reporter.control(0, &nack(1, 0), 1_300_000_000, &mut out);
+    reporter.control(0, &nack(0, 50), 1_300_000_000, &mut out);
+    assert!(epoch(&mut reporter, &mut out, 1_300_000_000).0.is_empty());
+    let (_, stats) = reporter.sketches().next().unwrap();
+    assert_eq!((stats.nacks, stats.stale, stats.again), (1, 2, 30));
+}
+
+#[test]
+fn an_epoch_that_is_not_sent_in_time_is_counted() {
+    let slow = sketches::Config { pace: 500_000_000, ..sketch_config(SketchKind::CountMin, 1, 70, 4) };
+    let config = Config { reporter: 7, sketches: vec![slow], ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    (0..41).for_each(|step| reporter.tick(step * 100_000_000, &mut out));
+    let (_, stats) = reporter.sketches().next().unwrap();
+    // Epochs 0 to 2 could each send 2 of 10 reports; epoch 3 has begun.
+    assert_eq!((stats.epochs, stats.late), (4, 3 * 56));
+    assert_eq!(stats.columns, 3 * 14 + 7);
+}
+
+#[test]
+fn hyperloglog_counts_keys_and_merges_by_the_largest() {
+    let made = |range: std::ops::Range<u32>| {
+        let sketches = vec![sketch_config(SketchKind::HyperLogLog, 4, 256, 4)];
+        let (mut reporter, mut out) = (
+            Reporter::new(Config { reporter: 7, sketches, ..Config::default() }).unwrap(),
+            Outbox::default(),
+        );
+        reporter.tick(1, &mut out);
+        range.for_each(|number| reporter.packet(&packet(&host(number), 1), 1, &mut out));
+        epoch(&mut reporter, &mut out, 1_000_000_000).1
+    };
+    let (a, b) = (made(0..20_000), made(10_000..30_000));
+    let estimate = |registers: &[u64]| {
+        let m = registers.len() as f64;
+        let sum: f64 = registers.iter().map(|rank| 0.5_f64.powi(*rank as i32)).sum();
+        0.7213 / (1.0 + 1.079 / m) * m * m / sum
+    };
+    let both: Vec<u64> = a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect();
+    for (registers, truth) in [(&a, 20_000.0), (&b, 20_000.0), (&both, 30_000.0)] {
+        let error = estimate(registers) / truth - 1.0;
+        assert!(error.abs() < 0.1, "{error}: standard error is 1.04 / 32");
+    }
+}
+
+#[test]
+fn aroma_samples_keys_whatever_their_frequency() {
+    let sketches = vec![sketch_config(SketchKind::Aroma, 1, 64, 8)];
+    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    reporter.tick(1, &mut out);
+    for number in 0..1000 {
+        // The first half sends a hundred times as much.
+        (0..if number < 500 { 100 } else { 1 })
+            .for_each(|_| reporter.packet(&packet(&host(number), 1), 1, &mut out));
+    }
+    let (_, buckets) = epoch(&mut reporter, &mut out, 1_000_000_000);
+    let frequent = buckets.iter().filter(|bucket| ((**bucket as u32) - 0x0a00_0000) < 500).count();
+    assert_eq!(buckets.len(), 64);
+    assert!(buckets.iter().all(|bucket| *bucket > 0) && (20..44).contains(&frequent), "{frequent}");
+}
+
+#[test]
+fn configurations_that_cannot_be_carried_out_name_the_setting() {
+    let told = |mappings: Vec<Mapping>, tables| {
+        let config = Config { mappings, tables, ..Config::default() };
+        Reporter::new(config).map(|_| ()).unwrap_err().key
+    };
+    let of = |on, action| told(vec![mapping(on, action)], vec![]);
+    assert_eq!(of(Occasion::Path, key_write("", "node")), "key");
+    assert_eq!(of(Occasion::Path, key_write("flow6 flow", "node")), "key", "74 bytes");
+    assert_eq!(of(Occasion::Path, key_write("flow", "")), "data");
+    assert_eq!(of(Occasion::Path, key_write("flow", "node[255] node[255]")), "data");
+    assert_eq!(of(Occasion::Path, key_write("packets", "node")), "key", "of a table");
+    assert_eq!(of(Occasion::Evicted, key_write("key", "packets")), "table");
+    assert_eq!(told(vec![of_table(Occasion::Path, key_write("flow", "node"))], vec![]), "table");
+    assert_eq!(
+        told(vec![of_table(Occasion::Evicted, key_write("flow", "packets"))], vec![table("flow", 8, 0)]),
+        "key"
+    );
+    assert_eq!(
+        told(vec![of_table(Occasion::Passed, key_write("key", "packets"))], vec![table("flow", 8, 0)]),
+        "when"
+    );
+    assert_eq!(of(Occasion::Path, append(1, "node[255]", 2)), "entries", "too long for a datagram");
+    assert_eq!(of(Occasion::Path, append(1, "node", 0)), "entries");
+    let copies = Action::KeyWrite { store: 1, copies: 5, key: fields("flow"), data: fields("node") };
+    assert_eq!(of(Occasion::Path, copies), "copies");
+    let value = Action::Postcard { store: 1, key: fields("flow"), value: "flow".parse().unwrap() };
+    assert_eq!(of(Occasion::Path, value), "value");
+    assert_eq!(told(vec![], vec![table("flow", 7, 0)]), "slots");
+    assert_eq!(told(vec![], vec![table("flow6 flow", 8, 0)]), "key");
+    let each = Mapping { each_hop: true, ..mapping(Occasion::Hop, append(1, "node", 1)) };
+    assert_eq!(told(vec![each], vec![]), "each_hop");
+    let sketch = |change: fn(&mut sketches::Config)| {
+        let mut config = sketch_config(SketchKind::CountMin, 4, 100, 4);
+        change(&mut config);
+        Reporter::new(Config { sketches: vec![config], ..Config::default() }).map(|_| ()).unwrap_err().key
+    };
+    assert_eq!(sketch(|one| one.shape.depth = 17), "depth");
+    assert_eq!(sketch(|one| one.shape.width = 2), "width");
+    assert_eq!(sketch(|one| one.kind = SketchKind::Aroma), "width");
+    assert_eq!(sketch(|one| one.item = Some("src".parse().unwrap())), "item");
+    assert_eq!(sketch(|one| one.per_report = 100), "per_report");
+    assert_eq!(sketch(|one| one.epoch = 5), "epoch");
+}

@@ -31,6 +31,9 @@ impl Switch {
     ) -> Option<Measured> {
         let int = common.int.filter(|_| self.strides && self.roles.entries().is_empty())?;
         if visit.to_edge {
+            if self.dta.is_some() {
+                return None;
+            }
             self.tell_at_once(frame, common, int, visit, out)
         } else if int.is_single() {
             self.trade_at_once(frame, common, int, visit)

@@ -1,0 +1,123 @@
+//! What a DTA report costs its reporter, in process, on one core: from what is known to the bytes of the report.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use dataplane::dta::{
+    Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
+};
+use detect::Match;
+use wire::dta::layout::{Columns, SketchKind};
+use wire::int::{Layout, Stack};
+use wire::{FlowKey, Hop};
+
+const FLOWS: usize = 1024;
+
+fn fields(text: &str) -> Vec<Field> {
+    text.split(' ').filter_map(|text| text.parse().ok()).collect()
+}
+
+fn mapping(on: Occasion, essential: bool, action: Action) -> Mapping {
+    Mapping {
+        name: String::new(),
+        on,
+        table: on.is_of_a_table().then_some(0),
+        flows: Match::default(),
+        when: Vec::new(),
+        every: 1,
+        each_hop: false,
+        how: How { essential, ..How::default() },
+        action,
+    }
+}
+
+fn cases() -> Vec<(&'static str, Occasion, Config)> {
+    let flow = || fields("flow");
+    let key_write = || Action::KeyWrite { store: 1, copies: 2, key: flow(), data: fields("node[5]") };
+    let append = |entries| Action::Append {
+        list: 1,
+        lists: 1,
+        spread: Vec::new(),
+        entry: fields("flow node reason"),
+        entries,
+        hold: 1_000_000,
+    };
+    let table = table::Config {
+        name: String::new(),
+        key: flow(),
+        flows: Match::default(),
+        at: table::At::Anywhere,
+        slots: 65_536,
+        period: 0,
+        having: Vec::new(),
+    };
+    let sketch = sketches::Config {
+        name: String::new(),
+        id: 1,
+        kind: SketchKind::CountMin,
+        shape: Columns { depth: 4, columns: 65_536, width: 4 },
+        key: flow(),
+        item: None,
+        counts: sketches::Counts::Packets,
+        flows: Match::default(),
+        at: table::At::Anywhere,
+        epoch: 1 << 62,
+        per_report: 64,
+        pace: 1000,
+        how: How::default(),
+    };
+    let with = |mapping| Config { mappings: vec![mapping], ..Config::default() };
+    vec![
+        ("path, key-write of 5 nodes", Occasion::Path, with(mapping(Occasion::Path, false, key_write()))),
+        ("the same, essential", Occasion::Path, with(mapping(Occasion::Path, true, key_write()))),
+        ("drop, append 18 B", Occasion::Drop, with(mapping(Occasion::Drop, false, append(1)))),
+        ("drop, append 18 B, 16 together", Occasion::Drop, with(mapping(Occasion::Drop, false, append(16)))),
+        ("packet, table", Occasion::Packet, Config { tables: vec![table], ..Config::default() }),
+        (
+            "packet, count-min of 4 rows",
+            Occasion::Packet,
+            Config { sketches: vec![sketch], ..Config::default() },
+        ),
+    ]
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    const ROUNDS: usize = 400;
+    let bytes: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
+    let stack =
+        Stack { bytes: &bytes, layout: Layout::int_2(0x8000, 1, false).unwrap_or(Layout::EMPTY), count: 4 };
+    let own = Hop { node_id: Some(15), ..Hop::default() };
+    let flows: Vec<FlowKey> = (0..FLOWS)
+        .map(|i| FlowKey::v4([10, 0, (i >> 8) as u8, i as u8], [10, 0, 0, 2], Some((i as u16, 80)), 6))
+        .collect();
+    for (name, occasion, config) in cases() {
+        let (mut reporter, mut out) = (Reporter::new(config)?, Outbox::default());
+        let mut costs: Vec<f64> = (0..ROUNDS)
+            .map(|_| {
+                let begin = Instant::now();
+                for flow in &flows {
+                    let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
+                    let known = Known {
+                        flow: Some(flow),
+                        stack,
+                        own: Some(&own),
+                        reason: Some(1),
+                        packet,
+                        ..Known::new(occasion, 15)
+                    };
+                    if occasion == Occasion::Packet {
+                        reporter.packet(black_box(&known), 1, &mut out);
+                    } else {
+                        reporter.report(black_box(&known), 1, &mut out);
+                    }
+                }
+                black_box(out.len());
+                out.clear();
+                begin.elapsed().as_secs_f64() * 1e9 / FLOWS as f64
+            })
+            .collect();
+        costs.sort_by(f64::total_cmp);
+        println!("{name:<32} min {:>6.1} ns  median {:>6.1} ns", costs[0], costs[ROUNDS / 2]);
+    }
+    Ok(())
+}

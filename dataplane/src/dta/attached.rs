@@ -1,0 +1,303 @@
+//! A reporter at a switch: what the switch sees in a packet, as [`Known`].
+
+use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
+
+use super::known::packet_id;
+use super::{Known, Occasion, Outbox, PacketFacts, Reporter};
+use crate::packet::{Headers, Seen, TCP};
+use crate::switch::Visit;
+
+/// A reporter, what it has to send, and whether the switch makes Telemetry Reports too.
+#[derive(Debug)]
+pub struct Attached {
+    /// The reporter.
+    pub reporter: Reporter,
+    /// Reports that are ready to be sent. The caller takes them out and clears it.
+    pub outbox: Outbox,
+    /// The switch makes Telemetry Reports too; else DTA stands in their place.
+    pub also_reports: bool,
+    /// What [`Reporter::wants_packets`] says.
+    wants_packets: bool,
+}
+
+/// What has happened to a packet, beside what is seen in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Happened<'a> {
+    pub(crate) occasion: Occasion,
+    /// What this node measured.
+    pub(crate) own: Option<&'a Hop>,
+    pub(crate) reason: Option<u8>,
+    pub(crate) congested: Option<bool>,
+}
+
+impl<'a> Happened<'a> {
+    pub(crate) fn new(occasion: Occasion, own: &'a Hop) -> Self {
+        Self { occasion, own: Some(own), reason: None, congested: None }
+    }
+}
+
+impl Attached {
+    /// A reporter with an outbox of the usual size.
+    pub fn new(reporter: Reporter, also_reports: bool) -> Self {
+        let wants_packets = reporter.wants_packets();
+        Self { reporter, outbox: Outbox::default(), also_reports, wants_packets }
+    }
+
+    /// Must it be shown every packet?
+    #[inline]
+    pub(crate) fn wants_packets(&self) -> bool {
+        self.wants_packets
+    }
+
+    /// A packet passes.
+    pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
+        let own = visit.hop(node, u16::MAX);
+        let happened = Happened::new(Occasion::Packet, &own);
+        let known = known(node, frame, seen, visit, happened);
+        self.reporter.packet(&known, visit.egress_ts, &mut self.outbox);
+    }
+
+    /// Something else has happened to a packet. True: that is all, no Telemetry Report is wanted.
+    pub(crate) fn tell(
+        &mut self,
+        node: u32,
+        frame: &[u8],
+        seen: &Seen,
+        visit: &Visit,
+        happened: Happened<'_>,
+    ) -> bool {
+        let known = known(node, frame, seen, visit, happened);
+        self.reporter.report(&known, visit.egress_ts, &mut self.outbox);
+        !self.also_reports
+    }
+
+    /// A packet is dropped of which nobody wants to know, but tables count it.
+    pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
+        let own = visit.hop(node, u16::MAX);
+        let known = known(node, frame, seen, visit, Happened::new(Occasion::Drop, &own));
+        self.reporter.count_drop(&known, visit.egress_ts, &mut self.outbox);
+    }
+
+    /// Something has happened to a queue. True: that is all.
+    pub(crate) fn queue(&mut self, node: u32, own: &Hop, congested: bool, now: u64) -> bool {
+        let known = Known { own: Some(own), congested: Some(congested), ..Known::new(Occasion::Queue, node) };
+        self.reporter.report(&known, now, &mut self.outbox);
+        !self.also_reports
+    }
+}
+
+fn known<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, happened: Happened<'a>) -> Known<'a> {
+    let Happened { occasion, own, reason, congested } = happened;
+    let flow = seen.flow.as_ref();
+    let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
+    // Other protocols and fragments are as long as an untagged frame says.
+    let other = PacketFacts { bytes: frame.len().saturating_sub(14) as u32, ..PacketFacts::default() };
+    let facts = facts.unwrap_or(other);
+    let packet = PacketFacts { from_edge: visit.from_edge, to_edge: visit.to_edge, ..facts };
+    let stack = match (&seen.carried, occasion) {
+        (Some(carried), Occasion::Path | Occasion::Sample | Occasion::Drop) => carried.records(frame),
+        _ => wire::int::Stack::EMPTY,
+    };
+    Known { flow, stack, own, reason, congested, packet, ..Known::new(occasion, node) }
+}
+
+/// What the headers say, INT or not.
+fn facts(frame: &[u8], flow: &FlowKey, headers: &Headers) -> PacketFacts {
+    let rest = frame.get(headers.ip..).unwrap_or_default();
+    let (ident, hop_limit) = if headers.v6 {
+        let label = rest.first_chunk::<4>().map_or(0, |head| u32::from_be_bytes(*head) & 0xf_ffff);
+        (label, ipv6::Packet::new_checked(rest).map_or(0, |header| header.hop_limit()))
+    } else {
+        ipv4::Packet::new_checked(rest).map_or((0, 0), |header| (header.ident().into(), header.ttl()))
+    };
+    let sequence = match frame.get(headers.l4..) {
+        Some(rest) if headers.proto == TCP => tcp::Packet::new_checked(rest).map_or(0, |header| header.seq()),
+        _ => 0,
+    };
+    PacketFacts {
+        id: packet_id(flow, ident, sequence),
+        bytes: headers.ip_len(frame) as u32,
+        hop_limit,
+        ..PacketFacts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use detect::Match;
+    use wire::dta::{Operation, Report};
+
+    use super::*;
+    use crate::dta::{Action, Config, How, Mapping, table};
+    use crate::report::Outbox as Reports;
+    use crate::switch::{self, Congestion, Switch};
+    use crate::watchlist::{Mode, Watch, Watchlist};
+    use crate::workload::template;
+
+    const VISIT: Visit = Visit {
+        ingress_if: 1,
+        egress_if: 2,
+        ingress_ts: 1_000,
+        egress_ts: 1_500,
+        queue_id: 3,
+        queue_occupancy: 70,
+        tx_utilization: 5,
+        mtu: 1500,
+        from_edge: false,
+        to_edge: false,
+    };
+
+    fn append(on: Occasion, list: u32, entry: &str) -> Mapping {
+        let entry = entry.split(' ').map(|field| field.parse().unwrap()).collect();
+        let action = Action::Append { list, lists: 1, spread: Vec::new(), entry, entries: 1, hold: 0 };
+        let (flows, when, how) = (Match::default(), Vec::new(), How::default());
+        let name = String::new();
+        Mapping { name, on, table: None, flows, when, every: 1, each_hop: false, how, action }
+    }
+
+    fn attached(mappings: Vec<Mapping>, also: bool) -> Attached {
+        let reporter = Reporter::new(Config { reporter: 3, mappings, ..Config::default() }).unwrap();
+        Attached::new(reporter, also)
+    }
+
+    fn switch(node: u32, mode: Mode) -> Switch {
+        let watchlist = Watchlist::from(Watch { mode, ..Watch::new(Match::default()) });
+        let congestion = Some(Congestion { rise: 60, fall: 10, quota: 1 });
+        Switch::new(node, switch::Config { congestion, ..switch::Config::default() }, watchlist).unwrap()
+    }
+
+    /// List and entry of each report.
+    fn told(switch: &mut Switch) -> Vec<(u32, Vec<u8>)> {
+        let attached = switch.dta_mut().unwrap();
+        let read = |payload| match Report::parse(payload).unwrap().operation {
+            Operation::Append { list, entries, .. } => (list, entries.to_vec()),
+            other => panic!("{other:?}"),
+        };
+        let told = attached.outbox.datagrams().map(|one| read(one.payload)).collect();
+        attached.outbox.clear();
+        told
+    }
+
+    /// A packet behind source and transit, as it comes to a sink.
+    fn at_the_sink(mode: Mode, v6: bool) -> Vec<u8> {
+        let mut frame = template(5, v6);
+        let calm = Visit { queue_occupancy: 0, ..VISIT };
+        switch(1, mode).forward(&mut frame, &Visit { from_edge: true, ..calm }, &mut Reports::default());
+        switch(2, mode).forward(&mut frame, &calm, &mut Reports::default());
+        frame
+    }
+
+    #[test]
+    fn a_sink_tells_the_path_by_dta_and_leaves_the_packet_as_it_would() {
+        let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
+        for (v6, mode) in [(false, Mode::Md21), (true, Mode::Md21), (false, Mode::Md10)] {
+            for also in [false, true] {
+                let path = append(Occasion::Path, 1, "node[4] path_len hop_latency");
+                let (mut plain, mut sink) = (switch(3, mode), switch(3, mode));
+                sink.set_dta(Some(attached(vec![path], also)));
+                let (mut one, mut other) = (at_the_sink(mode, v6), at_the_sink(mode, v6));
+                let (mut reports, mut same) = (Reports::default(), Reports::default());
+                let done = plain.forward(&mut one, &calm, &mut reports);
+                assert_eq!((done, one), (sink.forward(&mut other, &calm, &mut same), other));
+                assert_eq!(plain.stats(), sink.stats());
+                let datagrams =
+                    |out: &Reports| out.datagrams().map(|one| one.payload.to_vec()).collect::<Vec<_>>();
+                assert_eq!(datagrams(&same), if also { datagrams(&reports) } else { Vec::new() });
+                let entry = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 3, 0, 0, 1, 0xf4];
+                assert_eq!(told(&mut sink), [(1, entry.to_vec())], "500 ns");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_of_sf_int_is_no_path() {
+        let mut sink = switch(3, Mode::Sf);
+        let both = vec![append(Occasion::Path, 1, "node"), append(Occasion::Sample, 2, "node[3]")];
+        sink.set_dta(Some(attached(both, false)));
+        let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
+        let (mut frame, mut reports) = (at_the_sink(Mode::Sf, false), Reports::default());
+        sink.forward(&mut frame, &calm, &mut reports);
+        let told = told(&mut sink);
+        assert_eq!((told.len(), told[0].0, &told[0].1[4..]), (1, 2, &[0, 0, 0, 3, 0, 0, 0, 0][..]));
+        assert!(reports.is_empty() && frame == template(5, false), "{frame:02x?}");
+    }
+
+    #[test]
+    fn single_nodes_drops_and_queues_are_told_too() {
+        for mode in [Mode::Mx21, Mode::Postcard] {
+            let mut node = switch(3, mode);
+            let mappings = vec![
+                append(Occasion::Hop, 1, "node:u8 queue_occupancy:u8 sport"),
+                append(Occasion::Drop, 2, "node:u8 reason sport"),
+                append(Occasion::Queue, 3, "node:u8 queue_id congested"),
+                append(Occasion::CongestedPacket, 4, "node:u8 queue_occupancy:u8 proto"),
+            ];
+            node.set_dta(Some(attached(mappings, false)));
+            let port = node.flow_of(&template(5, false)).and_then(|flow| flow.sport()).unwrap();
+            let with_port = |bytes: [u8; 2]| [bytes, port.to_be_bytes()].concat();
+            let mut reports = Reports::default();
+            let visit = Visit { from_edge: true, ..VISIT };
+            node.forward(&mut template(5, false), &visit, &mut reports);
+            assert_eq!(told(&mut node), [(3, vec![3, 3, 1]), (1, with_port([3, 70]))]);
+            node.forward(&mut template(5, false), &visit, &mut reports);
+            assert_eq!(told(&mut node), [(4, vec![3, 70, 17]), (1, with_port([3, 70]))]);
+            node.forward(&mut template(5, false), &Visit { queue_occupancy: 10, ..visit }, &mut reports);
+            assert_eq!(told(&mut node), [(3, vec![3, 3, 0]), (1, with_port([3, 10]))]);
+            assert!(node.dropped(&template(5, false), &visit, 7, &mut reports));
+            assert_eq!(told(&mut node), [(2, with_port([3, 7]))]);
+            assert!(reports.is_empty());
+            assert_eq!((node.stats().queues_reported, node.stats().drops_reported), (2, 1));
+        }
+    }
+
+    #[test]
+    fn every_packet_is_counted_once_at_the_place_that_is_meant() {
+        let table = |name: &str, at| table::Config {
+            name: name.to_owned(),
+            key: vec!["flow".parse().unwrap()],
+            flows: Match::default(),
+            at,
+            slots: 64,
+            period: 0,
+            having: Vec::new(),
+        };
+        let tables = vec![
+            table("all", table::At::Anywhere),
+            table("in", table::At::Source),
+            table("out", table::At::Sink),
+        ];
+        let mappings = vec![append(Occasion::Packet, 1, "packet_bytes:u16 hop_limit")];
+        let config = Config { reporter: 3, mappings, tables, ..Config::default() };
+        let mut node = switch(3, Mode::Md21);
+        node.set_dta(Some(Attached::new(Reporter::new(config).unwrap(), false)));
+        for (from_edge, to_edge) in [(true, false), (false, true), (false, false), (true, true)] {
+            let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
+            node.forward(&mut template(5, false), &visit, &mut Reports::default());
+        }
+        let counted: Vec<_> = node.dta().unwrap().reporter.tables().map(|(_, stats)| stats.counted).collect();
+        assert_eq!(counted, [4, 2, 2]);
+        let frame = template(5, false);
+        let entry = vec![frame[16], frame[17], frame[22]];
+        assert_eq!(told(&mut node), vec![(1, entry); 4]);
+    }
+
+    #[test]
+    fn a_packets_number_is_the_same_at_every_node_and_another_for_the_next() {
+        let mut numbers = Vec::new();
+        for ident in [7_u8, 8] {
+            let mut frame = template(5, false);
+            frame[19] = ident;
+            wire::ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
+            for (node, from_edge, to_edge) in [(1, true, false), (2, false, false), (3, false, true)] {
+                let mut switch = switch(node, Mode::Md21);
+                switch.set_dta(Some(attached(vec![append(Occasion::Packet, 1, "packet_id")], false)));
+                let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
+                switch.forward(&mut frame, &visit, &mut Reports::default());
+                numbers.extend(told(&mut switch));
+            }
+        }
+        assert_eq!((&numbers[0], &numbers[3]), (&numbers[2], &numbers[5]));
+        assert_eq!((&numbers[1], &numbers[4]), (&numbers[0], &numbers[5]));
+        assert_ne!(numbers[0], numbers[3]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Nothing is allocated per packet, event, control message or tick of a DTA reporter: counted by the allocator itself, for the test's
+//! thread alone.
+#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use dataplane::dta::{
+    Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
+};
+use detect::Match;
+use wire::dta::control::{Body, Cause};
+use wire::dta::layout::{Columns, SketchKind};
+use wire::dta::{Control, Priority};
+use wire::{FlowKey, Hop};
+
+struct Counting;
+
+thread_local! {
+    /// Of this thread: the test runner's own allocates when it likes.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+fn count() {
+    // A thread that ends has none any more.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn fields(text: &str) -> Vec<Field> {
+    text.split(' ').map(|text| text.parse().expect("a field")).collect()
+}
+
+fn config() -> Config {
+    let mapping = |on: Occasion, action| Mapping {
+        name: String::new(),
+        on,
+        table: on.is_of_a_table().then_some(0),
+        flows: Match::default(),
+        when: Vec::new(),
+        every: 1,
+        each_hop: false,
+        how: How { priority: Priority::High, essential: on == Occasion::Drop, immediate: false },
+        action,
+    };
+    let (key, data) = (fields("flow"), fields("node[5]"));
+    let entry = fields("flow node reason");
+    let (lists, spread, hold) = (4, fields("flow"), 1_000_000);
+    let mappings = vec![
+        mapping(Occasion::Path, Action::KeyWrite { store: 1, copies: 2, key: key.clone(), data }),
+        mapping(Occasion::Drop, Action::Append { list: 1, lists, spread, entry, entries: 16, hold }),
+        mapping(
+            Occasion::Evicted,
+            Action::KeyIncrement { store: 2, copies: 2, key: fields("key"), delta: fields("packets")[0] },
+        ),
+        mapping(Occasion::Path, Action::Postcard { store: 3, key: key.clone(), value: fields("node")[0] }),
+    ];
+    let flows = Match::default();
+    let (name, at) = (String::new(), table::At::Anywhere);
+    let table = table::Config {
+        name: name.clone(),
+        key: key.clone(),
+        flows,
+        at,
+        slots: 64,
+        period: 5_000_000,
+        having: vec![],
+    };
+    let sketch = sketches::Config {
+        name,
+        id: 1,
+        kind: SketchKind::CountMin,
+        shape: Columns { depth: 4, columns: 64, width: 4 },
+        key,
+        item: None,
+        counts: sketches::Counts::Bytes,
+        flows,
+        at,
+        epoch: 5_000_000,
+        per_report: 8,
+        pace: 1000,
+        how: How::default(),
+    };
+    Config { reporter: 7, mappings, tables: vec![table], sketches: vec![sketch], ..Config::default() }
+}
+
+#[test]
+fn a_reporter_at_work_allocates_nothing() {
+    let mut reporter = Reporter::new(config()).expect("good settings");
+    let mut out = Outbox::default();
+    let mut nack = [0; 32];
+    let own = Hop { node_id: Some(7), ..Hop::default() };
+    let before = allocations();
+    let mut sent = 0;
+    for i in 0..20_000_u64 {
+        let now = i * 1000;
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((i as u16 % 500, 80)), 6);
+        let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
+        let known = Known { flow: Some(&flow), own: Some(&own), packet, ..Known::new(Occasion::Packet, 7) };
+        reporter.packet(&known, now, &mut out);
+        let occasion = if i % 3 == 0 { Occasion::Drop } else { Occasion::Path };
+        reporter.report(&Known { occasion, reason: Some(1), ..known }, now, &mut out);
+        if i % 500 == 0 {
+            let body = Body::Nack { cause: Cause::Gap, last: (i / 500) as u16, trigger: 0 };
+            let len = Control { sequence: 1, reporter: 7, body }.emit(&mut nack).unwrap_or_default();
+            reporter.control(0, &nack[..len], now, &mut out);
+        }
+        reporter.tick(now, &mut out);
+        sent += out.datagrams().len();
+        out.clear();
+    }
+    assert_eq!(allocations() - before, 0);
+    assert!(sent > 30_000, "{sent}");
+    assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent > 0));
+}
