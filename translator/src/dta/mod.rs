@@ -47,6 +47,8 @@ pub use trigger::{
 };
 pub use way::{Blocked, Place, Room, Way};
 
+/// Reports from local memory that one tick carries out, so that it does not take long.
+const PER_TICK: usize = 4096;
 /// Reports whose tables are fetched from memory together.
 const TOGETHER: usize = 16;
 
@@ -312,7 +314,7 @@ impl Translator {
         for collector in 0..self.memories.len() {
             self.memories[collector].look(now, &mut self.stats);
             self.write_held(collector, Cause::Timer, way);
-            self.reinject(now, collector as u8, usize::MAX, way);
+            self.reinject(now, collector as u8, PER_TICK, way);
         }
     }
 
