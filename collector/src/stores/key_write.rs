@@ -210,23 +210,21 @@ impl KeyWriteReader {
         out: &mut [u8],
         answers: &mut [Answer],
     ) {
+        // A ring of keys under way: one is asked for in memory, one that was long enough ago is answered.
         let mut places = [Places { at: [0; N], checksum: 0 }; GROUP];
-        let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
-        for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
-            for (key, place) in keys.iter().zip(&mut places) {
-                *place = self.places(key.as_ref());
-                self.prefetch(place);
+        for (key, place) in keys.iter().zip(&mut places) {
+            *place = self.places(key.as_ref());
+            self.prefetch(place);
+        }
+        let outs = out.chunks_exact_mut(self.data_len);
+        for (index, (out, answer)) in outs.zip(&mut answers[..keys.len()]).enumerate() {
+            let under_way = &mut places[index % GROUP];
+            let place = *under_way;
+            if let Some(key) = keys.get(index + GROUP) {
+                *under_way = self.places(key.as_ref());
+                self.prefetch(under_way);
             }
-            let outs = out.chunks_exact_mut(self.data_len);
-            for ((place, out), answer) in places[..keys.len()].iter().zip(outs).zip(answers) {
-                *answer = match policy {
-                    Policy::First => self.first(place, out),
-                    Policy::Majority => self.agreed(place, out, |copies, agreeing| agreeing * 2 > copies),
-                    Policy::Strict => self.agreed(place, out, |copies, agreeing| {
-                        agreeing == copies && usize::from(copies) >= N.min(2)
-                    }),
-                };
-            }
+            *answer = self.answer(&place, policy, out);
         }
     }
 
@@ -253,7 +251,56 @@ impl KeyWriteReader {
         }
     }
 
-    #[inline]
+    /// All heads are read before any is judged: most keys then need one branch that nobody can foresee, whatever N is.
+    #[inline(always)]
+    fn answer<const N: usize>(&self, places: &Places<N>, policy: Policy, out: &mut [u8]) -> Answer {
+        let mut wanted = [false; N];
+        let (mut any, mut begun) = (false, false);
+        for (at, wanted) in places.at.iter().zip(&mut wanted) {
+            // In range and aligned: places are made of the geometry.
+            let head = self.region.load_u64(*at).unwrap_or(0);
+            *wanted = slots::begins_with(head, places.checksum);
+            any |= *wanted;
+            begun |= head == 0;
+        }
+        if !any && !begun {
+            return Answer::Empty;
+        }
+        if policy == Policy::First {
+            for (at, _) in places.at.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
+                if slots::take(&self.region, *at, places.checksum, out) == Look::Match {
+                    return Answer::Found { copies: 1, agreeing: 1 };
+                }
+            }
+            return self.first(places, out);
+        }
+        if any && wanted.iter().filter(|wanted| **wanted).count() == 1 && !begun {
+            return self.only(places, wanted.iter().position(|wanted| *wanted).unwrap_or(0), policy, out);
+        }
+        match policy {
+            Policy::First | Policy::Majority => self.agreed(places, out, is_majority),
+            Policy::Strict => self.agreed(places, out, is_strict::<N>),
+        }
+    }
+
+    /// The answer when copy `n` is the only one with the key's checksum.
+    #[inline(always)]
+    fn only<const N: usize>(&self, places: &Places<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
+        if slots::take(&self.region, places.at[n], places.checksum, out) != Look::Match {
+            return self.agreed(
+                places,
+                out,
+                if policy == Policy::Strict { is_strict::<N> } else { is_majority },
+            );
+        }
+        if policy == Policy::Strict && !is_strict::<N>(1, 1) {
+            return Answer::Ambiguous { copies: 1, agreeing: 1 };
+        }
+        Answer::Found { copies: 1, agreeing: 1 }
+    }
+
+    /// Slot by slot, with all that may be the matter.
+    #[cold]
     fn first<const N: usize>(&self, places: &Places<N>, out: &mut [u8]) -> Answer {
         let mut torn = false;
         for at in places.at {
@@ -272,7 +319,7 @@ impl KeyWriteReader {
         &self,
         places: &Places<N>,
         out: &mut [u8],
-        enough: impl Fn(u8, u8) -> bool,
+        enough: fn(u8, u8) -> bool,
     ) -> Answer {
         let (mut best, mut torn) = ((0, 0), false);
         for (n, at) in places.at.iter().enumerate() {
@@ -315,4 +362,12 @@ impl KeyWriteReader {
         }
         (copies, agreeing)
     }
+}
+
+fn is_majority(copies: u8, agreeing: u8) -> bool {
+    agreeing * 2 > copies
+}
+
+fn is_strict<const N: usize>(copies: u8, agreeing: u8) -> bool {
+    agreeing == copies && usize::from(copies) >= N.min(2)
 }

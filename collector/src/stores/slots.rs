@@ -40,7 +40,7 @@ pub(crate) fn take(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> L
                 None => continue,
             }
         }
-        if !begins_with(&bytes, checksum) {
+        if !begins_with(head, checksum) {
             return Look::Other;
         }
         let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
@@ -93,7 +93,7 @@ pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> O
     for _ in 0..TRIES {
         let head = region.load_u64(at).ok()?;
         let bytes = head.to_ne_bytes();
-        if !begins_with(&bytes, checksum) {
+        if !begins_with(head, checksum) {
             return None;
         }
         let (front, rest) = data.split_at(data.len().min(HEAD - CHECKSUM));
@@ -106,7 +106,8 @@ pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> O
     None
 }
 
+/// Whether the first word of a slot has this checksum.
 #[inline(always)]
-fn begins_with(head: &[u8; HEAD], checksum: u32) -> bool {
-    head[..CHECKSUM] == checksum.to_le_bytes()
+pub(crate) fn begins_with(head: u64, checksum: u32) -> bool {
+    u64::from_le(head) as u32 == checksum
 }
