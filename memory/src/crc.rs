@@ -41,6 +41,46 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
     None
 }
 
+/// Copies from memory that others change, and the CRC-32C of the first `covered` bytes of what was copied.
+///
+/// # Safety
+/// `source..source + out.len()` is inside a mapping; `covered` is at most `out.len()`.
+#[cfg(target_os = "linux")]
+#[inline(always)]
+pub(crate) unsafe fn copy(source: *const u8, out: &mut [u8], covered: usize) -> Option<u32> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the caller's promise; the processor has SSE 4.2, as was asked just now.
+        return Some(unsafe { sse_copy(source, out, covered) });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { crate::region::load(source, out) };
+    crc_32c_update(u32::MAX, &out[..covered]).map(|state| !state)
+}
+
+/// # Safety
+/// As of [`copy`].
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[target_feature(enable = "sse4.2")]
+unsafe fn sse_copy(source: *const u8, out: &mut [u8], covered: usize) -> u32 {
+    use crate::region::{WORD, Word};
+    use std::arch::x86_64::_mm_crc32_u64;
+    let (front, back) = out.split_at_mut(covered / WORD * WORD);
+    let mut state = u64::from(u32::MAX);
+    let mut at = source;
+    for word in front.as_chunks_mut::<WORD>().0 {
+        // SAFETY: one of the words of the source; `Word` may lie at any address.
+        let value = unsafe { at.cast::<Word>().read_volatile() }.0;
+        *word = value.to_ne_bytes();
+        state = _mm_crc32_u64(state, value);
+        at = at.wrapping_add(WORD);
+    }
+    let covered = covered - front.len();
+    // SAFETY: what is left of the source.
+    unsafe { crate::region::load(at, back) };
+    !if covered == 0 { state as u32 } else { sse(state as u32, &back[..covered]) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;

@@ -75,9 +75,9 @@ unsafe impl Sync for Region {}
 /// Eight bytes that may lie anywhere.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
-struct Word(u64);
+pub(crate) struct Word(pub(crate) u64);
 
-const WORD: usize = size_of::<Word>();
+pub(crate) const WORD: usize = size_of::<Word>();
 
 impl Region {
     /// A region over a mapping of `len` bytes that starts at `base`.
@@ -168,6 +168,23 @@ impl Region {
         // SAFETY: `place` found the whole source inside the mapping.
         unsafe { load(source, out) };
         Ok(())
+    }
+
+    /// Copies the bytes at `at` to `out`, and computes the CRC-32C of the first `covered` of them on the way (begun and ended with all
+    /// ones); `None` instead of it on a processor without an instruction for it.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; `out` is untouched then.
+    #[inline]
+    pub fn read_with_crc_32c(
+        &self,
+        at: u64,
+        out: &mut [u8],
+        covered: usize,
+    ) -> Result<Option<u32>, OutOfRange> {
+        let source = self.place(at, out.len(), self.len)?;
+        // SAFETY: `place` found the whole source inside the mapping.
+        Ok(unsafe { crate::crc::copy(source, out, covered.min(out.len())) })
     }
 
     /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
@@ -350,7 +367,7 @@ unsafe fn store(target: *mut u8, bytes: &[u8]) {
 /// # Safety
 /// `source..source + out.len()` is inside a mapping.
 #[inline(always)]
-unsafe fn load(source: *const u8, out: &mut [u8]) {
+pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
     let (words, rest) = out.as_chunks_mut::<WORD>();
     let mut at = source;
     for word in words {

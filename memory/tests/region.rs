@@ -63,6 +63,23 @@ fn head_last_writes_what_write_writes() {
 }
 
 #[test]
+fn a_copy_with_its_crc_is_the_copy_and_the_crc() {
+    let region = Region::anonymous(4096, false).unwrap();
+    let bytes: Vec<u8> = (0..100).map(|i: u32| (i * 73 + 5) as u8).collect();
+    region.write(3, &bytes).unwrap();
+    for len in 0..=bytes.len() {
+        for covered in [0, 1, 7, 8, len / 2, len, len + 9] {
+            let mut out = [0xa5; 101];
+            let crc = region.read_with_crc_32c(3, &mut out[..len], covered).unwrap();
+            assert_eq!((&out[..len], out[len]), (&bytes[..len], 0xa5), "{len} {covered}");
+            let expected = memory::crc_32c_update(u32::MAX, &bytes[..covered.min(len)]).map(|state| !state);
+            assert_eq!(crc, expected, "{len} {covered}");
+        }
+    }
+    assert_eq!(region.read_with_crc_32c(4090, &mut [0; 7], 7), Err(OutOfRange));
+}
+
+#[test]
 fn the_last_byte_is_inside_and_the_next_is_not() {
     let region = Region::anonymous(4096, false).unwrap();
     assert_eq!(region.len(), 4096);

@@ -17,6 +17,9 @@ use super::store::BODY;
 /// Numbers of batches: 1 to 2^32 - 1, in a circle.
 const ROUND: i64 = u32::MAX as i64;
 
+/// Bytes of a trailer that the CRC covers.
+const TRAILER_HEAD_LEN: usize = 8;
+
 /// CRC-32C of `head` behind `entries`, by the processor's instruction where it has one.
 #[inline]
 pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
@@ -143,8 +146,15 @@ impl View {
     /// Reads a block and checks it.
     #[inline]
     fn whole(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
-        self.region.read(self.at(block), scratch).ok()?;
-        let trailer = BlockTrailer::check_by(scratch, block_crc).ok()?;
+        // In a full batch without padding the bytes that the CRC covers lie in a row.
+        let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
+        let full = self.region.read_with_crc_32c(self.at(block), scratch, covered).ok()?;
+        let in_a_row = |entries: &[u8]| entries.len() + TRAILER_HEAD_LEN == covered;
+        let check = |entries: &[u8], head: &[u8; 8]| match full {
+            Some(crc) if in_a_row(entries) => crc,
+            _ => block_crc(entries, head),
+        };
+        let trailer = BlockTrailer::check_by(scratch, check).ok()?;
         let fits = trailer.entry_len == self.ring.entry_len && (1..=self.ring.batch).contains(&trailer.count);
         fits.then_some(trailer)
     }

@@ -119,6 +119,15 @@ struct Places<const N: usize> {
     checksum: u32,
 }
 
+/// What the first look at a key's slots showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Glance {
+    /// Bit n: copy n has the key's checksum.
+    matching: u8,
+    /// One of them begins with zeros and goes on with something: perhaps it is being written.
+    begun: bool,
+}
+
 /// Reads a key-write store. Any number of readers, at any time.
 #[derive(Clone, Debug)]
 pub struct KeyWriteReader {
@@ -150,9 +159,17 @@ impl KeyWriteReader {
     /// # Errors
     /// [`BadQuery`].
     pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, BadQuery> {
-        let mut answer = [Answer::Empty];
-        self.get_batch(&[key], policy, copies, out, &mut answer)?;
-        Ok(answer[0])
+        if !(1..=MAX_KEY).contains(&key.len()) {
+            return Err(BadQuery::KeyLength);
+        }
+        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        Ok(match copies {
+            1 => self.answer_one::<1>(key, policy, out),
+            2 => self.answer_one::<2>(key, policy, out),
+            3 => self.answer_one::<3>(key, policy, out),
+            4 => self.answer_one::<4>(key, policy, out),
+            _ => return Err(BadQuery::Copies),
+        })
     }
 
     /// Many keys at once: the memory of all is asked for before the first is read. The value of key i begins at
@@ -210,22 +227,52 @@ impl KeyWriteReader {
         out: &mut [u8],
         answers: &mut [Answer],
     ) {
-        // A ring of keys under way: one is asked for in memory, one that was long enough ago is answered.
         let mut places = [Places { at: [0; N], checksum: 0 }; GROUP];
-        for (key, place) in keys.iter().zip(&mut places) {
-            *place = self.places(key.as_ref());
-            self.prefetch(place);
-        }
-        let outs = out.chunks_exact_mut(self.data_len);
-        for (index, (out, answer)) in outs.zip(&mut answers[..keys.len()]).enumerate() {
-            let under_way = &mut places[index % GROUP];
-            let place = *under_way;
-            if let Some(key) = keys.get(index + GROUP) {
-                *under_way = self.places(key.as_ref());
-                self.prefetch(under_way);
+        let mut seen = [Glance::default(); GROUP];
+        let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
+        for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
+            // Three steps without a branch that depends on what is in memory before the last: a wrong guess would throw away the
+            // work on the keys behind it.
+            for (key, place) in keys.iter().zip(&mut places) {
+                *place = self.places(key.as_ref());
+                self.prefetch(place);
             }
-            *answer = self.answer(&place, policy, out);
+            for (place, seen) in places[..keys.len()].iter().zip(&mut seen) {
+                *seen = self.glance(place);
+            }
+            let outs = out.chunks_exact_mut(self.data_len).zip(answers);
+            for ((place, seen), (out, answer)) in places[..keys.len()].iter().zip(&seen).zip(outs) {
+                *answer = self.answer(place, *seen, policy, out);
+            }
         }
+    }
+
+    fn answer_one<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
+        let places = self.places::<N>(key);
+        // The loads of the copies' heads do not wait for each other.
+        let seen = self.glance(&places);
+        self.answer(&places, seen, policy, out)
+    }
+
+    /// Looks at the heads of a key's slots.
+    #[inline(always)]
+    fn glance<const N: usize>(&self, places: &Places<N>) -> Glance {
+        let mut seen = Glance::default();
+        for (n, at) in places.at.iter().enumerate() {
+            // In range and aligned: places are made of the geometry.
+            let word = |behind: u64| self.region.load_u64(*at + behind).unwrap_or(0);
+            let head = word(0);
+            seen.matching |= u8::from(slots::begins_with(head, places.checksum)) << n;
+            let rest = match self.stride {
+                8 => 0,
+                16 => word(8),
+                32 => word(8) | word(16) | word(24),
+                // Too much to look at in passing: one that begins with zeros is looked at again.
+                _ => 1,
+            };
+            seen.begun |= head == 0 && rest != 0;
+        }
+        seen
     }
 
     #[inline(always)]
@@ -251,34 +298,27 @@ impl KeyWriteReader {
         }
     }
 
-    /// All heads are read before any is judged: most keys then need one branch that nobody can foresee, whatever N is.
     #[inline(always)]
-    fn answer<const N: usize>(&self, places: &Places<N>, policy: Policy, out: &mut [u8]) -> Answer {
-        let mut wanted = [false; N];
-        let (mut any, mut begun) = (false, false);
-        for (at, wanted) in places.at.iter().zip(&mut wanted) {
-            // In range and aligned: places are made of the geometry.
-            let head = self.region.load_u64(*at).unwrap_or(0);
-            *wanted = slots::begins_with(head, places.checksum);
-            any |= *wanted;
-            begun |= head == 0;
-        }
-        if !any && !begun {
+    fn answer<const N: usize>(
+        &self,
+        places: &Places<N>,
+        seen: Glance,
+        policy: Policy,
+        out: &mut [u8],
+    ) -> Answer {
+        if seen.matching == 0 && !seen.begun {
             return Answer::Empty;
         }
-        if policy == Policy::First {
-            for (at, _) in places.at.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
-                if slots::take(&self.region, *at, places.checksum, out) == Look::Match {
-                    return Answer::Found { copies: 1, agreeing: 1 };
-                }
-            }
-            return self.first(places, out);
-        }
-        if any && wanted.iter().filter(|wanted| **wanted).count() == 1 && !begun {
-            return self.only(places, wanted.iter().position(|wanted| *wanted).unwrap_or(0), policy, out);
-        }
+        let first = seen.matching.trailing_zeros() as usize;
         match policy {
-            Policy::First | Policy::Majority => self.agreed(places, out, is_majority),
+            Policy::First => match places.at.get(first) {
+                Some(at) if slots::take(&self.region, *at, places.checksum, out) == Look::Match => {
+                    Answer::Found { copies: 1, agreeing: 1 }
+                }
+                _ => self.first(places, out),
+            },
+            _ if seen.matching.is_power_of_two() && !seen.begun => self.only(places, first, policy, out),
+            Policy::Majority => self.agreed(places, out, is_majority),
             Policy::Strict => self.agreed(places, out, is_strict::<N>),
         }
     }

@@ -29,19 +29,19 @@ pub(crate) enum Look {
 
 /// Reads the data of the slot at `at` into `out`, whose length is the store's, if it has this checksum. `out` holds anything
 /// unless the answer is [`Look::Match`].
-#[inline]
+#[inline(always)]
 pub(crate) fn take(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Look {
     for _ in 0..TRIES {
         let Ok(head) = region.load_u64(at) else { return Look::Torn };
         let bytes = head.to_ne_bytes();
+        if !begins_with(head, checksum) && head != 0 {
+            return Look::Other;
+        }
         if head == 0 {
             match rest_of_nothing(region, at, checksum, out) {
                 Some(look) => return look,
                 None => continue,
             }
-        }
-        if !begins_with(head, checksum) {
-            return Look::Other;
         }
         let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
             let len = out.len();

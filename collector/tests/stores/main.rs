@@ -4,6 +4,7 @@
 mod append;
 mod calculator;
 mod header;
+mod hostile;
 mod key_write;
 mod others;
 mod snapshot;
