@@ -1,5 +1,6 @@
 //! Header pages: what is written is read, what is damaged or of another version is refused by name, contents survive.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -230,4 +231,26 @@ fn the_load_is_told_from_a_sample() {
     assert_eq!(store.occupancy(1 << 10), Some((256, 1 << 10)));
     assert_eq!(store.occupancy(u64::MAX), Some((256, 1 << 10)), "no more than there are");
     assert_eq!(crate::support::lists(1, RING).occupancy(5), None);
+}
+
+/// Another language maps the file by what the reference page says, with the program that stands there.
+#[test]
+fn the_reader_of_the_reference_page_reads() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/memory-layout.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let program = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let file = scratch("python");
+    let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
+    let region = Region::create_file(&file.0, region_len(&geometry)).unwrap();
+    let store = Store::create(Arc::new(region), &header(geometry)).unwrap();
+    write_copies(&store, &KEY, b"read by another one", [0, 3]);
+    let key = "0a0000010a00000204d2005006";
+    let run = std::process::Command::new("python3").arg("-c").arg(program).arg(&file.0).arg(key).output();
+    let Ok(run) = run else {
+        let _ = writeln!(std::io::stderr(), "SKIPPED the reference page's reader: no python3");
+        return;
+    };
+    let expected = "72656164206279 20616e6f74686572206f6e65 00".replace(' ', "");
+    let lines = format!("0 {expected}\n3 {expected}\n");
+    assert_eq!(String::from_utf8_lossy(&run.stdout), lines, "{}", String::from_utf8_lossy(&run.stderr));
 }
