@@ -4,7 +4,7 @@ use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
 use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
 use wire::dta::{Control, Report, artifact};
-use wire::roce::{self, Ends, Opcode, Packet, Psn};
+use wire::roce::{self, Beginnings, Ends, Opcode, Packet, Psn};
 
 /// A DTA datagram, whichever layout: what is read keeps to its limits, lies in the datagram, and is written again as it was, but for
 /// reserved bits.
@@ -59,11 +59,15 @@ fn key_holds_together(key: &[u8]) {
 pub fn roce(frame: &[u8], _: &Profile) {
     if let Ok(packet) = Packet::parse(frame) {
         packet_holds_together(&packet, frame);
+        brief_agrees(&packet, frame);
     }
     let mut sealed = frame.to_vec();
     if roce::seal(&mut sealed).is_ok() {
         match Packet::parse(&sealed) {
-            Ok(packet) => packet_holds_together(&packet, &sealed),
+            Ok(packet) => {
+                packet_holds_together(&packet, &sealed);
+                brief_agrees(&packet, &sealed);
+            }
             Err(refusal) => assert_ne!(refusal, wire::Refusal::BadIcrc),
         }
     }
@@ -71,6 +75,26 @@ pub fn roce(frame: &[u8], _: &Profile) {
     let ends = Ends { source: host, destination: other, source_port: 0xc000 };
     if let Ok(packet) = Packet::parse_udp(frame, ends) {
         packet_holds_together(&packet, frame);
+    }
+}
+
+/// A frame like one that was seen says in one glance what it says to the parser; one with a bit changed is not like it, or says the same.
+fn brief_agrees(packet: &Packet<'_>, frame: &[u8]) {
+    let mut known = Beginnings::new();
+    known.learn(frame, packet);
+    let brief = known.read(frame);
+    let said = |packet: &Packet<'_>| (packet.bth.psn, packet.bth.ack_request, packet.reth);
+    if let Some(brief) = brief {
+        assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), said(packet));
+        assert_eq!((brief.payload, packet.fault), (packet.payload, None));
+    }
+    for bit in 0..frame.len().min(64) * 8 {
+        let mut changed = frame.to_vec();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        if let Some(brief) = known.read(&changed) {
+            let packet = Packet::parse(&changed).expect("what is read in brief is good");
+            assert_eq!((brief.psn, brief.ack_request, Some(brief.reth)), said(&packet));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bytes to fields and back: Ethernet to UDP, INT, telemetry reports, postcards, IOAM.
+//! Bytes to fields and back: Ethernet to UDP, INT, telemetry reports, postcards, IOAM, DTA, RoCEv2.
 //!
 //! Everything here is a view over borrowed bytes with a checked constructor, or a plain `Copy` representation.
 //! Nothing allocates, logs, or knows the time. After a checked constructor returned `Ok` no accessor panics.

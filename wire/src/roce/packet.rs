@@ -11,6 +11,8 @@ use core::net::IpAddr;
 
 /// VLAN tags that are stepped over.
 const MAX_TAGS: usize = 4;
+/// In place of an Ethernet header that was not seen.
+const NO_MACS: [u8; 12] = [0; 12];
 /// Do not fragment.
 const DF: u16 = 0x4000;
 
@@ -89,6 +91,19 @@ impl<'a> Packet<'a> {
             IPV4 => Self::ipv4(packet, frame),
             IPV6 => Self::ipv6(packet, frame),
             _ => Err(Refusal::NotIp),
+        }
+    }
+
+    /// Reads and checks a packet that begins with IPv4 or IPv6.
+    ///
+    /// # Errors
+    /// What is to be dropped without an answer.
+    pub fn parse_ip(packet: &'a [u8]) -> Result<Self, Refusal> {
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => Self::ipv4(packet, &NO_MACS),
+            Some(6) => Self::ipv6(packet, &NO_MACS),
+            Some(_) => Err(Refusal::NotIp),
+            None => Err(Refusal::Truncated),
         }
     }
 

@@ -155,12 +155,12 @@ impl Head {
 }
 
 /// What all frames with the same opcode, wake bit and length begin with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Beginning {
     /// Opcode, flags and payload length; `None` was never used.
     of: Option<(u8, u8, u16)>,
     /// The CRC of all that does not change.
-    crc: u32,
+    crc: icrc::Running,
     bytes: [u8; MAX_BEGINNING],
 }
 
@@ -199,8 +199,8 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty = Beginning { of: None, crc: 0, bytes: [0; MAX_BEGINNING] };
-        Ok(Self { path, transport, queue_pair, len, kept: [empty; KEPT] })
+        let empty = Beginning { of: None, crc: icrc::Running::new(0), bytes: [0; MAX_BEGINNING] };
+        Ok(Self { path, transport, queue_pair, len, kept: core::array::from_fn(|_| empty.clone()) })
     }
 
     /// The way that its frames take.
@@ -442,7 +442,7 @@ impl Writer {
         let (start, body) = out.split_at_mut(self.len);
         let beginning = self.beginning(number, opcode, head.solicited, payload_len);
         beginning.copy_to(start);
-        let mut crc = beginning.crc;
+        let crc = beginning.crc.clone();
         let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
         let at = start.len() - CHANGING;
         put_u32(start, at, changing);
@@ -451,7 +451,7 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        crc = icrc::go_on(crc, &out[at..len - ICRC_LEN]);
+        let crc = crc.finish(&out[at..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -483,7 +483,7 @@ impl Writer {
         put_u16(bth, field::PARTITION, 0xffff);
         bth[field::CONGESTION] = if opcode == Opcode::Cnp { field::BECN } else { 0 };
         put_u24(bth, field::QUEUE_PAIR, self.queue_pair);
-        kept.crc = if self.path.source.is_ipv4() {
+        let crc = if self.path.source.is_ipv4() {
             let mut masked = [0; icrc::HEAD_V4];
             masked.copy_from_slice(&kept.bytes[headers - 28..headers + BTH_LEN]);
             icrc::mask_v4(&mut masked);
@@ -494,6 +494,7 @@ impl Writer {
             icrc::mask_v6(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
+        kept.crc = icrc::Running::new(crc);
     }
 }
 
