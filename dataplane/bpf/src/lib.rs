@@ -9,6 +9,7 @@
 //! | [`STEER`] | `hopwise_steer` | sends datagrams to telemetry ports to AF_XDP sockets, passes everything else |
 //! | [`DETECT`] | `hopwise_detect` | decodes and decides in the kernel, tells what holds news |
 //! | [`RDMA`] | `hopwise_rdma` | answers RoCEv2: remote writes into memory that user space has mapped |
+//! | [`RDMA_COST`] | `hopwise_rdma_cost` | what answering costs: for measuring, never attached |
 //! | [`COST`] | `hopwise_cost` | what detection costs: for measuring, never attached |
 //! | [`DECODE`] | `hopwise_decode` | the decoder of the one above, alone: for tests, never attached |
 //!
@@ -51,3 +52,6 @@ pub static COST: &[u8] = object!("cost.bpf.o");
 pub static DECODE: &[u8] = object!("decode.bpf.o");
 /// The RoCEv2 responder: see [`rdma`].
 pub static RDMA: &[u8] = object!("rdma.bpf.o");
+/// The responder on frames that lie ready, and putting them there alone: `hopwise_rdma_cost`, `hopwise_rdma_only`; and a sender
+/// of them, `hopwise_rdma_send`. For measuring, never attached: see `rdma_cost.bpf.c`.
+pub static RDMA_COST: &[u8] = object!("rdma_cost.bpf.o");

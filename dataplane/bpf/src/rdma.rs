@@ -88,6 +88,7 @@ pub struct Rdma {
     memory_len: u64,
     regions: (Map, Mapped),
     pairs: (Map, Mapped),
+    control: Mapped,
     answers: Map,
     results: Map,
     counters: Map,
@@ -103,18 +104,25 @@ impl Rdma {
     /// # Errors
     /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN).
     pub fn load(options: &Options) -> Result<Self, Error> {
+        Self::load_object(crate::RDMA, options, LoadOptions::default())
+    }
+
+    /// The same of an object that has more in it, fitted by `load` besides: for measurements.
+    ///
+    /// # Errors
+    /// As for [`Rdma::load`].
+    #[doc(hidden)]
+    pub fn load_object(object: &[u8], options: &Options, mut load: LoadOptions<'_>) -> Result<Self, Error> {
         let chunks = options.memory.div_ceil(CHUNK).max(1);
-        let load = LoadOptions {
-            max_entries: vec![
-                ("memory", u32::try_from(chunks).unwrap_or(u32::MAX)),
-                ("completions", options.completions),
-            ],
-            constants: vec![
-                ("not_ready_timer", options.not_ready_timer.into()),
-                ("weak_order", u32::from(!cfg!(target_arch = "x86_64"))),
-            ],
-        };
-        let mut object = Object::load(crate::RDMA, &load)?;
+        load.max_entries.extend([
+            ("memory", u32::try_from(chunks).unwrap_or(u32::MAX)),
+            ("completions", options.completions),
+        ]);
+        load.constants.extend([
+            ("not_ready_timer", options.not_ready_timer.into()),
+            ("weak_order", u32::from(!cfg!(target_arch = "x86_64"))),
+        ]);
+        let mut object = Object::load(object, &load)?;
         let completions = object.ring("completions")?;
         let map = |name| object.map(name)?.try_clone();
         let mapped = |name| Ok::<_, Error>((object.map(name)?.try_clone()?, object.map(name)?.map_memory()?));
@@ -123,6 +131,7 @@ impl Rdma {
             memory_len: chunks * CHUNK,
             regions: mapped("regions")?,
             pairs: mapped("pairs")?,
+            control: object.map("rdma_control")?.map_memory()?,
             answers: map("answers")?,
             results: map("results")?,
             counters: map("rdma_counted")?,
@@ -131,12 +140,16 @@ impl Rdma {
         })
     }
 
-    /// Puts the program on an interface of the caller's network namespace, in its driver where that works. It is taken off when
-    /// what is returned is dropped.
+    /// Puts the program on an interface of the caller's network namespace, in its driver where that works; on one. It is taken off
+    /// when what is returned is dropped.
     ///
     /// # Errors
     /// The interface is down or not there, another program is on it, or it can run none.
     pub fn attach(&self, interface: &str) -> Result<Filter, Error> {
+        let driver = nic::device::facts(interface)?.and_then(|facts| facts.driver);
+        if let Some(redirect) = self.control.half(0, 0) {
+            redirect.store(u32::from(driver.as_deref() == Some("veth")), Relaxed);
+        }
         ladder::filter(interface, &self.object, Self::PROGRAM, &ladder::Options::default())
     }
 

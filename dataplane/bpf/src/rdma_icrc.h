@@ -39,9 +39,9 @@ static inline_always u32 half(const u8 *at) { return *(const u32 *)at; }
 /* Steps of sixteen bytes behind the base header of the longest packet: of addresses, immediate, payload. */
 #define MOST_STEPS ((16 + 4 + MOST_PAYLOAD) / 16 + 1)
 
-/* Hides where a pointer came from, or the compiler counts turns in advance from the distance of two pointers, and the
+/* Hides where a value came from, or the compiler counts turns in advance from the distance of two pointers, and the
  * verifier does not understand how. */
-#define HIDE(pointer) asm volatile("" : "+r"(pointer))
+#define HIDE(value) asm volatile("" : "+r"(value))
 
 /* Of the rest of a packet, which begins at `p` and has `len` bytes: 1 if the checksum behind it is right. `p` is at a place the
  * verifier knows, at every turn: places in packets that it does not know need CAP_PERFMON. */

@@ -173,6 +173,15 @@ struct {
     MAP_UINT(max_entries, 1 << 20);
 } completions SEC(".maps");
 
+/* What is known only when the program is on an interface. */
+struct rdma_control {
+    /* Answers leave by redirection to the interface they came from, and not by XDP_TX: what that puts into a veth stays there
+     * until the other end wakes for another reason, unless it has a program itself (veth_xdp_flush in drivers/net/veth.c). */
+    u32 redirect;
+    u32 pad;
+};
+RDMA_ARRAY(rdma_control, MAP_ARRAY, 1, MAP_MMAPABLE, struct rdma_control);
+
 static inline_always struct region *region_at(u32 place) { return map_lookup(&regions, &place); }
 static inline_always struct pair *pair_at(u32 place) { return map_lookup(&pairs, &place); }
 

@@ -17,6 +17,13 @@ use dice::Dice;
 use frames::{Request, atomic, reth, seal};
 use wire::roce::{Psn, Transport};
 
+/// Says aloud that a test needs what is not there. Everything but a missing permission is a failure.
+fn skipped(test: &str, error: &nic::Error) {
+    use std::io::Write as _;
+    assert!(error.errno().is_none_or(|errno| [1, 13].contains(&errno)), "{error}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
+}
+
 /// A message of several packets that a requester is sending: what is left of it.
 type Sending = Option<u32>;
 

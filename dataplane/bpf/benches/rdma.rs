@@ -1,0 +1,238 @@
+//! What the responder in the kernel costs: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests that all
+//! go elsewhere; and how many requests a second it takes on a veth, from a sender on the same core or the other one.
+//! `cargo bench -p hopwise-bpf --bench rdma`; takes some seconds, needs root.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bpf::rdma::{Counted, Options, Rdma};
+use collector::rdma::{Order, PairConfig, Registered, Rights};
+use nic::bpf::{LoadOptions, Object};
+use nic::netns::Pair;
+use nic::time;
+use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
+
+const NUMBER: u32 = 0x1001;
+const KEY: u32 = 0x77_01;
+const ADDRESS: u64 = 1 << 40;
+const MEMORY: u64 = 256 << 20;
+const HEADER: u64 = 4096;
+const MTU: u32 = 2048;
+/// Rounds of which the best counts.
+const ROUNDS: u64 = 10;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Case {
+    what: &'static str,
+    transport: Transport,
+    v6: bool,
+    /// Bytes of a write; 0: an addition.
+    len: u32,
+    /// From one place to the next, in an order that no prefetcher foresees; or one behind the other.
+    random: bool,
+    ack: bool,
+    order: Order,
+    /// The memory that is used.
+    memory: u64,
+}
+
+const CASES: [Case; 10] = {
+    use Order::{Ascending, HeadLast};
+    use Transport::{Rc, Uc};
+    let key_write = Case {
+        what: "key-write, 24 of 32 bytes at random in 64 MiB",
+        transport: Uc,
+        v6: false,
+        len: 24,
+        random: true,
+        ack: false,
+        order: HeadLast,
+        memory: 64 << 20,
+    };
+    [
+        Case { what: "key-write, 24 of 32 bytes in 256 KiB (in the cache)", memory: 256 << 10, ..key_write },
+        key_write,
+        Case { what: "the same, ascending", order: Ascending, ..key_write },
+        Case { what: "the same over IPv6", v6: true, ..key_write },
+        Case { what: "the same, reliable", transport: Rc, ..key_write },
+        Case { what: "the same, each acknowledged", transport: Rc, ack: true, ..key_write },
+        Case { what: "addition, acknowledged", transport: Rc, len: 0, ..key_write },
+        Case {
+            what: "append, 80 bytes (16 entries of 4)",
+            len: 80,
+            random: false,
+            order: Ascending,
+            ..key_write
+        },
+        Case {
+            what: "append, 304 bytes (16 entries of 18)",
+            len: 304,
+            random: false,
+            order: Ascending,
+            ..key_write
+        },
+        Case { what: "sketch, 1024 bytes", len: 1024, random: false, order: Ascending, ..key_write },
+    ]
+};
+
+fn address(v6: bool, end: u8) -> std::net::IpAddr {
+    if v6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end].into() } else { [10, 97, 0, end].into() }
+}
+
+fn pair(case: &Case) -> PairConfig {
+    let path = Path::new(address(case.v6, 2), address(case.v6, 1), 0xc001);
+    PairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
+}
+
+/// As many requests as there is to be in memory of their own, or in the whole of the case's memory.
+fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
+    let path = Path::new(address(case.v6, 1), address(case.v6, 2), 0xc001);
+    let mut writer = Writer::new(path, case.transport, NUMBER).unwrap();
+    let stride = u64::from(case.len.max(8)).next_power_of_two();
+    let places = case.memory / stride;
+    let payload = vec![0xa5; case.len as usize];
+    (0..count)
+        .map(|number| {
+            let place = if case.random { u64::from(number.wrapping_mul(0x9e37_79b1)) } else { number.into() };
+            let place = ADDRESS + place % places * stride;
+            let head = Head { psn: Psn::new(number), ack_request: case.ack, solicited: false };
+            let mut frame = vec![0; 2200];
+            let len = if case.len == 0 {
+                writer.fetch_add(&mut frame, head, AtomicEth { address: place, key: KEY, add: 1, compare: 0 })
+            } else {
+                writer.write_only(
+                    &mut frame,
+                    head,
+                    Reth { address: place, key: KEY, len: case.len },
+                    &payload,
+                )
+            };
+            frame.truncate(len.unwrap());
+            frame
+        })
+        .collect()
+}
+
+fn samples(object: &Object, frames: &[Vec<u8>]) {
+    let map = object.map("samples").unwrap();
+    let mut value = vec![0; map.sizes().1];
+    for (index, frame) in (0_u32..).zip(frames) {
+        value[..4].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+        value[8..8 + frame.len()].copy_from_slice(frame);
+        map.update(&index.to_ne_bytes(), &value).unwrap();
+    }
+}
+
+fn open(kernel: &mut Rdma, case: &Case) {
+    let named = Registered { address: ADDRESS, len: MEMORY - HEADER, key: KEY };
+    kernel.deregister(KEY);
+    kernel.register(&named, HEADER, Rights::ALL, case.order, 1).unwrap();
+    again(kernel, case);
+}
+
+fn again(kernel: &mut Rdma, case: &Case) {
+    kernel.disconnect(NUMBER);
+    kernel.connect(NUMBER, &pair(case)).unwrap();
+}
+
+fn executed(counted: &Counted) -> u64 {
+    assert_eq!(counted.stats.packets, counted.stats.executed, "{counted:?}");
+    counted.stats.executed
+}
+
+/// The least time per frame, in short pieces: so that on a busy machine some of them are undisturbed.
+fn best(kernel: &Rdma, program: &str, frame: &[u8], count: u32) -> u32 {
+    const PIECE: u32 = 256;
+    let piece = |_| kernel.object().test_run(program, frame, PIECE).unwrap().duration_ns;
+    (0..count / PIECE).map(piece).min().unwrap()
+}
+
+fn by_test_run(case: &Case) {
+    // More than the caches of one core hold, less than takes long.
+    const COUNT: u32 = 4096;
+    let load =
+        LoadOptions { max_entries: vec![("samples", COUNT)], constants: vec![("sample_count", COUNT)] };
+    let options = Options { memory: MEMORY, ..Options::default() };
+    let mut kernel = Rdma::load_object(bpf::RDMA_COST, &options, load).unwrap();
+    kernel.map(0, MEMORY).unwrap().populate().unwrap();
+    open(&mut kernel, case);
+    let frames = frames(case, COUNT);
+    samples(kernel.object(), &frames);
+    let only = best(&kernel, "hopwise_rdma_only", &frames[0], COUNT);
+    let mut with = u32::MAX;
+    for round in 1..=ROUNDS {
+        with = with.min(best(&kernel, "hopwise_rdma_cost", &frames[0], COUNT));
+        assert_eq!(executed(&kernel.counted().unwrap()), round * u64::from(COUNT));
+        again(&mut kernel, case);
+    }
+    println!(
+        "{:>6} ns  {} (frames of {} bytes; {only} ns to put them there)",
+        with.saturating_sub(only),
+        case.what,
+        frames[0].len()
+    );
+}
+
+/// Requests a second that are executed on a veth.
+fn live(case: &Case, sender: usize, seconds: f64) {
+    const COUNT: u32 = 4096;
+    let Ok(pair) = Pair::create() else { return println!("    no namespaces here") };
+    let mut kernel = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).unwrap();
+    kernel.map(0, MEMORY).unwrap().populate().unwrap();
+    open(&mut kernel, case);
+    let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
+    let index = pair.near.run(|| nic::device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
+    let load = LoadOptions {
+        max_entries: vec![("samples", COUNT)],
+        constants: vec![("sample_count", COUNT), ("out", index)],
+    };
+    let generator = Object::load(bpf::RDMA_COST, &load).unwrap();
+    let frames = frames(case, COUNT);
+    samples(&generator, &frames);
+    let stop = AtomicBool::new(false);
+    let (rate, counted) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            pair.near.run(|| {
+                let _ = time::pin(sender);
+                let mut sent = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    generator.run_live("hopwise_rdma_send", &frames[0], 1 << 20, index).unwrap();
+                    sent += 1 << 20;
+                }
+                sent
+            })
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        let (started, before) = (Instant::now(), kernel.counted().unwrap());
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let (took, after) = (started.elapsed(), kernel.counted().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        sending.join().unwrap().unwrap();
+        (
+            (after.stats.executed - before.stats.executed) as f64 / took.as_secs_f64(),
+            kernel.counted().unwrap(),
+        )
+    });
+    assert!(counted.is_balanced());
+    println!(
+        "{:>6.2} M/s  {} ({}, sender on core {sender}; {} others)",
+        rate / 1e6,
+        case.what,
+        attached.rung,
+        counted.stats.packets - counted.stats.executed
+    );
+}
+
+fn main() {
+    if let Err(error) = Rdma::load(&Options::default()) {
+        return println!("skipped: {error}");
+    }
+    let only: Option<String> = std::env::args().nth(1).filter(|text| !text.starts_with('-'));
+    let wanted = |case: &&Case| only.as_ref().is_none_or(|only| case.what.contains(only.as_str()));
+    CASES.iter().filter(wanted).for_each(by_test_run);
+    for case in CASES.iter().filter(wanted).filter(|case| case.transport == Transport::Uc && !case.v6) {
+        live(case, 0, 2.0);
+    }
+}
