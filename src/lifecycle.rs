@@ -19,6 +19,7 @@ use crate::{
     api::{self, Api},
     config::{Overrides, Settings, build},
     control::{Control, Message, Reloaded},
+    dta,
     error::CliError,
     fanout::{self, Ledger, Plan, Share},
     first_stage,
@@ -49,6 +50,8 @@ pub(crate) struct Server {
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
     translator: Option<first_stage::Role>,
+    dta: Option<dta::translator::Role>,
+    memory: Option<dta::memory::Role>,
     api: Option<Api>,
     generation: u32,
     /// Gives up privileges when they are no longer needed.
@@ -78,6 +81,10 @@ pub(crate) struct Addresses {
     pub(crate) inputs: Vec<SocketAddr>,
     /// The socket of the first stage, if there is one.
     pub(crate) translator: Option<SocketAddr>,
+    /// Where DTA reports for each collector come to, if there is a translator of them.
+    pub(crate) dta: Vec<SocketAddr>,
+    /// Where RoCEv2 comes to and where translators ask, if there is memory.
+    pub(crate) memory: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// What the sockets and workers leave for the monitor.
@@ -116,6 +123,8 @@ impl Server {
             collecting: None,
             switch: None,
             translator: None,
+            dta: None,
+            memory: None,
             api: None,
             generation: 0,
             gives_up: false,
@@ -150,8 +159,11 @@ impl Server {
         let settings = self.in_force.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
-        let translator = settings.translator.as_ref();
+        let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
         let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
+        let dta = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+        let dta = dta.map(dta::translator::Ready::open).transpose()?;
+        let memory = settings.collector.memory.as_ref().map(dta::memory::Ready::open).transpose()?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let begin = || Giving::begin(settings.collector.rights, opens_again || switch.is_some());
@@ -168,6 +180,7 @@ impl Server {
         } else {
             Gauges::default()
         };
+        self.start_dta(&settings, dta, memory)?;
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Monitor::new(
             gauges.workers,
@@ -183,6 +196,8 @@ impl Server {
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
             translator: self.translator.as_ref().map(first_stage::Role::handle),
+            dta: self.dta.as_ref().map(dta::translator::Role::handle),
+            memory: self.memory.as_ref().map(dta::memory::Role::handle),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
@@ -195,7 +210,24 @@ impl Server {
         let api = address.unwrap_or(settings.api.listen);
         notify::ready();
         let translator = self.translator.as_ref().map(first_stage::Role::address);
-        Ok(Addresses { api, inputs, translator })
+        let dta = self.dta.as_ref().map(|dta| dta.addresses().to_vec()).unwrap_or_default();
+        let memory = self.memory.as_ref().map(dta::memory::Role::addresses);
+        Ok(Addresses { api, inputs, translator, dta, memory })
+    }
+
+    fn start_dta(
+        &mut self,
+        settings: &Settings,
+        translator: Option<dta::translator::Ready>,
+        memory: Option<dta::memory::Ready>,
+    ) -> Result<(), CliError> {
+        if let Some(memory) = memory {
+            let events = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
+            let events = events.map(|outlet| (outlet, rule_names(settings)));
+            self.memory = Some(memory.start(&self.control, events)?);
+        }
+        self.dta = translator.map(|translator| translator.start(&self.control)).transpose()?;
+        Ok(())
     }
 
     fn reader(&self, settings: &Settings) -> Result<Option<Arc<store::Reader>>, CliError> {
@@ -358,6 +390,8 @@ impl Server {
         }
         drop(self.switch.take());
         drop(self.translator.take());
+        drop(self.dta.take());
+        drop(self.memory.take());
         if let Some(collecting) = self.collecting.take() {
             collecting.stop();
         }

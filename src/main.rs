@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod control;
 mod doctor;
+mod dta;
 mod error;
 mod fanout;
 mod first_stage;

@@ -1,5 +1,7 @@
 //! `/metrics`: the figures in Prometheus' text format. Names and labels exist only here; never is a flow a label.
 
+mod dta;
+
 use std::{
     collections::BTreeMap,
     fmt::{Display, Write},
@@ -8,6 +10,7 @@ use std::{
 use collector::SeriesView;
 
 use crate::{
+    dta::{memory::view::MemoryView, translator::view::DtaView},
     first_stage::TranslatorView,
     monitor::{Monitor, version_name},
     switch::{FilterView, PortView, SwitchView},
@@ -48,6 +51,7 @@ pub(crate) async fn text(
     monitor: &Monitor,
     switch: Option<&SwitchView>,
     translator: Option<&TranslatorView>,
+    (reports, memory): (Option<&DtaView>, Option<&MemoryView>),
 ) -> String {
     let detail = monitor.detail().await;
     let mut text = Text::default();
@@ -96,6 +100,8 @@ pub(crate) async fn text(
     );
     switching(&mut text, switch);
     translating(&mut text, translator);
+    dta::translating(&mut text, reports);
+    dta::keeping(&mut text, memory);
     text.out
 }
 
@@ -511,7 +517,7 @@ mod tests {
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let made = reference(&runtime.block_on(super::text(&monitor, None, None)));
+        let made = reference(&runtime.block_on(super::text(&monitor, None, None, (None, None))));
         crate::config::compare_page("docs/reference/metrics.md", &made);
     }
 }

@@ -4,6 +4,7 @@
 //! pays a system call for them, while the sender pays for waking it. A receiver that finds few although many are coming
 //! waits a moment ([`Options::batch_wait`]) before it asks again.
 
+mod answer;
 mod burst;
 mod receiver;
 mod sender;
@@ -14,6 +15,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use answer::Answered;
 pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
 pub use receiver::Receiver;
 pub use sender::{SEGMENTS_PER_CALL, Sender};

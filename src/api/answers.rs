@@ -343,7 +343,10 @@ pub(crate) async fn metrics(
         None => None,
     };
     let translator = context.translator.as_ref().map(crate::first_stage::view);
-    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref()).await;
+    let reports = context.dta.as_ref().map(crate::dta::translator::view);
+    let memory = context.memory.as_ref().map(|memory| memory.view());
+    let dta = (reports.as_ref(), memory.as_ref());
+    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref(), dta).await;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

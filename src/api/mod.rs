@@ -1,6 +1,7 @@
 //! The HTTP API, the pages, and the figures for Prometheus: one thread, one asynchronous runtime, nothing that waits.
 
 mod answers;
+mod dta;
 mod guard;
 mod openapi;
 pub(crate) mod pages;
@@ -43,6 +44,10 @@ pub(crate) struct Context {
     pub(crate) switch: Option<crate::switch::Handle>,
     /// The first stage, if there is one.
     pub(crate) translator: Option<crate::first_stage::Handle>,
+    /// The DTA translator, if there is one.
+    pub(crate) dta: Option<crate::dta::translator::Handle>,
+    /// The collector's memory, if there is one.
+    pub(crate) memory: Option<crate::dta::memory::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL queries that may still begin.
@@ -82,6 +87,17 @@ routes! {
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
     get "/api/v1/translator" => translator::view,
+    get "/api/v1/dta" => dta::view,
+    get "/api/v1/dta/stores" => dta::stores,
+    get "/api/v1/dta/stores/{name}" => dta::store,
+    get "/api/v1/dta/stores/{name}/get" => dta::get,
+    get "/api/v1/dta/stores/{name}/count" => dta::count,
+    get "/api/v1/dta/stores/{name}/sketch" => dta::sketch,
+    get "/api/v1/dta/lists" => dta::lists,
+    get "/api/v1/dta/lists/{list}" => dta::tail,
+    get "/api/v1/dta/snapshots" => dta::snapshots,
+    post "/api/v1/dta/snapshots" => dta::snapshot,
+    get "/api/v1/dta/calculate" => dta::calculator,
     get "/api/v1/config" => answers::config,
     post "/api/v1/config/reload" => answers::reload,
     get "/api/v1/openapi.json" => openapi::document,

@@ -3,17 +3,32 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use serde::Serialize;
 
 use super::{Context, params::Params, refusal::Refusal};
+use crate::dta::{self, translator::view::DtaView};
 use crate::first_stage::{self, TranslatorView};
 
-/// The first stage now.
+/// `/translator`: what there is of a first stage, and of a DTA translator.
+#[derive(Serialize)]
+pub(crate) struct Translators {
+    #[serde(flatten)]
+    stage: Option<TranslatorView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dta: Option<DtaView>,
+}
+
+/// Both now.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     params: Params,
-) -> Result<Json<TranslatorView>, Refusal> {
+) -> Result<Json<Translators>, Refusal> {
     params.only(&[])?;
-    let missing = "there is no first stage in this process; add [translator] to its configuration";
-    let handle = context.translator.as_ref().ok_or_else(|| Refusal::not_found(missing))?;
-    Ok(Json(first_stage::view(handle)))
+    let stage = context.translator.as_ref().map(first_stage::view);
+    let dta = context.dta.as_ref().map(dta::translator::view);
+    if stage.is_none() && dta.is_none() {
+        let missing = "there is no translator in this process; add [translator] or [translator.dta] to its configuration";
+        return Err(Refusal::not_found(missing));
+    }
+    Ok(Json(Translators { stage, dta }))
 }

@@ -101,13 +101,13 @@ fn summary(settings: &Settings) -> String {
         format!("a switch, node {node}, {ports} port(s), {routes} route(s), {watched} watched, {filters}")
     });
     let switch = switch.unwrap_or_default();
-    let stage = settings.translator.as_ref().map(|stage| {
+    let stage = settings.translator.as_ref().filter(|stage| stage.aggregates()).map(|stage| {
         let to: Vec<String> = stage.forward.iter().map(ToString::to_string).collect();
         let (from, kind, r) = (&stage.listen, stage.kind.word(), stage.r);
         let memory = stage.stage(settings).bytes().div_ceil(1 << 20);
         format!("postcards on {from} become {kind}({r}) to {}, {memory} MiB, ", to.join(" "))
     });
-    let stage = stage.unwrap_or_default();
+    let stage = stage.unwrap_or_default() + &dta(settings);
     if !settings.collects() {
         return format!("good: {switch}{stage}no collector, API on http://{}\n", settings.api.listen);
     }
@@ -122,6 +122,25 @@ fn summary(settings: &Settings) -> String {
         listen.join(" "),
         settings.api.listen
     )
+}
+
+/// What would run of DTA.
+fn dta(settings: &Settings) -> String {
+    let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref()).map(|dta| {
+        let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();
+        format!("DTA reports on {} for {} collector(s), ", listens.join(" "), dta.collectors.len())
+    });
+    let memory = settings.collector.memory.as_ref().map(|memory| {
+        let bytes: u64 =
+            memory.stores.iter().map(|store| crate::dta::memory::regions::geometry(store).body_len()).sum();
+        let (stores, directory) = (memory.stores.len(), memory.directory.display());
+        format!(
+            "{stores} store(s) of {} MiB in {directory}, RoCEv2 on {}, ",
+            bytes.div_ceil(1 << 20),
+            memory.listen
+        )
+    });
+    translator.unwrap_or_default() + &memory.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod decode;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod dta;
 pub(crate) mod events;
 pub(crate) mod experiment;
 pub(crate) mod generate;

@@ -69,6 +69,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             to.join(" ")
         );
     }
+    for dta in &addresses.dta {
+        tracing::info!("taking DTA reports on udp://{dta}");
+    }
+    if let Some((roce, exchange)) = addresses.memory {
+        tracing::info!("memory: RoCEv2 on udp://{roce}, exchange on tcp://{exchange}");
+    }
     if settings.store.enabled && settings.collects() {
         tracing::info!("storing in {}", settings.store_directory().display());
     }

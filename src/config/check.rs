@@ -37,6 +37,12 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         for (key, message) in super::translator::check(translator, settings) {
             checker.refuse(&["translator", key], message);
         }
+        if let Some(dta) = &translator.dta {
+            super::rdma::check(dta, &mut |path, message| checker.refuse(path, message));
+        }
+    }
+    if let Some(memory) = &settings.collector.memory {
+        super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));

@@ -3,6 +3,8 @@
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod filter;
+pub(crate) mod memory;
+pub(crate) mod rdma;
 pub(crate) mod read;
 pub(crate) mod sections;
 pub(crate) mod setting;

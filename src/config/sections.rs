@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use detect::{PortRange, Prefix};
 
 use super::{
+    memory::MemorySettings,
     setting::{choice, section},
     switch::SwitchSettings,
     translator::TranslatorSettings,
@@ -102,6 +103,8 @@ section! {
         pub(crate) sf: SfSettings = SfSettings::default(),
         /// How postcards are joined into paths.
         pub(crate) postcards: PostcardSettings = PostcardSettings::default(),
+        /// Memory that translators write by RDMA.
+        pub(crate) memory: Option<MemorySettings> = None,
     }
 }
 

@@ -7,6 +7,7 @@ use translator::{Config, Spread};
 
 use super::{
     build,
+    rdma::DtaSettings,
     sections::Settings,
     setting::{choice, section},
     values::{Listen, Size},
@@ -49,6 +50,8 @@ section! {
         pub(crate) profile: String = "default".to_owned(),
         /// Socket receive buffer to ask the kernel for.
         pub(crate) receive_buffer: Size = Size(16 << 20),
+        /// Take DTA reports and write collectors' memory. With it and without `forward`, no postcards are taken.
+        pub(crate) dta: Option<DtaSettings> = None,
     }
 }
 
@@ -81,6 +84,11 @@ choice! {
 }
 
 impl TranslatorSettings {
+    /// Are postcards taken and aggregated?
+    pub(crate) fn aggregates(&self) -> bool {
+        self.dta.is_none() || !self.forward.is_empty()
+    }
+
     /// The stage's settings.
     pub(crate) fn stage(&self, settings: &Settings) -> Config {
         let mut profile = build::profile(settings, &self.profile).wire;
@@ -109,6 +117,9 @@ impl TranslatorSettings {
 pub(crate) fn check(translator: &TranslatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
     use translator::stage::ConfigError;
     let mut wrong = Vec::new();
+    if !translator.aggregates() {
+        return wrong;
+    }
     if translator.listen.interface().is_some() {
         wrong.push(("listen", "a first stage reads UDP sockets; write \"udp://*:32766\"".to_owned()));
     }

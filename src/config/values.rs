@@ -507,12 +507,12 @@ impl Setting for Secret {
     }
 }
 
-fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T> {
+pub(super) fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T> {
     reader.expected(node, T::KIND);
     None
 }
 
-fn from_text<T: Setting>(
+pub(super) fn from_text<T: Setting>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
     parse: impl FnOnce(&str) -> Option<T>,
@@ -520,7 +520,7 @@ fn from_text<T: Setting>(
     node.get_ref().as_str().and_then(parse).or_else(|| refuse(node, reader))
 }
 
-fn integer(value: &DeValue<'_>) -> Option<i64> {
+pub(super) fn integer(value: &DeValue<'_>) -> Option<i64> {
     let number = value.as_integer()?;
     i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
 }
@@ -560,7 +560,7 @@ pub(crate) fn duration_text(nanoseconds: u64) -> String {
     unit_text(nanoseconds, &DURATIONS, "")
 }
 
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+pub(super) fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(digits);
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;

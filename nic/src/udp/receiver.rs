@@ -69,6 +69,11 @@ impl Receiver {
         Ok(Self { socket, address, buffer, pace, drops: DropCounter::default(), stats: Stats::default() })
     }
 
+    /// The socket, for what else it can do.
+    pub(super) fn owned(&self) -> &OwnedFd {
+        &self.socket
+    }
+
     /// The address listened on, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address

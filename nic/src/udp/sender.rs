@@ -123,7 +123,7 @@ impl Sender {
 }
 
 /// The kernel does not write through it.
-fn vector_of(bytes: &[u8]) -> libc::iovec {
+pub(super) fn vector_of(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 

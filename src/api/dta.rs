@@ -1,0 +1,254 @@
+//! The collector memory's part of the API: stores, keys, lists, sketches, snapshots, the calculator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+};
+use serde::{Deserialize, Serialize};
+use tokio::task;
+
+use super::{Context, params::Params, refusal::Refusal};
+use crate::dta::{
+    calculate::{self, Calculation},
+    key::Key,
+    memory::{Memory, snapshots::SnapshotView, view::MemoryView},
+    shelf::{Answer, CountAnswer, ListView, Question, Shelved, SketchAnswer, StoreView, TailAnswer},
+};
+
+fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
+    let missing = "there is no collector memory in this process; add [collector.memory] to its configuration";
+    context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
+}
+
+/// Runs what reads much memory, or the disk, beside the runtime, a bounded number at a time.
+async fn beside<T: Send + 'static>(
+    context: &Context,
+    work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let memory = Arc::clone(memory(context)?);
+    let busy = || Refusal::unavailable("too many questions at once; ask again");
+    let _permit = Arc::clone(&context.reads).acquire_owned().await.map_err(|_| busy())?;
+    task::spawn_blocking(move || work(&memory)).await.map_err(|_| busy())?
+}
+
+/// The store that is asked: the live one, or a snapshot of it.
+fn shelved(memory: &Memory, name: &str, params: &Params) -> Result<Arc<Shelved>, Refusal> {
+    let live = memory.shelf.find(name).map_err(Refusal::not_found)?;
+    let Some(ts) = params.number::<u64>("snapshot")? else { return Ok(Arc::clone(live)) };
+    let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), crate::dta::shelf::EXTENSION));
+    let opened = Shelved::open(&memory.snapshot_directory().join(file));
+    opened.map(Arc::new).map_err(|error| {
+        Refusal::not_found(format!("there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"))
+    })
+}
+
+fn key(params: &Params) -> Result<Option<Key>, Refusal> {
+    params.text("key").map(|text| text.parse::<Key>().map_err(Refusal::bad)).transpose()
+}
+
+fn needed_key(params: &Params) -> Result<Key, Refusal> {
+    key(params)?.ok_or_else(|| Refusal::bad(format!("which key? add key={}", crate::dta::key::FORMS)))
+}
+
+/// The memory itself: what came, what was written, who is connected.
+pub(crate) async fn view(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<MemoryView>, Refusal> {
+    params.only(&[])?;
+    Ok(Json(memory(&context)?.view()))
+}
+
+/// `/dta/stores`.
+#[derive(Serialize)]
+pub(crate) struct Stores {
+    stores: Vec<StoreView>,
+}
+
+/// All stores, with how full they are and what can be expected of them.
+pub(crate) async fn stores(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Stores>, Refusal> {
+    params.only(&[])?;
+    let work = |memory: &Memory| Ok(memory.shelf.stores().iter().map(|store| store.view()).collect());
+    Ok(Json(Stores { stores: beside(&context, work).await? }))
+}
+
+/// One store.
+pub(crate) async fn store(
+    State(context): State<Arc<Context>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Json<StoreView>, Refusal> {
+    let params = params.only(&["snapshot"])?;
+    beside(&context, move |memory| Ok(Json(shelved(memory, &name, &params)?.view()))).await
+}
+
+/// What a store knows of a key.
+pub(crate) async fn get(
+    State(context): State<Arc<Context>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Json<Answer>, Refusal> {
+    let params = params.only(&["key", "policy", "copies", "snapshot"])?;
+    let key = needed_key(&params)?;
+    beside(&context, move |memory| {
+        let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
+        let policy = collector::stores::Policy::from_name(policy).ok_or_else(|| {
+            Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
+        })?;
+        let question = Question { policy, copies: copies(&params)? };
+        shelved(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
+    })
+    .await
+}
+
+fn copies(params: &Params) -> Result<u8, Refusal> {
+    match params.number::<u8>("copies")? {
+        None => Ok(4),
+        Some(copies @ 1..=4) => Ok(copies),
+        Some(copies) => Err(Refusal::bad(format!("copies = {copies} is out of range; write 1 to 4"))),
+    }
+}
+
+/// How much was counted for a key.
+pub(crate) async fn count(
+    State(context): State<Arc<Context>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Json<CountAnswer>, Refusal> {
+    let params = params.only(&["key", "copies", "snapshot"])?;
+    let key = needed_key(&params)?;
+    beside(&context, move |memory| {
+        let copies = if params.text("copies").is_some() { copies(&params)? } else { 2 };
+        shelved(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
+    })
+    .await
+}
+
+/// What a sketch says.
+pub(crate) async fn sketch(
+    State(context): State<Arc<Context>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Json<SketchAnswer>, Refusal> {
+    let params = params.only(&["key", "epoch", "samples", "snapshot"])?;
+    let key = key(&params)?;
+    beside(&context, move |memory| {
+        let samples = params.number::<usize>("samples")?.unwrap_or(0).min(MOST_SAMPLES);
+        let epoch = params.number("epoch")?;
+        shelved(memory, &name, &params)?.sketch(key.as_ref(), epoch, samples).map(Json).map_err(Refusal::bad)
+    })
+    .await
+}
+
+/// `/dta/lists`.
+#[derive(Serialize)]
+pub(crate) struct Lists {
+    lists: Vec<ListView>,
+}
+
+/// All lists.
+pub(crate) async fn lists(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Lists>, Refusal> {
+    let params = params.only(&["limit"])?;
+    let limit = params.limit(1_000, 65_536)?;
+    beside(&context, move |memory| {
+        let events = |name: &str| {
+            memory.settings.stores.iter().any(|store| store.name == name && store.events.is_some())
+        };
+        Ok(Json(Lists { lists: memory.shelf.lists(events, limit) }))
+    })
+    .await
+}
+
+/// Entries of a list.
+pub(crate) async fn tail(
+    State(context): State<Arc<Context>>,
+    Path(list): Path<u32>,
+    params: Params,
+) -> Result<Json<TailAnswer>, Refusal> {
+    let params = params.only(&["from", "limit"])?;
+    let limit = params.limit(20, 10_000)?;
+    let from = params.number("from")?;
+    beside(&context, move |memory| memory.shelf.tail(list, from, limit).map(Json).map_err(Refusal::not_found))
+        .await
+}
+
+/// `/dta/snapshots`.
+#[derive(Serialize)]
+pub(crate) struct Snapshots {
+    snapshots: Vec<SnapshotView>,
+}
+
+/// The snapshots that are there, newest first.
+pub(crate) async fn snapshots(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Snapshots>, Refusal> {
+    params.only(&[])?;
+    beside(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
+}
+
+/// What to take a snapshot of.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Names of stores; none: those of the schedule, or all.
+    #[serde(default)]
+    stores: Vec<String>,
+}
+
+/// Takes snapshots now; answers when they are on the disk.
+pub(crate) async fn snapshot(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    wanted: Result<Json<Wanted>, JsonRejection>,
+) -> Result<Json<Snapshots>, Refusal> {
+    params.only(&[])?;
+    let Json(wanted) = wanted.map_err(|error| {
+        Refusal::bad(format!(
+            "the body cannot be read: {}; send {{\"stores\": [\"NAME\"]}}",
+            error.body_text()
+        ))
+    })?;
+    beside(&context, move |memory| {
+        let taken = memory.snapshot(&wanted.stores).map_err(Refusal::bad)?;
+        Ok(Json(Snapshots { snapshots: taken }))
+    })
+    .await
+}
+
+/// How likely a store answers.
+pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
+    let params = params.only(&["keys", "slots", "copies", "data", "answered"])?;
+    let count = |name: &str| match params.text(name) {
+        None => Ok(None),
+        Some(text) => match crate::config::memory::Count::parse(text) {
+            Some(count) => Ok(Some(count.0)),
+            None => Err(Refusal::bad(format!(
+                "{name} = {text:?} cannot be read; write a number such as 1000000 or 1M"
+            ))),
+        },
+    };
+    let plan = calculate::Wish {
+        keys: count("keys")?.ok_or_else(|| Refusal::bad("how many keys? add keys=1000000"))?,
+        slots: count("slots")?,
+        copies: params.text("copies").map(|_| copies(&params)).transpose()?,
+        data: params.number("data")?.unwrap_or(20),
+        answered: match params.text("answered") {
+            None => 0.99,
+            Some(text) => text.parse().map_err(|_| Refusal::bad("answered must be a share such as 0.99"))?,
+        },
+    };
+    calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
+}
+
+/// Most samples in an answer.
+const MOST_SAMPLES: usize = 10_000;

@@ -1,0 +1,136 @@
+//! The commands that ask a collector's memory: `get`, `count`, `sketch`, `tail`, `stores`, `calculate`, `map`.
+
+pub(crate) mod calculate;
+pub(crate) mod count;
+pub(crate) mod get;
+pub(crate) mod map;
+pub(crate) mod sketch;
+pub(crate) mod stores;
+pub(crate) mod tail;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    client::{Client, escape},
+    remote::{self, fetch},
+};
+use crate::{
+    dta::{
+        map::{Collector, Map},
+        shelf::{Shelf, Shelved},
+    },
+    error::CliError,
+};
+
+/// Whom to ask.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Source {
+    /// Map the regions of this directory instead of asking a running hopwise ([collector.memory] directory)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["snapshot", "map"])]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Ask this snapshot instead
+    #[arg(long, value_name = "FILE", conflicts_with = "map")]
+    pub(crate) snapshot: Option<PathBuf>,
+
+    /// Ask the collector that this map says (see `hopwise map`)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) api: remote::Api,
+}
+
+impl Source {
+    /// The stores on this machine, if they are to be asked; none: ask a running hopwise.
+    pub(crate) fn shelf(&self) -> Result<Option<Shelf>, CliError> {
+        match (&self.directory, &self.snapshot) {
+            (Some(directory), _) => Shelf::open(directory).map(Some).map_err(CliError::new),
+            (None, Some(file)) => {
+                let shelved = Shelved::open(file).map_err(CliError::new)?;
+                Ok(Some(Shelf::new(vec![Arc::new(shelved)])))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The map, if there is one.
+    pub(crate) fn map(&self) -> Result<Option<Map>, CliError> {
+        self.map.as_deref().map(Map::load).transpose()
+    }
+
+    /// A client of the collector that a map says, or of the one that was named.
+    pub(crate) fn client(&self, collector: Option<&Collector>) -> Result<Client, CliError> {
+        match collector {
+            Some(collector) => remote::Api { url: collector.api.clone(), ..self.api.clone() }.client(),
+            None => self.api.client(),
+        }
+    }
+
+    /// Asks the collectors that a map says, the first first, until one knows; or the one that was named.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        collectors: &[&Collector],
+        path: &str,
+        knows: impl Fn(&T) -> bool,
+        name: impl Fn(&mut T, &str),
+    ) -> Result<T, CliError> {
+        if collectors.is_empty() {
+            return fetch(&self.client(None)?, path);
+        }
+        let mut first: Option<T> = None;
+        for collector in collectors {
+            let mut answer: T = fetch(&self.client(Some(collector))?, path)?;
+            name(&mut answer, &collector.name);
+            if knows(&answer) {
+                return Ok(answer);
+            }
+            first = first.or(Some(answer));
+        }
+        first.ok_or_else(|| CliError::new("the map names no collector; make another with `hopwise map new`"))
+    }
+}
+
+/// `?name=value&…` of what is there.
+pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            let sign = if text.is_empty() { '?' } else { '&' };
+            text.push_str(&format!("{sign}{name}={}", escape(value)));
+        }
+    }
+    text
+}
+
+/// An answer on standard output: as JSON, or as a person reads it.
+pub(crate) fn print<T: Serialize>(
+    answer: &T,
+    json: bool,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), CliError> {
+    let out = match json {
+        true => serde_json::to_string(answer).map_err(|error| CliError::new(error.to_string()))? + "\n",
+        false => text(answer),
+    };
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+}
+
+/// Fields as `name=value`, in the order in which they come.
+pub(crate) fn fields_text(fields: &serde_json::Map<String, Value>) -> String {
+    let one = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if name == "value" && fields.len() == 1 { value } else { format!("{name}={value}") }
+    };
+    fields.iter().map(one).collect::<Vec<_>>().join(" ")
+}

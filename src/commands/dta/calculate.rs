@@ -1,0 +1,87 @@
+//! `hopwise calculate`: how large a store must be, and how likely it answers.
+
+use std::process::ExitCode;
+
+use super::print;
+use crate::{
+    config::memory::Count,
+    dta::calculate::{self, Calculation, Wish},
+    error::CliError,
+    output::units,
+};
+
+/// Say how likely a key-write store answers: for so many keys, slots and copies, by the exact formula
+///
+/// Every key is written once; each later key may overwrite some of its copies. Without --slots the least store is told with which enough
+/// keys are answered, without --copies the number of copies with which most are.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise calculate 1M                       a million keys, 20 bytes each, 99 % to be answered
+  hopwise calculate 100000 --answered 0.999
+  hopwise calculate 1M --slots 1M --copies 2 --data 4
+  hopwise calculate 1M --slots 1M --json")]
+pub(crate) struct Args {
+    /// Different keys that are written while the store is asked for them, such as 100000 or 1M (1024^2)
+    #[arg(value_parser = count)]
+    keys: u64,
+
+    /// Slots, a power of two
+    #[arg(long, value_parser = count)]
+    slots: Option<u64>,
+
+    /// Copies of each key, 1 to 4
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: Option<u8>,
+
+    /// Bytes of data of a key
+    #[arg(long, default_value_t = 20)]
+    data: u16,
+
+    /// The share of keys that is to be answered, when the slots are not given
+    #[arg(long, default_value_t = 0.99)]
+    answered: f64,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    Count::parse(text)
+        .map(|count| count.0)
+        .ok_or_else(|| "write a number such as 100000, 64K or 1M".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let Args { keys, slots, copies, data, answered, json } = args;
+    let made = calculate::calculate(&Wish { keys, slots, copies, data, answered }).map_err(CliError::new)?;
+    print(&made, json, text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(made: &Calculation) -> String {
+    let percent = |share: f64| format!("{:.3} %", share * 100.0);
+    let mut out = format!(
+        "{} keys in {} slots, {} cop{} each: {} keys per slot, {} of memory\n\
+         answered {} (the oldest key {}), unknown {}, ambiguous {:.1e}, wrong {:.1e}\n\
+         a key that was never reported is answered with a probability of {:.1e}\n",
+        units::count(made.keys),
+        units::count(made.slots),
+        made.copies,
+        if made.copies == 1 { "y" } else { "ies" },
+        (made.load * 1000.0).round() / 1000.0,
+        units::bytes(made.bytes),
+        percent(made.answered),
+        percent(made.oldest),
+        percent(made.empty),
+        made.ambiguous,
+        made.wrong,
+        made.false_answer,
+    );
+    for choice in &made.by_copies {
+        let (answered, oldest) = (percent(choice.answered), percent(choice.oldest));
+        out.push_str(&format!("  copies {}: answered {answered}, the oldest {oldest}\n", choice.copies));
+    }
+    out
+}

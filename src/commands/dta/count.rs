@@ -1,0 +1,68 @@
+//! `hopwise count`: how much was counted under a key.
+
+use std::process::ExitCode;
+
+use super::{Source, print, query};
+use crate::{
+    commands::client::escape,
+    dta::{key::Key, shelf::CountAnswer},
+    error::CliError,
+    output::units,
+};
+
+/// Say how much was counted for a key in a key-increment store of a collector's memory
+///
+/// The number is never too small; how much too large it can be is told beside it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise count bytes 10.0.0.1               the key is the address
+  hopwise count bytes '10.0.0.1:1234 > 10.0.0.2:80 tcp' --json
+  hopwise count bytes 10.0.0.1 --copies 4    if reports use four counters each")]
+pub(crate) struct Args {
+    /// Name of the store, or its ID
+    store: String,
+
+    /// The key
+    key: Key,
+
+    /// Counters that each report adds to, 1 to 4: asking for more than reports used gives too little
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: u8,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let answer = match args.source.shelf()? {
+        Some(shelf) => {
+            let store = shelf.find(&args.store).map_err(CliError::new)?;
+            store.count(&args.key, args.copies).map_err(CliError::new)?
+        }
+        None => {
+            let map = args.source.map()?;
+            let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
+            // What was counted before the map grew lies elsewhere: only the collector of today is asked.
+            let collectors = &collectors[..collectors.len().min(1)];
+            let asked =
+                query(&[("key", Some(args.key.to_string())), ("copies", Some(args.copies.to_string()))]);
+            let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
+            let name = |answer: &mut CountAnswer, name: &str| answer.collector = Some(name.to_owned());
+            args.source.ask(collectors, &path, |_| true, name)?
+        }
+    };
+    print(&answer, args.json, |answer| {
+        format!(
+            "{}  (too large by at most {} with a probability of {:.1} %)\n",
+            units::count(answer.estimate),
+            units::count(answer.error.ceil() as u64),
+            answer.confidence * 100.0
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

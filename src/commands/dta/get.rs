@@ -1,0 +1,108 @@
+//! `hopwise get`: what a store knows of a key.
+
+use std::process::ExitCode;
+
+use collector::stores::Policy;
+
+use super::{Source, fields_text, print, query};
+use crate::{
+    commands::client::escape,
+    dta::{
+        key::Key,
+        shelf::{Answer, Question},
+    },
+    error::CliError,
+};
+
+/// Say what a store of a collector's memory knows of a key: its data, or its path
+///
+/// KEY is a flow as it is written elsewhere, an address, a number, or bytes. Exit code 1 when the store does not know it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise get paths '10.0.0.1:1234 > 10.0.0.2:80 tcp'
+  hopwise get paths '10.0.0.1:1234>10.0.0.2:80/6' --policy strict --json
+  hopwise get hosts 10.0.0.1                 the key is the address, 4 bytes
+  hopwise get hosts 10.0.0.1,u16:80          an address and a port
+  hopwise get 1 0x0a000001 --directory /dev/shm/hopwise   store 1, by mapping the regions
+  hopwise get paths 10.0.0.1 --map map.json  the collector that has this key")]
+pub(crate) struct Args {
+    /// Name of the store, or its ID
+    store: String,
+
+    /// The key
+    key: Key,
+
+    /// Which answer holds when copies differ: first, majority or strict; not given: as the collector is configured
+    #[arg(long, value_parser = policy)]
+    policy: Option<Policy>,
+
+    /// Copies to look at, 1 to 4
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: Option<u8>,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    Policy::from_name(text).ok_or_else(|| "write first, majority or strict".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let answer = match args.source.shelf()? {
+        Some(shelf) => {
+            let question =
+                Question { policy: args.policy.unwrap_or_default(), copies: args.copies.unwrap_or(4) };
+            let store = shelf.find(&args.store).map_err(CliError::new)?;
+            store.get(&args.key, question).map_err(CliError::new)?
+        }
+        None => ask(&args)?,
+    };
+    print(&answer, args.json, text)?;
+    Ok(if answer.answer == "found" { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn ask(args: &Args) -> Result<Answer, CliError> {
+    let map = args.source.map()?;
+    let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
+    let asked = query(&[
+        ("key", Some(args.key.to_string())),
+        ("policy", args.policy.map(|policy| policy.name().to_owned())),
+        ("copies", args.copies.map(|copies| copies.to_string())),
+    ]);
+    let path = format!("/dta/stores/{}/get{asked}", escape(&args.store));
+    let knows = |answer: &Answer| answer.answer != "empty";
+    args.source.ask(&collectors, &path, knows, |answer, name| answer.collector = Some(name.to_owned()))
+}
+
+fn text(answer: &Answer) -> String {
+    let value = match (&answer.fields, &answer.path, &answer.data) {
+        (Some(fields), ..) => fields_text(fields),
+        (None, Some(path), _) => {
+            let hop = |hop: &Option<u32>| hop.map_or_else(|| "?".to_owned(), |value| value.to_string());
+            path.iter().map(hop).collect::<Vec<_>>().join(" ")
+        }
+        (None, None, Some(data)) => format!("0x{data}"),
+        (None, None, None) => {
+            let why = match answer.answer.as_str() {
+                "ambiguous" => "the copies differ; try --policy first, or ask for each with --copies",
+                "torn" => "it is being written; ask again",
+                _ => "never reported, or overwritten since",
+            };
+            format!("{}: {why}", answer.answer)
+        }
+    };
+    let copies = match (answer.agreeing, answer.copies) {
+        (Some(agreeing), Some(copies)) if answer.answer == "found" => {
+            format!("  ({agreeing} of {copies} copies)")
+        }
+        _ => String::new(),
+    };
+    let collector = answer.collector.as_ref().map(|name| format!("  [{name}]")).unwrap_or_default();
+    format!("{value}{copies}{collector}\n")
+}

@@ -1,0 +1,116 @@
+//! `hopwise tail`: the newest entries of a list, and those that come.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use super::{Source, fields_text, query};
+use crate::{
+    commands::remote::fetch,
+    dta::shelf::{Entry, Shelf, TailAnswer},
+    error::CliError,
+};
+
+/// Time between two questions.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Show the newest entries of a list in a collector's memory
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise tail 5                             the last 20 entries of list 5
+  hopwise tail 5 --follow                    and those that come
+  hopwise tail 5 --json --limit 1000 | jq .fields
+  hopwise tail 5 --directory /dev/shm/hopwise")]
+pub(crate) struct Args {
+    /// List ID
+    list: u32,
+
+    /// Go on with what comes
+    #[arg(short, long)]
+    follow: bool,
+
+    /// At most so many to begin with
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+
+    /// Begin with this batch
+    #[arg(long)]
+    from: Option<u32>,
+
+    /// One JSON object per entry
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Whom we follow.
+enum Asked {
+    Shelf(Shelf),
+    Client(crate::commands::client::Client),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let asked = match args.source.shelf()? {
+        Some(shelf) => Asked::Shelf(shelf),
+        None => {
+            let map = args.source.map()?;
+            Asked::Client(args.source.client(map.as_ref().and_then(|map| map.of_list(args.list)))?)
+        }
+    };
+    let mut answer = ask(&asked, args.list, args.from, args.limit)?;
+    show(&answer, args.json)?;
+    if answer.entries.is_empty() && !args.follow {
+        eprintln!("hopwise: list {} is empty; --follow waits for entries", args.list);
+        return Ok(ExitCode::from(1));
+    }
+    if args.follow {
+        loop {
+            thread::sleep(EVERY);
+            answer = ask(&asked, args.list, Some(answer.next), 10_000)?;
+            show(&answer, args.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {
+    match asked {
+        Asked::Shelf(shelf) => shelf.tail(list, from, limit as usize).map_err(CliError::new),
+        Asked::Client(client) => {
+            let asked =
+                query(&[("from", from.map(|from| from.to_string())), ("limit", Some(limit.to_string()))]);
+            fetch(client, &format!("/dta/lists/{list}{asked}"))
+        }
+    }
+}
+
+fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
+    for (lost, why) in [(answer.lapped, "overwritten before they were read"), (answer.missing, "never came")]
+    {
+        if lost > 0 {
+            eprintln!("hopwise: {lost} batches {why}");
+        }
+    }
+    let mut out = String::new();
+    for entry in &answer.entries {
+        match json {
+            true => {
+                out.push_str(&serde_json::to_string(entry).map_err(|error| CliError::new(error.to_string()))?)
+            }
+            false => out.push_str(&line(entry)),
+        }
+        out.push('\n');
+    }
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+}
+
+fn line(entry: &Entry) -> String {
+    let text = entry.fields.as_ref().map_or_else(|| format!("0x{}", entry.data), fields_text);
+    format!("{}.{}  {text}", entry.sequence, entry.index)
+}

@@ -1,0 +1,466 @@
+//! `[collector.memory]`: memory that translators write by RDMA, and what lies in it.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+
+use toml::de::DeValue;
+
+use super::{
+    read::{Node, Reader},
+    setting::{Setting, Shown, choice, section},
+    values::{Size, from_text, integer, refuse, with_unit},
+};
+use crate::dta::fields::Fields;
+
+section! {
+    /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where a card does it, and with
+    /// a software responder where there is none. What lies in it: `[[collector.memory.stores]]`. Regions are files, so that they
+    /// survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
+    pub(crate) struct MemorySettings("[collector.memory]") {
+        /// Where RoCEv2 comes to, by a UDP socket. One address of this machine, and not all of them: RoCEv2's checksum covers it.
+        pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4791)),
+        /// Where translators ask what there is and get their queue pairs (TCP). Whoever reaches it can write into the memory: keep
+        /// it inside a network that you trust.
+        pub(crate) exchange: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 18515)),
+        /// Directory of the regions' files: on a tmpfs (`/dev/shm`), a mounted hugetlbfs (2 MiB pages), or a disk.
+        pub(crate) directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
+        /// Which answer holds when the copies of a key differ. `first`: the first that is found; `majority`: that of most copies;
+        /// `strict`: only if all that are found agree.
+        pub(crate) policy: AnswerPolicy = AnswerPolicy::Majority,
+        /// Queue pairs that translators may hold at the same time.
+        pub(crate) queue_pairs: usize = 256,
+        /// Socket receive buffer to ask the kernel for.
+        pub(crate) receive_buffer: Size = Size(16 << 20),
+        /// Copies of stores in files, on request and by schedule.
+        pub(crate) snapshots: SnapshotSettings = SnapshotSettings::default(),
+        /// What lies in the memory.
+        pub(crate) stores: Vec<RegionSettings> = Vec::new(),
+    }
+}
+
+choice! {
+    /// Which answer holds when the copies of a key differ.
+    pub(crate) enum AnswerPolicy("\"first\", \"majority\" or \"strict\"") {
+        /// The first that is found.
+        First = "first",
+        /// That of most copies.
+        Majority = "majority",
+        /// Only if all agree.
+        Strict = "strict",
+    }
+}
+
+section! {
+    /// Copies of stores in files that are read like the live ones (`hopwise get --snapshot FILE …`): slots age out, snapshots stay.
+    pub(crate) struct SnapshotSettings("[collector.memory.snapshots]") {
+        /// Take one so often; not set: only on request (`hopwise stores --snapshot`, or the API).
+        pub(crate) every: Option<Duration> = None,
+        /// Keep so many of each store; older ones are deleted.
+        pub(crate) keep: usize = 6,
+        /// Directory of the files; not set: `snapshots` in the directory of the store.
+        pub(crate) directory: Option<PathBuf> = None,
+        /// Names of the stores; empty: all.
+        pub(crate) stores: Vec<String> = Vec::new(),
+    }
+}
+
+section! {
+    /// A store: a region of memory with a structure. Which keys a store has depends on its `kind`.
+    pub(crate) struct RegionSettings("[[collector.memory.stores]]") {
+        /// Its name, also that of its file: letters, digits, `-` and `_`.
+        pub(crate) name: String = String::new(),
+        /// What it is. `key-write`: data under keys. `append`: lists of entries. `key-increment`: counters under keys. `sketch`: the
+        /// sum, least or largest of what many switches sketch. `postcarding`: the hops' values of a packet or flow under keys.
+        pub(crate) kind: StoreKind = StoreKind::KeyWrite,
+        /// The number by which reporters name it: a store ID, or of a sketch its sketch ID. Lists are named by `lists`.
+        pub(crate) id: Option<u16> = None,
+        /// Slots of `key-write`, `key-increment` and `postcarding`; a power of two. `hopwise calculate` tells how many it takes.
+        pub(crate) slots: Option<Count> = None,
+        /// Bytes of data in a slot of `key-write`, 1 to 1024. Not set: those of `value`.
+        pub(crate) data: Option<u16> = None,
+        /// How keys find their slots. `artifact`: as the code published with the paper does, for its reporters; copies then hardly
+        /// protect. See [the wire formats](../reference/wire-formats.md).
+        pub(crate) hash: HashFamily = HashFamily::V1,
+        /// The lists of `append`: list IDs from-to, such as `"0-15"`, or one ID.
+        pub(crate) lists: Option<ListRange> = None,
+        /// Bytes of an entry of `append`. Not set: those of `fields`.
+        pub(crate) entry: Option<u16> = None,
+        /// Entries that a list of `append` holds before it begins to overwrite the oldest; a multiple of `batch`.
+        pub(crate) entries: Count = Count(65_536),
+        /// Entries that the translator writes together, 1 to 255.
+        pub(crate) batch: u16 = 16,
+        /// Write a sequence number and a checksum with every batch, by which readers know what is new, whole and lost. `false`: bare
+        /// entries, as the paper has them; then readers see changes only.
+        pub(crate) tagged: bool = true,
+        /// Most hops of a path in `postcarding`.
+        pub(crate) hops: u8 = 5,
+        /// What kind of `sketch`. `count-min` and `count` are summed, of `hyperloglog` the largest, of `aroma` samples are kept.
+        pub(crate) sketch: SketchKind = SketchKind::CountMin,
+        /// Rows of a `sketch`, 1 to 16.
+        pub(crate) depth: u8 = 4,
+        /// Columns of a `sketch`.
+        pub(crate) columns: Count = Count(65_536),
+        /// Bytes of a counter of a `sketch`: 4 or 8.
+        pub(crate) width: u8 = 4,
+        /// Reporters whose sketches are merged: a column is written when so many have sent it.
+        pub(crate) reporters: u16 = 1,
+        /// What the data of a key means, for whoever reads it: `u32[5]`, or with names `latency:u32 path:u32[4]`. Types: `u8`, `u16`,
+        /// `u32`, `u64`, `ipv4`, `ipv6`, `mac`, `hex`.
+        pub(crate) value: Option<Fields> = None,
+        /// What an entry of a list means, likewise: `src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8`.
+        pub(crate) fields: Option<Fields> = None,
+        /// Tell every entry of these lists as an event of this kind, to the store, the live stream and the pages. Of `fields` those
+        /// called `src`, `dst`, `sport`, `dport`, `proto`, `node`, `interface`, `queue`, `value`, `previous`, `threshold`, `reason`
+        /// and `path` (a list of nodes) fill the event.
+        pub(crate) events: Option<EventKind> = None,
+        /// The metric of these events: `flow_path`, `flow_latency`, `hop_latency`, `queue_occupancy`, `queue_congestion` or
+        /// `link_utilization`.
+        pub(crate) metric: Option<String> = None,
+    }
+}
+
+choice! {
+    /// The structure of a store.
+    pub(crate) enum StoreKind("\"key-write\", \"append\", \"key-increment\", \"sketch\" or \"postcarding\"") {
+        /// Data under keys.
+        KeyWrite = "key-write",
+        /// Lists.
+        Append = "append",
+        /// Counters under keys.
+        KeyIncrement = "key-increment",
+        /// A sketch.
+        Sketch = "sketch",
+        /// Paths under keys.
+        Postcarding = "postcarding",
+    }
+}
+
+choice! {
+    /// How keys find their slots.
+    pub(crate) enum HashFamily("\"v1\" or \"artifact\"") {
+        /// Four independent CRCs.
+        V1 = "v1",
+        /// One CRC.
+        Artifact = "artifact",
+    }
+}
+
+choice! {
+    /// What a sketch counts.
+    pub(crate) enum SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
+        /// Count-Min.
+        CountMin = "count-min",
+        /// Count sketch.
+        Count = "count",
+        /// Distinct things.
+        HyperLogLog = "hyperloglog",
+        /// Samples.
+        Aroma = "aroma",
+    }
+}
+
+choice! {
+    /// What kind of event an entry is.
+    pub(crate) enum EventKind("\"new\", \"change\", \"path_change\", \"drop\" or \"loss\"") {
+        /// A key seen for the first time.
+        New = "new",
+        /// A value that moved.
+        Change = "change",
+        /// Another path.
+        PathChange = "path_change",
+        /// A dropped packet.
+        Drop = "drop",
+        /// Reports that are missing.
+        Loss = "loss",
+    }
+}
+
+/// A number of things: `65536`, `"64K"`, `"1M"`, `"4G"` (powers of 1024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) u64);
+
+const COUNTS: [(&str, u64); 7] = [
+    ("k", 1 << 10),
+    ("K", 1 << 10),
+    ("Ki", 1 << 10),
+    ("M", 1 << 20),
+    ("Mi", 1 << 20),
+    ("G", 1 << 30),
+    ("Gi", 1 << 30),
+];
+
+impl Count {
+    /// Reads what may be written in a file and on the command line.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().or_else(|| with_unit(text, &COUNTS)).map(Self)
+    }
+}
+
+impl Setting for Count {
+    const KIND: &'static str = "a whole number, or one with K, M or G (1024, 1024^2, 1024^3), such as \"1M\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match integer(node.get_ref()).map(u64::try_from) {
+            Some(Ok(number)) => Some(Self(number)),
+            Some(Err(_)) => refuse(node, reader),
+            None => from_text(node, reader, Self::parse),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        let unit = [("G", 30), ("M", 20), ("K", 10)].into_iter();
+        let mut whole = unit.filter(|(_, bits)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
+        match whole.next() {
+            Some((unit, bits)) => Shown::Plain(format!("{}{unit}", self.0 >> bits).into()),
+            None => Shown::Plain(self.0.into()),
+        }
+    }
+}
+
+/// List IDs, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListRange {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl ListRange {
+    /// How many.
+    pub(crate) fn count(self) -> u32 {
+        (self.last - self.first).saturating_add(1)
+    }
+}
+
+impl Setting for ListRange {
+    const KIND: &'static str = "a list ID, or from-to such as \"0-15\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if let DeValue::Integer(_) = node.get_ref() {
+            let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
+            return one.map(|id| Self { first: id, last: id }).or_else(|| refuse(node, reader));
+        }
+        from_text(node, reader, |text| {
+            let (first, last) =
+                text.split_once("..").or_else(|| text.split_once('-')).unwrap_or((text, text));
+            let range = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+            (range.first <= range.last).then_some(range)
+        })
+    }
+
+    fn show(&self) -> Shown {
+        match self.count() {
+            1 => Shown::Plain(self.first.into()),
+            _ => Shown::Plain(format!("{}-{}", self.first, self.last).into()),
+        }
+    }
+}
+
+impl Setting for Fields {
+    const KIND: &'static str = "fields such as \"src:ipv4 port:u16 path:u32[5]\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some(text) = node.get_ref().as_str() else { return refuse(node, reader) };
+        text.parse().map_err(|error: String| reader.refuse(node.span(), error)).ok()
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// Most stores of one memory.
+pub(crate) const MOST_STORES: usize = 64;
+/// Most lists of one memory.
+pub(crate) const MOST_LISTS: u64 = 65_536;
+
+impl RegionSettings {
+    /// Bytes of data in a slot of `key-write`.
+    pub(crate) fn data_len(&self) -> usize {
+        self.data.map_or_else(|| self.value.as_ref().map_or(0, Fields::len), usize::from)
+    }
+
+    /// Bytes of an entry of `append`.
+    pub(crate) fn entry_len(&self) -> usize {
+        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, Fields::len), usize::from)
+    }
+
+    /// The kind-group in which its ID must be unique.
+    fn group(&self) -> &'static str {
+        match self.kind {
+            StoreKind::Sketch => "sketch",
+            _ => "store",
+        }
+    }
+}
+
+/// What is wrong with `[collector.memory]`: where, and a sentence.
+pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let at = ["collector", "memory"];
+    let mut refuse_at = |key: &str, message: &str| refuse(&[at[0], at[1], key], message.to_owned());
+    if memory.listen.ip().is_unspecified() {
+        refuse_at(
+            "listen",
+            "RoCEv2's checksum covers the address; write one of this machine, such as \"10.0.0.9:4791\"",
+        );
+    }
+    if !(2..=65_536).contains(&memory.queue_pairs) {
+        refuse_at("queue_pairs", "write a number from 2 to 65536; a translator takes two");
+    }
+    if memory.stores.is_empty() {
+        refuse_at("stores", "no store, so nothing can be written; add [[collector.memory.stores]]");
+    }
+    if memory.stores.len() > MOST_STORES {
+        refuse_at("stores", "at most 64 stores; remove some");
+    }
+    let lists: u64 =
+        memory.stores.iter().filter_map(|store| store.lists).map(|range| u64::from(range.count())).sum();
+    if lists > MOST_LISTS {
+        refuse_at("stores", "at most 65536 lists in all stores together; remove some");
+    }
+    snapshots(memory, refuse);
+    for (index, store) in memory.stores.iter().enumerate() {
+        let position = index.to_string();
+        let before = &memory.stores[..index];
+        for (key, message) in names(store, before).into_iter().chain(shape(store)).chain(meaning(store)) {
+            refuse(&["collector", "memory", "stores", &position, key], message);
+        }
+    }
+}
+
+fn snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let settings = &memory.snapshots;
+    let mut refuse = |key: &str, message: String| refuse(&["collector", "memory", "snapshots", key], message);
+    if !(1..=10_000).contains(&settings.keep) {
+        refuse("keep", "write a number from 1 to 10000".to_owned());
+    }
+    if settings.every.is_some_and(|every| every.as_secs() < 1) {
+        refuse("every", "write at least \"1s\"".to_owned());
+    }
+    let known: BTreeSet<&str> = memory.stores.iter().map(|store| store.name.as_str()).collect();
+    for name in &settings.stores {
+        if !known.contains(name.as_str()) {
+            refuse("stores", format!("there is no store `{name}`; write the name of one"));
+        }
+    }
+}
+
+/// Name and numbers, which must not be another's.
+fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if store.name.is_empty() || store.name.len() > 31 || !store.name.bytes().all(good) {
+        wrong.push(("name", "a store needs a name of 1 to 31 letters, digits, - and _".to_owned()));
+    } else if before.iter().any(|other| other.name == store.name) {
+        wrong.push(("name", format!("there are two stores `{}`; rename one", store.name)));
+    }
+    if store.kind == StoreKind::Append {
+        match store.lists {
+            None => wrong.push(("lists", "which lists? add lists = \"0-15\" or the like".to_owned())),
+            Some(own) => {
+                let same = before.iter().filter_map(|other| other.lists);
+                if let Some(other) =
+                    same.clone().find(|other| other.first <= own.last && own.first <= other.last)
+                {
+                    let message = format!(
+                        "lists {}-{} are another store's; every list ID belongs to one",
+                        other.first, other.last
+                    );
+                    wrong.push(("lists", message));
+                }
+            }
+        }
+        return wrong;
+    }
+    match store.id {
+        None => wrong.push(("id", "by what number do reporters name it? add id = 1 or the like".to_owned())),
+        Some(id) => {
+            let same = |other: &&RegionSettings| other.group() == store.group() && other.id == Some(id);
+            if let Some(other) = before.iter().find(same) {
+                wrong.push(("id", format!("{id} is the number of `{}`; choose another", other.name)));
+            }
+        }
+    }
+    wrong
+}
+
+/// Sizes.
+fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    let mut refuse = |key: &'static str, message: &str| wrong.push((key, message.to_owned()));
+    let slotted =
+        matches!(store.kind, StoreKind::KeyWrite | StoreKind::KeyIncrement | StoreKind::Postcarding);
+    if slotted
+        && !store.slots.is_some_and(|slots| slots.0.is_power_of_two() && (16..=1 << 31).contains(&slots.0))
+    {
+        refuse("slots", "write a power of two from 16 to 2G, such as slots = \"1M\"");
+    }
+    match store.kind {
+        StoreKind::KeyWrite => {
+            if !(1..=1024).contains(&store.data_len()) {
+                refuse(
+                    "data",
+                    "a slot holds 1 to 1024 bytes; add data = 20, or say what they mean by value = \"u32[5]\"",
+                );
+            }
+            if store.value.as_ref().is_some_and(|value| value.len() > store.data_len()) {
+                refuse("value", "these fields are longer than `data`; make data larger, or leave it out");
+            }
+        }
+        StoreKind::Append => {
+            if !(1..=1024).contains(&store.entry_len()) {
+                refuse(
+                    "entry",
+                    "an entry has 1 to 1024 bytes; add entry = 18, or say what they mean by fields = \"…\"",
+                );
+            }
+            if store.fields.as_ref().is_some_and(|fields| fields.len() > store.entry_len()) {
+                refuse("fields", "these fields are longer than `entry`; make entry larger, or leave it out");
+            }
+            if !(1..=255).contains(&store.batch) {
+                refuse("batch", "write a number from 1 to 255");
+            } else if store.entries.0 < 2 * u64::from(store.batch)
+                || !store.entries.0.is_multiple_of(store.batch.into())
+            {
+                refuse("entries", "write a multiple of `batch`, at least twice as many");
+            }
+        }
+        StoreKind::KeyIncrement => {}
+        StoreKind::Postcarding => {
+            if !(1..=32).contains(&store.hops) {
+                refuse("hops", "write a number from 1 to 32");
+            }
+        }
+        StoreKind::Sketch => sketch_shape(store, &mut refuse),
+    }
+    wrong
+}
+
+fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &str)) {
+    if !(1..=16).contains(&store.depth) {
+        refuse("depth", "write a number from 1 to 16");
+    }
+    if !matches!(store.width, 4 | 8) {
+        refuse("width", "a counter has 4 or 8 bytes");
+    }
+    if !(1..=1 << 28).contains(&store.columns.0) {
+        refuse("columns", "write a number from 1 to 256M");
+    }
+    if store.reporters == 0 {
+        refuse("reporters", "write how many switches send this sketch, at least 1");
+    }
+}
+
+/// What entries are told as.
+fn meaning(store: &RegionSettings) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    if store.events.is_some() && (store.kind != StoreKind::Append || store.fields.is_none()) {
+        let what = "only entries of lists whose `fields` are known become events; add fields = \"src:ipv4 …\", or remove the line";
+        wrong.push(("events", what.to_owned()));
+    }
+    if let Some(name) = &store.metric
+        && detect::Metric::from_name(name).is_none()
+    {
+        let names = detect::Metric::ALL.map(detect::Metric::name).join(", ");
+        wrong.push(("metric", format!("there is no metric `{name}`; use one of {names}")));
+    }
+    wrong
+}

@@ -1,0 +1,315 @@
+//! How a translator and a collector's memory find each other: a TCP connection on which each side sends JSON objects, one per
+//! line. Documented for others in `docs/reference/dta-exchange.md`.
+//!
+//! The translator says `hello`, the collector answers `welcome` (or `refused`), then both say `alive` every
+//! [`ALIVE_EVERY`]. A side that hears nothing for [`SILENCE`] closes; the translator comes again, waiting longer each time.
+
+pub(crate) mod client;
+pub(crate) mod server;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{IpAddr, TcpStream},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
+
+/// The version of these messages. Another one is refused.
+pub(crate) const VERSION: u32 = 1;
+/// Each side speaks at least so often.
+pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// A side that says nothing for so long is gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+/// Longest line, bytes: 65,536 lists with their numbers, and room to spare.
+const LONGEST: u64 = 4 << 20;
+
+/// A message. Unknown fields are ignored, so that a later minor change does not part old and new.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Message {
+    /// The translator's first.
+    Hello(Hello),
+    /// The collector's answer.
+    Welcome(Welcome),
+    /// The collector's answer when it will not.
+    Refused {
+        /// One sentence.
+        reason: String,
+    },
+    /// I am still here.
+    Alive,
+}
+
+/// What a translator says of itself, and what it offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// [`VERSION`].
+    pub(crate) version: u32,
+    /// Who it is, in hexadecimal: drawn at its start. One that comes again with the same `instance` and `link` is the same link.
+    pub(crate) instance: String,
+    /// Which of its links this is.
+    pub(crate) link: u8,
+    /// From where its RoCEv2 comes, and where answers go to.
+    pub(crate) address: IpAddr,
+    /// The UDP port of both; RoCEv2 otherwise answers to port 4791 only.
+    pub(crate) port: u16,
+    /// Its link layer's address, where frames are to be sent to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac: Option<String>,
+    /// Longest payload of a packet, bytes.
+    pub(crate) mtu: u16,
+    /// Its unreliable queue pair.
+    pub(crate) unreliable: End,
+    /// Its reliable queue pair.
+    pub(crate) reliable: End,
+}
+
+/// One end of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct End {
+    /// Its number.
+    pub(crate) queue_pair: u32,
+    /// The number of the first packet that it sends.
+    pub(crate) psn: u32,
+}
+
+/// What a collector has, and its ends of the queue pairs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    /// [`VERSION`].
+    pub(crate) version: u32,
+    /// Which memory this is, in hexadecimal: drawn at its start.
+    pub(crate) instance: String,
+    /// Where RoCEv2 is to be sent.
+    pub(crate) address: IpAddr,
+    /// The UDP port there.
+    pub(crate) port: u16,
+    /// Its link layer's address, where whole frames are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac: Option<String>,
+    /// Longest payload of a packet, bytes: the smaller of both wishes.
+    pub(crate) mtu: u16,
+    /// Its unreliable queue pair; none: everything goes by the reliable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unreliable: Option<u32>,
+    /// Its reliable queue pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reliable: Option<u32>,
+    /// Additions that may wait for their answers at a time.
+    pub(crate) atomics: u32,
+    /// The number of the packet that it expected next on this link's last reliable queue pair, if it still knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) executed: Option<u32>,
+    /// What lies in its memory.
+    pub(crate) stores: Vec<StoreOffer>,
+}
+
+/// A store: a region of memory, and what it means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoreOffer {
+    /// Its name, for people.
+    pub(crate) name: String,
+    /// The number of the region on this connection.
+    pub(crate) region: u16,
+    /// The store ID or sketch ID; of lists, the first list ID.
+    pub(crate) id: u32,
+    /// The virtual address of the body, in hexadecimal: JSON's numbers have 53 bits.
+    pub(crate) address: String,
+    /// Bytes of the body.
+    pub(crate) length: u64,
+    /// The key (R_Key) that opens it.
+    pub(crate) key: u32,
+    /// Its structure.
+    #[serde(flatten)]
+    pub(crate) shape: Shape,
+}
+
+/// The structure of a store, as [`Geometry`] says it, and what only the translator needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum Shape {
+    KeyWrite {
+        slots: u64,
+        data: u16,
+        hash: String,
+    },
+    Append {
+        lists: u32,
+        entry: u16,
+        entries: u64,
+        batch: u16,
+        tagged: bool,
+        /// Entries of 4 bytes are little-endian in memory, as the artifact's.
+        #[serde(default)]
+        swapped: bool,
+        /// The number of the next batch of each list (bare lists: the place of the next entry).
+        next: Vec<u64>,
+    },
+    KeyIncrement {
+        slots: u64,
+        hash: String,
+    },
+    Sketch {
+        sketch: String,
+        depth: u8,
+        columns: u32,
+        width: u8,
+        reporters: u32,
+    },
+    Postcarding {
+        slots: u64,
+        hops: u8,
+        hash: String,
+    },
+}
+
+impl Shape {
+    /// The shape that tells of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
+    pub(crate) fn of(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
+        match *geometry {
+            Geometry::KeyWrite { slots, data_len, family } => {
+                Self::KeyWrite { slots, data: data_len, hash: family.name().to_owned() }
+            }
+            Geometry::Append { lists, ring, .. } => Self::Append {
+                lists,
+                entry: ring.entry_len,
+                entries: ring.entries,
+                batch: ring.batch,
+                tagged: ring.tagged,
+                swapped,
+                next,
+            },
+            Geometry::KeyIncrement { slots, family } => {
+                Self::KeyIncrement { slots, hash: family.name().to_owned() }
+            }
+            Geometry::Sketch { kind, shape, .. } => Self::Sketch {
+                sketch: kind.name().to_owned(),
+                depth: shape.depth,
+                columns: shape.columns,
+                width: shape.width,
+                reporters,
+            },
+            Geometry::Postcarding { slots, hops, family } => {
+                Self::Postcarding { slots, hops, hash: family.name().to_owned() }
+            }
+        }
+    }
+}
+
+impl StoreOffer {
+    /// The geometry that the other side told, if it is one.
+    pub(crate) fn geometry(&self) -> Option<Geometry> {
+        let geometry = match &self.shape {
+            Shape::KeyWrite { slots, data, hash } => {
+                Geometry::KeyWrite { slots: *slots, data_len: *data, family: Family::from_name(hash)? }
+            }
+            Shape::Append { lists, entry, entries, batch, tagged, .. } => Geometry::Append {
+                lists: *lists,
+                first_list: self.id,
+                ring: Ring { entry_len: *entry, entries: *entries, batch: *batch, tagged: *tagged },
+            },
+            Shape::KeyIncrement { slots, hash } => {
+                Geometry::KeyIncrement { slots: *slots, family: Family::from_name(hash)? }
+            }
+            Shape::Sketch { sketch, depth, columns, width, .. } => {
+                let kind = SketchKind::from_name(sketch)?;
+                let op: MergeOp = kind.op();
+                Geometry::Sketch {
+                    kind,
+                    op,
+                    shape: Columns { depth: *depth, columns: *columns, width: *width },
+                }
+            }
+            Shape::Postcarding { slots, hops, hash } => {
+                Geometry::Postcarding { slots: *slots, hops: *hops, family: Family::from_name(hash)? }
+            }
+        };
+        geometry.check().ok()?;
+        (geometry.body_len() <= self.length).then_some(geometry)
+    }
+
+    /// The virtual address.
+    pub(crate) fn va(&self) -> Option<u64> {
+        u64::from_str_radix(&self.address, 16).ok()
+    }
+}
+
+/// A connection that speaks in lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+    /// A line that has come in part.
+    begun: Vec<u8>,
+}
+
+/// What reading a line gave.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Read1 {
+    Message(Box<Message>),
+    /// Nothing whole came in time.
+    Nothing,
+    /// The other side closed.
+    Closed,
+    /// It said what we do not understand: one sentence.
+    Wrong(String),
+}
+
+impl Lines {
+    /// Speaks on `stream`; waits for a line at most `patience` at a time.
+    pub(crate) fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let reader = BufReader::new(stream.try_clone()?);
+        Ok(Self { stream, reader, begun: Vec::new() })
+    }
+
+    /// Says something.
+    pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)
+    }
+
+    /// Listens, for as long as the patience is.
+    pub(crate) fn receive(&mut self) -> Read1 {
+        let room = LONGEST.saturating_sub(self.begun.len() as u64);
+        let outcome = (&mut self.reader).take(room).read_until(b'\n', &mut self.begun);
+        match outcome {
+            Ok(0) if room > 0 => Read1::Closed,
+            Ok(_) if self.begun.last() != Some(&b'\n') => {
+                if self.begun.len() as u64 >= LONGEST {
+                    return Read1::Wrong("a line is longer than 4 MiB".to_owned());
+                }
+                Read1::Closed
+            }
+            Ok(_) => {
+                let line = std::mem::take(&mut self.begun);
+                match serde_json::from_slice(&line) {
+                    Ok(message) => Read1::Message(Box::new(message)),
+                    Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Read1::Nothing
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Read1::Nothing,
+            Err(_) => Read1::Closed,
+        }
+    }
+}
+
+/// A number drawn at the start of a process, in hexadecimal.
+pub(crate) fn instance() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(nic::time::now());
+    hasher.write_u32(std::process::id());
+    format!("{:016x}", hasher.finish())
+}

@@ -1,0 +1,216 @@
+//! The exchange over loopback: both ends, wrong messages, a collector that comes and goes.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, mpsc::channel},
+};
+
+use super::client::{Link, News};
+use super::server::{Host, Listening};
+use super::*;
+use crate::control::Control;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn hello(instance: &str) -> Hello {
+    Hello {
+        version: VERSION,
+        instance: instance.to_owned(),
+        link: 0,
+        address: LOCAL,
+        port: 5000,
+        mac: None,
+        mtu: 1024,
+        unreliable: End { queue_pair: 2, psn: 7 },
+        reliable: End { queue_pair: 3, psn: 0xff_ffff },
+    }
+}
+
+fn geometries() -> Vec<Geometry> {
+    let family = Family::V1;
+    vec![
+        Geometry::KeyWrite { slots: 1 << 20, data_len: 20, family },
+        Geometry::Append {
+            lists: 2,
+            first_list: 5,
+            ring: Ring { entry_len: 18, entries: 64, batch: 16, tagged: true },
+        },
+        Geometry::KeyIncrement { slots: 16, family: Family::Artifact },
+        Geometry::Sketch {
+            kind: SketchKind::HyperLogLog,
+            op: MergeOp::Max,
+            shape: Columns { depth: 4, columns: 9, width: 8 },
+        },
+        Geometry::Postcarding { slots: 16, hops: 5, family },
+    ]
+}
+
+fn offer(geometry: &Geometry) -> StoreOffer {
+    let id = if let Geometry::Append { first_list, .. } = geometry { *first_list } else { 1 };
+    StoreOffer {
+        name: geometry.name().to_owned(),
+        region: 4,
+        id,
+        address: format!("{:x}", u64::MAX - 4095),
+        length: geometry.body_len(),
+        key: 0x1f42,
+        shape: Shape::of(geometry, vec![1, 9], false, 3),
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        version: VERSION,
+        instance: "00ff".to_owned(),
+        address: LOCAL,
+        port: 4791,
+        mac: None,
+        mtu: 1024,
+        unreliable: Some(17),
+        reliable: Some(18),
+        atomics: 16,
+        executed: None,
+        stores: geometries().iter().map(offer).collect(),
+    }
+}
+
+#[test]
+fn a_store_comes_out_as_it_went_in() {
+    let line = serde_json::to_string(&Message::Welcome(welcome())).unwrap();
+    let Ok(Message::Welcome(read)) = serde_json::from_str(&line) else { panic!("{line}") };
+    assert_eq!(read, welcome());
+    let told: Vec<_> = read.stores.iter().map(StoreOffer::geometry).collect();
+    assert_eq!(told, geometries().into_iter().map(Some).collect::<Vec<_>>());
+    assert_eq!(read.stores[0].va(), Some(u64::MAX - 4095), "addresses have 64 bits");
+    assert!(line.contains(r#""kind":"key-write","slots":1048576,"data":20,"hash":"v1""#), "{line}");
+}
+
+#[test]
+fn a_store_that_cannot_be_is_none() {
+    let good = offer(&geometries()[0]);
+    let short = StoreOffer { length: good.length - 1, ..good.clone() };
+    let shape = Shape::KeyWrite { slots: 3, data: 20, hash: "v1".to_owned() };
+    let slots = StoreOffer { shape, ..good.clone() };
+    let shape = Shape::KeyWrite { slots: 16, data: 20, hash: "v9".to_owned() };
+    let hash = StoreOffer { shape, ..good.clone() };
+    assert_eq!([short, slots, hash].map(|store| store.geometry()), [None; 3]);
+    assert_eq!(StoreOffer { address: "x".to_owned(), ..good }.va(), None);
+}
+
+/// A collector that says yes, and notes who came and went.
+#[derive(Default)]
+struct Book(Mutex<Vec<String>>);
+
+impl Book {
+    fn read(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Host for Book {
+    fn welcome(&self, hello: &Hello, local: IpAddr) -> Result<Welcome, String> {
+        assert_eq!(local, LOCAL);
+        self.0.lock().unwrap().push(format!("{} came", hello.instance));
+        if hello.instance == "bad" { Err("not you".to_owned()) } else { Ok(welcome()) }
+    }
+
+    fn gone(&self, hello: &Hello) {
+        self.0.lock().unwrap().push(format!("{} went", hello.instance));
+    }
+}
+
+fn any() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+#[test]
+fn a_translator_is_welcomed_and_its_end_is_noticed() {
+    let (control, _messages) = Control::new();
+    let book = Arc::new(Book::default());
+    let listening = Listening::open(any()).unwrap();
+    let address = listening.address().unwrap();
+    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let (news, told) = channel();
+    let link = Link::start(3, address, news, &control).unwrap();
+    let Ok(News::Reached(3, LOCAL)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+    link.hello(hello("a1"));
+    let Ok(News::Welcomed(3, got)) = told.recv_timeout(PATIENCE) else { panic!("not welcomed") };
+    assert_eq!(*got, welcome());
+    // The translator finds its queue pairs broken, and comes again.
+    link.again("broken");
+    let Ok(News::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not lost") };
+    assert_eq!(reason, "broken");
+    let Ok(News::Reached(..)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+    link.hello(hello("bad"));
+    let Ok(News::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not refused") };
+    assert_eq!(reason, "refused: not you");
+    drop(link);
+    drop(server);
+    assert_eq!(book.read()[..3], ["a1 came", "a1 went", "bad came"]);
+}
+
+#[test]
+fn a_collector_that_goes_and_comes_is_found_again() {
+    let (control, _messages) = Control::new();
+    let listening = Listening::open(any()).unwrap();
+    let address = listening.address().unwrap();
+    let book = Arc::new(Book::default());
+    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let (news, told) = channel();
+    let link = Link::start(0, address, news, &control).unwrap();
+    let mut answered = 0;
+    let mut server = Some(server);
+    while answered < 2 {
+        match told.recv_timeout(PATIENCE).unwrap() {
+            News::Reached(..) => link.hello(hello("a1")),
+            News::Welcomed(..) => {
+                answered += 1;
+                drop(server.take());
+            }
+            News::Lost(..) if server.is_none() => {
+                let listening = Listening::open(address).unwrap();
+                server = Some(listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap());
+            }
+            News::Lost(..) => {}
+        }
+    }
+}
+
+#[test]
+fn what_is_no_hello_is_refused_in_words() {
+    let (control, _messages) = Control::new();
+    let book = Arc::new(Book::default());
+    let listening = Listening::open(any()).unwrap();
+    let address = listening.address().unwrap();
+    let _server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let old = Message::Hello(Hello { version: 9, ..hello("x") });
+    for (line, told) in [
+        ("GET / HTTP/1.1\r\n".to_owned(), "this is no message of version 1"),
+        ("{\"type\":\"alive\"}\n".to_owned(), "the first message must be a hello"),
+        (serde_json::to_string(&old).unwrap() + "\n", "speaks version 1 of the exchange, and not 9"),
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("refused") && answer.contains(told), "{answer}");
+    }
+    assert!(book.read().is_empty());
+}
+
+#[test]
+fn a_line_without_end_is_not_collected_for_ever() {
+    let listener = std::net::TcpListener::bind(any()).unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let mut lines = Lines::new(stream, Duration::from_secs(5)).unwrap();
+    let writing = std::thread::spawn(move || {
+        let block = vec![b'x'; 1 << 16];
+        while sender.write_all(&block).is_ok() {}
+    });
+    assert_eq!(lines.receive(), Read1::Wrong("a line is longer than 4 MiB".to_owned()));
+    drop(lines);
+    writing.join().unwrap();
+}

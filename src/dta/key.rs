@@ -1,0 +1,191 @@
+//! A key of a store as a person writes it, and its bytes.
+
+use std::{fmt, net::IpAddr, net::SocketAddr, str::FromStr};
+
+use wire::FlowKey;
+
+use super::fields::{hex, unhex};
+
+/// Longest key, bytes (DTA v1, 5.4).
+pub(crate) const MOST_BYTES: usize = 64;
+
+/// What can be written, for help texts and refusals.
+pub(crate) const FORMS: &str = "a flow such as '10.0.0.1:1234 > 10.0.0.2:80 tcp' (or 10.0.0.1:1234>10.0.0.2:80/6), an address, a number \
+                                (4 bytes; u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these with commas between";
+
+/// A key, with the text that it was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    bytes: Vec<u8>,
+}
+
+impl Key {
+    /// A key of these bytes.
+    #[cfg(test)]
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec() }
+    }
+
+    /// The bytes, 1 to 64 of them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut bytes = Vec::new();
+        for part in text.split(',') {
+            let part = part.trim();
+            bytes.extend(part_of(part).ok_or_else(|| format!("{part:?} is no key; write {FORMS}"))?);
+        }
+        match bytes.len() {
+            1..=MOST_BYTES => Ok(Self { bytes }),
+            length => Err(format!("the key has {length} bytes; a key has 1 to {MOST_BYTES}")),
+        }
+    }
+}
+
+fn part_of(text: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("hex:")) {
+        return unhex(digits).filter(|bytes| !bytes.is_empty());
+    }
+    if text.contains('>') {
+        return flow(text);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(octets(address));
+    }
+    if let Some((kind, number)) = text.split_once(':') {
+        return match kind {
+            "u8" => number.parse::<u8>().ok().map(|n| n.to_be_bytes().to_vec()),
+            "u16" => number.parse::<u16>().ok().map(|n| n.to_be_bytes().to_vec()),
+            "u32" => number.parse::<u32>().ok().map(|n| n.to_be_bytes().to_vec()),
+            "u64" => number.parse::<u64>().ok().map(|n| n.to_be_bytes().to_vec()),
+            _ => None,
+        };
+    }
+    text.parse::<u32>().ok().map(|n| n.to_be_bytes().to_vec())
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+/// The canonical key of a 5-tuple (5.6): source, destination, ports, protocol. Without ports these are zero.
+fn flow(text: &str) -> Option<Vec<u8>> {
+    let (ends, proto) = match text.rsplit_once('/') {
+        Some((ends, proto)) => (ends, proto),
+        None => text.trim_end().rsplit_once(' ')?,
+    };
+    let (src, dst) = ends.split_once('>')?;
+    let proto = protocol(proto.trim())?;
+    let (src, dst) = (src.trim(), dst.trim());
+    let ends = match (src.parse::<SocketAddr>(), dst.parse::<SocketAddr>()) {
+        (Ok(src), Ok(dst)) => (src, dst),
+        (Err(_), Err(_)) => (SocketAddr::new(src.parse().ok()?, 0), SocketAddr::new(dst.parse().ok()?, 0)),
+        _ => return None,
+    };
+    if ends.0.is_ipv4() != ends.1.is_ipv4() {
+        return None;
+    }
+    let mut key = octets(ends.0.ip());
+    key.extend(octets(ends.1.ip()));
+    key.extend(ends.0.port().to_be_bytes());
+    key.extend(ends.1.port().to_be_bytes());
+    key.push(proto);
+    Some(key)
+}
+
+fn protocol(text: &str) -> Option<u8> {
+    match text {
+        "icmp" => Some(1),
+        "tcp" => Some(6),
+        "udp" => Some(17),
+        "icmpv6" => Some(58),
+        "sctp" => Some(132),
+        number => number.parse().ok(),
+    }
+}
+
+/// The flow that a canonical 5-tuple key stands for.
+pub(crate) fn flow_of(key: &[u8]) -> Option<FlowKey> {
+    let port = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
+    let ports = |at: usize| Some((port(at), port(at + 2)));
+    let flow = match key.len() {
+        13 => {
+            let four = |at: usize| [key[at], key[at + 1], key[at + 2], key[at + 3]];
+            FlowKey::v4(four(0), four(4), ports(8), key[12])
+        }
+        37 => {
+            let sixteen = |at: usize| {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&key[at..at + 16]);
+                octets
+            };
+            FlowKey::v6(sixteen(0), sixteen(16), ports(32), key[36])
+        }
+        _ => return None,
+    };
+    Some(flow)
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match flow_of(&self.bytes) {
+            Some(flow) => flow.fmt(f),
+            None => write!(f, "0x{}", hex(&self.bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_as_people_write_it_is_the_canonical_key() {
+        // wire-formats 5.6, the test vector.
+        let bytes = unhex("0a0000010a00000204d2005006").unwrap();
+        for text in [
+            "10.0.0.1:1234 > 10.0.0.2:80 tcp",
+            "10.0.0.1:1234>10.0.0.2:80/6",
+            "10.0.0.1:1234 > 10.0.0.2:80 / tcp",
+            "0x0a0000010a00000204d2005006",
+            "10.0.0.1,10.0.0.2,u16:1234,u16:80,u8:6",
+        ] {
+            assert_eq!(text.parse::<Key>().as_ref().map(Key::bytes), Ok(&bytes[..]), "{text}");
+        }
+        let key: Key = "10.0.0.1:1234 > 10.0.0.2:80 tcp".parse().unwrap();
+        assert_eq!(key.to_string(), "10.0.0.1:1234>10.0.0.2:80/6");
+        let six: Key = "[2001:db8::1]:1>[2001:db8::2]:2/17".parse().unwrap();
+        assert_eq!((six.bytes().len(), six.to_string().as_str()), (37, "[2001:db8::1]:1>[2001:db8::2]:2/17"));
+    }
+
+    #[test]
+    fn addresses_and_numbers_are_keys_and_the_rest_is_refused() {
+        let bytes = |text: &str| text.parse::<Key>().map(|key| key.bytes);
+        assert_eq!(bytes("10.0.0.1"), Ok(vec![10, 0, 0, 1]));
+        assert_eq!(bytes("258"), Ok(vec![0, 0, 1, 2]));
+        assert_eq!(bytes("u8:7"), Ok(vec![7]));
+        assert_eq!(bytes("::1").map(|key| key.len()), Ok(16));
+        for text in [
+            "",
+            "x",
+            "0x1",
+            "0x",
+            "u8:256",
+            "10.0.0.1:1>10.0.0.2:2",
+            "10.0.0.1>::1/6",
+            "10.0.0.1:1>10.0.0.2/6",
+        ] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+        assert!(bytes(&format!("0x{}", "00".repeat(65))).unwrap_err().contains("65 bytes"));
+    }
+}

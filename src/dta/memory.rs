@@ -1,0 +1,278 @@
+//! The collector memory's role: regions in files, a responder that fills them with what comes by RoCEv2, and the exchange by which
+//! translators learn of them. One thread receives; others follow lists and take snapshots.
+
+pub(crate) mod events;
+mod link;
+pub(crate) mod regions;
+pub(crate) mod snapshots;
+pub(crate) mod view;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use collector::rdma::{Completion, Out, Responder};
+use nic::udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver};
+use wire::roce::{Ends, Packet, Path};
+
+use super::{exchange, shelf::Shelf};
+use crate::{
+    config::memory::MemorySettings,
+    control::Control,
+    error::CliError,
+    pipeline::{Outlet, RuleNames},
+};
+use link::Links;
+use regions::Offered;
+
+/// Datagrams taken at once.
+const BURST: usize = 256;
+/// Longest sleep, ms: how soon a stop is noticed.
+const SLEEP: u32 = 50;
+/// Immediates that a queue pair may send before we have seen them.
+const RECEIVES: u32 = 4096;
+
+/// What others may ask and tell.
+pub(crate) type Handle = Arc<Memory>;
+
+/// The memory and all that belongs to it, shared by its threads, the API and the exchange.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) settings: MemorySettings,
+    /// Drawn at the start.
+    instance: String,
+    /// Where RoCEv2 comes to.
+    listen: SocketAddr,
+    exchange: SocketAddr,
+    pub(crate) shelf: Shelf,
+    offered: Vec<Offered>,
+    responder: Mutex<Responder>,
+    links: Mutex<Links>,
+    counts: Counts,
+    pub(crate) told: events::Told,
+    pub(crate) snapshots: snapshots::Book,
+}
+
+/// What the receiving thread counts.
+#[derive(Debug, Default)]
+struct Counts {
+    datagrams: AtomicU64,
+    kernel_drops: AtomicU64,
+    answers: AtomicU64,
+    answers_lost: AtomicU64,
+}
+
+/// A memory that was set up: its socket is open, its regions are there.
+pub(crate) struct Ready {
+    receiver: Receiver,
+    listening: exchange::server::Listening,
+    memory: Memory,
+}
+
+/// A memory at work.
+#[derive(Debug)]
+pub(crate) struct Role {
+    memory: Handle,
+    server: Option<exchange::server::Server>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Ready {
+    /// Opens sockets, makes or opens regions.
+    ///
+    /// # Errors
+    /// A port in use, a region that is another, no room.
+    pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
+        let told = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
+        let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+        let receiver =
+            Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(told)?;
+        receiver.never_fragment().map_err(told)?;
+        if let Some(warning) = receiver.warning() {
+            tracing::warn!("{warning}");
+        }
+        let listening = exchange::server::Listening::open(settings.exchange)?;
+        let config = collector::rdma::Config {
+            pairs: settings.queue_pairs,
+            seed: seed(),
+            ..collector::rdma::Config::default()
+        };
+        let mut responder =
+            Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
+        let (shelf, offered) = regions::open(settings, &mut responder)?;
+        let memory = Memory {
+            settings: settings.clone(),
+            instance: exchange::instance(),
+            listen: receiver.local_addr(),
+            exchange: listening.address().unwrap_or(settings.exchange),
+            shelf,
+            offered,
+            responder: Mutex::new(responder),
+            links: Mutex::default(),
+            counts: Counts::default(),
+            told: events::Told::default(),
+            snapshots: snapshots::Book::default(),
+        };
+        Ok(Self { receiver, listening, memory })
+    }
+
+    /// Starts the threads. Events go to `outlet`, if there is one.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(crate) fn start(
+        self,
+        control: &Control,
+        outlet: Option<(Outlet, RuleNames)>,
+    ) -> Result<Role, CliError> {
+        let Self { receiver, listening, memory } = self;
+        let (memory, stop) = (Arc::new(memory), Arc::new(AtomicBool::new(false)));
+        let mut role =
+            Role { memory: Arc::clone(&memory), server: None, stop: Arc::clone(&stop), threads: Vec::new() };
+        let (wake, woken) = sync_channel(1024);
+        if let Some((outlet, rules)) = outlet {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            let work = move || events::follow(&memory, &outlet, &rules, &woken, &stop);
+            role.threads.push(control.spawn("lists", work)?);
+        }
+        if memory.settings.snapshots.every.is_some() {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            role.threads.push(control.spawn("snapshots", move || snapshots::by_schedule(&memory, &stop))?);
+        }
+        let (own, failed) = (Arc::clone(&memory), control.clone());
+        let mut worker = Worker { memory: own, receiver, wake };
+        let work = move || {
+            if let Err(error) = worker.work(&stop) {
+                failed.failed(format!("the collector's memory cannot go on: {error}"));
+            }
+        };
+        role.threads.push(control.spawn("responder", work)?);
+        role.server = Some(listening.start(memory, control)?);
+        Ok(role)
+    }
+}
+
+impl Role {
+    /// Where others can ask.
+    pub(crate) fn handle(&self) -> Handle {
+        Arc::clone(&self.memory)
+    }
+
+    /// Where RoCEv2 comes to, and where translators ask.
+    pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.memory.listen, self.memory.exchange)
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.server.take());
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+        let stats = *self.memory.responder().stats();
+        tracing::info!(packets = stats.packets, bytes = stats.bytes, "the collector's memory is closed");
+    }
+}
+
+impl Memory {
+    /// The responder. A panic elsewhere left it as it was between two packets.
+    fn responder(&self) -> MutexGuard<'_, Responder> {
+        self.responder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The receiving thread's own.
+struct Worker {
+    memory: Handle,
+    receiver: Receiver,
+    /// To the follower of lists: an immediate came.
+    wake: SyncSender<Completion>,
+}
+
+impl Worker {
+    fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
+        let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
+        let mut answers = Answers::default();
+        let destination = self.memory.listen.ip();
+        while !stop.load(Ordering::Relaxed) {
+            if self.receiver.recv(&mut burst, SLEEP)? == 0 {
+                continue;
+            }
+            let packets = burst.iter().map(|packet| {
+                let ends =
+                    Ends { source: packet.source.ip(), destination, source_port: packet.source.port() };
+                Packet::parse_udp(packet.data, ends)
+            });
+            {
+                let mut responder = self.memory.responder();
+                responder.take_parsed(packets, &mut answers);
+                for completion in answers.completions.drain(..) {
+                    responder.replenish(completion.pair, 1);
+                    // Without a follower, or with one that is busy: it will see the entry all the same.
+                    if self.wake.try_send(completion).is_err() {
+                        self.memory.told.immediate_shed();
+                    }
+                }
+            }
+            let answered = answers.send(&mut self.receiver);
+            let counts = &self.memory.counts;
+            // Relaxed: counts that travel alone.
+            counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
+            counts.answers.fetch_add(answered.sent, Ordering::Relaxed);
+            counts.answers_lost.fetch_add(answered.failed + answered.no_buffers, Ordering::Relaxed);
+            counts.kernel_drops.store(self.receiver.kernel_drops(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Answers of a burst, one behind the other.
+#[derive(Default)]
+struct Answers {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, SocketAddr)>,
+    completions: Vec<Completion>,
+}
+
+impl Out for Answers {
+    fn answer(&mut self, path: &Path, frame: &[u8]) {
+        let Some(payload) = frame.get(path.headers_len()..) else { return };
+        self.bytes.extend_from_slice(payload);
+        self.ends.push((self.bytes.len(), link::address_of(path)));
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        self.completions.push(*completion);
+    }
+}
+
+impl Answers {
+    fn send(&mut self, receiver: &mut Receiver) -> Answered {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        let answers = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
+        let answered = receiver.answer(answers);
+        self.bytes.clear();
+        self.ends.clear();
+        answered
+    }
+}
+
+/// A number that nobody knows.
+fn seed() -> u64 {
+    u64::from_str_radix(&exchange::instance(), 16).unwrap_or_else(|_| nic::time::now())
+}

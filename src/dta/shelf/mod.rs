@@ -1,0 +1,145 @@
+//! Stores that can be asked: live in this process, live in another one (their files mapped), or snapshots. The questions and answers
+//! are those of the API and of the commands.
+
+mod answer;
+mod ask;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collector::stores::{HeaderError, Store};
+use memory::{Pages, Region};
+
+pub(crate) use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer};
+pub(crate) use ask::Question;
+
+use super::fields::Fields;
+
+/// Files of stores end so, and those of snapshots.
+pub(crate) const EXTENSION: &str = "region";
+
+/// A store with what is known of it beside its bytes.
+#[derive(Debug)]
+pub(crate) struct Shelved {
+    pub(crate) store: Store,
+    /// Where it lies, if it is a file.
+    pub(crate) file: Option<PathBuf>,
+    /// What its data or entries mean.
+    pub(crate) fields: Option<Fields>,
+}
+
+/// Stores, by name and by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shelf {
+    stores: Vec<Arc<Shelved>>,
+}
+
+impl Shelved {
+    /// A store and the file it lies in.
+    pub(crate) fn new(store: Store, file: Option<PathBuf>) -> Self {
+        let fields = store.header().fields.parse().ok();
+        Self { store, file, fields }
+    }
+
+    /// The store in a file, for reading only.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub(crate) fn open(file: &Path) -> Result<Self, String> {
+        let region = Region::open_read_only(file)
+            .map_err(|error| format!("cannot map {}: {error}", file.display()))?;
+        let store = Store::open(Arc::new(region)).map_err(|error| unreadable(file, error))?;
+        Ok(Self::new(store, Some(file.to_owned())))
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.store.header().name
+    }
+
+    /// The pages under it, as a word.
+    fn pages(&self) -> &'static str {
+        match self.store.region().pages() {
+            Pages::Huge2M => "huge",
+            Pages::Transparent => "transparent",
+            Pages::Small => "small",
+        }
+    }
+}
+
+/// What to tell of a region file that cannot be used.
+pub(crate) fn unreadable(file: &Path, error: HeaderError) -> String {
+    format!("{}: {error}", file.display())
+}
+
+impl Shelf {
+    /// These stores.
+    pub(crate) fn new(stores: Vec<Arc<Shelved>>) -> Self {
+        Self { stores }
+    }
+
+    /// All stores of a directory.
+    ///
+    /// # Errors
+    /// There is none, or a file of one cannot be read: a sentence.
+    pub(crate) fn open(directory: &Path) -> Result<Self, String> {
+        let entries = fs::read_dir(directory).map_err(|error| {
+            format!("cannot read {}: {error}; name a directory of regions", directory.display())
+        })?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
+            .collect();
+        files.sort();
+        let stores =
+            files.iter().map(|file| Shelved::open(file).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        if stores.is_empty() {
+            return Err(format!("there are no stores in {}", directory.display()));
+        }
+        Ok(Self { stores })
+    }
+
+    /// All of them.
+    pub(crate) fn stores(&self) -> &[Arc<Shelved>] {
+        &self.stores
+    }
+
+    /// The store of this name, or, where the text is a number, with this ID.
+    ///
+    /// # Errors
+    /// There is none: a sentence with those there are.
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<Shelved>, String> {
+        let named = self.stores.iter().find(|store| store.name() == name);
+        let numbered = || {
+            let id: u32 = name.parse().ok()?;
+            self.stores.iter().find(|store| store.store.header().id == id && store.store.lists().is_none())
+        };
+        named.or_else(numbered).ok_or_else(|| {
+            let names: Vec<&str> = self.stores.iter().map(|store| store.name()).collect();
+            format!("there is no store `{name}`; there are {}", names.join(", "))
+        })
+    }
+
+    /// The store in which this list is.
+    ///
+    /// # Errors
+    /// There is none: a sentence.
+    pub(crate) fn find_list(&self, list: u32) -> Result<&Arc<Shelved>, String> {
+        let has = |store: &&Arc<Shelved>| store.store.lists().is_some_and(|lists| lists.has(list));
+        self.stores.iter().find(has).ok_or_else(|| {
+            let known = self.stores.iter().filter_map(|store| {
+                let ids = store.store.lists()?.ids();
+                let first = store.store.header().id;
+                Some(format!("{first} to {} in {}", first as usize + ids.len() - 1, store.name()))
+            });
+            let known: Vec<String> = known.collect();
+            match known.is_empty() {
+                true => "there are no lists here".to_owned(),
+                false => format!("there is no list {list}; there are {}", known.join(", ")),
+            }
+        })
+    }
+}

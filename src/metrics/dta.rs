@@ -1,0 +1,148 @@
+//! The figures of the DTA translator and of the collector's memory. Heads are always there, samples where there is such a role.
+
+use std::{collections::BTreeMap, fmt::Display};
+
+use super::Text;
+use crate::dta::{
+    memory::view::MemoryView,
+    translator::view::{CollectorView, DtaView},
+};
+
+type Counts = BTreeMap<&'static str, u64>;
+
+/// One figure of a role.
+fn one<V>(
+    text: &mut Text,
+    view: Option<&V>,
+    (name, kind, help): (&str, &str, &str),
+    value: impl Fn(&V) -> u64,
+) {
+    text.metric(name, kind, help);
+    if let Some(view) = view {
+        text.sample(name, &[], value(view));
+    }
+}
+
+/// Figures by a word.
+fn by<V>(
+    text: &mut Text,
+    view: Option<&V>,
+    (name, label, help): (&str, &str, &str),
+    counts: impl Fn(&V) -> &Counts,
+) {
+    text.metric(name, "counter", help);
+    for (word, count) in view.iter().flat_map(|view| counts(view)) {
+        text.sample(name, &[(label, word)], count);
+    }
+}
+
+/// What the DTA translator of this process did.
+pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
+    let help = "DTA reports taken: = done + dropped + unreadable + waiting.";
+    one(text, view, ("dta_reports_total", "counter", help), |view| view.reports);
+    by(text, view, ("dta_done_total", "primitive", "DTA reports done, by primitive."), |view| &view.done);
+    by(text, view, ("dta_dropped_total", "reason", "DTA reports that did nothing, by reason."), |view| {
+        &view.dropped
+    });
+    let help = "Datagrams that are no DTA report, by reason.";
+    by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
+    let help = "DTA reports in local memory, until there is room.";
+    one(text, view, ("dta_waiting", "gauge", help), |view| view.waiting);
+    one(text, view, ("dta_writes_total", "counter", "RDMA writes."), |view| view.writes);
+    one(text, view, ("dta_adds_total", "counter", "RDMA additions."), |view| view.adds);
+    let help = "Bytes of data in RDMA operations.";
+    one(text, view, ("dta_operation_bytes_total", "counter", help), |view| view.operation_bytes);
+    text.metric("dta_held", "gauge", "Entries and postcards that wait for others.");
+    if let Some(view) = view {
+        text.sample("dta_held", &[("what", &"entries")], view.entries.held);
+        text.sample("dta_held", &[("what", &"postcards")], view.postcards.held);
+    }
+    let help = "Essential reports that were asked for again and never came.";
+    one(text, view, ("dta_essential_lost_total", "counter", help), |view| view.essential.lost);
+    by(text, view, ("dta_messages_total", "kind", "Messages to reporters, by kind."), |view| &view.messages);
+    links(text, view);
+}
+
+fn links(text: &mut Text, view: Option<&DtaView>) {
+    let mut each = |(name, kind, help): (&str, &str, &str), value: &dyn Fn(&CollectorView) -> u64| {
+        text.metric(name, kind, help);
+        for collector in view.iter().flat_map(|view| &view.collectors) {
+            text.sample(name, &[("collector", &collector.exchange as &dyn Display)], value(collector));
+        }
+    };
+    each(("dta_link_up", "gauge", "1 while a collector is connected."), &|link| {
+        u64::from(link.state == "up")
+    });
+    each(("dta_link_level", "gauge", "Congestion of a collector, 0 to 3."), &|link| link.level.into());
+    each(("dta_link_datagrams_total", "counter", "Datagrams for a collector."), &|link| link.datagrams);
+    let help = "Reports that the kernel dropped because the receive buffer was full.";
+    each(("dta_link_kernel_drops_total", "counter", help), &|link| link.kernel_drops);
+    each(("dta_link_frames_total", "counter", "RoCEv2 packets made."), &|link| link.frames);
+    each(("dta_link_frame_bytes_total", "counter", "Bytes of RoCEv2 packets."), &|link| link.frame_bytes);
+    each(("dta_link_repeated_total", "counter", "RoCEv2 packets sent again."), &|link| link.repeated);
+    each(("dta_link_unsent_total", "counter", "RoCEv2 packets that the kernel did not take."), &|link| {
+        link.unsent
+    });
+    each(("dta_link_unkept_total", "counter", "Operations that may be lost."), &|link| link.unkept);
+    let help = "Operations that must arrive: = acknowledged + held + given up.";
+    each(("dta_link_kept_total", "counter", help), &|link| link.kept);
+    each(("dta_link_acknowledged_total", "counter", "Operations acknowledged."), &|link| link.acknowledged);
+    each(("dta_link_held", "gauge", "Operations not yet acknowledged."), &|link| link.held);
+    each(("dta_link_given_up_total", "counter", "Operations given up."), &|link| {
+        link.given_up.values().sum()
+    });
+    each(("dta_link_refused_total", "counter", "Operations not taken."), &|link| link.refused.values().sum());
+    each(("dta_link_answers_total", "counter", "Answers of a collector."), &|link| link.heard.values().sum());
+    each(("dta_link_connections_total", "counter", "Times a collector was connected."), &|link| {
+        link.connections
+    });
+    each(("dta_link_broken_total", "counter", "Times a connection broke."), &|link| link.broken);
+}
+
+/// What the collector's memory of this process did.
+pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
+    one(text, view, ("memory_datagrams_total", "counter", "RoCEv2 datagrams received."), |view| {
+        view.datagrams
+    });
+    let help = "Datagrams that the kernel dropped because the receive buffer was full.";
+    one(text, view, ("memory_kernel_drops_total", "counter", help), |view| view.kernel_drops);
+    let help = "RoCEv2 packets: = executed + duplicates + refused + dropped.";
+    one(text, view, ("memory_packets_total", "counter", help), |view| view.packets);
+    one(text, view, ("memory_executed_total", "counter", "RoCEv2 packets executed."), |view| view.executed);
+    one(text, view, ("memory_duplicates_total", "counter", "RoCEv2 packets that came again."), |view| {
+        view.duplicates
+    });
+    let help = "RoCEv2 packets that could not be read, by reason.";
+    by(text, view, ("memory_refused_total", "reason", help), |view| &view.refused);
+    let help = "RoCEv2 packets that were not executed, by reason.";
+    by(text, view, ("memory_dropped_total", "reason", help), |view| &view.dropped);
+    one(text, view, ("memory_messages_total", "counter", "RDMA operations done."), |view| view.messages);
+    one(text, view, ("memory_written_bytes_total", "counter", "Bytes written into memory."), |view| {
+        view.written_bytes
+    });
+    one(text, view, ("memory_adds_total", "counter", "Additions made."), |view| view.adds);
+    let help = "Packets of unreliable queue pairs that never came.";
+    one(text, view, ("memory_missing", "gauge", help), |view| view.missing);
+    one(text, view, ("memory_acks_total", "counter", "Acknowledgements sent."), |view| view.acks);
+    by(text, view, ("memory_naks_total", "kind", "Negative acknowledgements sent, by kind."), |view| {
+        &view.naks
+    });
+    one(text, view, ("memory_links", "gauge", "Translators that are connected."), |view| {
+        view.links.iter().filter(|link| link.up).count() as u64
+    });
+    let help = "Entries of lists told as events.";
+    one(text, view, ("memory_entries_told_total", "counter", help), |view| view.events.entries);
+    text.metric("memory_batches_lost_total", "counter", "Batches of lists that were not told, by reason.");
+    if let Some(view) = view {
+        text.sample("memory_batches_lost_total", &[("reason", &"lapped")], view.events.lapped);
+        text.sample("memory_batches_lost_total", &[("reason", &"missing")], view.events.missing);
+    }
+    one(text, view, ("memory_immediates_total", "counter", "Immediates seen."), |view| {
+        view.events.immediates
+    });
+    let help = "Immediates for which there was no time.";
+    one(text, view, ("memory_immediates_shed_total", "counter", help), |view| view.events.immediates_shed);
+    one(text, view, ("memory_snapshots_total", "counter", "Snapshots taken."), |view| view.snapshots.taken);
+    let help = "Snapshots that could not be written.";
+    one(text, view, ("memory_snapshots_failed_total", "counter", help), |view| view.snapshots.failed);
+}

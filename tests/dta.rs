@@ -1,0 +1,618 @@
+//! DTA in the real program: reports by UDP into a translator, RoCEv2 over loopback sockets into collectors' memory, answers by the
+//! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
+#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use support::{TempDir, command, hex, hopwise, text};
+use wire::dta::{Base, MergeOp, Operation, Priority, Report};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running hopwise. Killed when dropped.
+struct Program {
+    child: Child,
+    lines: Receiver<String>,
+    config: PathBuf,
+    /// Where reports for each collector come to.
+    reports: Vec<SocketAddr>,
+    /// Where RoCEv2 comes to, and where translators ask.
+    memory: Option<(SocketAddr, SocketAddr)>,
+    api: SocketAddr,
+}
+
+impl Program {
+    /// Starts it with this file, in this directory.
+    fn start(directory: &Path, name: &str, settings: &str) -> Self {
+        let config = directory.join(name);
+        fs::write(&config, settings).unwrap();
+        let mut run = command(["run", "-c", text(&config)]);
+        let mut child = run.current_dir(directory).stderr(Stdio::piped()).spawn().unwrap();
+        let (told, lines) = channel();
+        let stderr = child.stderr.take().unwrap();
+        thread::spawn(move || {
+            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+        });
+        let (mut reports, mut memory) = (Vec::new(), None);
+        let api = loop {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{name} does not start"));
+            let after = |mark: &str| {
+                let (_, rest) = line.split_once(mark)?;
+                rest.split([',', ' ', '/']).next().unwrap().parse::<SocketAddr>().ok()
+            };
+            if line.contains("taking DTA reports") {
+                reports.extend(after("udp://"));
+            } else if line.contains("memory: ") {
+                memory = after("udp://").zip(after("tcp://"));
+            } else if let Some(api) = after("http://") {
+                break api;
+            }
+        };
+        Self { child, lines, config, reports, memory, api }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.api).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let (host, length) = (self.api, body.len());
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
+    }
+
+    /// GET that must succeed.
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// What the API says at `path` once `done` is true of it.
+    fn wait(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let view = self.get(path);
+            if done(&view) {
+                return view;
+            }
+            assert!(begun.elapsed() < PATIENCE, "never {what}: {view:#}");
+            thread::yield_now();
+        }
+    }
+
+    /// The translator's part of DTA, once `done` is true of it.
+    fn translator(&self, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+        self.wait("/api/v1/translator", what, |view| done(&view["dta"]))["dta"].clone()
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.api)
+    }
+
+    /// Ends it at once, as a crash does.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it in good order.
+    fn stop(&mut self) {
+        let sent = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+        let status = self.child.wait().unwrap();
+        let said: Vec<String> = self.lines.try_iter().collect();
+        assert!(status.success(), "{said:?}");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A collector with a store of every kind. Sockets are the kernel's choice.
+fn collector(directory: &Path, name: &str, extra: &str) -> String {
+    let own = directory.join(name);
+    format!(
+        r#"
+api.listen = "127.0.0.1:0"
+[store]
+dir = "{name}-events"
+commit_every = "50ms"
+[collector]
+listen = ["udp://127.0.0.1:0"]
+[collector.memory]
+listen = "127.0.0.1:0"
+exchange = "127.0.0.1:0"
+directory = "{}"
+{extra}
+[[collector.memory.stores]]
+name = "paths"
+kind = "key-write"
+id = 1
+slots = "64K"
+value = "u32[5]"
+[[collector.memory.stores]]
+name = "losses"
+kind = "append"
+lists = "0-3"
+entries = 4096
+batch = 4
+fields = "src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8"
+events = "drop"
+[[collector.memory.stores]]
+name = "plain"
+kind = "append"
+lists = 10
+entries = 4096
+entry = 4
+[[collector.memory.stores]]
+name = "bytes"
+kind = "key-increment"
+id = 2
+slots = 4096
+[[collector.memory.stores]]
+name = "cards"
+kind = "postcarding"
+id = 3
+slots = 4096
+[[collector.memory.stores]]
+name = "heavy"
+kind = "sketch"
+id = 4
+depth = 2
+columns = 8
+reporters = 1
+"#,
+        own.display()
+    )
+}
+
+fn translator(exchanges: &[SocketAddr], extra: &str) -> String {
+    let mut out = format!(
+        "api.listen = \"127.0.0.1:0\"\n[translator.dta]\nlisten = \"127.0.0.1:0\"\ncontrol_port = 0\n{extra}\n"
+    );
+    for exchange in exchanges {
+        out.push_str(&format!(
+            "[[translator.dta.collectors]]\nexchange = \"{exchange}\"\nlisten = \"127.0.0.1:0\"\n"
+        ));
+    }
+    out
+}
+
+/// A reporter of one's own making.
+struct Reporter {
+    socket: UdpSocket,
+    to: SocketAddr,
+    sequence: u16,
+}
+
+impl Reporter {
+    fn new(to: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, to, sequence: 0 }
+    }
+
+    fn send(&mut self, essential: bool, immediate: bool, operation: Operation<'_>) {
+        self.sequence = self.sequence.wrapping_add(u16::from(essential));
+        let sequence = if essential { self.sequence } else { 0 };
+        let base = Base { immediate, essential, priority: Priority::Medium, sequence, reporter: 7 };
+        let mut bytes = [0; 2048];
+        let length = Report { base, operation }.emit(&mut bytes).unwrap();
+        self.socket.send_to(&bytes[..length], self.to).unwrap();
+    }
+
+    fn key_write(&mut self, key: &[u8], data: &[u8]) {
+        self.send(false, false, Operation::KeyWrite { copies: 2, store: 1, key, data });
+    }
+}
+
+/// Five switches, as data of the store `paths`.
+fn path_of(first: u32) -> Vec<u8> {
+    (first..first + 5).flat_map(u32::to_be_bytes).collect()
+}
+
+/// wire-formats 5.6: 10.0.0.1:1234 > 10.0.0.2:80 tcp.
+fn flow() -> Vec<u8> {
+    hex("0a0000010a00000204d2005006")
+}
+
+const FLOW: &str = "10.0.0.1:1234 > 10.0.0.2:80 tcp";
+
+fn connected(dta: &Value, collector: usize) -> bool {
+    dta["collectors"][collector]["state"] == "up"
+}
+
+#[test]
+fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", "snapshots = { keep = 2 }"));
+    let (_, exchange) = keeper.memory.unwrap();
+    let mut stage = Program::start(&at, "t.toml", &translator(&[exchange], ""));
+    stage.translator("connected", |dta| connected(dta, 0));
+    let mut reporter = Reporter::new(stage.reports[0]);
+
+    report_all(&mut reporter);
+
+    let dta = stage.translator("all done", |dta| {
+        let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
+        done == 10 && dta["entries"]["held"] == 0 && dta["collectors"][0]["held"] == 0
+    });
+    assert_eq!((&dta["reports"], &dta["adds_up"]), (&10.into(), &true.into()), "{dta:#}");
+
+    answers(&keeper);
+    let region = at.join("memory");
+    commands(&["--api", &keeper.url()]);
+    commands(&["--directory", text(&region)]);
+    // The event, in the store and with everything that its fields say.
+    let events = keeper.wait("/api/v1/events?kind=drop", "told", |view| view["events"][0].is_object());
+    let event = &events["events"][0];
+    assert_eq!((&event["node"], &event["reason"]), (&101.into(), &7.into()), "{events:#}");
+    assert_eq!(event["text"], "10.0.0.1:1234>10.0.0.2:80/6");
+    // A snapshot answers as the live store does, also when that one has gone on.
+    let (status, taken) = keeper.ask("POST", "/api/v1/dta/snapshots", r#"{"stores": ["paths"]}"#);
+    assert_eq!((status, &taken["snapshots"][0]["store"]), (200, &json!("paths")), "{taken}");
+    let (file, ts) = (taken["snapshots"][0]["file"].as_str().unwrap(), &taken["snapshots"][0]["ts"]);
+    reporter.key_write(&flow(), &path_of(99));
+    let path = format!("/api/v1/dta/stores/paths/get?key={}", escape(FLOW));
+    keeper.wait(&path, "overwritten", |view| view["fields"]["value"] == json!([99, 100, 101, 102, 103]));
+    assert_eq!(keeper.get(&format!("{path}&snapshot={ts}"))["fields"]["value"], json!([11, 12, 13, 14, 15]));
+    let run = hopwise(["get", "paths", FLOW, "--snapshot", file]);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (Some(0), "[11,12,13,14,15]  (2 of 2 copies)\n"),
+        "{}",
+        run.stderr
+    );
+    // What the memory counted adds up, and nothing was refused.
+    let view = keeper.get("/api/v1/dta");
+    assert_eq!((&view["adds_up"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
+    assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
+    let metrics = keeper.ask("GET", "/metrics", "").1;
+    let metrics = metrics.as_str().unwrap();
+    for line in
+        ["hopwise_memory_adds_total 6", "hopwise_memory_entries_told_total 1", "hopwise_memory_links 1"]
+    {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let metrics = stage.ask("GET", "/metrics", "").1;
+    let metrics = metrics.as_str().unwrap();
+    for line in ["hopwise_dta_reports_total 11", "hopwise_dta_done_total{primitive=\"append\"} 2"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    stage.stop();
+    keeper.stop();
+}
+
+/// One report or more of every primitive, ten in all.
+fn report_all(reporter: &mut Reporter) {
+    reporter.key_write(&flow(), &path_of(11));
+    let entry = hex("0a0000010a00000204d2005006 00000065 07");
+    reporter.send(true, true, Operation::Append { list: 2, entry_len: 18, entries: &entry });
+    let plain: Vec<u8> = (0..40_u32).flat_map(u32::to_be_bytes).collect();
+    reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &plain });
+    for _ in 0..3 {
+        let key = [10, 0, 0, 1];
+        reporter.send(true, false, Operation::KeyIncrement { copies: 2, store: 2, delta: 500, key: &key });
+    }
+    for (hop, value) in [(1, 21), (3, 23), (2, 22)] {
+        reporter.send(false, false, Operation::Postcard { hop, path_len: 3, store: 3, value, key: &flow() });
+    }
+    let counters: Vec<u8> = (1..=16_u32).flat_map(u32::to_be_bytes).collect();
+    let columns = Operation::SketchMerge {
+        sketch: 4,
+        epoch: 9,
+        first_column: 0,
+        depth: 2,
+        width: 4,
+        op: MergeOp::Sum,
+        columns: 8,
+        counters: &counters,
+    };
+    reporter.send(true, false, columns);
+}
+
+/// The answers of the API about what was reported.
+fn answers(keeper: &Program) {
+    let key = escape(FLOW);
+    let path = keeper.get(&format!("/api/v1/dta/stores/paths/get?key={key}"));
+    assert_eq!(path["fields"]["value"], json!([11, 12, 13, 14, 15]), "{path}");
+    assert_eq!((&path["answer"], &path["agreeing"]), (&json!("found"), &2.into()));
+    assert_eq!(keeper.get("/api/v1/dta/stores/1/get?key=10.9.9.9")["answer"], "empty");
+    let cards = keeper.get(&format!("/api/v1/dta/stores/cards/get?key={key}"));
+    assert_eq!((&cards["path"], &cards["missing"]), (&json!([21, 22, 23]), &0.into()));
+    let count = keeper.get("/api/v1/dta/stores/bytes/count?key=10.0.0.1");
+    assert_eq!((&count["estimate"], &count["total"]), (&1500.into(), &3000.into()));
+    let sketch = keeper.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1");
+    assert_eq!((&sketch["epoch"]["epoch"], &sketch["epoch"]["columns"]), (&9.into(), &8.into()), "{sketch}");
+    assert!(sketch["estimate"].as_f64().unwrap() >= 1.0);
+    let tail = keeper.get("/api/v1/dta/lists/2");
+    assert_eq!(tail["entries"][0]["fields"]["dst"], "10.0.0.2", "{tail}");
+    let tail = keeper.get("/api/v1/dta/lists/10?limit=40");
+    let values: Vec<_> =
+        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    let expected: Vec<Value> = (0..40).map(|number| format!("{number:08x}").into()).collect();
+    assert_eq!(values, expected);
+    let lists = keeper.get("/api/v1/dta/lists");
+    assert_eq!(lists["lists"].as_array().unwrap().len(), 5);
+    let stores = keeper.get("/api/v1/dta/stores");
+    assert_eq!(stores["stores"].as_array().unwrap().len(), 6);
+    assert_eq!(stores["stores"][0]["expected"].as_array().unwrap().len(), 4);
+    for (path, told) in [
+        ("/api/v1/dta/stores/nope/get?key=1", "there is no store `nope`; there are paths, losses"),
+        ("/api/v1/dta/stores/paths/get", "which key?"),
+        ("/api/v1/dta/stores/paths/get?key=x", "is no key"),
+        ("/api/v1/dta/stores/paths/count?key=1", "use hopwise get STORE KEY"),
+        ("/api/v1/dta/lists/77", "there is no list 77; there are 0 to 3 in losses, 10 to 10 in plain"),
+        ("/api/v1/dta/calculate?keys=0", "there must be a key"),
+    ] {
+        let (status, body) = keeper.ask("GET", path, "");
+        assert!(
+            (400..=404).contains(&status) && body["error"].as_str().unwrap().contains(told),
+            "{path}: {body}"
+        );
+    }
+}
+
+/// The same by the commands.
+fn commands(from: &[&str]) {
+    let ask = |args: &[&str]| {
+        let run = hopwise(args.iter().chain(from));
+        assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
+        run.stdout
+    };
+    assert_eq!(ask(&["get", "paths", FLOW]), "[11,12,13,14,15]  (2 of 2 copies)\n");
+    assert_eq!(ask(&["get", "cards", FLOW]), "21 22 23\n");
+    assert!(ask(&["count", "bytes", "10.0.0.1"]).starts_with("1,500  (too large by at most "));
+    assert!(
+        ask(&["sketch", "heavy", "10.0.0.1"]).starts_with("epoch 9, 8 columns of 1 reporter(s)\ncounted: ")
+    );
+    let tail = ask(&["tail", "2"]);
+    assert!(tail.contains("src=10.0.0.1") && tail.contains("node=101"), "{tail}");
+    assert_eq!(ask(&["tail", "10", "--limit", "3", "--json"]).lines().count(), 3);
+    let stores = ask(&["stores"]);
+    assert!(stores.contains("key-write") && stores.contains("lists 0 to 3"), "{stores}");
+    let run = hopwise(["get", "paths", "10.9.9.9"].iter().chain(from));
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "empty: never reported, or overwritten since\n"));
+    let run = hopwise(["get", "paths", "what"].iter().chain(from));
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("is no key; write a flow such as"), "{}", run.stderr);
+}
+
+fn escape(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// Keys `from..to`, each reported to the collector of its parity.
+fn report_keys(reporters: &mut [Reporter; 2], keys: std::ops::Range<u32>) {
+    for key in keys {
+        let bytes = key.to_be_bytes();
+        reporters[key as usize % 2].key_write(&bytes, &path_of(key));
+        if key % 32 == 31 {
+            thread::sleep(Duration::from_millis(1)); // no faster than a small socket buffer
+        }
+    }
+}
+
+/// How many of these keys a collector knows.
+fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
+    use collector::stores::{Answer, Policy, Store};
+    let memory = memory::Region::open_read_only(&region.join("paths.region")).unwrap();
+    let reader = Store::open(std::sync::Arc::new(memory)).unwrap().key_write().unwrap();
+    let mut data = [0; 20];
+    let found = keys.filter(|key| {
+        let answer = reader.get(&key.to_be_bytes(), Policy::Majority, 2, &mut data).unwrap();
+        let found = matches!(answer, Answer::Found { .. });
+        assert!(!found || data[..] == path_of(*key)[..], "key {key} has another's data");
+        found
+    });
+    found.count() as u64
+}
+
+#[test]
+fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let first = Program::start(&at, "c0.toml", &collector(&at, "m0", ""));
+    let mut second = Program::start(&at, "c1.toml", &collector(&at, "m1", ""));
+    let exchanges = [first.memory.unwrap().1, second.memory.unwrap().1];
+    let stage = Program::start(&at, "t.toml", &translator(&exchanges, ""));
+    stage.translator("connected", |dta| connected(dta, 0) && connected(dta, 1));
+    let mut reporters = [Reporter::new(stage.reports[0]), Reporter::new(stage.reports[1])];
+    let done = |dta: &Value| dta["done"]["key_write"].as_u64().unwrap();
+
+    report_keys(&mut reporters, 0..1000);
+    stage.translator("done", |dta| done(dta) == 1000);
+    let executed = |view: &Value| view["executed"] == 1000; // 500 keys, two copies each
+    second.wait("/api/v1/dta", "written", executed);
+    first.wait("/api/v1/dta", "written", executed);
+
+    second.kill();
+    let before = stage.translator("noticed", |dta| !connected(dta, 1));
+    report_keys(&mut reporters, 1000..2000);
+    // What must arrive waits.
+    for number in 0..100_u32 {
+        let entry = number.to_be_bytes();
+        reporters[1].send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
+    }
+    let sum = |dta: &Value, what: &str| {
+        dta[what].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>()
+    };
+    let away = stage.translator("all taken", |dta| dta["reports"] == 2100);
+    let lost = sum(&away, "dropped") - sum(&before, "dropped");
+    assert_eq!(away["adds_up"], true, "{away:#}");
+    assert!(lost > 0, "{away:#}");
+
+    // It comes back where it was, with what was in its memory.
+    let exchange = second.memory.unwrap().1;
+    let again = collector(&at, "m1", "").replacen(
+        "exchange = \"127.0.0.1:0\"",
+        &format!("exchange = \"{exchange}\""),
+        1,
+    );
+    let second = Program::start(&at, "c1.toml", &again);
+    stage.translator("connected again", |dta| connected(dta, 1) && dta["waiting"] == 0);
+    report_keys(&mut reporters, 2000..3000);
+    let after = stage.translator("everything settled", |dta| {
+        let settled = dta["waiting"] == 0 && dta["entries"]["held"] == 0 && dta["collectors"][1]["held"] == 0;
+        dta["reports"] == 3100 && settled
+    });
+    assert_eq!(
+        (&after["adds_up"], &after["collectors"][1]["adds_up"]),
+        (&true.into(), &true.into()),
+        "{after:#}"
+    );
+    assert_eq!(after["collectors"][1]["connections"], 2);
+
+    // The first collector lost nothing, the second exactly what was counted.
+    let frames = |number: usize| after["collectors"][number]["unkept"].as_u64().unwrap();
+    first.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(0));
+    second.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(1) - 1000);
+    assert_eq!(known(&at.join("m0"), (0..3000).step_by(2)), 1500);
+    let total_lost = sum(&after, "dropped");
+    let found = known(&at.join("m1"), (1..3000).step_by(2));
+    assert_eq!(found + total_lost, 1500, "{after:#}");
+    // All of list 10 is there, once and in order.
+    let tail = second.get("/api/v1/dta/lists/10?limit=1000");
+    let entries: Vec<_> =
+        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    let expected: Vec<Value> = (0..100).map(|number| format!("{number:08x}").into()).collect();
+    assert_eq!(entries, expected, "{tail}");
+}
+
+#[test]
+fn a_translator_that_restarts_goes_on_behind_what_is_there() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let keeper = Program::start(&at, "c.toml", &collector(&at, "memory", ""));
+    let exchange = keeper.memory.unwrap().1;
+    let mut expected = Vec::new();
+    for round in 0..3_u32 {
+        let mut stage = Program::start(&at, "t.toml", &translator(&[exchange], ""));
+        stage.translator("connected", |dta| connected(dta, 0));
+        let mut reporter = Reporter::new(stage.reports[0]);
+        for number in 0..20 {
+            let value = round * 100 + number;
+            expected.push(Value::from(format!("{value:08x}")));
+            let entry = value.to_be_bytes();
+            reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
+        }
+        stage.translator("taken", |dta| dta["done"]["append"] == 20);
+        // What is held is written at the end.
+        stage.stop();
+    }
+    let tail = keeper.wait("/api/v1/dta/lists/10?limit=1000", "there", |view| {
+        view["entries"].as_array().unwrap().len() == 60
+    });
+    let entries: Vec<_> =
+        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    assert_eq!(entries, expected);
+    assert_eq!(tail["missing"], 0);
+}
+
+#[test]
+fn a_map_leads_to_the_collector_that_has_the_key() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let keepers = [0, 1].map(|number| {
+        Program::start(&at, &format!("c{number}.toml"), &collector(&at, &format!("m{number}"), ""))
+    });
+    let exchanges = [0, 1].map(|number: usize| keepers[number].memory.unwrap().1);
+    let stage = Program::start(&at, "t.toml", &translator(&exchanges, ""));
+    stage.translator("connected", |dta| connected(dta, 0) && connected(dta, 1));
+    let names = [0, 1].map(|number: usize| format!("c{number}={}", keepers[number].url()));
+    let run = hopwise(["map", "new", &names[0]]);
+    let (old, new) = (at.join("old.json"), at.join("new.json"));
+    fs::write(&old, &run.stdout).unwrap();
+    let spread = dataplane::dta::Spread::even(2);
+    // Keys reported while there was one collector, and keys reported by the map of two.
+    let mut reporters = [Reporter::new(stage.reports[0]), Reporter::new(stage.reports[1])];
+    for key in 0..40_u32 {
+        let (bytes, one) = (key.to_be_bytes(), usize::from(spread.of_key(&key.to_be_bytes())));
+        reporters[if key < 20 { 0 } else { one }].key_write(&bytes, &path_of(key));
+    }
+    stage.translator("done", |dta| dta["done"]["key_write"] == 40);
+    let run = hopwise(["map", "grow", text(&old), &names[1]]);
+    assert!(run.stderr.contains("128 of 256 parts of the keys (50.0 %) move to `c1`"), "{}", run.stderr);
+    fs::write(&new, &run.stdout).unwrap();
+    for key in 0..40_u32 {
+        let ask = || hopwise(["get", "paths", &key.to_string(), "--json", "--map", text(&new)]);
+        let mut run = ask();
+        for _ in 0..100 {
+            if run.code == Some(0) {
+                break;
+            }
+            run = ask(); // the last frames are on their way
+        }
+        let answer = &run.json()[0];
+        let moved = spread.of_key(&key.to_be_bytes()) == 1 && key >= 20;
+        assert_eq!(answer["collector"], if moved { "c1" } else { "c0" }, "{key}: {answer}");
+        assert_eq!(answer["fields"]["value"][0], key);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told_before_anything_starts() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let keeper = collector(&at, "memory", "");
+    for (wrong, told) in [
+        (
+            keeper.replace("listen = \"127.0.0.1:0\"\nexchange", "listen = \"0.0.0.0:4791\"\nexchange"),
+            "RoCEv2's checksum covers the address",
+        ),
+        (keeper.replace("slots = \"64K\"", "slots = 1000"), "write a power of two from 16 to 2G"),
+        (keeper.replace("id = 2", "id = 1"), "1 is the number of `paths`"),
+        (keeper.replace("lists = 10", "lists = \"3-9\""), "lists 0-3 are another store's"),
+        (keeper.replace("batch = 4", "batch = 5"), "write a multiple of `batch`"),
+        (keeper.replace("src:ipv4", "src:ipv5"), "there is no type `ipv5`"),
+        (keeper.replace("events = \"drop\"", "events = \"dropp\""), "write \"new\", \"change\""),
+        (translator(&[], ""), "no collector to write to"),
+        (translator(&["127.0.0.1:1".parse().unwrap()], "pmtu = 1500"), "write 256, 512, 1024, 2048 or 4096"),
+        (
+            translator(
+                &["127.0.0.1:1".parse().unwrap()],
+                "[[translator.dta.triggers]]\nwhen = \"valu > 1\"\nentry = \"time\"",
+            ),
+            "there is no field `valu`",
+        ),
+    ] {
+        let config = at.join("wrong.toml");
+        fs::write(&config, &wrong).unwrap();
+        let run = hopwise(["check", "-c", text(&config)]);
+        assert_eq!(run.code, Some(2), "{wrong}");
+        assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{told}: {}", run.stderr);
+    }
+    // A region of another shape is not overwritten.
+    let mut running = Program::start(&at, "c.toml", &keeper);
+    running.stop();
+    fs::write(&running.config, keeper.replace("slots = \"64K\"", "slots = \"32K\"")).unwrap();
+    let run = hopwise(["run", "-c", text(&running.config)]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("paths.region is there and has another shape"), "{}", run.stderr);
+}
