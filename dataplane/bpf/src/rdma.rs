@@ -102,7 +102,8 @@ impl Rdma {
     /// Loads the program and makes its memory.
     ///
     /// # Errors
-    /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN).
+    /// The kernel lacks something (it must be 5.18 or later) or memory, or permission is missing (CAP_BPF, CAP_NET_ADMIN,
+    /// CAP_PERFMON).
     pub fn load(options: &Options) -> Result<Self, Error> {
         Self::load_object(crate::RDMA, options, LoadOptions::default())
     }

@@ -44,7 +44,7 @@ static inline_always u32 half(const u8 *at) { return *(const u32 *)at; }
 #define HIDE(value) asm volatile("" : "+r"(value))
 
 /* Of the rest of a packet, which begins at `p` and has `len` bytes: 1 if the checksum behind it is right. `p` is at a place the
- * verifier knows, at every turn: places in packets that it does not know need CAP_PERFMON. */
+ * verifier knows, at every turn. */
 static inline_always u32 icrc_rest(u32 crc, const u8 *p, const u8 *end, u32 len)
 {
 #pragma clang loop unroll(disable)
