@@ -1,0 +1,130 @@
+//! Nothing is allocated per operation, frame or acknowledgement, at either end: counted by the allocator itself, of one test and one
+//! thread.
+#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use collector::rdma::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
+use memory::Region;
+use translator::dta::{Place, Way};
+use translator::rdma::{Config, Connection, End, Links, RemoteRegion};
+use wire::roce::{Packet, Path, Transport};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on unchanged.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The answers of one burst.
+struct Answers {
+    frames: Box<[[u8; 128]; 64]>,
+    lens: [usize; 64],
+    count: usize,
+    told: u64,
+}
+
+impl rdma::Out for Answers {
+    fn answer(&mut self, _: &Path, frame: &[u8]) {
+        self.frames[self.count][..frame.len()].copy_from_slice(frame);
+        self.lens[self.count] = frame.len();
+        self.count += 1;
+    }
+
+    fn complete(&mut self, _: &Completion) {
+        self.told += 1;
+    }
+}
+
+fn connected() -> (Links, Responder, Arc<Region>) {
+    let mut links = Links::new(Config::default()).expect("good settings");
+    let mut responder = Responder::new(rdma::Config::default()).expect("good settings");
+    let memory = Arc::new(Region::anonymous(1 << 16, false).expect("memory"));
+    let what = Registration {
+        memory: Arc::clone(&memory),
+        start: 4096,
+        len: 1 << 15,
+        rights: Rights::ALL,
+        order: Order::HeadLast,
+        region: 0,
+    };
+    let at = responder.register(&what).expect("registered");
+    let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let offer = links.offer(0).expect("a collector");
+    let mut pair = |transport, end: End| {
+        let path = Path::new(b, a, 0xc001);
+        let config = PairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
+        responder.connect(&config).expect("a pair")
+    };
+    let connection = Connection {
+        path: Path::new(a, b, 0xc001),
+        mtu: 256,
+        unreliable: Some(pair(Transport::Uc, offer.unreliable)),
+        reliable: Some(pair(Transport::Rc, offer.reliable)),
+        atomic_depth: 16,
+        regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, key: at.key }],
+        executed: None,
+    };
+    links.connect(0, &connection, 0).expect("connected");
+    (links, responder, memory)
+}
+
+#[test]
+fn both_ends_at_work_allocate_nothing() {
+    let (mut links, mut responder, memory) = connected();
+    let mut answers =
+        Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, told: 0 };
+    let place = Place { collector: 0, region: 0 };
+    let data = [7; 700];
+    let mut before = 0;
+    for round in 0..1000_u64 {
+        let now = round * 50_000_000;
+        if round == 10 {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        let at = round % 100 * 32;
+        links.write(place, at, &data[..24], None, false).expect("room");
+        links.write(place, at + 8, &data[..24], None, true).expect("room");
+        links.write(place, 16384, &data, Some(round as u32), true).expect("room");
+        links.add(place, 8192 + at, 1, Some(5)).expect("room");
+        while links.flush(now) > 0 {
+            // Every seventh frame is lost, and comes again.
+            let frames = links.frames().enumerate().filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
+            responder.take(frames.map(|(_, (_, frame))| frame), &mut answers);
+            links.sent();
+            for answer in 0..std::mem::take(&mut answers.count) {
+                let frame = &answers.frames[answer][..answers.lens[answer]];
+                links.receive(now, &Packet::parse(frame).expect("a good answer"));
+            }
+        }
+        links.tick(now);
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    let stats = links.stats(0).expect("a collector");
+    assert!(stats.is_balanced() && stats.repeated > 0 && stats.acknowledged > 3000, "{stats:?}");
+    assert!(answers.told > 1000);
+    assert_eq!(memory.load_u64(4096), Ok(0x0707_0707_0707_0707));
+}
