@@ -76,7 +76,8 @@ fn connected() -> (Links, Responder, Arc<Region>) {
     let offer = links.offer(0).expect("a collector");
     let mut pair = |transport, end: End| {
         let path = Path::new(b, a, 0xc001);
-        let config = PairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
+        let config =
+            PairConfig { transport, path, peer: end.pair, psn: end.psn, mtu: 256, receives: 1 << 30 };
         responder.connect(&config).expect("a pair")
     };
     let connection = Connection {
@@ -95,8 +96,7 @@ fn connected() -> (Links, Responder, Arc<Region>) {
 #[test]
 fn both_ends_at_work_allocate_nothing() {
     let (mut links, mut responder, memory) = connected();
-    let mut answers =
-        Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, told: 0 };
+    let mut answers = Answers { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, told: 0 };
     let place = Place { collector: 0, region: 0 };
     let data = [7; 700];
     let mut before = 0;

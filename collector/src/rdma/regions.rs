@@ -36,7 +36,7 @@ impl Entry {
     }
 
     /// Stores a packet's payload at `at` of the memory. Checked before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn store(&self, at: u64, payload: &[u8]) {
         // The answer is known: the range was checked against the registration, and that against the memory.
         let _ = if self.head_last && at.is_multiple_of(8) {

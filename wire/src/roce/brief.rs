@@ -62,11 +62,14 @@ pub struct Brief<'a> {
 #[derive(Clone, Debug)]
 struct Beginning {
     words: [u64; WORDS_V6],
-    /// CRC of all before the changing part.
+    /// CRC of what comes before the changing part and `run_up`.
     crc: icrc::Running,
     payload_len: u16,
     /// Bytes from the changing part on to the CRC; 0: no frame is like this one.
     tail_len: u16,
+    /// Bytes before the changing part that `crc` leaves out. Where they have others than the frame that was learned, the CRC
+    /// is not right, and the frame is not read here.
+    run_up: u16,
 }
 
 /// Beginnings that one queue pair has seen.
@@ -87,6 +90,7 @@ impl Beginnings {
             crc: icrc::Running::new(0),
             payload_len: 0,
             tail_len: 0,
+            run_up: 0,
         }))
     }
 
@@ -127,11 +131,12 @@ impl Beginnings {
         let known = &self.0[len >> 2 & (KEPT - 1)];
         let (head, tail) = frame.split_at_checked(TAIL)?;
         let (tail, rest) = tail.split_at_checked(usize::from(known.tail_len))?;
+        let covered = frame.get(TAIL - usize::from(known.run_up & 15)..TAIL + tail.len())?;
         let crc = rest.first_chunk::<ICRC_LEN>()?;
         let (front, body) = tail.split_first_chunk::<TO_PAYLOAD>()?;
         let payload = body.get(..usize::from(known.payload_len))?;
         if differ::<WORDS, START>(head, front, known, mask) != 0
-            || known.crc.finish(tail) != u32::from_le_bytes(*crc)
+            || known.crc.finish(covered) != u32::from_le_bytes(*crc)
         {
             return None;
         }
@@ -155,19 +160,24 @@ impl Beginnings {
         }
         let payload_len = packet.payload.len();
         let tail_len = TO_PAYLOAD + payload_len.next_multiple_of(4);
+        let run_up = icrc::Running::run_up(tail_len);
         let learned = match frame.get(12..14) {
             Some([0x08, 0x00]) if frame.get(18..20) == Some(&[0, 0]) => {
                 learned::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4)
-                    .map(|words| (words, crc_v4(frame), 17))
+                    .map(|words| (words, crc_v4(frame, run_up), 17))
             }
             Some([0x86, 0xdd]) => learned::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6)
-                .map(|words| (words, crc_v6(frame), 19)),
+                .map(|words| (words, crc_v6(frame, run_up), 19)),
             _ => None,
         };
         if let Some((words, Some(crc), len_at)) = learned {
-            let crc = icrc::Running::new(crc);
-            self.0[usize::from(frame[len_at]) >> 2 & (KEPT - 1)] =
-                Beginning { words, crc, payload_len: payload_len as u16, tail_len: tail_len as u16 };
+            self.0[usize::from(frame[len_at]) >> 2 & (KEPT - 1)] = Beginning {
+                words,
+                crc,
+                payload_len: payload_len as u16,
+                tail_len: tail_len as u16,
+                run_up: run_up as u16,
+            };
         }
     }
 }
@@ -209,16 +219,18 @@ fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(
     Some(words)
 }
 
-fn crc_v4(frame: &[u8]) -> Option<u32> {
+fn crc_v4(frame: &[u8], run_up: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V4 }>()?;
     icrc::mask_v4(&mut head);
-    Some(icrc::go_on(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]))
+    let crc = icrc::go_on(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]);
+    Some(icrc::Running::before(crc, frame.get(TAIL_V4 - run_up..TAIL_V4)?))
 }
 
-fn crc_v6(frame: &[u8]) -> Option<u32> {
+fn crc_v6(frame: &[u8], run_up: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V6 }>()?;
     icrc::mask_v6(&mut head);
-    Some(icrc::go_on(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]))
+    let crc = icrc::go_on(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]);
+    Some(icrc::Running::before(crc, frame.get(TAIL_V6 - run_up..TAIL_V6)?))
 }
 
 #[cfg(test)]

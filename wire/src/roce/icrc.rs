@@ -37,6 +37,25 @@ impl Running {
         Self(crc32fast::Hasher::new_with_initial(crc))
     }
 
+    /// Goes on from before `known`, of which the CRC is part of `crc`: bytes that are given to [`finish`](Self::finish) again.
+    pub(super) fn before(crc: u32, known: &[u8]) -> Self {
+        let mut register = !crc;
+        for byte in known.iter().rev() {
+            for _ in 0..8 {
+                let bit = register >> 31;
+                register = ((register ^ (0xedb8_8320 * bit)) << 1) | bit;
+            }
+            register ^= u32::from(*byte);
+        }
+        Self::new(!register)
+    }
+
+    /// How many known bytes it takes before others, up to twelve, to make them a multiple of 16: there the instructions are at
+    /// their best.
+    pub(super) const fn run_up(len: usize) -> usize {
+        len.wrapping_neg() & 12
+    }
+
     /// The CRC with `bytes` behind it.
     #[inline(always)]
     pub(super) fn finish(&self, bytes: &[u8]) -> u32 {

@@ -159,8 +159,9 @@ impl Head {
 struct Beginning {
     /// Opcode, flags and payload length; `None` was never used.
     of: Option<(u8, u8, u16)>,
-    /// The CRC of all that does not change.
+    /// The CRC of all that does not change, but for the last `run_up` bytes of it.
     crc: icrc::Running,
+    run_up: usize,
     bytes: [u8; MAX_BEGINNING],
 }
 
@@ -199,8 +200,9 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty = Beginning { of: None, crc: icrc::Running::new(0), bytes: [0; MAX_BEGINNING] };
-        Ok(Self { path, transport, queue_pair, len, kept: core::array::from_fn(|_| empty.clone()) })
+        let empty =
+            |_| Beginning { of: None, crc: icrc::Running::new(0), run_up: 0, bytes: [0; MAX_BEGINNING] };
+        Ok(Self { path, transport, queue_pair, len, kept: core::array::from_fn(empty) })
     }
 
     /// The way that its frames take.
@@ -442,7 +444,6 @@ impl Writer {
         let (start, body) = out.split_at_mut(self.len);
         let beginning = self.beginning(number, opcode, head.solicited, payload_len);
         beginning.copy_to(start);
-        let crc = beginning.crc.clone();
         let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
         let at = start.len() - CHANGING;
         put_u32(start, at, changing);
@@ -451,7 +452,7 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = crc.finish(&out[at..len - ICRC_LEN]);
+        let crc = beginning.crc.finish(&out[at - (beginning.run_up & 15)..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -494,7 +495,9 @@ impl Writer {
             icrc::mask_v6(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
-        kept.crc = icrc::Running::new(crc);
+        let constant = headers + BTH_LEN - CHANGING;
+        kept.run_up = icrc::Running::run_up(len - (BTH_LEN - CHANGING) - ICRC_LEN);
+        kept.crc = icrc::Running::before(crc, &kept.bytes[constant - kept.run_up..constant]);
     }
 }
 
