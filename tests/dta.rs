@@ -2,6 +2,8 @@
 //! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
 #![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
 
+#[path = "support/schema.rs"]
+mod schema;
 mod support;
 
 use std::{
@@ -266,6 +268,7 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     assert_eq!((&dta["reports"], &dta["adds_up"]), (&10.into(), &true.into()), "{dta:#}");
 
     answers(&keeper);
+    as_documented(&keeper, &stage);
     let region = at.join("memory");
     commands(&["--api", &keeper.url()]);
     commands(&["--directory", text(&region)]);
@@ -377,6 +380,33 @@ fn answers(keeper: &Program) {
             "{path}: {body}"
         );
     }
+}
+
+/// Every answer is as the OpenAPI document says.
+fn as_documented(keeper: &Program, stage: &Program) {
+    let document = keeper.get("/api/v1/openapi.json");
+    let check = |path: &str, answer: &Value| {
+        let schema =
+            &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        assert!(schema.is_object(), "{path} is in the document");
+        schema::check(&document, schema, answer, path);
+    };
+    for (path, query) in [
+        ("/api/v1/dta", ""),
+        ("/api/v1/dta/stores", ""),
+        ("/api/v1/dta/lists", ""),
+        ("/api/v1/dta/snapshots", ""),
+        ("/api/v1/dta/calculate", "?keys=1M"),
+    ] {
+        check(path, &keeper.get(&format!("{path}{query}")));
+    }
+    for (store, what) in [("paths", "get"), ("cards", "get"), ("bytes", "count"), ("heavy", "sketch")] {
+        let answer = keeper.get(&format!("/api/v1/dta/stores/{store}/{what}?key=10.0.0.1"));
+        check(&format!("/api/v1/dta/stores/{{name}}/{what}"), &answer);
+        check("/api/v1/dta/stores/{name}", &keeper.get(&format!("/api/v1/dta/stores/{store}")));
+    }
+    check("/api/v1/dta/lists/{list}", &keeper.get("/api/v1/dta/lists/2"));
+    check("/api/v1/translator", &stage.get("/api/v1/translator"));
 }
 
 /// The same by the commands.
