@@ -45,6 +45,7 @@ enum Command {
     Lab(commands::lab::Args),
     Bench(commands::bench::Args),
     Experiment(commands::experiment::Args),
+    Report(commands::report::Args),
     Generate(commands::generate::Args),
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Lab(args) => commands::lab::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Experiment(args) => commands::experiment::run(args),
+        Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),
     }
 }

@@ -25,6 +25,7 @@ mod monitor;
 mod notify;
 mod output;
 mod pipeline;
+mod reporter;
 mod rights;
 mod switch;
 mod tap;

@@ -22,7 +22,7 @@ struct Line {
     switches: Vec<Server>,
     /// In the namespaces of the switches: where their reports go.
     reports: Vec<UdpSocket>,
-    _namespaces: Vec<Namespace>,
+    namespaces: Vec<Namespace>,
 }
 
 /// Of the MiB that iperf3 sends; it stops to count what arrives before all has.
@@ -76,7 +76,7 @@ impl Line {
             let config = config(index, watch);
             switches.push(Server::start_raw_within(namespace.name(), &config).unwrap());
         }
-        Self { hosts, switches, reports, _namespaces: namespaces }
+        Self { hosts, switches, reports, namespaces }
     }
 
     /// Runs a program on a host; what it printed if it succeeded.
@@ -477,4 +477,50 @@ fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
     let run = support::hopwise(["run", "-c", support::text(&path)]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("port 1: open interface no-such-nic"), "{}", run.stderr);
+}
+
+/// Every path of UDP by DTA, essential.
+const DTA: &str = "[[switch.watch]]\nmode = \"md\"\n[switch.dta]\ncollectors = [\"127.0.0.1:40040\"]\n\
+                   [[switch.dta.report]]\nname = \"paths\"\non = \"path\"\nproto = \"udp\"\noperation = \"key-write\"\nstore = 1\n\
+                   key = [\"flow\"]\ndata = [\"node[5]\"]\nessential = true\n";
+
+#[test]
+fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
+    use wire::dta::{Control, Operation, Report, control};
+    let Some(line) = Line::new(DTA) else { return };
+    let translator = line.namespaces[2].run(|| UdpSocket::bind("127.0.0.1:40040")).unwrap().unwrap();
+    translator.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "400k", "-l", "500"]);
+    assert!(udp["end"]["sum"]["packets"].as_u64() > Some(20), "{udp:#}");
+    let mut buffer = [0; 2048];
+    let mut next = |socket: &UdpSocket| -> (u16, Vec<u8>) {
+        let len = socket.recv(&mut buffer).unwrap();
+        (Report::parse(&buffer[..len]).unwrap().base.sequence, buffer[..len].to_vec())
+    };
+    let (first, bytes) = next(&translator);
+    let report = Report::parse(&bytes).unwrap();
+    let Operation::KeyWrite { store: 1, copies: 2, key, data } = report.operation else {
+        panic!("{report:?}")
+    };
+    assert_eq!((key.len(), &key[..8], key[12]), (13, &[10, 0, 1, 5, 10, 0, 2, 6][..], 17));
+    let nodes: Vec<u32> = data.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    assert_eq!((nodes, report.base.reporter), (vec![11, 12, 13, 0, 0], 13));
+    assert_eq!((1..20).map(|i| (next(&translator).0).wrapping_sub(i)).collect::<Vec<_>>(), [first; 19]);
+    // The translator misses all but the first.
+    let body =
+        control::Body::Nack { cause: control::Cause::Gap, last: first, trigger: first.wrapping_add(2) };
+    let mut nack = [0; 32];
+    let len = Control { sequence: 0, reporter: 13, body }.emit(&mut nack).unwrap();
+    translator.send_to(&nack[..len], "127.0.0.1:40044").unwrap();
+    let again = (0..1000).map(|_| next(&translator).0).find(|sequence| *sequence == first.wrapping_add(1));
+    assert!(again.is_some());
+    let view = line.switches[2].json("/api/v1/switch");
+    let (dta, mapping) = (&view["dta"], &view["dta"]["mappings"][0]);
+    assert!(
+        dta["collectors"][0]["nacks"] == 1 && dta["collectors"][0]["resent"].as_u64() > Some(10),
+        "{dta:#}"
+    );
+    assert!(mapping["made"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
+    assert_eq!(line.paths(2), [], "no Telemetry Reports");
+    line.assert_balanced(&["queue_full", "not_sent"]);
 }

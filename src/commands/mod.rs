@@ -17,6 +17,7 @@ mod profile;
 pub(crate) mod query;
 pub(crate) mod remote;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod run;
 mod stored;
 pub(crate) mod top;

@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod check;
+pub(crate) mod dta;
 pub(crate) mod filter;
 pub(crate) mod memory;
 pub(crate) mod rdma;

@@ -16,6 +16,7 @@ use dataplane::{
 use detect::{Match, PortRange, Prefix};
 
 use super::{
+    dta::DtaSettings,
     filter::{FilterSettings, RoleSettings},
     sections::Clocks,
     setting::{choice, section},
@@ -62,6 +63,8 @@ section! {
         [live] pub(crate) clocks: Clocks = Clocks::Free,
         /// Flows in which it has a part of its own.
         [live] pub(crate) role: Vec<RoleSettings> = Vec::new(),
+        /// Reports by Direct Telemetry Access. Not set: none.
+        pub(crate) dta: Option<DtaSettings> = None,
     }
 }
 
@@ -293,6 +296,12 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
         }
     }
     super::filter::check(settings, refuse);
+    if let Some(dta) = &settings.dta {
+        super::dta::check(dta, settings.node, &mut |path, message| {
+            let path: Vec<&str> = ["switch"].iter().chain(path).copied().collect();
+            refuse(&path, message);
+        });
+    }
     // What is left are contradictions inside of INT.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
         use switch::ConfigError::{BadCongestion, BadDscp, BadPort, BadRegisters, BadSfWatch, NeedsReport20};

@@ -1,6 +1,7 @@
 //! The switch role: [`dataplane::router`] between real interfaces. One thread does everything; others ask it.
 
 mod change;
+mod dta;
 mod ports;
 mod view;
 
@@ -20,6 +21,7 @@ use tokio::{sync::oneshot, time};
 
 use crate::{config::switch::SwitchSettings, control::Control, error::CliError};
 pub(crate) use change::{filters, port, same_ports, watch};
+pub(crate) use dta::DtaView;
 pub(crate) use ports::Core;
 pub(crate) use view::{FilterView, PortView, SwitchView};
 

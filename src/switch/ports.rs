@@ -15,7 +15,7 @@ use nic::{
     udp::Sender,
 };
 
-use super::{Mail, change};
+use super::{Mail, change, dta::Dta};
 use crate::{
     config::{
         filter::{self, FilterSettings},
@@ -31,6 +31,7 @@ pub(crate) struct Core {
     pub(super) router: Router,
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
+    pub(super) dta: Option<Dta>,
     staged: Vec<Staged>,
     clock: Clock,
     /// For frames that are cut into several, or completed.
@@ -133,11 +134,14 @@ impl Core {
         router.switch_mut().set_roles(filter::roles(&settings.role));
         let staged = ports.iter().map(|_| Staged::default()).collect();
         let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
+        let dta = settings.dta.as_ref();
+        let dta = dta.map(|dta| Dta::open(dta, settings.node, clock.now(), &mut router)).transpose()?;
         let mut core = Self {
             settings,
             router,
             ports,
             reports: Reports::default(),
+            dta,
             staged,
             clock,
             scratch,
@@ -149,14 +153,16 @@ impl Core {
 
     /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.
     pub(crate) fn rest(&self, wake: Option<&UnixStream>, waiting: &mut Waiting) -> bool {
-        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look);
+        let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(&self.router));
+        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta);
         let rest = next.saturating_sub(self.clock.now());
         if rest <= AWAKE {
             std::hint::spin_loop();
             return true;
         }
         let ports = self.ports.iter().map(|port| port.frames.as_fd());
-        let descriptors = ports.chain(wake.map(UnixStream::as_fd));
+        let control = self.dta.as_ref().map(|dta| dta.sockets.control());
+        let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
         if frames::wait(descriptors, waiting, timeout).is_err() {
             // Nothing but a lack of memory; then not in a tight loop.
@@ -195,6 +201,9 @@ impl Core {
         }
         self.send();
         self.report();
+        if let Some(dta) = &mut self.dta {
+            dta.turn(now, &mut self.router);
+        }
         busy
     }
 
@@ -237,9 +246,17 @@ impl Core {
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
             self.reports.sender = Sender::connect(unspecified(to), to).ok();
         }
+        if let Some(dta) = &mut self.dta {
+            dta.sockets.look();
+        }
         for (port, settings) in self.ports.iter_mut().zip(&self.settings.ports) {
             port.look(settings, self.settings.ring);
         }
+    }
+
+    /// What it reported by DTA.
+    pub(super) fn dta_view(&self) -> Option<super::DtaView> {
+        self.dta.as_ref().and_then(|dta| dta.view(self.clock.now(), &self.router))
     }
 
     /// The settings in force.

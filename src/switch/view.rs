@@ -7,7 +7,7 @@ use detect::detector::{Counts, Decision};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ports::Core;
+use super::{DtaView, ports::Core};
 use crate::config::{filter::FilterSettings, setting::Setting};
 
 /// A switch now.
@@ -26,6 +26,8 @@ pub(crate) struct SwitchView {
     pub(crate) filters: Vec<FilterView>,
     pub(crate) int: IntView,
     pub(crate) reports: ReportsView,
+    /// What it reported by DTA, if it does.
+    dta: Option<DtaView>,
     /// Hosts' addresses that are known.
     pub(crate) neighbours: usize,
     pub(crate) errors_suppressed: u64,
@@ -198,6 +200,7 @@ impl Core {
                 sent: self.reports.sent,
                 lost: self.reports.lost,
             },
+            dta: self.dta_view(),
             neighbours: self.router.neighbours(),
             errors_suppressed: self.router.stats().errors_suppressed,
         }

@@ -1,0 +1,385 @@
+//! `hopwise report`: DTA reports by hand, or many of them.
+
+mod load;
+mod text;
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use dataplane::dta::{self, How, Kept, MAX_COLLECTORS, Outbox, Reporter, Spread};
+use nic::time;
+use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
+
+use crate::error::CliError;
+use crate::output::units;
+use crate::reporter::{Sockets, first_sequence};
+
+/// Send DTA reports to a translator, one by hand or many
+///
+/// Direct Telemetry Access: a report says what is to be done to a collector's memory, and the translator on the way to it turns it
+/// into RDMA. With --essential the report is numbered, and sent again when the translator misses it; the command then waits for what
+/// translators say. Exit code 1 when something was refused or could not be sent.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise report --to 10.0.0.9:40040 key-write --store 1 --key '10.0.0.1:1234>10.0.0.2:80/6' --data 0000000b0000000c
+  hopwise report append --list 5 --entry a0a1a2a3 --entry b0b1b2b3 --immediate
+  hopwise report --essential --priority high key-increment --store 2 --key 10.0.0.1 --by 5
+  hopwise report postcard --store 3 --key '10.0.0.1:1234>10.0.0.2:80/6' --hop 2 --path-len 3 --value 12
+  hopwise report sketch --sketch 4 --epoch 17 --depth 2 --counters 1,2,3,4
+  hopwise report load key-write --store 1 --rate 100000 --count 1000000 --keys 50000")]
+pub(crate) struct Args {
+    /// A collector's address, which its translator takes reports for; several share the keys, in the order in which they are given
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:40040", global = true)]
+    to: Vec<SocketAddr>,
+
+    /// Reporter ID
+    #[arg(long, value_name = "ID", default_value_t = 1, global = true)]
+    reporter: u32,
+
+    /// What may be lost first when there is too much
+    #[arg(long, value_enum, default_value_t = PriorityArg::Medium, global = true)]
+    priority: PriorityArg,
+
+    /// It must arrive
+    #[arg(long, global = true)]
+    essential: bool,
+
+    /// The collector's CPU is told at once
+    #[arg(long, global = true)]
+    immediate: bool,
+
+    /// Where translators' answers come to; by default port 40044 of every address with --essential or load, else not listened to
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    control: Option<SocketAddr>,
+
+    /// How long to wait for answers after the last essential report, ms
+    #[arg(long, value_name = "MS", default_value_t = 500, global = true)]
+    wait: u64,
+
+    /// Print what was sent and answered as one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PriorityArg {
+    Low,
+    Medium,
+    High,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Put a value under a key
+    KeyWrite(KeyWrite),
+    /// Put entries at the end of a list
+    Append(Append),
+    /// Add to the counters of a key
+    KeyIncrement(KeyIncrement),
+    /// Tell one hop of the path of a key
+    Postcard(Postcard),
+    /// Send columns of a sketch
+    Sketch(Sketch),
+    /// Send many, at a rate
+    Load(load::Args),
+}
+
+#[derive(clap::Args, Debug)]
+struct KeyWrite {
+    /// Number of the store
+    #[arg(long)]
+    store: u16,
+    /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
+    #[arg(long, value_parser = text::key)]
+    key: text::Bytes,
+    /// The value, as hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = text::hex)]
+    data: text::Bytes,
+    /// In how many slots, 1 to 4
+    #[arg(long, default_value_t = 2)]
+    copies: u8,
+}
+
+#[derive(clap::Args, Debug)]
+struct Append {
+    /// Number of the list
+    #[arg(long)]
+    list: u32,
+    /// An entry, as hexadecimal digits; several are of one length, and go in one report
+    #[arg(long, value_name = "HEX", required = true, value_parser = text::hex)]
+    entry: Vec<text::Bytes>,
+}
+
+#[derive(clap::Args, Debug)]
+struct KeyIncrement {
+    /// Number of the store
+    #[arg(long)]
+    store: u16,
+    /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
+    #[arg(long, value_parser = text::key)]
+    key: text::Bytes,
+    /// What is added
+    #[arg(long, default_value_t = 1)]
+    by: u64,
+    /// To how many counters, 1 to 4
+    #[arg(long, default_value_t = 2)]
+    copies: u8,
+}
+
+#[derive(clap::Args, Debug)]
+struct Postcard {
+    /// Number of the store
+    #[arg(long)]
+    store: u16,
+    /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
+    #[arg(long, value_parser = text::key)]
+    key: text::Bytes,
+    /// Which hop, from 1
+    #[arg(long)]
+    hop: u8,
+    /// Hops of the whole path; 0 is unknown
+    #[arg(long, default_value_t = 0)]
+    path_len: u8,
+    /// What the hop says, such as its node's id
+    #[arg(long)]
+    value: u32,
+}
+
+#[derive(clap::Args, Debug)]
+struct Sketch {
+    /// Number of the sketch
+    #[arg(long)]
+    sketch: u16,
+    /// Its epoch
+    #[arg(long, default_value_t = 0)]
+    epoch: u16,
+    /// First column
+    #[arg(long, default_value_t = 0)]
+    first: u32,
+    /// Rows
+    #[arg(long, default_value_t = 1)]
+    depth: u8,
+    /// Bytes of a counter, 4 or 8
+    #[arg(long, default_value_t = 4)]
+    width: u8,
+    /// How counters are merged: sum, max, min or sample
+    #[arg(long, default_value = "sum", value_parser = text::merge_op)]
+    op: MergeOp,
+    /// Counters, column by column
+    #[arg(long, value_delimiter = ',', required = true)]
+    counters: Vec<u64>,
+}
+
+/// A reporter, its sockets, and how reports are sent.
+pub(super) struct Sending {
+    pub(super) reporter: Reporter,
+    pub(super) outbox: Outbox,
+    pub(super) sockets: Sockets,
+    pub(super) how: How,
+    json: bool,
+    /// Reports that congestion kept back, or for which there was no room.
+    pub(super) suppressed: u64,
+    pub(super) no_room: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let mut sending = Sending::open(&args)?;
+    match &args.what {
+        What::Load(load) => load::run(load, &mut sending)?,
+        what => {
+            let mut scratch = Vec::new();
+            let operation = what.operation(&mut scratch)?;
+            operation.check().map_err(|refusal| CliError::new(format!("no such report: {refusal}")))?;
+            sending.send(&operation);
+            sending.turn(0);
+        }
+    }
+    if args.essential {
+        sending.settle(Duration::from_millis(args.wait));
+    }
+    sending.tell()
+}
+
+impl What {
+    fn operation<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
+        Ok(match self {
+            Self::KeyWrite(KeyWrite { store, key, data, copies }) => {
+                Operation::KeyWrite { copies: *copies, store: *store, key: &key.0, data: &data.0 }
+            }
+            Self::Append(Append { list, entry }) => {
+                let len = entry.first().map_or(0, |entry| entry.0.len());
+                if entry.iter().any(|entry| entry.0.len() != len) {
+                    return Err(CliError::new(
+                        "the entries differ in length; a list has entries of one length",
+                    ));
+                }
+                entry.iter().for_each(|entry| scratch.extend_from_slice(&entry.0));
+                let entry_len = u16::try_from(len).unwrap_or(u16::MAX);
+                Operation::Append { list: *list, entry_len, entries: scratch }
+            }
+            Self::KeyIncrement(KeyIncrement { store, key, by, copies }) => {
+                Operation::KeyIncrement { copies: *copies, store: *store, delta: *by, key: &key.0 }
+            }
+            Self::Postcard(Postcard { store, key, hop, path_len, value }) => Operation::Postcard {
+                hop: *hop,
+                path_len: *path_len,
+                store: *store,
+                value: *value,
+                key: &key.0,
+            },
+            Self::Sketch(sketch) => sketch.operation(scratch)?,
+            Self::Load(_) => return Err(CliError::new("a load is no single report")),
+        })
+    }
+}
+
+impl Sketch {
+    fn operation<'a>(&self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
+        let Self { sketch, epoch, first, depth, width, op, counters } = self;
+        let columns = counters.len() / usize::from(*depth).max(1);
+        if columns * usize::from(*depth) != counters.len() || columns > 255 || !matches!(width, 4 | 8) {
+            let text = "counters must fill 1 to 255 columns of --depth rows; --width is 4 or 8 bytes";
+            return Err(CliError::new(text));
+        }
+        let most = if *width == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        if let Some(counter) = counters.iter().find(|counter| **counter > most) {
+            return Err(CliError::new(format!("{counter} does not fit into {width} bytes; use --width 8")));
+        }
+        for counter in counters {
+            scratch.extend_from_slice(&counter.to_be_bytes()[8 - usize::from(*width)..]);
+        }
+        Ok(Operation::SketchMerge {
+            sketch: *sketch,
+            epoch: *epoch,
+            first_column: *first,
+            depth: *depth,
+            width: *width,
+            op: *op,
+            columns: columns as u8,
+            counters: scratch,
+        })
+    }
+}
+
+impl Sending {
+    fn open(args: &Args) -> Result<Self, CliError> {
+        let (v6, many) = (args.to.iter().any(SocketAddr::is_ipv6), args.to.len() > MAX_COLLECTORS);
+        if many || v6 != args.to.iter().all(SocketAddr::is_ipv6) {
+            let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
+            return Err(CliError::new(text));
+        }
+        let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let answered = args.essential || matches!(args.what, What::Load(_));
+        let control = args.control.unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
+        let sockets = Sockets::open(&args.to, control).map_err(|error| {
+            CliError::new(format!("{error} (name another with --control, if a reporter runs here already)"))
+        })?;
+        let priority = match args.priority {
+            PriorityArg::Low => Priority::Low,
+            PriorityArg::Medium => Priority::Medium,
+            PriorityArg::High => Priority::High,
+        };
+        let how = How { priority, essential: args.essential, immediate: args.immediate };
+        let config = dta::Config {
+            reporter: args.reporter,
+            spread: Spread::even(args.to.len()),
+            longest_essential: if args.essential { 1400 } else { 0 },
+            first_sequence: first_sequence(time::now()),
+            ..dta::Config::default()
+        };
+        let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
+        let (outbox, json) = (Outbox::default(), args.json);
+        Ok(Self { reporter, outbox, sockets, how, json, suppressed: 0, no_room: 0 })
+    }
+
+    /// Puts a report into the outbox.
+    pub(super) fn send(&mut self, operation: &Operation<'_>) {
+        match self.reporter.send(operation, self.how, time::monotonic(), &mut self.outbox) {
+            Ok(()) => {}
+            Err(Kept::Suppressed) => self.suppressed += 1,
+            Err(Kept::NoRoom) => self.no_room += 1,
+        }
+    }
+
+    /// Sends what there is, and heeds answers; waits for the first of them for `patience` ms.
+    pub(super) fn turn(&mut self, patience: u32) {
+        let Self { reporter, outbox, sockets, .. } = self;
+        sockets.send(outbox);
+        sockets.receive(patience, |collector, payload| {
+            reporter.control(collector, payload, time::monotonic(), outbox);
+        });
+        reporter.tick(time::monotonic(), outbox);
+        sockets.send(outbox);
+    }
+
+    /// Waits for answers until none has come for `patience`.
+    fn settle(&mut self, patience: Duration) {
+        let heard = |sending: &Self| sending.reporter.stats().controls;
+        let nanoseconds = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        let (mut last, mut until) = (heard(self), time::monotonic().saturating_add(nanoseconds));
+        while time::monotonic() < until {
+            self.turn(5);
+            if heard(self) != last {
+                (last, until) = (heard(self), time::monotonic().saturating_add(nanoseconds));
+            }
+        }
+    }
+
+    /// Says what was sent and answered.
+    fn tell(&self) -> Result<ExitCode, CliError> {
+        let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
+        let mut total = dta::DestinationStats::default();
+        for to in self.reporter.destinations(time::monotonic()) {
+            total.resent += to.stats.resent;
+            total.probes += to.stats.probes;
+            total.nacks += to.stats.nacks;
+            total.refused += to.stats.refused;
+            total.congestions += to.stats.congestions;
+            total.forgotten += to.stats.forgotten + to.stats.overwritten;
+        }
+        let told = serde_json::json!({
+            "reports": stats.reports,
+            "sent": sockets.sent,
+            "resent": total.resent,
+            "probes": total.probes,
+            "nacks": total.nacks,
+            "refused": total.refused,
+            "congestions": total.congestions,
+            "forgotten": total.forgotten,
+            "suppressed": self.suppressed,
+            "no_room": self.no_room,
+            "lost": sockets.lost,
+        });
+        let text = if self.json { format!("{told}\n") } else { self.sentence(&total) };
+        io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+        let bad = total.refused + total.forgotten + sockets.lost + self.no_room;
+        Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+
+    fn sentence(&self, total: &dta::DestinationStats) -> String {
+        let mut parts = vec![format!("{} sent", units::counted(self.reporter.stats().reports, "report"))];
+        let lost = self.sockets.stats.lost;
+        for (count, what) in [
+            (total.resent, "sent again"),
+            (total.nacks, "NACK(s)"),
+            (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
+            (total.congestions, "notice(s) of congestion"),
+            (self.suppressed, "kept back because of congestion"),
+            (total.forgotten, "asked for again too late"),
+            (self.no_room, "without room"),
+            (lost, "could not be sent: is there a way to the collector? (`ip route get ADDRESS`)"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{} {what}", units::count(count)));
+            }
+        }
+        parts.join(", ") + "\n"
+    }
+}

@@ -1,0 +1,197 @@
+//! `hopwise report load`: many reports, at a rate.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use nic::time;
+use wire::dta::Operation;
+use wire::dta::hash::MAX_KEY;
+
+use super::Sending;
+use crate::error::CliError;
+use crate::output::progress::Progress;
+
+/// What to send, how fast, how long
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// The operation
+    #[arg(value_enum)]
+    operation: OperationArg,
+
+    /// Number of the store
+    #[arg(long, default_value_t = 1)]
+    store: u16,
+
+    /// Number of the list
+    #[arg(long, default_value_t = 0)]
+    list: u32,
+
+    /// Over so many lists from --list on
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    lists: u32,
+
+    /// Reports per second; 0: as fast as it goes
+    #[arg(long, default_value_t = 10_000)]
+    rate: u64,
+
+    /// Reports in all
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+
+    /// Different keys, random 5-tuples, one after the other
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+
+    /// Bytes of a value or an entry; they begin with the number of the report (4 bytes)
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    data: u16,
+
+    /// Entries in a report
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    entries: u8,
+
+    /// Copies in the store, 1 to 4
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: u8,
+
+    /// Hops of a key's path; each key's postcards follow each other
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    hops: u8,
+
+    /// Other keys
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OperationArg {
+    KeyWrite,
+    Append,
+    KeyIncrement,
+    Postcard,
+}
+
+/// Reports between two looks at the clock.
+const BURST: u64 = 64;
+
+/// Sends the load.
+pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
+    let longest = usize::from(args.data) * usize::from(args.entries);
+    if args.operation == OperationArg::Append && longest > 1300 {
+        return Err(CliError::new("a report would be too long; use fewer --entries or less --data"));
+    }
+    let mut progress = Progress::new("load", "reports", Some(args.count)).silenced(sending.json);
+    let mut scratch = vec![0; longest.max(usize::from(args.data))];
+    let started = time::monotonic();
+    let mut made = 0;
+    while made < args.count {
+        let due = match args.rate {
+            0 => args.count,
+            rate => due(time::monotonic() - started, rate).min(args.count),
+        };
+        if due <= made {
+            sending.turn(0);
+            std::thread::sleep(Duration::from_micros(200));
+            continue;
+        }
+        let end = due.min(made + BURST);
+        for number in made..end {
+            let mut key = [0; KEY];
+            sending.send(&args.operation(number, &mut key, &mut scratch));
+        }
+        made = end;
+        sending.turn(0);
+        progress.at(made, made);
+    }
+    progress.finish();
+    Ok(())
+}
+
+/// Reports that should have been sent after `elapsed` ns.
+fn due(elapsed: u64, rate: u64) -> u64 {
+    (u128::from(elapsed) * u128::from(rate) / 1_000_000_000) as u64 + 1
+}
+
+/// Bytes of a key: a 5-tuple of IPv4.
+const KEY: usize = 13;
+const _: () = assert!(KEY <= MAX_KEY, "a key of a load is a key");
+
+impl Args {
+    /// The report with this number.
+    fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY], scratch: &'a mut [u8]) -> Operation<'a> {
+        let hops = u64::from(self.hops);
+        let of_key = if self.operation == OperationArg::Postcard { number / hops } else { number };
+        write_key(of_key % self.keys, self.seed, key);
+        let len = usize::from(self.data);
+        match self.operation {
+            OperationArg::KeyWrite => {
+                let data = &mut scratch[..len];
+                number_it(number, data);
+                Operation::KeyWrite { copies: self.copies, store: self.store, key, data }
+            }
+            OperationArg::Append => {
+                let entries = &mut scratch[..len * usize::from(self.entries)];
+                let first = number * u64::from(self.entries);
+                entries.chunks_mut(len).zip(first..).for_each(|(entry, number)| number_it(number, entry));
+                let list = self.list.wrapping_add((number % u64::from(self.lists)) as u32);
+                Operation::Append { list, entry_len: self.data, entries }
+            }
+            OperationArg::KeyIncrement => {
+                Operation::KeyIncrement { copies: self.copies, store: self.store, delta: 1, key }
+            }
+            OperationArg::Postcard => Operation::Postcard {
+                hop: (number % hops) as u8 + 1,
+                path_len: self.hops,
+                store: self.store,
+                value: (number % hops) as u32 + 11,
+                key,
+            },
+        }
+    }
+}
+
+/// The key with this number: a 5-tuple of UDP with random addresses and ports.
+fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
+    let mix = |value: u64| {
+        let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ value >> 31
+    };
+    let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    key[..8].copy_from_slice(&first.to_be_bytes());
+    key[8..12].copy_from_slice(&mix(first).to_be_bytes()[..4]);
+    key[12] = 17;
+}
+
+/// A value that tells its report's number.
+fn number_it(number: u64, data: &mut [u8]) {
+    data.fill(0);
+    let bytes = (number as u32).to_be_bytes();
+    let len = data.len().min(4);
+    data[..len].copy_from_slice(&bytes[4 - len..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_kept_over_any_time() {
+        assert_eq!((due(0, 1000), due(999_999, 1000), due(1_000_000, 1000)), (1, 1, 2));
+        assert_eq!(due(3_600_000_000_000, 10_000_000), 36_000_000_001);
+    }
+
+    #[test]
+    fn keys_differ_and_come_again_with_the_same_seed() {
+        let of = |number, seed| {
+            let mut key = [0; KEY];
+            write_key(number, seed, &mut key);
+            key
+        };
+        let mut keys: Vec<_> = (0..10_000).map(|number| of(number, 1)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 10_000);
+        assert_eq!((of(5, 7), of(5, 7) == of(5, 8)), (of(5, 7), false));
+    }
+}

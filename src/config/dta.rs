@@ -1,0 +1,583 @@
+//! `[switch.dta]`: reports by Direct Telemetry Access, as text and as what the reporter works with.
+
+use std::{net::SocketAddr, time::Duration};
+
+use dataplane::dta::{
+    Action, Condition, Config, ConfigError, Field, How, Mapping, Occasion, Part, Repeat, Spread, sketches,
+    table,
+};
+use detect::{Match, PortRange, Prefix};
+use toml::de::DeValue;
+use wire::dta::{
+    CONTROL_PORT, Priority,
+    layout::{Columns, SketchKind},
+};
+
+use super::{
+    read::{Node, Reader},
+    setting::{Setting, Shown, choice, section},
+    values::Protocol,
+};
+
+section! {
+    /// Reports by Direct Telemetry Access (DTA): small datagrams that a translator turns into writes to a collector's memory,
+    /// instead of Telemetry Reports or beside them. [How to](../how-to/report-by-dta.md).
+    pub(crate) struct DtaSettings("[switch.dta]") {
+        /// Addresses of the collectors, in the order of their numbers from 0; a translator on the way takes what is for them. At most
+        /// 64. The same at all reporters, and at whoever asks: which collector keeps a key follows from it.
+        pub(crate) collectors: Vec<SocketAddr> = Vec::new(),
+        /// Reporter ID. Not set: the node's id.
+        pub(crate) reporter: Option<u32> = None,
+        /// Make Telemetry Reports too.
+        pub(crate) also_reports: bool = false,
+        /// Where control messages of translators come to, and what reports are sent from (by another port). Unless two reporters share
+        /// a machine, leave the port: translators know no other.
+        pub(crate) control: SocketAddr = SocketAddr::from(([0, 0, 0, 0], CONTROL_PORT)),
+        /// The collector that keeps all sketches.
+        pub(crate) sketch_collector: u8 = 0,
+        /// Longest report, bytes of UDP payload.
+        pub(crate) longest: u16 = 1400,
+        /// After this time without another essential report the last one is sent again, then after twice, four times… as long, eight
+        /// times in all; `0s`: it is not.
+        pub(crate) probe: Duration = Duration::from_millis(20),
+        /// Lists that a certain collector keeps; others are dealt out in turn.
+        pub(crate) list: Vec<ListSettings> = Vec::new(),
+        /// What is reported.
+        pub(crate) report: Vec<MappingSettings> = Vec::new(),
+        /// Counters per key.
+        pub(crate) table: Vec<TableSettings> = Vec::new(),
+        /// Sketches.
+        pub(crate) sketch: Vec<SketchSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// Lists of one collector.
+    pub(crate) struct ListSettings("[[switch.dta.list]]") {
+        /// First list.
+        pub(crate) first: u32 = 0,
+        /// Last list. Not set: the first is the only one.
+        pub(crate) last: Option<u32> = None,
+        /// Number of the collector, from 0.
+        pub(crate) collector: u8 = 0,
+    }
+}
+
+section! {
+    /// What becomes of something that the switch knows: on which occasion, under which conditions, which operation with which
+    /// fields. [The fields](dta-fields.md).
+    pub(crate) struct MappingSettings("[[switch.dta.report]]") {
+        /// A name for people.
+        pub(crate) name: String = String::new(),
+        /// When.
+        pub(crate) on: Option<OccasionName> = None,
+        /// The table whose records or windows are meant, by its name.
+        pub(crate) table: Option<String> = None,
+        /// Source address.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// Conditions that must all be met.
+        pub(crate) when: Vec<Condition> = Vec::new(),
+        /// Of what is left, one in so many.
+        pub(crate) every: u32 = 1,
+        /// Each hop of a path by itself, instead of the path. A postcard always is.
+        pub(crate) each_hop: bool = false,
+        /// What is done.
+        pub(crate) operation: Option<OperationName> = None,
+        /// Number of the store. For `key-write`, `key-increment`, `postcard`.
+        pub(crate) store: Option<u16> = None,
+        /// Copies in the store. For `key-write`, `key-increment`. Not set: 2.
+        pub(crate) copies: Option<u8> = None,
+        /// What the key is made of. For the same and `postcard`.
+        pub(crate) key: Vec<Field> = Vec::new(),
+        /// What the value or the entry is made of. For `key-write`, `append`.
+        pub(crate) data: Vec<Field> = Vec::new(),
+        /// What is added. For `key-increment`.
+        pub(crate) delta: Option<Field> = None,
+        /// What a hop says. For `postcard`.
+        pub(crate) value: Option<Field> = None,
+        /// Number of the list. For `append`.
+        pub(crate) list: Option<u32> = None,
+        /// Spread entries over so many lists, from `list` on. For `append`.
+        pub(crate) lists: u16 = 1,
+        /// By what they are spread.
+        pub(crate) spread: Vec<Field> = Vec::new(),
+        /// Entries sent together. For `append`.
+        pub(crate) entries: u8 = 1,
+        /// How long an entry waits for others at most.
+        pub(crate) hold: Duration = Duration::from_millis(1),
+        /// What may be lost first when there is too much.
+        pub(crate) priority: PriorityName = PriorityName::Medium,
+        /// It must arrive: it is numbered, kept, and sent again when a translator misses it.
+        pub(crate) essential: bool = false,
+        /// The collector's CPU is told at once.
+        pub(crate) immediate: bool = false,
+    }
+}
+
+choice! {
+    /// An occasion to report.
+    pub(crate) enum OccasionName("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
+        /// A sink takes INT out of a packet that its filters find worth telling.
+        Path = "path",
+        /// The switch tells of itself only: INT-MX, postcards.
+        Hop = "hop",
+        /// A sink of SF-INT takes one node's record out.
+        Sample = "sample",
+        /// A packet of a watched flow is dropped.
+        Drop = "drop",
+        /// A queue is congested, or has recovered (`[switch.queue_reports]`).
+        Queue = "queue",
+        /// A packet passes a congested queue, as far as its quota goes.
+        CongestedPacket = "congested_packet",
+        /// Every packet.
+        Packet = "packet",
+        /// A table's record makes room for another.
+        Evicted = "evicted",
+        /// A table's period is over: each of its records.
+        Period = "period",
+        /// A table's record has come to meet the conditions; once in a period.
+        Passed = "passed",
+        /// A table's period is over: what there was in all.
+        Window = "window",
+    }
+}
+
+choice! {
+    /// An operation.
+    pub(crate) enum OperationName("\"key-write\", \"append\", \"key-increment\" or \"postcard\"") {
+        /// A value under a key.
+        KeyWrite = "key-write",
+        /// An entry at the end of a list.
+        Append = "append",
+        /// Adds to the counters of a key.
+        KeyIncrement = "key-increment",
+        /// One hop of the path of a key.
+        Postcard = "postcard",
+    }
+}
+
+choice! {
+    /// What may be lost first.
+    pub(crate) enum PriorityName("\"low\", \"medium\" or \"high\"") {
+        /// At the first sign of congestion.
+        Low = "low",
+        /// When that is not enough.
+        Medium = "medium",
+        /// Not for congestion.
+        High = "high",
+    }
+}
+
+choice! {
+    /// Which packets a switch counts.
+    pub(crate) enum AtName("\"anywhere\", \"source\" or \"sink\"") {
+        /// All that it forwards.
+        Anywhere = "anywhere",
+        /// Those that come in from a host.
+        Source = "source",
+        /// Those that go out to a host.
+        Sink = "sink",
+    }
+}
+
+section! {
+    /// Counters per key, of fixed size: a key that comes to a place that another has puts that one out.
+    pub(crate) struct TableSettings("[[switch.dta.table]]") {
+        /// Its name, by which reports mean it.
+        pub(crate) name: String = String::new(),
+        /// What the key is made of, at most 40 bytes.
+        pub(crate) key: Vec<Field> = Vec::new(),
+        /// Source address of what is counted.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// Where packets are counted, so that they are not at every switch.
+        pub(crate) at: AtName = AtName::Anywhere,
+        /// Records, a power of two; about 130 bytes each.
+        pub(crate) slots: usize = 4096,
+        /// How often records are told and their counts begin again; `0s`: never.
+        pub(crate) period: Duration = Duration::ZERO,
+        /// Records that do not meet these are not told at the end of a period, nor counted in its window.
+        pub(crate) having: Vec<Condition> = Vec::new(),
+    }
+}
+
+section! {
+    /// A sketch: a summary of all packets of an epoch, merged with those of other switches on its way. All but `at` and the flows is
+    /// the same at all switches.
+    pub(crate) struct SketchSettings("[[switch.dta.sketch]]") {
+        /// A name for people.
+        pub(crate) name: String = String::new(),
+        /// Number of the sketch.
+        pub(crate) id: u16 = 0,
+        /// What it is.
+        pub(crate) kind: Option<SketchName> = None,
+        /// What is counted, or told apart.
+        pub(crate) key: Vec<Field> = Vec::new(),
+        /// What is sampled, as 32 bits: an IPv4 address, a flow's id, or a number. For `aroma`.
+        pub(crate) item: Option<Field> = None,
+        /// Rows, 1 to 16.
+        pub(crate) depth: u8 = 4,
+        /// Columns.
+        pub(crate) columns: u32 = 4096,
+        /// Bytes of a counter, 4 or 8. Not set: 4; of `aroma` 8.
+        pub(crate) width: Option<u8> = None,
+        /// Count bytes instead of packets. For `count-min`, `count`.
+        pub(crate) bytes: bool = false,
+        /// Source address of what is counted.
+        pub(crate) src: Option<Prefix> = None,
+        /// Destination address.
+        pub(crate) dst: Option<Prefix> = None,
+        /// Source port.
+        pub(crate) sport: Option<PortRange> = None,
+        /// Destination port.
+        pub(crate) dport: Option<PortRange> = None,
+        /// IP protocol.
+        pub(crate) proto: Option<Protocol> = None,
+        /// Where packets are counted, so that they are not at every switch.
+        pub(crate) at: AtName = AtName::Source,
+        /// How long it is filled before it is sent. Epochs of all switches end together, as far as their clocks agree.
+        pub(crate) epoch: Duration = Duration::from_secs(10),
+        /// Columns in a report.
+        pub(crate) per_report: u8 = 64,
+        /// Time between two reports.
+        pub(crate) pace: Duration = Duration::from_micros(20),
+        /// What may be lost first when there is too much.
+        pub(crate) priority: PriorityName = PriorityName::Medium,
+        /// It must arrive. Without, a report that is lost is missed by the next one, but for the last.
+        pub(crate) essential: bool = true,
+        /// The collector's CPU is told at once.
+        pub(crate) immediate: bool = false,
+    }
+}
+
+choice! {
+    /// A kind of sketch.
+    pub(crate) enum SketchName("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
+        /// How often each key was there, never too little.
+        CountMin = "count-min",
+        /// How often each key was there, as often too much as too little.
+        Count = "count",
+        /// How many keys there were.
+        HyperLogLog = "hyperloglog",
+        /// A sample of the keys, each as likely as any other.
+        Aroma = "aroma",
+    }
+}
+
+impl Setting for Field {
+    const KIND: &'static str = "a field, such as \"flow\", \"node[5]\" or \"hop_latency:u16\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        read_text(node, reader)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+impl Setting for Condition {
+    const KIND: &'static str = "a condition, such as \"hop_latency > 500us\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        read_text(node, reader)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+/// A text that says itself what is wrong with it.
+fn read_text<T: Setting + std::str::FromStr<Err: std::fmt::Display>>(
+    node: &Node<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    let DeValue::String(text) = node.get_ref() else {
+        reader.expected(node, T::KIND);
+        return None;
+    };
+    text.parse().map_err(|error: T::Err| reader.refuse(node.span(), error.to_string())).ok()
+}
+
+/// A setting of one table of a list, and what is wrong with it.
+struct Wrong {
+    place: (&'static str, usize),
+    key: &'static str,
+    why: String,
+}
+
+fn flows(
+    addresses: (Option<Prefix>, Option<Prefix>),
+    ports: (Option<PortRange>, Option<PortRange>),
+    proto: Option<Protocol>,
+) -> Match {
+    Match {
+        src: addresses.0,
+        dst: addresses.1,
+        sport: ports.0.unwrap_or(PortRange::ANY),
+        dport: ports.1.unwrap_or(PortRange::ANY),
+        proto: proto.map(|protocol| protocol.0),
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn priority(name: PriorityName) -> Priority {
+    Priority::from_name(name.word()).unwrap_or_default()
+}
+
+impl AtName {
+    fn at(self) -> table::At {
+        match self {
+            Self::Anywhere => table::At::Anywhere,
+            Self::Source => table::At::Source,
+            Self::Sink => table::At::Sink,
+        }
+    }
+}
+
+impl MappingSettings {
+    /// Keys that its operation does not read.
+    fn idle(&self, operation: OperationName) -> Option<&'static str> {
+        use OperationName::{Append, KeyIncrement, KeyWrite, Postcard};
+        let defaults = Self::default();
+        let written = [
+            ("store", self.store.is_some(), &[KeyWrite, KeyIncrement, Postcard][..]),
+            ("copies", self.copies.is_some(), &[KeyWrite, KeyIncrement]),
+            ("key", !self.key.is_empty(), &[KeyWrite, KeyIncrement, Postcard]),
+            ("data", !self.data.is_empty(), &[KeyWrite, Append]),
+            ("delta", self.delta.is_some(), &[KeyIncrement]),
+            ("value", self.value.is_some(), &[Postcard]),
+            ("list", self.list.is_some(), &[Append]),
+            ("lists", self.lists != defaults.lists, &[Append]),
+            ("spread", !self.spread.is_empty(), &[Append]),
+            ("entries", self.entries != defaults.entries, &[Append]),
+            ("hold", self.hold != defaults.hold, &[Append]),
+        ];
+        let idle = written.iter().find(|(_, written, readers)| *written && !readers.contains(&operation));
+        idle.map(|(key, ..)| *key)
+    }
+
+    fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
+        if let Some(key) = self.idle(operation) {
+            return Err((key, format!("\"{}\" does not read this; remove it", operation.word())));
+        }
+        let store = || self.store.ok_or(("store", "say which store; add store = 1 or the like".to_owned()));
+        let (key, copies) = (self.key.clone(), self.copies.unwrap_or(2));
+        let missing =
+            |key: &'static str, example: &str| (key, format!("it is missing; add {key} = {example}"));
+        Ok(match operation {
+            OperationName::KeyWrite => {
+                Action::KeyWrite { store: store()?, copies, key, data: self.data.clone() }
+            }
+            OperationName::KeyIncrement => {
+                let delta = self.delta.ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
+                Action::KeyIncrement { store: store()?, copies, key, delta }
+            }
+            OperationName::Postcard => {
+                let value = self.value.ok_or_else(|| missing("value", "\"node\""))?;
+                Action::Postcard { store: store()?, key, value }
+            }
+            OperationName::Append => Action::Append {
+                list: self.list.ok_or_else(|| missing("list", "5 or the like"))?,
+                lists: self.lists,
+                spread: self.spread.clone(),
+                entry: self.data.clone(),
+                entries: self.entries,
+                hold: nanoseconds(self.hold),
+            },
+        })
+    }
+
+    fn mapping(&self, tables: &[TableSettings]) -> Result<Mapping, (&'static str, String)> {
+        let on = self.on.ok_or_else(|| ("on", "say when; add on = \"path\" or the like".to_owned()))?;
+        let operation = self.operation.ok_or_else(|| {
+            ("operation", "say what is done; add operation = \"key-write\" or the like".to_owned())
+        })?;
+        let table = match &self.table {
+            Some(name) => Some(tables.iter().position(|table| table.name == *name).ok_or_else(|| {
+                ("table", format!("there is no table {name:?}; add [[switch.dta.table]] with this name"))
+            })?),
+            None => None,
+        };
+        let occasion = Occasion::ALL.into_iter().find(|occasion| occasion.word() == on.word());
+        Ok(Mapping {
+            name: self.name.clone(),
+            on: occasion.unwrap_or(Occasion::Path),
+            table,
+            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
+            when: self.when.clone(),
+            every: self.every,
+            each_hop: self.each_hop,
+            how: How {
+                priority: priority(self.priority),
+                essential: self.essential,
+                immediate: self.immediate,
+            },
+            action: self.action(operation)?,
+        })
+    }
+}
+
+impl TableSettings {
+    fn table(&self) -> table::Config {
+        table::Config {
+            name: self.name.clone(),
+            key: self.key.clone(),
+            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
+            at: self.at.at(),
+            slots: self.slots,
+            period: nanoseconds(self.period),
+            having: self.having.clone(),
+        }
+    }
+}
+
+impl SketchSettings {
+    fn sketch(&self) -> Result<sketches::Config, (&'static str, String)> {
+        let kind = self.kind.ok_or_else(|| ("kind", "say which; add kind = \"count-min\"".to_owned()))?;
+        let kind = SketchKind::from_name(kind.word()).unwrap_or(SketchKind::CountMin);
+        let counts = if self.bytes { sketches::Counts::Bytes } else { sketches::Counts::Packets };
+        if self.bytes && matches!(kind, SketchKind::HyperLogLog | SketchKind::Aroma) {
+            return Err(("bytes", "this kind counts keys, not packets; remove it".to_owned()));
+        }
+        let usual = if kind == SketchKind::Aroma { 8 } else { 4 };
+        Ok(sketches::Config {
+            name: self.name.clone(),
+            id: self.id,
+            kind,
+            shape: Columns { depth: self.depth, columns: self.columns, width: self.width.unwrap_or(usual) },
+            key: self.key.clone(),
+            item: self.item,
+            counts,
+            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
+            at: self.at.at(),
+            epoch: nanoseconds(self.epoch),
+            per_report: self.per_report,
+            pace: nanoseconds(self.pace),
+            how: How {
+                priority: priority(self.priority),
+                essential: self.essential,
+                immediate: self.immediate,
+            },
+        })
+    }
+}
+
+impl DtaSettings {
+    /// What the reporter of node `node` works with.
+    ///
+    /// # Errors
+    /// What does not fit together, in words; [`check`] says where.
+    pub(crate) fn config(&self, node: u32) -> Result<Config, String> {
+        self.build(node).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+    }
+
+    fn build(&self, node: u32) -> Result<Config, Wrong> {
+        let at =
+            |list, index| move |(key, why): (&'static str, String)| Wrong { place: (list, index), key, why };
+        let mut config = Config {
+            reporter: self.reporter.unwrap_or(node),
+            longest: self.longest.into(),
+            repeat: Repeat { probe: nanoseconds(self.probe), ..Repeat::default() },
+            ..Config::default()
+        };
+        let lists =
+            self.list.iter().map(|list| (list.first, list.last.unwrap_or(list.first), list.collector));
+        let lists: Vec<(u32, u32, u8)> = lists.collect();
+        config.spread = Spread::new(self.collectors.len(), None, lists, self.sketch_collector)
+            .map_err(|why| Wrong { place: ("", 0), key: "collectors", why })?;
+        for (index, report) in self.report.iter().enumerate() {
+            config.mappings.push(report.mapping(&self.table).map_err(at("report", index))?);
+        }
+        config.tables = self.table.iter().map(TableSettings::table).collect();
+        for (index, sketch) in self.sketch.iter().enumerate() {
+            config.sketches.push(sketch.sketch().map_err(at("sketch", index))?);
+        }
+        dataplane::dta::check(&config).map_err(|ConfigError { part, key, why }| {
+            let place = match part {
+                Part::Reporter => ("", 0),
+                Part::Mapping(index) => ("report", index),
+                Part::Table(index) => ("table", index),
+                Part::Sketch(index) => ("sketch", index),
+            };
+            let key = if key == "map" { "report" } else { key };
+            Wrong { place, key, why }
+        })?;
+        Ok(config)
+    }
+}
+
+/// Notes what does not fit together. `refuse` takes the path of the setting, below `[switch]`, and what is wrong.
+pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[&str], String)) {
+    if settings.collectors.is_empty() {
+        let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
+        return refuse(&["dta", "collectors"], why);
+    }
+    for (index, collector) in settings.collectors.iter().enumerate() {
+        if settings.collectors[..index].contains(collector) {
+            refuse(&["dta", "collectors", &index.to_string()], "it is there twice; remove one".to_owned());
+        }
+        if collector.is_ipv6() != settings.control.is_ipv6() {
+            let why = "`control` is of the other family; write control = \"[::]:40044\" for IPv6";
+            refuse(&["dta", "collectors", &index.to_string()], why.to_owned());
+        }
+    }
+    for (index, table) in settings.table.iter().enumerate() {
+        let same = |other: &TableSettings| other.name == table.name;
+        if table.name.is_empty() {
+            refuse(&["dta", "table", &index.to_string()], "a table needs a name".to_owned());
+        } else if settings.table[..index].iter().any(same) {
+            let why = format!("there are two tables {:?}; rename one", table.name);
+            refuse(&["dta", "table", &index.to_string(), "name"], why);
+        }
+    }
+    if let Err(Wrong { place: (list, index), key, why }) = settings.build(node) {
+        if list.is_empty() {
+            refuse(&["dta", key], why);
+        } else {
+            refuse(&["dta", list, &index.to_string(), key], why);
+        }
+    }
+}
+
+/// The reference page of the fields, in Markdown.
+#[cfg(test)]
+fn fields_page() -> String {
+    use dataplane::dta::field::{NAMES, NUMBERS};
+    let mut page = "# Fields of DTA reports\n\nWhat keys, data and conditions of `[[switch.dta.report]]`, of tables and of sketches \
+are made of. This page is generated.\n\nA field is written as its name, `hop_latency`; with another width, `hop_latency:u16` \
+(u8, u16, u24, … u64); those of a hop also as a list over the first hops of the path, `node[5]`, zero for hops that the path does \
+not have. A number with a width, `7:u32`, is itself. Numbers are big-endian. One that does not fit is one less than the largest; of \
+times and `packet_id` the low bits are told. One that is not known is all ones; in a key, and as `delta` or `value`, it makes no \
+report, which is counted (`absent`).\n\nA condition is a number's field, `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number: \
+`\"hop_latency > 500us\"`, `\"loss_rate >= 1%\"`, `\"queue_occupancy >= 64KiB\"`. What is not known meets none.\n\n\
+| field | bytes in data | what |\n| --- | --- | --- |\n"
+        .to_owned();
+    for (name, bytes, text) in NAMES.iter().chain(NUMBERS) {
+        let bytes = if *bytes == 0 { "N".to_owned() } else { bytes.to_string() };
+        page.push_str(&format!("| `{name}` | {bytes} | {} |\n", text.trim()));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests;

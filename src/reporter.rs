@@ -1,0 +1,152 @@
+//! The sockets of a DTA reporter: reports to collectors, control messages back.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use dataplane::dta::Outbox;
+use nic::udp::{Burst, Options, Receiver, Sender};
+
+/// Control messages taken at once.
+const BURST: usize = 64;
+/// Longer than any of them, so that what is no such message is seen to be none.
+const SLOT: usize = 128;
+
+/// Where reports go, and where answers come from.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    collectors: Vec<SocketAddr>,
+    senders: Vec<Option<Sender>>,
+    control: Receiver,
+    burst: Burst,
+    pub(crate) stats: Stats,
+}
+
+/// What went through the sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stats {
+    /// Reports sent.
+    pub(crate) sent: u64,
+    /// Reports for which there was no way.
+    pub(crate) lost: u64,
+    /// Datagrams to the control port that came from no translator of ours.
+    pub(crate) strangers: u64,
+}
+
+impl Sockets {
+    /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::look`].
+    ///
+    /// # Errors
+    /// The port is in use, or the address is not ours: what to do.
+    pub(crate) fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
+        // Nobody waits for more of these: what they ask for is urgent, and so is what else the thread does.
+        let options = Options { recv_buffer: 1 << 20, batch_wait: Duration::ZERO, ..Options::default() };
+        let control = Receiver::bind(control, &options)?;
+        let mut sockets = Self {
+            collectors: collectors.to_vec(),
+            senders: collectors.iter().map(|_| None).collect(),
+            control,
+            burst: Burst::new(BURST, SLOT),
+            stats: Stats::default(),
+        };
+        sockets.look();
+        Ok(sockets)
+    }
+
+    /// Tries again to reach collectors for which there was no way.
+    pub(crate) fn look(&mut self) {
+        let from = SocketAddr::new(self.control.local_addr().ip(), 0);
+        for (sender, to) in self.senders.iter_mut().zip(&self.collectors) {
+            if sender.is_none() {
+                *sender = Sender::connect(from, *to).ok();
+            }
+        }
+    }
+
+    /// Where control messages come in.
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Sends what is in the outbox, and empties it.
+    pub(crate) fn send(&mut self, outbox: &mut Outbox) {
+        if outbox.is_empty() {
+            return;
+        }
+        let reports: Vec<_> = outbox.datagrams().collect();
+        for run in reports.chunk_by(|one, next| one.collector == next.collector) {
+            let to = usize::from(run[0].collector);
+            let payloads: Vec<&[u8]> = run.iter().map(|one| one.payload).collect();
+            self.send_run(to, &payloads);
+        }
+        outbox.clear();
+    }
+
+    fn send_run(&mut self, to: usize, payloads: &[&[u8]]) {
+        let mut rest = payloads;
+        while let (Some(Some(sender)), false) = (self.senders.get_mut(to), rest.is_empty()) {
+            match sender.send_burst(rest) {
+                Ok(sent) => {
+                    self.stats.sent += sent as u64;
+                    rest = &rest[sent..];
+                }
+                Err(_) => {
+                    // The first of them; a socket that cannot send at all is opened again.
+                    self.stats.lost += 1;
+                    rest = &rest[1..];
+                    self.senders[to] = None;
+                }
+            }
+        }
+        self.stats.lost += rest.len() as u64;
+    }
+
+    /// Takes control messages that have come, and waits up to `patience` ms for the first: `take` is told the collector and the
+    /// payload. How many there were.
+    pub(crate) fn receive(&mut self, patience: u32, mut take: impl FnMut(u8, &[u8])) -> usize {
+        // A socket that cannot receive is no reason to stop sending; what is essential is sent again all the same.
+        let count = self.control.recv(&mut self.burst, patience).unwrap_or(0);
+        for packet in self.burst.iter() {
+            match collector_of(&self.collectors, packet.source) {
+                Some(collector) if !packet.truncated => take(collector, packet.data),
+                _ => self.stats.strangers += 1,
+            }
+        }
+        count
+    }
+}
+
+/// The collector whose address this is; with another port, if there is only one at that host.
+fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
+    let ip = |address: &SocketAddr| -> IpAddr { address.ip().to_canonical() };
+    let at = |test: &dyn Fn(&SocketAddr) -> bool| collectors.iter().position(test);
+    let exact = at(&|one| ip(one) == ip(&source) && one.port() == source.port());
+    let alone = || {
+        let mut there = collectors.iter().enumerate().filter(|(_, one)| ip(one) == ip(&source));
+        there.next().filter(|_| there.next().is_none()).map(|(at, _)| at)
+    };
+    exact.or_else(alone).and_then(|at| u8::try_from(at).ok())
+}
+
+/// The sequence with which a reporter that starts at `now` (ns) begins: it is ahead of what it had before, unless that was more than
+/// 250 essential reports a second for long.
+pub(crate) fn first_sequence(now: u64) -> u16 {
+    (now / 4_000_000) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_messages_are_known_by_where_they_come_from() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let collectors = [at("10.0.0.9:40040"), at("10.0.0.9:40041"), at("10.0.0.8:40040")];
+        let of = |text: &str| collector_of(&collectors, at(text));
+        assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40044")), (Some(1), Some(2)));
+        assert_eq!((of("10.0.0.9:1"), of("10.0.0.7:40040")), (None, None), "which of two; none");
+        assert_eq!(of("[::ffff:10.0.0.8]:40040"), Some(2));
+    }
+}

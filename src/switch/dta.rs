@@ -1,0 +1,192 @@
+//! What a switch reports by DTA: the reporter is the router's, the sockets are here.
+
+use std::net::SocketAddr;
+
+use dataplane::{
+    dta::{Attached, DestinationStats, MappingStats, Reporter},
+    router::Router,
+};
+use serde::Serialize;
+
+use crate::{
+    config::dta::DtaSettings,
+    error::CliError,
+    reporter::{Sockets, first_sequence},
+};
+
+/// Between two ticks of the reporter at least so much passes, ns.
+const TICK: u64 = 200_000;
+
+/// The sockets, and when the reporter wants to be asked again.
+#[derive(Debug)]
+pub(super) struct Dta {
+    collectors: Vec<SocketAddr>,
+    pub(super) sockets: Sockets,
+    next_tick: u64,
+}
+
+impl Dta {
+    /// Opens the sockets, and attaches a reporter to the router's switch.
+    ///
+    /// # Errors
+    /// A port in use, settings that do not fit together.
+    pub(super) fn open(
+        settings: &DtaSettings,
+        node: u32,
+        now: u64,
+        router: &mut Router,
+    ) -> Result<Self, CliError> {
+        let told = |error: &dyn std::fmt::Display| CliError::new(format!("[switch.dta]: {error}"));
+        let mut config = settings.config(node).map_err(|error| told(&error))?;
+        config.first_sequence = first_sequence(now);
+        config.seed = crate::config::build::seed();
+        let reporter = Reporter::new(config).map_err(|error| told(&error))?;
+        let sockets = Sockets::open(&settings.collectors, settings.control).map_err(|error| told(&error))?;
+        router.switch_mut().set_dta(Some(Attached::new(reporter, settings.also_reports)));
+        Ok(Self { collectors: settings.collectors.clone(), sockets, next_tick: 0 })
+    }
+
+    /// Takes control messages, does what is due, sends what there is.
+    pub(super) fn turn(&mut self, now: u64, router: &mut Router) {
+        let Some(Attached { reporter, outbox, .. }) = router.switch_mut().dta_mut() else { return };
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            self.sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));
+            reporter.tick(now, outbox);
+        }
+        self.sockets.send(outbox);
+    }
+
+    /// When there is something to do, ns.
+    pub(super) fn next(&self, router: &Router) -> u64 {
+        let next = router.switch().dta().and_then(|dta| dta.reporter.next());
+        next.map_or(u64::MAX, |next| next.max(self.next_tick))
+    }
+
+    /// What it is and did.
+    pub(super) fn view(&self, now: u64, router: &Router) -> Option<DtaView> {
+        let reporter = &router.switch().dta()?.reporter;
+        let stats = reporter.stats();
+        let collectors = self.collectors.iter().zip(reporter.destinations(now));
+        let collectors = collectors.map(|(address, to)| {
+            let DestinationStats { essential, overwritten, resent, probes, nacks, forgotten, .. } = to.stats;
+            CollectorView {
+                address: address.to_string(),
+                level: to.level,
+                essential,
+                waiting: to.waiting,
+                overwritten,
+                resent: resent + probes,
+                nacks,
+                forgotten,
+                refused: to.stats.refused,
+                dropped_there: to.stats.dropped_there,
+            }
+        });
+        let mappings = reporter.mappings().map(|(mapping, stats)| {
+            let MappingStats { made, sent, held, suppressed, absent, size, no_room } = *stats;
+            let (name, on) = (mapping.name.clone(), mapping.on.word());
+            MappingView { name, on, made, sent, held, suppressed, absent, size, no_room }
+        });
+        let tables = reporter.tables().map(|(table, stats)| TableView {
+            name: table.name.clone(),
+            counted: stats.counted,
+            keyless: stats.keyless,
+            records: stats.records,
+            evicted: stats.evicted,
+            periods: stats.periods,
+        });
+        let sketches = reporter.sketches().map(|(sketch, stats)| SketchView {
+            name: sketch.name.clone(),
+            id: sketch.id,
+            counted: stats.counted,
+            epochs: stats.epochs,
+            columns: stats.columns,
+            again: stats.again,
+            late: stats.late,
+            suppressed: stats.suppressed,
+        });
+        Some(DtaView {
+            reports: stats.reports,
+            sent: self.sockets.stats.sent,
+            lost: self.sockets.stats.lost,
+            controls: stats.controls,
+            controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.strangers,
+            collectors: collectors.collect(),
+            mappings: mappings.collect(),
+            tables: tables.collect(),
+            sketches: sketches.collect(),
+        })
+    }
+}
+
+/// What a switch reported by DTA.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DtaView {
+    /// Reports made, resent ones not among them.
+    reports: u64,
+    /// Datagrams sent.
+    sent: u64,
+    /// Datagrams for which there was no way.
+    lost: u64,
+    /// Control messages heeded.
+    controls: u64,
+    /// Control messages that could not be read, were for another, or came from a stranger.
+    controls_refused: u64,
+    collectors: Vec<CollectorView>,
+    mappings: Vec<MappingView>,
+    tables: Vec<TableView>,
+    sketches: Vec<SketchView>,
+}
+
+/// The way to a collector.
+#[derive(Clone, Debug, Serialize)]
+struct CollectorView {
+    address: String,
+    /// Congestion, 0 to 3.
+    level: u8,
+    essential: u64,
+    waiting: u16,
+    overwritten: u64,
+    resent: u64,
+    nacks: u64,
+    forgotten: u64,
+    refused: u64,
+    dropped_there: u64,
+}
+
+/// `made = sent + held + suppressed + absent + size + no_room`.
+#[derive(Clone, Debug, Serialize)]
+struct MappingView {
+    name: String,
+    on: &'static str,
+    made: u64,
+    sent: u64,
+    held: u64,
+    suppressed: u64,
+    absent: u64,
+    size: u64,
+    no_room: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct TableView {
+    name: String,
+    counted: u64,
+    keyless: u64,
+    records: u64,
+    evicted: u64,
+    periods: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct SketchView {
+    name: String,
+    id: u16,
+    counted: u64,
+    epochs: u64,
+    columns: u64,
+    again: u64,
+    late: u64,
+    suppressed: u64,
+}
