@@ -363,7 +363,7 @@ impl Exporter {
     pub(crate) fn postcard(&mut self, flow: &FlowKey, bits: u16, own: &Hop, out: &mut Outbox) {
         let draft = Draft {
             bits: Some(bits & REPORTABLE),
-            flow_id: Some(flow_id(flow).to_be_bytes()),
+            flow_id: Some(flow.flow_id().to_be_bytes()),
             ..Draft::new(ReportKind::Postcard, Flags::FLOW, own, Packet::None)
         };
         self.write(&draft, out);
@@ -589,20 +589,9 @@ fn metadata_10(bits: u16) -> u8 {
     ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))
 }
 
-/// The flow's id in postcards: see [`FlowKey::flow_id`].
-pub fn flow_id(flow: &FlowKey) -> u32 {
-    flow.flow_id()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flow_ids_are_the_catalogues_crc() {
-        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
-        assert_eq!(flow_id(&flow) & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
-    }
 
     #[test]
     fn metadata_bits_move_to_their_places_in_1_0() {

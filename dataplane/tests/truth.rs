@@ -88,7 +88,7 @@ impl Auditor {
             }
         }
         if self.mode == Mode::Postcard && truth.kind == ReportKind::Postcard {
-            assert_eq!(report.flow_id, Some(report::flow_id(&truth.flow)));
+            assert_eq!(report.flow_id, Some(truth.flow.flow_id()));
         } else {
             assert_eq!(report.flow, Some(truth.flow));
         }

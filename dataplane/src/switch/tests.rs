@@ -342,7 +342,7 @@ fn postcards_leave_the_packet_alone_and_name_the_flow_by_number() {
         let node = at as u32 + 1;
         let mut wanted = vec![0; 44];
         wire::report::v20::Group { hw_id: 0, seq: 0, node_id: node }.emit(&mut wanted);
-        let id = crate::report::flow_id(&flow).to_be_bytes();
+        let id = flow.flow_id().to_be_bytes();
         wire::report::v20::Repr::postcard(visit(node).hop(node, 0x1c00), &id).emit(&mut wanted[8..]);
         assert_eq!(datagram, &wanted, "wire-formats 4.1 to the byte");
     }

@@ -80,22 +80,15 @@ impl Default for Crc {
     }
 }
 
-/// Of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the Flow ID of postcards.
+/// Of a flow's 5-tuple, 13 bytes for IPv4, 37 for IPv6: its value is the [Flow ID](FlowKey::flow_id) of postcards. A flow of which
+/// only that is known counts as one from an address of this number to nowhere.
 #[inline]
 pub fn flow_crc(flow: &FlowKey) -> Crc {
-    let word = |octets: &[u8; 16], at: usize| {
-        u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+    let id = match flow.known_id() {
+        Some(id) => FlowKey::flow_id_v4((id, 0), (0, 0), 0),
+        None => flow.flow_id(),
     };
-    let address = |crc: Crc, octets: &[u8; 16]| {
-        if flow.is_v6() {
-            let crc = crc.word(word(octets, 0)).word(word(octets, 4)).word(word(octets, 8));
-            return crc.word(word(octets, 12));
-        }
-        crc.word(word(octets, 12))
-    };
-    let (sport, dport) = flow.ports().unwrap_or((0, 0));
-    let crc = address(address(Crc::new(), flow.src_octets()), flow.dst_octets());
-    crc.word(u32::from(sport) << 16 | u32::from(dport)).byte(flow.proto())
+    Crc(!id)
 }
 
 #[cfg(test)]
@@ -123,5 +116,8 @@ mod tests {
         bytes[16..20].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
         (bytes[15], bytes[31], bytes[36]) = (1, 2, 58);
         assert_eq!(flow_crc(&flow).value(), by_bytes(&bytes));
+        let mut unknown = [0; 13];
+        unknown[2..4].copy_from_slice(&[0xf1, 0x0a]);
+        assert_eq!(flow_crc(&FlowKey::of_id(0xf10a)).value(), by_bytes(&unknown));
     }
 }
