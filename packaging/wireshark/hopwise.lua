@@ -68,7 +68,7 @@ end
 
 local REFUSALS = {
   truncated = "ends inside a header",
-  unknown_version = "no report or aggregate has this version",
+  unknown_version = "no report, aggregate or DTA has this version",
   empty_group = "a group header with no report behind it",
   bad_length = "the length field contradicts the bytes or the metadata bits",
   bad_next_protocol = "the next-protocol code is not defined",
@@ -100,10 +100,18 @@ local REFUSALS = {
   bad_record_length = "records too short for their kind, or count and length contradict the bytes",
   bad_scope = "the aggregate's node or flow is missing, or not that of its records",
   bad_summary = "a summary whose numbers no values have",
-  bad_dta_version = "not DTA version 1",
   bad_dta_opcode = "the DTA opcode is not defined",
+  bad_dta_priority = "there is no fourth priority",
   bad_dta_length = "the datagram is not as long as its DTA headers say",
-  bad_dta_field = "a DTA field has a value that it must not have",
+  bad_copies = "copies are 1 to 4",
+  bad_key_length = "a key has 1 to 64 bytes",
+  bad_data_length = "data have 1 to 1024 bytes",
+  bad_entries = "no entries, or entries without a byte",
+  bad_hop = "a hop of 0, or beyond the path's end",
+  bad_hop_value = "the value that means that there is none",
+  bad_sketch = "no columns, rows not 1 to 16, or counters not of 4 or 8 bytes (samples: of 8)",
+  bad_merge_op = "the way of merging is not defined",
+  bad_control = "a control message of a type, length or level that is none",
 }
 
 ---------------------------------------------------------------------------------------------------------------------
@@ -405,7 +413,7 @@ field("d_epoch", "uint16", "dta.epoch", "Epoch", base.DEC)
 field("d_column", "uint32", "dta.column", "First column", base.DEC)
 field("d_depth", "uint8", "dta.depth", "Depth (rows)", base.DEC)
 field("d_width", "uint8", "dta.counter_bytes", "Counter bytes", base.DEC)
-field("d_op", "uint8", "dta.merge", "Merge operation", base.DEC, { [0] = "sum", "max", "min" })
+field("d_op", "uint8", "dta.merge", "Merge operation", base.DEC, { [0] = "sum", "max", "min", "sample" })
 field("d_columns", "uint8", "dta.columns", "Columns", base.DEC)
 field("d_counter", "uint64", "dta.counter", "Counter", base.DEC)
 field("d_control", "uint8", "dta.control", "Control message", base.DEC,
@@ -2367,10 +2375,14 @@ local function exactly(w, len)
   if w.fin ~= len then refuse("bad_dta_length", 8) end
 end
 local function at_least(w, len)
-  if w.fin < len then refuse("bad_dta_length", 8) end
+  if w.fin < len then refuse("truncated", 8) end
 end
-local function dta_field(good, at)
-  if not good then refuse("bad_dta_field", at) end
+local function ensure(good, name, at)
+  if not good then refuse(name, at) end
+end
+local function copies_and_key(copies, key)
+  ensure(copies >= 1 and copies <= 4, "bad_copies", 8)
+  ensure(key >= 1 and key <= 64, "bad_key_length", 9)
 end
 
 local DTA = {}
@@ -2380,10 +2392,9 @@ DTA[1] = function(w, tree, tvb)
   show_all(tree, tvb, 8, {
     { "d_copies", 0, 1 }, { "d_key_length", 1, 1 }, { "d_data_length", 2, 2 }, { "d_store", 4, 2 },
   })
-  dta_field(copies >= 1 and copies <= 4, 8)
-  dta_field(key >= 1 and key <= 64, 9)
-  dta_field(data >= 1 and data <= 1024, 10)
   exactly(w, 16 + key + data)
+  copies_and_key(copies, key)
+  ensure(data >= 1 and data <= 1024, "bad_data_length", 10)
   show_key(tree, tvb, 16, key)
   add(tree, "d_data", tvb, 16 + key, data)
   return "store " .. u16(w, 12) .. ", " .. data .. " bytes"
@@ -2392,8 +2403,7 @@ DTA[2] = function(w, tree, tvb)
   at_least(w, 16)
   local len, count = u16(w, 12), u8(w, 14)
   show_all(tree, tvb, 8, { { "d_list", 0, 4 }, { "d_data_length", 4, 2 }, { "d_count", 6, 1 } })
-  dta_field(count >= 1, 14)
-  dta_field(len >= 1, 12)
+  ensure(count >= 1 and len >= 1, "bad_entries", 12)
   exactly(w, 16 + count * len)
   for i = 0, count - 1 do add(tree, "d_data", tvb, 16 + i * len, len) end
   return "list " .. u32(w, 8) .. ", " .. count .. " entries"
@@ -2402,9 +2412,8 @@ DTA[3] = function(w, tree, tvb)
   at_least(w, 24)
   local copies, key = u8(w, 8), u8(w, 9)
   show_all(tree, tvb, 8, { { "d_copies", 0, 1 }, { "d_key_length", 1, 1 }, { "d_store", 2, 2 }, { "d_delta", 8, 8 } })
-  dta_field(copies >= 1 and copies <= 4, 8)
-  dta_field(key >= 1 and key <= 64, 9)
   exactly(w, 24 + key)
+  copies_and_key(copies, key)
   show_key(tree, tvb, 24, key)
   return "store " .. u16(w, 10)
 end
@@ -2414,10 +2423,10 @@ DTA[4] = function(w, tree, tvb)
   show_all(tree, tvb, 8, {
     { "d_hop", 0, 1 }, { "d_path_length", 1, 1 }, { "d_key_length", 2, 1 }, { "d_store", 4, 2 }, { "d_value", 8, 4 },
   })
-  dta_field(hop >= 1 and (path == 0 or hop <= path), 8)
-  dta_field(key >= 1 and key <= 64, 10)
-  dta_field(not all_ones(w, 16, 4), 16)
   exactly(w, 20 + key)
+  ensure(key >= 1 and key <= 64, "bad_key_length", 10)
+  ensure(hop >= 1 and (path == 0 or hop <= path), "bad_hop", 8)
+  ensure(not all_ones(w, 16, 4), "bad_hop_value", 16)
   show_key(tree, tvb, 20, key)
   return "hop " .. hop .. ", value " .. u32(w, 16)
 end
@@ -2428,10 +2437,9 @@ DTA[5] = function(w, tree, tvb)
     { "d_sketch", 0, 2 }, { "d_epoch", 2, 2 }, { "d_column", 4, 4 }, { "d_depth", 8, 1 }, { "d_width", 9, 1 },
     { "d_op", 10, 1 }, { "d_columns", 11, 1 },
   })
-  dta_field(depth_ >= 1 and depth_ <= 16, 16)
-  dta_field(width == 4 or width == 8, 17)
-  dta_field(op <= 2, 18)
-  dta_field(columns >= 1, 19)
+  ensure(op <= 3, "bad_merge_op", 18)
+  ensure(depth_ >= 1 and depth_ <= 16 and columns >= 1, "bad_sketch", 16)
+  ensure(width == 8 or width == 4 and op ~= 3, "bad_sketch", 17)
   exactly(w, 20 + columns * depth_ * width)
   for i = 0, columns * depth_ - 1 do
     local item = add(tree, "d_counter", tvb, 20 + i * width, width)
@@ -2444,7 +2452,8 @@ DTA[15] = function(w, tree, tvb)
   local kind = u8(w, 8)
   add(tree, "d_control", tvb, 8, 1)
   local size = ({ 8, 8, 12, 12 })[kind]
-  dta_field(size, 8)
+  ensure(size, "bad_control", 8)
+  at_least(w, 8 + size)
   exactly(w, 8 + size)
   if kind == 1 then
     show_all(tree, tvb, 8, { { "d_code", 1, 1 }, { "d_last", 2, 2 } })
@@ -2457,8 +2466,55 @@ DTA[15] = function(w, tree, tvb)
     return "SKETCH-NACK, expects column " .. u32(w, 16)
   end
   show_all(tree, tvb, 8, { { "d_level", 1, 1 }, { "d_hold", 4, 4 }, { "d_dropped", 8, 4 } })
-  dta_field(u8(w, 9) <= 3, 9)
+  ensure(u8(w, 9) <= 3, "bad_control", 9)
   return "CONGESTION level " .. u8(w, 9) .. " for " .. u32(w, 12) .. " us"
+end
+
+-- The layouts of the published artifact: what follows a base header of two bytes, or of three with a sequence number. Which of them
+-- it is follows from opcode and length.
+local ARTIFACT = {}
+ARTIFACT[1] = function(w, tree, tvb, at)
+  show_all(tree, tvb, at, { { "d_copies", 0, 1 }, { "d_key", 1, 4 }, { "d_data", 5, 4 } })
+  ensure(u8(w, at) >= 1 and u8(w, at) <= 4, "bad_copies", at)
+end
+ARTIFACT[2] = function(_, tree, tvb, at)
+  show_all(tree, tvb, at, { { "d_list", 0, 4 }, { "d_data", 4, 4 } })
+end
+ARTIFACT[3] = function(w, tree, tvb, at)
+  show_all(tree, tvb, at, { { "d_copies", 0, 1 }, { "d_key", 1, 4 }, { "d_delta", 5, 8 } })
+  ensure(u8(w, at) >= 1 and u8(w, at) <= 4, "bad_copies", at)
+end
+ARTIFACT[4] = function(w, tree, tvb, at)
+  show_all(tree, tvb, at, { { "d_key", 0, 4 }, { "d_hop", 4, 1 }, { "d_value", 5, 4 } })
+  ensure(u8(w, at + 4) >= 1 and u8(w, at + 4) <= 5, "bad_hop", at + 4)
+  ensure(not all_ones(w, at + 5, 4), "bad_hop_value", at + 5)
+end
+local ARTIFACT_LENGTH = { 9, 8, 13, 9 }
+
+local function artifact(w, root, tvb)
+  local opcode = u8(w, 0)
+  show_all(root, tvb, 0, { { "d_version", 0, 1 }, { "d_opcode", 0, 1 } })
+  local base_length = w.fin - ARTIFACT_LENGTH[opcode]
+  ensure(base_length == 2 or base_length == 3, "bad_dta_length", 0)
+  if base_length == 3 then show_all(root, tvb, 0, { { "d_seq", 1, 1 }, { "d_essential", 2, 1 } }) end
+  add(root, "d_immediate", tvb, base_length - 1, 1)
+  ARTIFACT[opcode](w, root, tvb, base_length)
+  return "the artifact's layout" .. (base_length == 3 and ", seq " .. u8(w, 1) or "")
+end
+
+-- Version 1, its base header first.
+local function version_1(w, root, tvb)
+  at_least(w, 8)
+  add(root, "d_version", tvb, 0, 1)
+  ensure(floor(u8(w, 0) / 16) == 1, "unknown_version", 0)
+  local opcode = u8(w, 0) % 16
+  show_all(root, tvb, 0, {
+    { "d_opcode", 0, 1 }, { "d_immediate", 1, 1 }, { "d_essential", 1, 1 }, { "d_priority", 1, 1 }, { "d_seq", 2, 2 },
+    { "d_reporter", 4, 4 },
+  })
+  ensure(DTA[opcode], "bad_dta_opcode", 0)
+  ensure(bits(u8(w, 1), 4, 2) ~= 3, "bad_dta_priority", 1)
+  return "reporter " .. u32(w, 4) .. ", seq " .. u16(w, 2) .. ", " .. DTA[opcode](w, root, tvb)
 end
 
 function D.dissector(tvb, pinfo, tree)
@@ -2467,22 +2523,22 @@ function D.dissector(tvb, pinfo, tree)
   pinfo.cols.protocol = "DTA"
   local w = new_walk(tvb:raw(), tvb:len(), "report", false)
   local root = tree:add(P, tvb(), "Direct Telemetry Access")
-  local opcode, line
+  local first = w.fin > 0 and u8(w, 0) or 0
+  local opcode, line = first % 16, nil
   local problem = guarded(function()
-    if w.fin < 8 then refuse("bad_dta_length", 0) end
-    add(root, "d_version", tvb, 0, 1)
-    if floor(u8(w, 0) / 16) ~= 1 then refuse("bad_dta_version", 0) end
-    opcode = u8(w, 0) % 16
-    show_all(root, tvb, 0, {
-      { "d_opcode", 0, 1 }, { "d_immediate", 1, 1 }, { "d_essential", 1, 1 }, { "d_priority", 1, 1 }, { "d_seq", 2, 2 },
-      { "d_reporter", 4, 4 },
-    })
-    if not DTA[opcode] then refuse("bad_dta_opcode", 0) end
-    dta_field(bits(u8(w, 1), 4, 2) ~= 3, 1)
-    line = DTA[opcode](w, root, tvb)
+    if w.fin == 2 then
+      -- The artifact's only control message.
+      opcode = 15
+      ensure(u8(w, 1) >= 128, "bad_control", 1)
+      add(root, "d_last", tvb, 0, 1)
+      line = "the artifact's NACK, last in order " .. u8(w, 0)
+    elseif w.fin > 0 and ARTIFACT[first] then
+      line = artifact(w, root, tvb)
+    else
+      line = version_1(w, root, tvb)
+    end
   end)
   local title = "DTA " .. (OPCODES[opcode] or "")
-  if w.fin >= 8 then title = title .. ", reporter " .. u32(w, 4) .. ", seq " .. u16(w, 2) end
   if problem then
     refusal(root, tvb, problem)
     line = "refused: " .. problem.refused
