@@ -14,8 +14,8 @@ use crate::output::progress::Progress;
 /// One frame of a capture, as far as it could be read.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    /// A UDP datagram to a telemetry port.
-    Datagram(Datagram<'a>),
+    /// A UDP datagram to a telemetry port, and the frame that it came in.
+    Datagram(Datagram<'a>, Layer<'a>),
     /// A frame whose headers contradict its bytes, and where it came from if they say it.
     Refused(Refusal, Option<IpAddr>),
 }
@@ -64,7 +64,7 @@ pub(super) fn read(
         match datagram {
             Ok(datagram) if ports.contains(&datagram.dport) => {
                 account.datagrams += 1;
-                each(frame.ts, Found::Datagram(datagram))
+                each(frame.ts, Found::Datagram(datagram, frame.layer()))
             }
             Ok(_) => {
                 *account.skipped.entry("other_port").or_default() += 1;

@@ -1,6 +1,7 @@
 //! `hopwise decode`: what the reports in a capture say, one by one, without any state between them.
 
 mod aggregate;
+mod dta;
 mod json;
 mod text;
 
@@ -35,7 +36,9 @@ use crate::output::{Terminal, units};
   hopwise decode --profile onos --json capture.pcapng.gz | head
   hopwise decode --port 32766 --port 5000 reports.pcap
   hopwise decode --aggregate-port 5001 server.pcap
-  hopwise decode --packets link.pcap         INT in the data packets themselves")]
+  hopwise decode --packets link.pcap         INT in the data packets themselves
+
+DTA is read on UDP ports 40040 (reports, the artifact's too) and 40044 (control messages), RoCEv2 on 4791.")]
 pub(crate) struct Args {
     /// Captures: pcap or pcapng, gzip too
     #[arg(required = true, value_name = "FILE")]
@@ -136,12 +139,15 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
         let Tally { account, progress } = tally;
-        let ports = [ports, &self.aggregate_ports].concat();
-        capture::read(file, &ports, account, progress, |ts, found| match found {
-            Found::Datagram(datagram) if self.aggregate_ports.contains(&datagram.dport) => {
+        let all = [ports, &self.aggregate_ports, &dta::PORTS].concat();
+        capture::read(file, &all, account, progress, |ts, found| match found {
+            Found::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dport) => {
                 self.aggregate(ts, &datagram)
             }
-            Found::Datagram(datagram) => self.datagram(ts, &datagram),
+            Found::Datagram(datagram, layer) => match dta::by_port(ports, &datagram, layer) {
+                Some(found) => self.dta(ts, datagram.src, &found),
+                None => self.datagram(ts, &datagram),
+            },
             Found::Refused(refusal, source) => self.refused(ts, source, refusal),
         })
     }
@@ -224,6 +230,27 @@ impl Printer<'_> {
         }
     }
 
+    /// DTA and RoCEv2 have ports of their own.
+    fn dta(
+        &mut self,
+        ts: u64,
+        source: IpAddr,
+        found: &Result<dta::Found<'_>, Refusal>,
+    ) -> Result<(), CliError> {
+        match found {
+            Ok(found) => {
+                *self.summary.dta.entry(found.name()).or_default() += 1;
+                self.line.clear();
+                dta::write(&mut self.line, (ts, source), found, self.json);
+                self.print()
+            }
+            Err(refusal) => {
+                self.summary.count(Err(*refusal));
+                self.refused(ts, Some(source), *refusal)
+            }
+        }
+    }
+
     fn refused(&mut self, ts: u64, source: Option<IpAddr>, refusal: Refusal) -> Result<(), CliError> {
         self.line.clear();
         Refused { ts, source, known: None, refusal }.write(&mut self.line, self.json);
@@ -264,6 +291,7 @@ impl Refused {
 struct Summary {
     reports: BTreeMap<&'static str, u64>,
     aggregates: BTreeMap<&'static str, u64>,
+    dta: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -289,6 +317,10 @@ impl Summary {
         if !self.aggregates.is_empty() {
             let total = units::counted(self.aggregates.values().sum(), "aggregate");
             out.push_str(&format!(", {total}{}", parts(&self.aggregates, "")));
+        }
+        if !self.dta.is_empty() {
+            let total = units::counted(self.dta.values().sum(), "message");
+            out.push_str(&format!(", {total} of DTA{}", parts(&self.dta, "")));
         }
         out.push('\n');
         if !refused.is_empty() {

@@ -245,7 +245,7 @@ impl Replay {
 
     fn take(&mut self, ts: u64, found: &Found<'_>) {
         // A frame with broken headers is in the account already.
-        let Found::Datagram(datagram) = found else { return };
+        let Found::Datagram(datagram, _) = found else { return };
         if self.pace.is_early(ts) {
             self.flush();
             self.pace.wait(ts);

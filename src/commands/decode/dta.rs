@@ -1,0 +1,327 @@
+//! DTA reports, control messages and RoCEv2 packets: for people a line that says what it is and lines of what it asks for, for programs
+//! an object.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use nic::capture::Layer;
+use wire::dta::artifact::{self, Form, Nack};
+use wire::dta::control::{Body, Cause};
+use wire::dta::{Base, CONTROL_PORT, Control, Operation, REPORT_PORT, Report, hash};
+use wire::frame::Datagram;
+use wire::roce::{self, Opcode, Packet};
+use wire::{FlowKey, Refusal};
+
+use crate::output::json::{self, Object, Text};
+use crate::output::units;
+
+/// The ports that tell what is one of these.
+pub(super) const PORTS: [u16; 3] = [REPORT_PORT, CONTROL_PORT, roce::PORT];
+
+/// What a datagram is.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    Report(Report<'a>, Option<Form>),
+    Control(Control),
+    Nack(Nack),
+    Roce(Box<Packet<'a>>),
+}
+
+impl Found<'_> {
+    /// For the summary.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Report(report, _) => report.operation.opcode().name(),
+            Self::Control(_) | Self::Nack(_) => "control",
+            Self::Roce(_) => "roce",
+        }
+    }
+}
+
+/// What a datagram to one of [`PORTS`] is; `None` to others, and to those on which reports are asked for.
+pub(super) fn by_port<'a>(
+    asked: &[u16],
+    datagram: &Datagram<'a>,
+    layer: Layer<'a>,
+) -> Option<Result<Found<'a>, Refusal>> {
+    let payload = datagram.payload;
+    match datagram.dport {
+        port if asked.contains(&port) => None,
+        REPORT_PORT if artifact::is_artifact(payload) => {
+            Some(artifact::parse(payload, 0).map(|(report, form)| Found::Report(report, Some(form))))
+        }
+        REPORT_PORT => Some(Report::parse(payload).map(|report| Found::Report(report, None))),
+        CONTROL_PORT if payload.len() == 2 => Some(Nack::parse(payload).map(Found::Nack)),
+        CONTROL_PORT => Some(Control::parse(payload).map(Found::Control)),
+        roce::PORT => Some(packet(layer).map(|packet| Found::Roce(Box::new(packet)))),
+        _ => None,
+    }
+}
+
+fn packet(layer: Layer<'_>) -> Result<Packet<'_>, Refusal> {
+    match layer {
+        Layer::Ethernet(frame) => Packet::parse(frame),
+        Layer::Network { bytes, .. } => Packet::parse_ip(bytes),
+        Layer::Cut | Layer::Unsupported => Err(Refusal::Truncated),
+    }
+}
+
+/// One of them.
+pub(super) fn write(out: &mut String, (ts, source): (u64, IpAddr), found: &Found<'_>, json: bool) {
+    if json {
+        json::object(out, |o| {
+            o.field("ts", ts).field("source", Text(source));
+            object(o, found);
+        });
+        out.push('\n');
+    } else {
+        let _ = write!(out, "{}  from {source}  ", units::date_time(ts));
+        text(out, found);
+        out.push('\n');
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+fn object(o: &mut Object<'_>, found: &Found<'_>) {
+    match found {
+        Found::Report(report, form) => {
+            let v1 = form.is_none();
+            o.field("dta", report.operation.opcode().name());
+            o.field("layout", if v1 { "v1" } else { "artifact" });
+            base_fields(o, &report.base, v1);
+            operation_fields(o, &report.operation, v1);
+        }
+        Found::Nack(nack) => {
+            o.field("dta", "control").field("layout", "artifact").field("type", "nack");
+            o.field("last", nack.last);
+        }
+        Found::Control(control) => control_fields(o, control),
+        Found::Roce(packet) => packet_fields(o, packet),
+    }
+}
+
+fn base_fields(o: &mut Object<'_>, base: &Base, v1: bool) {
+    o.field("immediate", base.immediate).field("essential", base.essential);
+    o.present("priority", v1.then(|| base.priority.name()));
+    o.present("seq", base.essential.then_some(base.sequence))
+        .present("reporter", v1.then_some(base.reporter));
+}
+
+fn operation_fields(o: &mut Object<'_>, operation: &Operation<'_>, v1: bool) {
+    match *operation {
+        Operation::KeyWrite { copies, store, key, data } => {
+            o.field("copies", copies).present("store", v1.then_some(store));
+            o.field("key", hex(key)).field("data", hex(data));
+        }
+        Operation::Append { list, entry_len, entries } => {
+            o.field("list", list).field("entry_len", entry_len);
+            o.field("entries", entries.chunks(entry_len.into()).map(hex).collect::<Vec<_>>());
+        }
+        Operation::KeyIncrement { copies, store, delta, key } => {
+            o.field("copies", copies).present("store", v1.then_some(store));
+            o.field("delta", delta).field("key", hex(key));
+        }
+        Operation::Postcard { hop, path_len, store, value, key } => {
+            o.field("hop", hop).present("path_len", v1.then_some(path_len));
+            o.present("store", v1.then_some(store)).field("value", value).field("key", hex(key));
+        }
+        Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, .. } => {
+            o.field("sketch", sketch).field("epoch", epoch).field("first_column", first_column);
+            o.field("depth", depth).field("width", width).field("op", op.name());
+            o.field("columns", columns(operation));
+        }
+    }
+}
+
+/// The counters of a sketch, column by column.
+fn columns(operation: &Operation<'_>) -> Vec<Vec<u64>> {
+    let Operation::SketchMerge { depth, width, counters, .. } = operation else { return Vec::new() };
+    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let column = |column: &[u8]| column.chunks(usize::from(*width)).map(number).collect();
+    counters.chunks(usize::from(*depth) * usize::from(*width)).map(column).collect()
+}
+
+fn type_of(body: &Body) -> &'static str {
+    match body {
+        Body::Ack { .. } => "ack",
+        Body::Nack { .. } => "nack",
+        Body::SketchNack { .. } => "sketch_nack",
+        Body::Congestion { .. } => "congestion",
+    }
+}
+
+fn control_fields(o: &mut Object<'_>, control: &Control) {
+    o.field("dta", "control").field("layout", "v1").field("type", type_of(&control.body));
+    o.field("seq", control.sequence).field("reporter", control.reporter);
+    match control.body {
+        Body::Ack { last } => o.field("last", last),
+        Body::Nack { cause, last, trigger } => {
+            match cause {
+                Cause::Other(code) => o.field("cause", code),
+                known => o.field("cause", known.name()),
+            };
+            o.field("last", last).field("trigger", trigger)
+        }
+        Body::SketchNack { sketch, epoch, column } => {
+            o.field("sketch", sketch).field("epoch", epoch).field("column", column)
+        }
+        Body::Congestion { level, hold_us, dropped } => {
+            o.field("level", level).field("hold_us", hold_us).field("dropped", dropped)
+        }
+    };
+}
+
+fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>) {
+    let (bth, ends) = (&packet.bth, packet.ends);
+    o.field("roce", bth.opcode.name()).object("flow", |o| {
+        o.field("src", Text(ends.source)).field("dst", Text(ends.destination));
+        o.field("sport", ends.source_port).field("dport", roce::PORT).field("proto", 17_u8);
+    });
+    o.present("transport", bth.transport.map(roce::Transport::name));
+    o.field("queue_pair", bth.queue_pair).field("psn", bth.psn.value());
+    o.field("ack_request", bth.ack_request).field("solicited", bth.solicited);
+    if let Opcode::Other(number) = bth.opcode {
+        o.field("opcode", number);
+    }
+    if let Some(reth) = packet.reth {
+        o.object("reth", |o| {
+            o.field("address", reth.address).field("key", reth.key).field("len", reth.len);
+        });
+    }
+    o.present("immediate", packet.immediate);
+    if let Some(atomic) = packet.atomic {
+        o.object("atomic", |o| {
+            o.field("address", atomic.address).field("key", atomic.key);
+            o.field("add", atomic.add).field("compare", atomic.compare);
+        });
+    }
+    o.present("syndrome", packet.aeth.map(|aeth| aeth.syndrome.number()));
+    o.present("msn", packet.aeth.map(|aeth| aeth.msn)).present("original", packet.atomic_ack);
+    o.field("payload", hex(packet.payload)).present("fault", packet.fault.map(Refusal::name));
+}
+
+fn text(out: &mut String, found: &Found<'_>) {
+    let _ = match found {
+        Found::Report(report, form) => {
+            report_text(out, report, form.is_none());
+            Ok(())
+        }
+        Found::Nack(nack) => writeln!(out, "DTA nack  last {}  (artifact)", nack.last),
+        Found::Control(control) => {
+            let (name, seq, reporter) = (type_of(&control.body), control.sequence, control.reporter);
+            let _ = writeln!(out, "DTA {name}  to reporter {reporter}  seq {seq}");
+            match control.body {
+                Body::Ack { last } => writeln!(out, "  all up to {last}"),
+                Body::Nack { cause: Cause::Other(code), last, trigger } => {
+                    writeln!(out, "  cause {code}, last in order {last}, told by {trigger}")
+                }
+                Body::Nack { cause, last, trigger } => {
+                    writeln!(out, "  {}, last in order {last}, told by {trigger}", cause.name())
+                }
+                Body::SketchNack { sketch, epoch, column } => {
+                    writeln!(out, "  sketch {sketch}, epoch {epoch}: column {column} is due")
+                }
+                Body::Congestion { level, hold_us, dropped } => {
+                    writeln!(out, "  level {level} for {hold_us} us, {dropped} reports dropped")
+                }
+            }
+        }
+        Found::Roce(packet) => {
+            packet_text(out, packet);
+            Ok(())
+        }
+    };
+}
+
+fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
+    let base = &report.base;
+    let _ = write!(out, "DTA {}", report.operation.opcode().name());
+    if v1 {
+        let _ = write!(out, "  reporter {}  priority {}", base.reporter, base.priority.name());
+    } else {
+        out.push_str("  (artifact)");
+    }
+    if base.essential {
+        let _ = write!(out, "  essential, seq {}", base.sequence);
+    }
+    out.push_str(if base.immediate { "  immediate\n" } else { "\n" });
+    let _ = match report.operation {
+        Operation::KeyWrite { copies, store, data, .. } => {
+            writeln!(out, "  store {store}  copies {copies}  data {}", hex(data))
+        }
+        Operation::Append { list, entry_len, entries } => {
+            let entries: Vec<_> = entries.chunks(entry_len.into()).map(hex).collect();
+            writeln!(out, "  list {list}  entries {}", entries.join(" "))
+        }
+        Operation::KeyIncrement { copies, store, delta, .. } => {
+            writeln!(out, "  store {store}  copies {copies}  add {delta}")
+        }
+        Operation::Postcard { hop, path_len, store, value, .. } => {
+            let of = if path_len == 0 { String::new() } else { format!(" of {path_len}") };
+            writeln!(out, "  store {store}  hop {hop}{of}  value {value}")
+        }
+        Operation::SketchMerge { sketch, epoch, first_column, columns: count, op, .. } => {
+            let columns = units::counted(count.into(), "column");
+            let _ = writeln!(
+                out,
+                "  sketch {sketch}  epoch {epoch}  {columns} from {first_column} on  {}",
+                op.name()
+            );
+            let values = columns_text(&report.operation);
+            writeln!(out, "  {values}")
+        }
+    };
+    if let Some(key) = report.operation.key() {
+        let flow = hash::flow_of(key).map_or_else(String::new, |flow: FlowKey| format!("  {flow}"));
+        let _ = writeln!(out, "  key {}{flow}", hex(key));
+    }
+}
+
+fn columns_text(operation: &Operation<'_>) -> String {
+    let column = |values: Vec<u64>| values.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    columns(operation).into_iter().map(column).collect::<Vec<_>>().join(" | ")
+}
+
+fn packet_text(out: &mut String, packet: &Packet<'_>) {
+    let bth = &packet.bth;
+    let transport = bth.transport.map_or("", roce::Transport::name);
+    let _ = write!(out, "to {}  RoCEv2 {transport} {}", packet.ends.destination, bth.opcode.name());
+    if let Opcode::Other(number) = bth.opcode {
+        let _ = write!(out, " {number:#04x}");
+    }
+    let _ = write!(out, "  queue pair {:#x}  psn {}", bth.queue_pair, bth.psn.value());
+    out.push_str(if bth.ack_request { "  acknowledge\n" } else { "\n" });
+    if let Some(reth) = packet.reth {
+        let _ = writeln!(
+            out,
+            "  address {:#x}  key {:#x}  {}",
+            reth.address,
+            reth.key,
+            units::counted(reth.len.into(), "byte")
+        );
+    }
+    if let Some(atomic) = packet.atomic {
+        let _ = writeln!(out, "  address {:#x}  key {:#x}  add {}", atomic.address, atomic.key, atomic.add);
+    }
+    if let Some(immediate) = packet.immediate {
+        let _ = writeln!(out, "  immediate {immediate:#010x}");
+    }
+    if let Some(aeth) = packet.aeth {
+        let _ = writeln!(out, "  {:?}  msn {}", aeth.syndrome, aeth.msn);
+    }
+    if let Some(original) = packet.atomic_ack {
+        let _ = writeln!(out, "  was {original}");
+    }
+    if !packet.payload.is_empty() {
+        let _ = writeln!(out, "  payload {}", hex(packet.payload));
+    }
+    if let Some(fault) = packet.fault {
+        let _ = writeln!(out, "  fault: {fault}");
+    }
+}
