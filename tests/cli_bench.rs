@@ -5,44 +5,66 @@ mod support;
 use serde_json::Value;
 use support::hopwise;
 
+/// What the documents name.
+const PUBLISHED: [&str; 37] = [
+    "fastpath-6x8-1k",
+    "fastpath-6x8-100k",
+    "fastpath-1x1-1k",
+    "fastpath-6x8-change",
+    "fastpath-6x8-1m",
+    "fastpath-6x8-1k-jitter",
+    "sf-join",
+    "switch-transit",
+    "switch-sf-transit",
+    "switch-sink",
+    "stage-agg25",
+    "stage-cor-nf-100k",
+    "decode-only",
+    "aggregate-unfold",
+    "aggregate-unfold-72",
+    "aggregate-unfold-join",
+    "udp-one-sender",
+    "rung-xdp-native",
+    "xdp-detect-1k",
+    "xdp-detect-100k",
+    "switch-live",
+    "switch-filter",
+    "dta-key-write",
+    "dta-append",
+    "dta-append-16",
+    "dta-sketch-merge",
+    "rdma-key-write",
+    "rdma-append",
+    "rdma-xdp-key-write",
+    "rdma-xdp-append",
+    "dta-query",
+    "dta-query-cold",
+    "dta-follow",
+    "dta-live",
+    "store-insert",
+    "store-query",
+    "replay",
+];
+
 #[test]
 fn every_case_runs_and_says_what_it_measured() {
     let list = hopwise(["bench", "--list"]);
     let names: Vec<&str> = list.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    for published in [
-        "fastpath-6x8-1k",
-        "fastpath-6x8-100k",
-        "fastpath-1x1-1k",
-        "fastpath-6x8-change",
-        "fastpath-6x8-1m",
-        "fastpath-6x8-1k-jitter",
-        "sf-join",
-        "switch-transit",
-        "switch-sf-transit",
-        "switch-sink",
-        "stage-agg25",
-        "stage-cor-nf-100k",
-        "decode-only",
-        "aggregate-unfold",
-        "aggregate-unfold-72",
-        "aggregate-unfold-join",
-        "udp-one-sender",
-        "rung-xdp-native",
-        "xdp-detect-1k",
-        "xdp-detect-100k",
-        "switch-live",
-        "switch-filter",
-        "store-insert",
-        "store-query",
-        "replay",
-    ] {
+    for published in PUBLISHED {
         assert!(names.contains(&published), "{published}");
     }
     let run = hopwise(["bench", "--all", "--json", "--runs", "1", "--seconds", "0.02"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let outcomes = run.json();
     // What needs root.
-    let may_skip = ["skipped udp-one-sender", "skipped rung-", "skipped xdp-detect-", "skipped switch-live"];
+    let may_skip = [
+        "skipped udp-one-sender",
+        "skipped rung-",
+        "skipped xdp-detect-",
+        "skipped switch-live",
+        "skipped dta-live",
+        "skipped rdma-xdp-",
+    ];
     let skipped: Vec<&str> =
         run.stderr.lines().filter(|line| may_skip.iter().any(|text| line.contains(text))).collect();
     for line in &skipped {
@@ -51,22 +73,39 @@ fn every_case_runs_and_says_what_it_measured() {
     assert_eq!(outcomes.len() + skipped.len(), names.len());
     for outcome in &outcomes {
         complete(outcome);
-        let name = outcome["name"].as_str().unwrap();
-        if ["udp-", "rung-", "switch-live"].iter().any(|kind| name.starts_with(kind)) {
-            assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
-        }
-        if name == "xdp-detect-1k" {
-            assert_eq!(outcome["conditions"]["told_per_report"], 0.0, "{outcome}");
-        }
-        if name == "sf-join" {
-            assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.24), "{outcome}");
-        }
-        if name == "aggregate-unfold-join" {
-            assert!(outcome["conditions"]["joined_per_card"].as_f64() > Some(0.9), "{outcome}");
-        }
-        if name == "fastpath-6x8-change" {
-            assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");
-        }
+        plausible(outcome);
+    }
+}
+
+/// What a case must have found, by its name.
+fn plausible(outcome: &Value) {
+    let name = outcome["name"].as_str().unwrap_or_default();
+    if ["udp-", "rung-", "switch-live", "dta-live"].iter().any(|kind| name.starts_with(kind)) {
+        assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
+    }
+    if name == "dta-key-write" {
+        assert_eq!(outcome["conditions"]["frames_per_report"], 2.0, "{outcome}");
+        assert_eq!(outcome["conditions"]["frame_bytes_per_report"], 2.0 * 98.0, "{outcome}");
+    }
+    if name.starts_with("dta-query") {
+        let found = outcome["conditions"]["found"].as_f64();
+        let half = found.is_some_and(|found| (0.4..0.6).contains(&found));
+        assert!(half, "half of the keys are there: {outcome}");
+    }
+    if ["rdma-key-write", "rdma-append"].contains(&name) {
+        assert!(outcome["conditions"]["of_baseline"].as_f64() > Some(0.0), "{outcome}");
+    }
+    if name == "xdp-detect-1k" {
+        assert_eq!(outcome["conditions"]["told_per_report"], 0.0, "{outcome}");
+    }
+    if name == "sf-join" {
+        assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.24), "{outcome}");
+    }
+    if name == "aggregate-unfold-join" {
+        assert!(outcome["conditions"]["joined_per_card"].as_f64() > Some(0.9), "{outcome}");
+    }
+    if name == "fastpath-6x8-change" {
+        assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");
     }
 }
 

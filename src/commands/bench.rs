@@ -1,10 +1,13 @@
 //! `hopwise bench`: the figures we publish, on the user's machine.
 
 mod aggregate;
+mod dta;
+mod dta_live;
 mod fastpath;
 mod harness;
 mod join;
 mod kernel;
+mod rdma_kernel;
 mod rungs;
 mod sink;
 mod stage;
@@ -17,8 +20,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) use self::harness::core_time;
 use self::harness::{Failure, Outcome, Plan};
+pub(crate) use self::harness::{core_time, machine};
 use crate::error::CliError;
 use crate::output::units;
 
@@ -165,6 +168,46 @@ const CASES: &[Case] = &[
         name: "switch-filter",
         about: "a packet at a sink with a per-hop filter, beside one without",
         run: sink::filter,
+    },
+    Case {
+        name: "dta-key-write",
+        about: "DTA translator: a path of 20 bytes, N = 2, payload in, two RoCEv2 frames out",
+        run: dta::translate,
+    },
+    Case {
+        name: "dta-append",
+        about: "DTA translator: entries of 4 bytes, B = 16, one in each report; per entry",
+        run: dta::translate,
+    },
+    Case { name: "dta-append-16", about: "the same, sixteen in each report", run: dta::translate },
+    Case {
+        name: "dta-sketch-merge",
+        about: "DTA translator: 64 columns of a Count-Min sketch merged, beside a copy",
+        run: dta::translate,
+    },
+    Case {
+        name: "rdma-key-write",
+        about: "RoCEv2 responder: slots at random in 4 GiB, beside a plain loop",
+        run: dta::respond,
+    },
+    Case { name: "rdma-append", about: "RoCEv2 responder: blocks in order, likewise", run: dta::respond },
+    Case {
+        name: "rdma-xdp-key-write",
+        about: "RoCEv2 responder in the kernel: a slot of 24 bytes (root)",
+        run: rdma_kernel::respond,
+    },
+    Case {
+        name: "rdma-xdp-append",
+        about: "the same: a block of 304 bytes (root)",
+        run: rdma_kernel::respond,
+    },
+    Case { name: "dta-query", about: "keys of a 4 GiB store, N = 2, in batches", run: dta::query },
+    Case { name: "dta-query-cold", about: "the same, one key after the other", run: dta::query },
+    Case { name: "dta-follow", about: "entries of a list read and checked, beside a copy", run: dta::follow },
+    Case {
+        name: "dta-live",
+        about: "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)",
+        run: dta_live::live,
     },
     Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
     Case {

@@ -1,6 +1,7 @@
 //! `hopwise experiment`: what papers found, found again; each with a table, a plot and a page.
 
 mod bursts;
+mod dta;
 mod event_detection;
 mod event_filter;
 mod page;
@@ -110,6 +111,54 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "Stored rows and accuracy by the threshold of event detection",
         paper: "INTCollector, 6.2.3 (left open there)",
         run: event_detection::run,
+    },
+    Experiment {
+        name: "dta-cpu",
+        about: "Collection by DTA beside collection by the CPU",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 6",
+        run: dta::cpu,
+    },
+    Experiment {
+        name: "dta-append",
+        about: "DTA Append by batch, lists and size of a list",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 7",
+        run: dta::append,
+    },
+    Experiment {
+        name: "dta-polling",
+        about: "Reading DTA lists, with and without collection",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 8",
+        run: dta::polling,
+    },
+    Experiment {
+        name: "dta-key-write",
+        about: "DTA Key-Write by copies and size of the data",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 9",
+        run: dta::key_write,
+    },
+    Experiment {
+        name: "dta-query",
+        about: "DTA queries by copies, and what they spend",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 10",
+        run: dta::query,
+    },
+    Experiment {
+        name: "dta-answers",
+        about: "How many keys a DTA store answers, by load and copies",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 11",
+        run: dta::answers,
+    },
+    Experiment {
+        name: "dta-longevity",
+        about: "How old a DTA report may become",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 12",
+        run: dta::longevity,
+    },
+    Experiment {
+        name: "dta-reports",
+        about: "What a report costs its sender: DTA beside RDMA from the switch",
+        paper: "Langlet et al., Direct Telemetry Access, 5.5 and Fig. 13",
+        run: dta::reports,
     },
 ];
 

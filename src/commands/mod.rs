@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod dta;
 pub(crate) mod events;
 pub(crate) mod experiment;
+mod figures;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod path;

@@ -153,6 +153,13 @@ impl Machine {
     }
 }
 
+/// The machine, and how busy it is with other things, in words.
+pub(crate) fn machine() -> String {
+    let Machine { cpu, cores, kernel, load } = Machine::read();
+    let busy = load.map_or_else(String::new, |load| format!(", load {load}"));
+    format!("{cpu}, {cores} cores, Linux {kernel}{busy}")
+}
+
 impl Outcome {
     /// An outcome from the time per operation of each run.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {

@@ -254,7 +254,7 @@ fn read(source: &mut dyn Source, reader: &mut dyn Reader, done: &AtomicBool) -> 
 }
 
 /// Seconds that this thread worked, for itself and in the kernel; in hundredths.
-fn worked() -> (f64, f64) {
+pub(super) fn worked() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
     let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());

@@ -1,0 +1,213 @@
+//! Frames of RoCEv2 as a translator sends them, into a region, beside a plain loop that stores the same bytes at the same places.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use memory::Region;
+use wire::roce::{Head, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Segments, Transport, Writer};
+
+use wire::Unwritten;
+
+use crate::rdma::{Config, Order, Out, PairConfig, Registered, Registration, Responder, Rights, Stats};
+
+/// Bytes before the part of the region that is written.
+const START: u64 = 4096;
+/// Operations that the plain loop asks for ahead.
+const AHEAD: usize = 16;
+const MTU: u16 = 4096;
+
+/// One case of the benchmark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// Its name, as in `hopwise bench`.
+    pub name: &'static str,
+    /// Bytes of a write.
+    pub len: usize,
+    /// Bytes from one place to the next.
+    pub stride: u64,
+    /// Are places met at random, or one after the other?
+    pub random: bool,
+    /// The order in which the bytes of a write are stored.
+    pub order: Order,
+}
+
+/// The published cases: a slot with a path of five nodes, and a tagged block of 16 entries of 18 bytes.
+pub const CASES: [Case; 2] = [
+    Case { name: "rdma-key-write", len: 24, stride: 32, random: true, order: Order::HeadLast },
+    Case { name: "rdma-append", len: 304, stride: 304, random: false, order: Order::Ascending },
+];
+
+/// Where answers go: nowhere, counted.
+#[derive(Clone, Copy, Default, Debug)]
+struct Nowhere(u64);
+
+impl Out for Nowhere {
+    fn answer(&mut self, _: &Path, _: &[u8]) {
+        self.0 += 1;
+    }
+}
+
+/// A responder with one region and one unreliable queue pair, and the other end's writer.
+#[derive(Debug)]
+pub struct Feed {
+    case: Case,
+    memory: Arc<Region>,
+    responder: Responder,
+    writer: Writer,
+    at: Registered,
+    psn: Psn,
+    random: u64,
+    number: u64,
+    data: Vec<u8>,
+    places: Vec<u64>,
+    frames: Vec<u8>,
+    ends: Vec<usize>,
+    out: Nowhere,
+}
+
+impl Case {
+    /// Its frames for a region; `None` if the region is too small.
+    pub fn feed(self, memory: Arc<Region>) -> Option<Feed> {
+        let mut responder = Responder::new(Config::default()).ok()?;
+        let what = Registration {
+            memory: Arc::clone(&memory),
+            start: START,
+            len: memory.len().checked_sub(START).filter(|len| *len >= self.stride.max(self.len as u64))?,
+            rights: Rights::WRITE,
+            order: self.order,
+            region: 0,
+        };
+        let at = responder.register(&what).ok()?;
+        let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
+        let pair = PairConfig {
+            transport: Transport::Uc,
+            path: Path::new(far, near, 0xc001),
+            peer: 0x11,
+            psn: Psn::new(0),
+            mtu: MTU.into(),
+            receives: 0,
+        };
+        let number = responder.connect(&pair).ok()?;
+        let writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, number).ok()?;
+        Some(Feed {
+            case: self,
+            memory,
+            responder,
+            writer,
+            at,
+            psn: Psn::new(0),
+            random: 1,
+            number: 0,
+            data: (0..self.len).map(|i| i as u8 | 1).collect(),
+            places: Vec::new(),
+            frames: Vec::new(),
+            ends: Vec::new(),
+            out: Nowhere::default(),
+        })
+    }
+}
+
+impl Feed {
+    /// Chooses the next places, and makes the frames that write there.
+    ///
+    /// # Errors
+    /// A write that is no frame.
+    pub fn fill(&mut self, operations: usize) -> Result<(), Unwritten> {
+        let all = (self.at.len - self.data.len() as u64) / self.case.stride + 1;
+        self.places.clear();
+        self.frames.clear();
+        self.ends.clear();
+        for _ in 0..operations {
+            let place = if self.case.random { self.random() % all } else { self.number % all };
+            self.number += 1;
+            let offset = place * self.case.stride;
+            self.places.push(START + offset);
+            for segment in Segments::new(self.data.len(), MTU) {
+                self.frame(offset, segment)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, offset: u64, segment: Segment) -> Result<(), Unwritten> {
+        let begin = self.frames.len();
+        self.frames.resize(begin + MAX_FRAME, 0);
+        let (out, head) = (&mut self.frames[begin..], Head::new(self.psn));
+        let reth = Reth { address: self.at.address + offset, key: self.at.key, len: self.data.len() as u32 };
+        let payload = &self.data[segment.at..segment.at + segment.len];
+        let len = match segment.opcode {
+            Opcode::WriteFirst => self.writer.write_first(out, head, reth, payload),
+            Opcode::WriteMiddle => self.writer.write_middle(out, head, payload),
+            Opcode::WriteLast => self.writer.write_last(out, head, payload),
+            _ => self.writer.write_only(out, head, reth, payload),
+        }?;
+        self.psn = self.psn.next();
+        self.frames.truncate(begin + len);
+        self.ends.push(begin + len);
+        Ok(())
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Gives the frames to the responder, at most `burst` at once as a socket or ring does, and tells how many writes they were.
+    pub fn respond(&mut self, burst: usize) -> u64 {
+        let mut begin = 0;
+        for ends in self.ends.chunks(burst.max(1)) {
+            let frames = ends.iter().map(|end| {
+                let frame = &self.frames[begin..*end];
+                begin = *end;
+                frame
+            });
+            self.responder.take(frames, &mut self.out);
+        }
+        self.places.len() as u64
+    }
+
+    /// Stores the same bytes at the same places in a plain loop with prefetch.
+    pub fn store(&self) -> u64 {
+        for (index, at) in self.places.iter().enumerate() {
+            if let Some(next) = self.places.get(index + AHEAD) {
+                self.memory.prefetch_write(*next);
+            }
+            // In the region, as the feed's other half checks.
+            let _ = self.memory.write(*at, std::hint::black_box(&self.data));
+        }
+        self.places.len() as u64
+    }
+
+    /// What the responder counted.
+    pub fn stats(&self) -> &Stats {
+        self.responder.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_write_is_executed_at_its_place() {
+        for case in CASES.into_iter().chain([Case { name: "long", len: 9000, stride: 9000, ..CASES[1] }]) {
+            let memory = Arc::new(Region::anonymous(1 << 20, false).unwrap());
+            let mut feed = case.feed(Arc::clone(&memory)).unwrap();
+            feed.fill(100).unwrap();
+            assert_eq!(feed.respond(64), 100);
+            let stats = *feed.stats();
+            assert!(
+                stats.is_balanced() && stats.executed == stats.packets && stats.messages == 100,
+                "{stats:?}"
+            );
+            assert_eq!((stats.bytes, feed.out.0), (100 * case.len as u64, 0));
+            let mut found = vec![0; case.len];
+            for place in &feed.places {
+                memory.read(*place, &mut found).unwrap();
+                assert_eq!(found, feed.data, "{}", case.name);
+            }
+        }
+    }
+}

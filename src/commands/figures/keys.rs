@@ -1,0 +1,118 @@
+//! Keys: random ones, and those that follow one another as generators and networks make them.
+
+/// Bytes of the longest key here.
+const LONGEST: usize = 13;
+
+/// What keys look like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// IPv4 5-tuples of random bytes.
+    RandomTuples,
+    /// Four random bytes.
+    RandomWords,
+    /// Four bytes that count up: what the artifact's generators send.
+    CountingWords,
+    /// IPv4 5-tuples of one client network and one server, addresses and ports counting up.
+    CountingTuples,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::RandomTuples, Self::RandomWords, Self::CountingWords, Self::CountingTuples];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RandomTuples => "random 5-tuples",
+            Self::RandomWords => "random words",
+            Self::CountingWords => "counting words",
+            Self::CountingTuples => "counting 5-tuples",
+        }
+    }
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    bytes: [u8; LONGEST],
+    len: u8,
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// Different keys, any of them by its number; each seed has others (random ones), or begins elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
+}
+
+impl Keys {
+    /// The key with this number, below 2^31.
+    pub(crate) fn key(&self, number: u64) -> Key {
+        let mut bytes = [0; LONGEST];
+        let len = match self.kind {
+            Kind::RandomTuples => {
+                // The first eight bytes are a bijection of the number, so no two keys are alike.
+                let first = mix(number ^ mix(self.seed));
+                bytes[..8].copy_from_slice(&first.to_be_bytes());
+                bytes[8..].copy_from_slice(&mix(first ^ 0x5bd1_e995).to_be_bytes()[..5]);
+                LONGEST
+            }
+            Kind::RandomWords => {
+                bytes[..4].copy_from_slice(&mix_word(number as u32 ^ mix(self.seed) as u32).to_be_bytes());
+                4
+            }
+            Kind::CountingWords => {
+                let begin = (mix(self.seed) as u32) & 0x00ff_0000;
+                bytes[..4].copy_from_slice(&(0x0a00_0001 + begin).wrapping_add(number as u32).to_be_bytes());
+                4
+            }
+            Kind::CountingTuples => {
+                // 250 clients of a /24, each with its ports in turn.
+                let (client, port) = (number % 250, number / 250);
+                let network = mix(self.seed) as u8;
+                let server = (port / 28_000) as u8;
+                bytes[..8].copy_from_slice(&[10, network, 0, client as u8 + 1, 192, 168, server, 1]);
+                bytes[8..10].copy_from_slice(&(32_768 + (port % 28_000) as u16).to_be_bytes());
+                bytes[10..13].copy_from_slice(&[1, 187, 6]);
+                LONGEST
+            }
+        };
+        Key { bytes, len: len as u8 }
+    }
+}
+
+/// A bijection of 64 bits in which every input bit changes every output bit (SplitMix64).
+pub(crate) fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+/// The same of 32 bits (MurmurHash3's finalizer): not linear, as a CRC is.
+fn mix_word(value: u32) -> u32 {
+    let value = (value ^ value >> 16).wrapping_mul(0x85eb_ca6b);
+    let value = (value ^ value >> 13).wrapping_mul(0xc2b2_ae35);
+    value ^ value >> 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_keys_are_alike() {
+        for kind in Kind::ALL {
+            let keys = Keys { kind, seed: 3 };
+            let set: BTreeSet<Vec<u8>> =
+                (0..100_000).map(|number| keys.key(number).as_ref().to_vec()).collect();
+            assert_eq!(set.len(), 100_000, "{}", kind.name());
+        }
+    }
+}

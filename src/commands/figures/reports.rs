@@ -1,0 +1,185 @@
+//! DTA reports whose copies, sizes and lists an experiment chooses: payloads of one kind, of which each is made another one before
+//! it is given, so that no two bursts have the same keys.
+
+use translator::dta::StoreEntry;
+use wire::Unwritten;
+use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
+use wire::dta::{Base, Operation, Report, hash::Family};
+
+use super::keys::mix;
+
+/// Reports in a burst, as a socket gives them.
+pub(crate) const BURST: usize = 64;
+/// Bytes of a Key-Write's key: an IPv4 5-tuple.
+pub(crate) const KEY: usize = 13;
+/// Columns in a Sketch-Merge report, and what a column is: four counters of four bytes.
+pub(crate) const COLUMNS: u32 = 64;
+/// The store, list or sketch that reports are for.
+const ID: u16 = 1;
+/// Where the variable parts are, from the beginning of the payload: behind the base header of 8 bytes.
+const KEY_WRITE_KEY: usize = 8 + 8;
+const APPEND_LIST: usize = 8;
+const SKETCH_EPOCH: usize = 8 + 2;
+const REPORTER: usize = 4;
+
+/// What becomes of a payload from one report to the next.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// Random bytes of the key go here.
+    Key(usize),
+    /// The list ID goes around among so many.
+    List(u32),
+    /// Columns in order, of one reporter after the other, of one epoch after the other.
+    Column { columns: u32, reporters: u32 },
+    /// Nothing.
+    None,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Reports {
+    payloads: Vec<Vec<u8>>,
+    change: Change,
+    number: u64,
+}
+
+/// A key-write store for [`Reports::key_write`].
+pub(crate) const fn key_write_store(slots: u64, data_len: u16) -> StoreEntry {
+    StoreEntry::new(0, ID, Geometry::KeyWrite { slots, data_len, family: Family::V1 })
+}
+
+/// Lists of entries of four bytes, from ID 0, for [`Reports::append`].
+pub(crate) const fn append_store(lists: u32, entries: u64, batch: u16) -> StoreEntry {
+    let ring = Ring { entry_len: 4, entries, batch, tagged: true };
+    StoreEntry::new(0, ID, Geometry::Append { lists, first_list: 0, ring })
+}
+
+/// A Count-Min sketch for [`Reports::sketch_merge`].
+pub(crate) const fn sketch_store(columns: u32, reporters: u32) -> StoreEntry {
+    let shape = Columns { depth: 4, columns, width: 4 };
+    let geometry = Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape };
+    StoreEntry { reporters, ..StoreEntry::new(0, ID, geometry) }
+}
+
+impl Reports {
+    /// Key-Writes of random 5-tuples.
+    ///
+    /// # Errors
+    /// No such report can be, here and below.
+    pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, Unwritten> {
+        let operation = Operation::KeyWrite { copies, store: ID, key: &[6; KEY], data };
+        Self::new(operation, Change::Key(KEY_WRITE_KEY))
+    }
+
+    /// Appends of so many entries of four bytes to each of some lists in turn.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn append(count: usize, lists: u32) -> Result<Self, Unwritten> {
+        let entries = vec![0xe5; 4 * count];
+        Self::new(Operation::Append { list: 0, entry_len: 4, entries: &entries }, Change::List(lists))
+    }
+
+    /// Appends of so many entries of four bytes to one list.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn append_to(count: usize, list: u32) -> Result<Self, Unwritten> {
+        let entries = vec![0xe5; 4 * count];
+        Self::new(Operation::Append { list, entry_len: 4, entries: &entries }, Change::None)
+    }
+
+    /// Sketches of `columns`, a multiple of [`COLUMNS`], from reporters 1 and up.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn sketch_merge(columns: u32, reporters: u32) -> Result<Self, Unwritten> {
+        let counters = vec![1; COLUMNS as usize * 16];
+        let operation = Operation::SketchMerge {
+            sketch: ID,
+            epoch: 0,
+            first_column: 0,
+            depth: 4,
+            width: 4,
+            op: MergeOp::Sum,
+            columns: COLUMNS as u8,
+            counters: &counters,
+        };
+        Self::new(operation, Change::Column { columns, reporters })
+    }
+
+    fn new(operation: Operation<'_>, change: Change) -> Result<Self, Unwritten> {
+        let report = Report { base: Base { reporter: 1, ..Base::default() }, operation };
+        let mut payload = vec![0; report.len()];
+        report.emit(&mut payload)?;
+        Ok(Self { payloads: vec![payload; BURST], change, number: 0 })
+    }
+
+    /// Bytes of a payload.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.payloads.first().map_or(0, Vec::len)
+    }
+
+    /// The next [`BURST`] payloads.
+    pub(crate) fn burst(&mut self) -> impl ExactSizeIterator<Item = &[u8]> {
+        for payload in &mut self.payloads {
+            change(payload, self.change, self.number);
+            self.number += 1;
+        }
+        self.payloads.iter().map(Vec::as_slice)
+    }
+}
+
+/// Makes a payload the `number`th.
+fn change(payload: &mut [u8], change: Change, number: u64) {
+    let mut put = |at: usize, bytes: &[u8]| payload[at..at + bytes.len()].copy_from_slice(bytes);
+    match change {
+        Change::Key(at) => put(at, &mix(number).to_be_bytes()),
+        Change::List(lists) => put(APPEND_LIST, &((number % u64::from(lists)) as u32).to_be_bytes()),
+        Change::Column { columns, reporters } => {
+            let reports = u64::from(columns / COLUMNS);
+            let (sketch, report) = (number / reports, number % reports);
+            let (epoch, reporter) = (sketch / u64::from(reporters), sketch % u64::from(reporters));
+            put(REPORTER, &(reporter as u32 + 1).to_be_bytes());
+            put(SKETCH_EPOCH, &(epoch as u16).to_be_bytes());
+            put(SKETCH_EPOCH + 2, &(report as u32 * COLUMNS).to_be_bytes());
+        }
+        Change::None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operations(reports: &mut Reports, mut see: impl FnMut(u32, Operation<'_>)) {
+        for _ in 0..4 {
+            for payload in reports.burst() {
+                let report = Report::parse(payload).unwrap();
+                see(report.base.reporter, report.operation);
+            }
+        }
+    }
+
+    #[test]
+    fn every_report_is_one_and_another_one() {
+        let mut keys = std::collections::BTreeSet::new();
+        operations(&mut Reports::key_write(2, &[7; 20]).unwrap(), |_, operation| {
+            assert!(keys.insert(operation.key().unwrap().to_vec()));
+        });
+        let mut lists = Vec::new();
+        operations(&mut Reports::append(16, 3).unwrap(), |_, operation| match operation {
+            Operation::Append { list, entries, .. } => lists.push((list, entries.len())),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(lists[..4], [(0, 64), (1, 64), (2, 64), (0, 64)]);
+        let mut columns = Vec::new();
+        operations(&mut Reports::sketch_merge(128, 2).unwrap(), |reporter, operation| match operation {
+            Operation::SketchMerge { epoch, first_column, .. } => {
+                columns.push((epoch, reporter, first_column))
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(columns[..6], [(0, 1, 0), (0, 1, 64), (0, 2, 0), (0, 2, 64), (1, 1, 0), (1, 1, 64)]);
+    }
+}
