@@ -9,7 +9,7 @@ use dataplane::fabric::{
     Channel, DatagramTruth, DropReason, Fate, FlowSpec, Frames, HopTruth, ReportKind, ReportTruth, Transport,
     Wire,
 };
-use dataplane::report::{self, Format, Version};
+use dataplane::report::{Format, Version};
 use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Action, Config, Fabric, FabricSink, Pattern, Reporter, Topology, Truth, Watch};
