@@ -163,7 +163,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
              every report; with several entries in a report both gain."
                 .into(),
             format!(
-                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries/s; the trailer costs 16 bytes a batch and buys that readers know what is new and whole.",
+                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries; the trailer costs 16 bytes a batch and buys that readers know what is new and whole.",
                 million(at(16, 1, 16, Point::card))
             ),
         ],

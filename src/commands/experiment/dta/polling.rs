@@ -215,7 +215,7 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
             Beside::new("bytes read, of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
         ],
         remarks: vec![
-            "Collection costs the readers more than in the paper: here it is a thread that shares their core\u{2019}s units and caches, there a card.".into(),
+            "Rates are of time on a core: the core that collection takes here, and a card does not, is not in them; what it takes of caches and memory is.".into(),
             "Batches of one entry carry a trailer of 16 bytes each, and a check: B decides the speed of reading, too.".into(),
         ],
         sheets: vec![Sheet {
