@@ -1,5 +1,5 @@
 //! `hopwise demo` and the commands that ask a running hopwise: `top`, `path`, `events`.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 

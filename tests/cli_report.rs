@@ -1,5 +1,5 @@
 //! `hopwise report` sends what it was told to, and heeds what a translator answers. The test plays the translator.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Every vector that is a whole packet, through `hopwise decode --json`: what it prints is what the vector says.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! The configuration from the command line: check, dump, and what a packager gets.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/mod.rs"]
 mod support;

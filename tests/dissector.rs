@@ -1,6 +1,6 @@
 //! The Wireshark dissector, `packaging/wireshark/hopwise.lua`, run by the real tshark over captures made from `vectors/`:
 //! what it shows is what the vectors expect, value by value.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 

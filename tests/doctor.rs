@@ -1,5 +1,5 @@
 //! `hopwise doctor` on real interfaces: links between namespaces, set up well and badly.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! DTA in the real program: reports by UDP into a translator, RoCEv2 over loopback sockets into collectors' memory, answers by the
 //! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[path = "support/schema.rs"]
 mod schema;

@@ -1,6 +1,6 @@
 //! Interfaces as inputs: the whole program in a network namespace, reports from the other end of a link. Needs root and `ip`;
 //! what cannot be tested says so.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/server.rs"]
 mod server;

@@ -1,6 +1,6 @@
 //! `hopwise lab`: a network of three switches in namespaces, measured in three ways, broken, and gone without a trace. Needs root,
 //! `ip`, `ping` and `iperf3`; what cannot be tested says so.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/mod.rs"]
 mod support;

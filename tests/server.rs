@@ -1,5 +1,5 @@
 //! The whole program over real sockets: reports go in by UDP, answers come out by HTTP, and the numbers add up.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/schema.rs"]
 mod schema;

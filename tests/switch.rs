@@ -1,5 +1,5 @@
 //! The switch role on real interfaces: two hosts, three switches between them, in network namespaces. The hosts notice nothing.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/schema.rs"]
 mod schema;

@@ -1,5 +1,5 @@
 //! The translator role in the real program: postcards over loopback, aggregates over loopback.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! hopwise run by an ordinary user who has capabilities and nothing else, in a network namespace. Needs root to be set up,
 //! and `setpriv`; what cannot be tested says so.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[path = "support/server.rs"]
 mod server;

@@ -1,5 +1,5 @@
 //! Aggregates of a first stage: cards as if each had come by itself, summaries merged.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! A fabric whose nodes send postcards knows what really happened; what the collector makes of the cards must be that.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

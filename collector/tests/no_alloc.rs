@@ -1,42 +1,17 @@
 //! Nothing is allocated per report, event, roll-up or tick: counted by the allocator itself, of one test and one thread.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
 
 use collector::workload::{CASES, Feed, Input, SF_CASES};
 use collector::{Batch, Collector};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 #[test]
 fn a_warm_collector_allocates_nothing() {
-    // One after the other: allocations are counted for all threads.
     unfolding_and_joining_allocate_nothing();
     let small = CASES.iter().filter(|case| case.flows <= 1000);
     let plain = small.map(|case| (case.name, case.collector(), case.feed()));
@@ -57,7 +32,7 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
         batch.clear();
     };
     give(20_000, &mut collector, &mut batch);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     give(10_000, &mut collector, &mut batch);
     // A tick, the end of seconds and of a minute, and traffic behind it.
     let later = 1_700_000_100_000_000_000;
@@ -65,7 +40,7 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
         collector.tick(later + step * 500_000_000, &mut batch);
     }
     batch.clear();
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{name}");
+    assert_eq!(allocations() - before, 0, "{name}");
 }
 
 /// Cards of aggregates, unfolded and joined.
@@ -81,8 +56,8 @@ fn unfolding_and_joining_allocate_nothing() {
             }
         };
         give(600_000, &mut batch);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         give(300_000, &mut batch);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+        assert_eq!(allocations() - before, 0, "{}", case.name);
     }
 }

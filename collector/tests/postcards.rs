@@ -1,5 +1,5 @@
 //! Postcards of the nodes that a packet passed, joined into what one INT report would have said.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -2,9 +2,11 @@
 //! thread.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use collector::rdma::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
 use memory::Region;
@@ -12,32 +14,7 @@ use translator::dta::{Place, Way};
 use translator::rdma::{Config, Connection, End, Links, RemoteRegion};
 use wire::roce::{Packet, Path, Transport};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 /// The answers of one burst.
 struct Answers {
@@ -103,7 +80,7 @@ fn both_ends_at_work_allocate_nothing() {
     for round in 0..1000_u64 {
         let now = round * 50_000_000;
         if round == 10 {
-            before = ALLOCATIONS.load(Ordering::Relaxed);
+            before = allocations();
         }
         let at = round % 100 * 32;
         links.write(place, at, &data[..24], None, false).expect("room");
@@ -122,7 +99,7 @@ fn both_ends_at_work_allocate_nothing() {
         }
         links.tick(now);
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    assert_eq!(allocations() - before, 0);
     let stats = links.stats(0).expect("a collector");
     assert!(stats.is_balanced() && stats.repeated > 0 && stats.acknowledged > 3000, "{stats:?}");
     assert!(answers.told > 1000);

@@ -2,53 +2,18 @@
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 #![allow(clippy::unwrap_used, reason = "a test ends when something is not there")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use collector::stores::{Answer, BODY, Header, Next, Policy, SketchCopy, Snapshot, Store, region_len};
 use memory::Region;
 use wire::dta::hash::Family;
 use wire::dta::layout::{BlockTrailer, Columns, Geometry, MergeOp, Ring, SketchKind, SketchTrailer};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// Whether this thread's allocations count: the test runner's own thread may still be at work when a short test is.
-    static COUNTED: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if COUNTED.try_with(Cell::get) == Ok(true) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 fn store(geometry: Geometry) -> Store {
     let region = Arc::new(Region::anonymous(region_len(&geometry), false).unwrap());
@@ -82,10 +47,10 @@ fn questions_allocate_nothing() {
     let mut hops = [None; 5];
     let mut block = [7; 32];
 
-    COUNTED.set(true);
+    let before = allocations();
     drop(std::hint::black_box(Box::new(1)));
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    assert_eq!(before, 1, "what is allocated here is counted");
+    assert_eq!(allocations() - before, 1, "what is allocated here is counted");
+    let before = allocations();
     for sequence in 1..1000_u32 {
         for policy in Policy::ALL {
             reader.get_batch(&keys, policy, 4, &mut out, &mut answers).unwrap();
@@ -107,7 +72,7 @@ fn questions_allocate_nothing() {
     while let Some(chunk) = snapshot.next() {
         assert!(!chunk.is_empty());
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    assert_eq!(allocations() - before, 0);
     let seen = follower.seen();
     assert!(seen.batches > 0 && seen.lapped > 0, "{seen:?}");
 }

@@ -2,9 +2,11 @@
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dataplane::fabric::{FlowSpec, Frames, Wire};
 use dataplane::filter::{Filter, Units};
@@ -14,32 +16,7 @@ use dataplane::{Config, Fabric, FabricSink, Filters, Pattern, Switch, Topology, 
 use detect::detector::Change;
 use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 /// Packets as they reach the last switch of a row.
 #[derive(Default)]
@@ -114,9 +91,9 @@ fn a_filter_allocates_nothing() {
             }
         };
         round(&mut sink, 1 << 32);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         round(&mut sink, 1 << 33);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{algorithm:?}");
+        assert_eq!(allocations() - before, 0, "{algorithm:?}");
         let stats = sink.stats();
         assert_eq!(stats.reported + stats.filtered, 2 * packets.0.len() as u64, "{algorithm:?}");
         assert!(packets.0.len() > 500 && stats.reported > 0, "{algorithm:?}");

@@ -2,8 +2,9 @@
 //! thread alone.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
 
 use dataplane::dta::{
     Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
@@ -14,44 +15,7 @@ use wire::dta::layout::{Columns, SketchKind};
 use wire::dta::{Control, Priority};
 use wire::{FlowKey, Hop};
 
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test runner's own allocates when it likes.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-fn count() {
-    // A thread that ends has none any more.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 fn fields(text: &str) -> Vec<Field> {
     text.split(' ').map(|text| text.parse().expect("a field")).collect()

@@ -313,7 +313,7 @@ pub(crate) fn candidates() -> Vec<Input> {
 }
 
 /// Tells in the log what is not good for the inputs of these settings.
-#[allow(clippy::cognitive_complexity)] // what the log's macros expand to
+#[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
 pub(crate) fn at_start(settings: &Settings) {
     let wishes = Wishes::of(settings);
     let report = match examine(&wishes, Depth::default()) {

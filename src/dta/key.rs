@@ -1,13 +1,11 @@
 //! A key of a store as a person writes it, and its bytes.
 
-use std::{fmt, net::IpAddr, net::SocketAddr, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 use wire::FlowKey;
+use wire::dta::hash::{FlowBytes, MAX_KEY, flow_of};
 
 use super::fields::{hex, unhex};
-
-/// Longest key, bytes (DTA v1, 5.4).
-pub(crate) const MOST_BYTES: usize = 64;
 
 /// What can be written, for help texts and refusals.
 pub(crate) const FORMS: &str = "a flow such as '10.0.0.1:1234 > 10.0.0.2:80 tcp' (or 10.0.0.1:1234>10.0.0.2:80/6), an address, a number \
@@ -42,8 +40,8 @@ impl FromStr for Key {
             bytes.extend(part_of(part).ok_or_else(|| format!("{part:?} is no key; write {FORMS}"))?);
         }
         match bytes.len() {
-            1..=MOST_BYTES => Ok(Self { bytes }),
-            length => Err(format!("the key has {length} bytes; a key has 1 to {MOST_BYTES}")),
+            1..=MAX_KEY => Ok(Self { bytes }),
+            length => Err(format!("the key has {length} bytes; a key has 1 to {MAX_KEY}")),
         }
     }
 }
@@ -77,62 +75,23 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The canonical key of a 5-tuple (5.6): source, destination, ports, protocol. Without ports these are zero.
+/// The canonical key of a 5-tuple (5.6); the protocol is a number, or its name behind a space or a slash.
 fn flow(text: &str) -> Option<Vec<u8>> {
-    let (ends, proto) = match text.rsplit_once('/') {
-        Some((ends, proto)) => (ends, proto),
+    let (ends, protocol) = match text.rsplit_once('/') {
+        Some(parts) => parts,
         None => text.trim_end().rsplit_once(' ')?,
     };
+    let number = match protocol.trim() {
+        "icmp" => "1",
+        "tcp" => "6",
+        "udp" => "17",
+        "icmpv6" => "58",
+        "sctp" => "132",
+        number => number,
+    };
     let (src, dst) = ends.split_once('>')?;
-    let proto = protocol(proto.trim())?;
-    let (src, dst) = (src.trim(), dst.trim());
-    let ends = match (src.parse::<SocketAddr>(), dst.parse::<SocketAddr>()) {
-        (Ok(src), Ok(dst)) => (src, dst),
-        (Err(_), Err(_)) => (SocketAddr::new(src.parse().ok()?, 0), SocketAddr::new(dst.parse().ok()?, 0)),
-        _ => return None,
-    };
-    if ends.0.is_ipv4() != ends.1.is_ipv4() {
-        return None;
-    }
-    let mut key = octets(ends.0.ip());
-    key.extend(octets(ends.1.ip()));
-    key.extend(ends.0.port().to_be_bytes());
-    key.extend(ends.1.port().to_be_bytes());
-    key.push(proto);
-    Some(key)
-}
-
-fn protocol(text: &str) -> Option<u8> {
-    match text {
-        "icmp" => Some(1),
-        "tcp" => Some(6),
-        "udp" => Some(17),
-        "icmpv6" => Some(58),
-        "sctp" => Some(132),
-        number => number.parse().ok(),
-    }
-}
-
-/// The flow that a canonical 5-tuple key stands for.
-pub(crate) fn flow_of(key: &[u8]) -> Option<FlowKey> {
-    let port = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
-    let ports = |at: usize| Some((port(at), port(at + 2)));
-    let flow = match key.len() {
-        13 => {
-            let four = |at: usize| [key[at], key[at + 1], key[at + 2], key[at + 3]];
-            FlowKey::v4(four(0), four(4), ports(8), key[12])
-        }
-        37 => {
-            let sixteen = |at: usize| {
-                let mut octets = [0; 16];
-                octets.copy_from_slice(&key[at..at + 16]);
-                octets
-            };
-            FlowKey::v6(sixteen(0), sixteen(16), ports(32), key[36])
-        }
-        _ => return None,
-    };
-    Some(flow)
+    let flow: FlowKey = format!("{}>{}/{number}", src.trim(), dst.trim()).parse().ok()?;
+    FlowBytes::of(&flow).map(|key| key.as_slice().to_vec())
 }
 
 impl fmt::Display for Key {

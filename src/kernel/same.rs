@@ -66,16 +66,22 @@ type Bench = super::tests::Bench<Answer>;
 
 impl Bench {
     fn of(config: &Config) -> Self {
-        Self::new(Collector::new(config.clone()))
+        let mut bench = Self::new(Collector::new(config.clone()));
+        bench.slow_from = Some(nic::time::now());
+        bench
+    }
+
+    fn now(&self) -> u64 {
+        self.time(nic::time::now())
     }
 
     fn give(&mut self, payload: &[u8], (source, sport): (IpAddr, u16), received: u64) {
-        let source = octets(source);
+        let (source, received) = (octets(source), self.time(received));
         self.collector.handle(&[Datagram { payload, source, sport, listener: 0, received }], &mut self.heard);
     }
 
     fn answer(mut self) -> Answer {
-        self.collector.finish(nic::time::now(), &mut self.heard);
+        self.collector.finish(self.now(), &mut self.heard);
         let mut stats = self.collector.stats();
         stats += &self.elsewhere;
         for kind in [Kind::Loss, Kind::Expired, Kind::Latest] {
@@ -204,20 +210,20 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, 
     let mut keeper = Keeper::new(live, 3600 * SECOND);
     let mut bench = Bench::of(&traffic.config);
     keeper.set_clock(nic::time::now(), nic::time::monotonic());
-    keeper.turn(nic::time::now(), &mut bench).unwrap();
+    keeper.turn(bench.now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
             // What was told under the old ones waits in the ring.
             bench.coming = Some(Arc::clone(detection));
-            keeper.turn(nic::time::now(), &mut bench).unwrap();
+            keeper.turn(bench.now(), &mut bench).unwrap();
         }
         for frames in frames.chunks(BURST) {
             while keeper.take(&mut bench) > 0 {}
-            keeper.turn(nic::time::now(), &mut bench).unwrap();
+            keeper.turn(bench.now(), &mut bench).unwrap();
             send(&keeper, frames);
         }
     }
-    keeper.end(nic::time::now(), &mut bench).unwrap();
+    keeper.end(bench.now(), &mut bench).unwrap();
     let stats = keeper.stats();
     let told = bench.collector.stats().datagrams;
     assert_eq!(stats.datagrams, told + bench.elsewhere.datagrams, "each is counted once");

@@ -1,6 +1,6 @@
 //! What the tests of the command line share: running the program, temporary directories, captures made from bytes.
 #![allow(dead_code)] // each test file uses its part
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::Write as _;

@@ -1,37 +1,13 @@
 //! Nothing is allocated per postcard, aggregate, DTA report or tick: counted by the allocator itself, of one test and one thread.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../wire/tests/support/allocations.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod allocations;
 
 use translator::workload::{CASES, LEN};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on unchanged.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use allocations::allocations;
 
 struct Nowhere(u64);
 
@@ -108,7 +84,7 @@ fn a_translator_at_work_allocates_nothing() {
         };
         let mut translator = Translator::new(config).expect("good settings");
         let (mut way, mut out) = (Gate(true), Nowhere(0));
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         for round in 0..3 {
             case.turn(&mut reports, round * 2);
             for (number, payload) in reports.iter().enumerate() {
@@ -124,7 +100,7 @@ fn a_translator_at_work_allocates_nothing() {
         }
         way.0 = true;
         translator.finish(u64::MAX, &mut way);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+        assert_eq!(allocations() - before, 0, "{}", case.name);
         let stats = translator.stats();
         assert!(stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0, "{stats:?}");
     }
@@ -135,7 +111,7 @@ fn a_stage_at_work_allocates_nothing() {
         let datagrams = case.datagrams();
         let mut stage = translator::FirstStage::new(case.config()).expect("good settings");
         let mut out = Nowhere(0);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         // The same with postcards that only the whole decoder reads.
         let mut odd = [0; LEN];
         odd.copy_from_slice(&datagrams[..LEN]);
@@ -145,7 +121,7 @@ fn a_stage_at_work_allocates_nothing() {
         }
         stage.tick(u64::MAX, &mut out);
         stage.finish(&mut out);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", case.name);
+        assert_eq!(allocations() - before, 0, "{}", case.name);
         assert!(out.0 > 0);
     }
 }

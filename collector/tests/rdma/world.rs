@@ -16,21 +16,21 @@ use wire::roce::{Packet, Path, Transport};
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 
+#[path = "../../../wire/tests/support/dice.rs"]
+#[allow(unreachable_pub, reason = "shared by tests of several crates")]
+mod dice;
+
 /// Numbers that look like chance.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Dice(dice::Dice);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(dice::Dice(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.roll()
     }
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {

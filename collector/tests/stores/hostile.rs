@@ -12,17 +12,10 @@ use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
 use crate::support::{header, key, store};
 
-/// Seeded numbers: splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ value >> 31
-    }
-}
+#[path = "../../../wire/tests/support/dice.rs"]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
+mod dice;
+use dice::Dice;
 
 fn geometries() -> Vec<Geometry> {
     let family = Family::V1;

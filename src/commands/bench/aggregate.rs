@@ -23,6 +23,7 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         warm += feed.give(&mut collector, &mut batch);
         batch.clear();
     }
+    let warmed = collector.stats().postcards;
     let measured = measure(plan, || {
         let mut cards = 0;
         for _ in 0..TURN {
@@ -35,7 +36,8 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     if !stats.deciding().holds() || !stats.decoding().holds() || !stats.postcards.balance().holds() {
         return Err(CliError::new("the collector's account does not balance").into());
     }
-    let joined = stats.postcards.joined as f64 / stats.postcards.cards.max(1) as f64;
+    let joined = (stats.postcards.joined - warmed.joined) as f64
+        / (stats.postcards.cards - warmed.cards).max(1) as f64;
     let included = "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, roll-ups; no I/O";
     let conditions = Conditions::of("one card", included)
         .number("flows", case.flows)

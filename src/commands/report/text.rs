@@ -1,10 +1,8 @@
 //! Keys and bytes as people write them.
 
-use std::net::IpAddr;
-
-use wire::FlowKey;
 use wire::dta::MergeOp;
-use wire::dta::hash::{FlowBytes, MAX_KEY};
+
+use crate::dta::{fields::unhex, key::Key};
 
 /// Bytes that were written as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,65 +10,16 @@ pub(super) struct Bytes(pub(super) Vec<u8>);
 
 /// Hexadecimal digits; spaces, colons and a leading 0x do not matter.
 pub(super) fn hex(text: &str) -> Result<Bytes, String> {
-    let digits: Vec<u8> = text
-        .strip_prefix("0x")
-        .unwrap_or(text)
-        .bytes()
-        .filter(|byte| !matches!(byte, b' ' | b':' | b'_'))
-        .collect();
-    let pair = |two: &[u8]| {
-        let text = std::str::from_utf8(two).ok().filter(|text| !text.contains('+'))?;
-        u8::from_str_radix(text, 16).ok().filter(|_| two.len() == 2)
-    };
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(pair).collect();
+    let digits: String = text.chars().filter(|letter| !matches!(letter, ' ' | ':' | '_')).collect();
+    let bytes = unhex(digits.strip_prefix("0x").unwrap_or(&digits));
     bytes.filter(|bytes| !bytes.is_empty()).map(Bytes).ok_or_else(|| {
         format!("{text:?} is not bytes; write pairs of hexadecimal digits, such as 0000000b0000000c")
     })
 }
 
-/// A key: a flow, an address, a number of four bytes, or bytes.
+/// A key, as everywhere else: a flow, an address, a number, bytes, or several of these.
 pub(super) fn key(text: &str) -> Result<Bytes, String> {
-    let text = text.trim();
-    let bytes = if let Some(digits) = text.strip_prefix("0x") {
-        hex(digits)?.0
-    } else if let Ok(address) = text.parse::<IpAddr>() {
-        match address {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        }
-    } else if let Ok(number) = text.parse::<u32>() {
-        number.to_be_bytes().to_vec()
-    } else {
-        let flow = flow(text).and_then(|flow| FlowBytes::of(&flow));
-        let flow = flow.ok_or_else(|| {
-            format!(
-                "{text:?} is no key; write a flow such as 10.0.0.1:1234>10.0.0.2:80/6, an address, a number, or 0x0a000001"
-            )
-        })?;
-        flow.as_slice().to_vec()
-    };
-    match bytes.len() {
-        1..=MAX_KEY => Ok(Bytes(bytes)),
-        len => Err(format!("a key has 1 to {MAX_KEY} bytes, not {len}")),
-    }
-}
-
-/// `10.0.0.1:1234>10.0.0.2:80/6`, also with spaces, and the protocol's name behind a space.
-fn flow(text: &str) -> Option<FlowKey> {
-    let (ends, protocol) = match text.rsplit_once('/') {
-        Some(parts) => parts,
-        None => text.rsplit_once(' ')?,
-    };
-    let number = match protocol.trim() {
-        "tcp" => "6",
-        "udp" => "17",
-        "icmp" => "1",
-        "icmpv6" => "58",
-        "sctp" => "132",
-        number => number,
-    };
-    let ends: String = ends.chars().filter(|letter| *letter != ' ').collect();
-    format!("{ends}/{number}").parse().ok()
+    text.parse::<Key>().map(|key| Bytes(key.bytes().to_vec()))
 }
 
 /// How sketches are merged.

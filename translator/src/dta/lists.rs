@@ -7,10 +7,8 @@ use wire::dta::layout::{BlockTrailer, Geometry, Ring};
 use super::config::StoreEntry;
 use super::line::{Fault, Line, Target};
 use super::stats::{Cause, Entries, Reason};
+use super::waiting::{Queue, Turn, Waits};
 use super::way::{Blocked, Way};
-
-/// No list.
-const NONE: u32 = u32::MAX;
 
 /// One list's head.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +21,16 @@ struct List {
     keep: bool,
     /// Somebody is to be told of them.
     notice: bool,
-    /// When the first of them came.
-    since: u64,
     /// Bare: where the first of them will lie, in entries.
     head: u64,
-    /// The lists whose first entries came after and before.
-    newer: u32,
-    older: u32,
+    /// When the first of them came.
+    turn: Turn,
+}
+
+impl Waits for List {
+    fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
 }
 
 /// The lists of one region.
@@ -43,8 +44,7 @@ pub(super) struct Lists {
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
-    oldest: u32,
-    newest: u32,
+    waiting: Queue,
 }
 
 /// What an Append asks for besides its entries.
@@ -59,16 +59,7 @@ impl Lists {
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
         let block_len = ring.block_len() as usize;
-        let list = List {
-            sequence: 1,
-            filled: 0,
-            keep: false,
-            notice: false,
-            since: 0,
-            head: 0,
-            newer: NONE,
-            older: NONE,
-        };
+        let list = List { sequence: 1, filled: 0, keep: false, notice: false, head: 0, turn: Turn::NONE };
         Some(Self {
             entry,
             ring,
@@ -77,8 +68,7 @@ impl Lists {
             blocks: vec![0; block_len * lists as usize],
             block_len,
             entry_len: usize::from(ring.entry_len),
-            oldest: NONE,
-            newest: NONE,
+            waiting: Queue::EMPTY,
         })
     }
 
@@ -126,7 +116,7 @@ impl Lists {
 
     /// Since when the oldest entry waits.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.lists.get(self.oldest as usize).map(|list| list.since)
+        self.lists.get(self.waiting.oldest()).map(|list| list.turn.since)
     }
 
     /// How many entries the block in the making takes: a bare one that was written early is made up to its end first.
@@ -232,36 +222,9 @@ impl Lists {
         }
         list.keep |= wish.keep;
         if list.filled == 0 && !entries.is_empty() {
-            self.queue(at, now);
+            self.waiting.push(&mut self.lists, at, now);
         }
         self.lists[at].filled += self.count(entries.len()) as u16;
-    }
-
-    /// Puts a list at the young end of those that wait.
-    fn queue(&mut self, at: usize, now: u64) {
-        let (newest, this) = (self.newest, at as u32);
-        let list = &mut self.lists[at];
-        list.since = now;
-        list.older = newest;
-        list.newer = NONE;
-        match self.lists.get_mut(newest as usize) {
-            Some(before) => before.newer = this,
-            None => self.oldest = this,
-        }
-        self.newest = this;
-    }
-
-    /// Takes a list out of those that wait.
-    fn dequeue(&mut self, at: usize) {
-        let List { newer, older, .. } = self.lists[at];
-        match self.lists.get_mut(older as usize) {
-            Some(list) => list.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.lists.get_mut(newer as usize) {
-            Some(list) => list.older = older,
-            None => self.newest = older,
-        }
     }
 
     /// Writes what waits in a list, and goes on behind it. What can never be written is lost.
@@ -294,7 +257,7 @@ impl Lists {
             Err(blocked) if blocked.passes() => return Err(blocked),
             Err(_) => stats.lost += count,
         }
-        self.dequeue(at);
+        self.waiting.remove(&mut self.lists, at);
         let list = &mut self.lists[at];
         list.sequence = BlockTrailer::next(list.sequence);
         list.head = (list.head + count) % self.ring.entries;
@@ -310,12 +273,12 @@ impl Lists {
         line: &mut Line<'_, W>,
         stats: &mut Entries,
     ) -> bool {
-        while let Some(list) = self.lists.get(self.oldest as usize) {
-            if list.since > until {
+        while let Some(list) = self.lists.get(self.waiting.oldest()) {
+            if list.turn.since > until {
                 break;
             }
             let room = line.has_room(1, self.block_len as u64, list.keep);
-            if !room || self.flush(self.oldest as usize, cause, line, stats).is_err() {
+            if !room || self.flush(self.waiting.oldest(), cause, line, stats).is_err() {
                 return false;
             }
         }

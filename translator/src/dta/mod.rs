@@ -17,6 +17,7 @@ mod stats;
 mod stores;
 mod tracker;
 mod trigger;
+mod waiting;
 mod way;
 pub mod workload;
 

@@ -9,12 +9,11 @@ use wire::dta::layout::{self, Geometry, NO_HOP};
 use super::config::{MAX_HOPS, StoreEntry};
 use super::line::{Fault, Line, Target};
 use super::stats::{Cause, Postcards, Reason};
+use super::waiting::{Queue, Turn, Waits};
 use super::way::{Blocked, Way};
 
 /// Paths among which a key chooses its place: the older one goes when all are taken.
 const WAYS: usize = 4;
-/// No path.
-const NONE: u32 = u32::MAX;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 
@@ -23,12 +22,10 @@ const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 struct Path {
     /// Hops that came, the first in the lowest bit; none: the place is free.
     seen: u64,
-    since: u64,
+    turn: Turn,
     checksum: u32,
     /// Hash of the slot.
     slot: u32,
-    newer: u32,
-    older: u32,
     key_len: u8,
     path_len: u8,
     keep: bool,
@@ -37,16 +34,20 @@ struct Path {
 
 const FREE: Path = Path {
     seen: 0,
-    since: 0,
+    turn: Turn::NONE,
     checksum: 0,
     slot: 0,
-    newer: NONE,
-    older: NONE,
     key_len: 0,
     path_len: 0,
     keep: false,
     notice: false,
 };
+
+impl Waits for Path {
+    fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
+}
 
 /// One postcard.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +70,7 @@ pub(super) struct Paths {
     paths: Vec<Path>,
     keys: Vec<[u8; MAX_KEY]>,
     values: Vec<u32>,
-    oldest: u32,
-    newest: u32,
+    waiting: Queue,
 }
 
 impl Paths {
@@ -85,8 +85,7 @@ impl Paths {
             paths: vec![FREE; places],
             keys: vec![[0; MAX_KEY]; places],
             values: vec![NO_HOP; places * usize::from(hops)],
-            oldest: NONE,
-            newest: NONE,
+            waiting: Queue::EMPTY,
         })
     }
 
@@ -101,7 +100,7 @@ impl Paths {
 
     /// Since when the oldest path waits.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.paths.get(self.oldest as usize).map(|path| path.since)
+        self.paths.get(self.waiting.oldest()).map(|path| path.turn.since)
     }
 
     /// Takes a postcard; writes its path if it is complete, or another one whose place it needs.
@@ -163,7 +162,7 @@ impl Paths {
         let at = match free {
             Some(at) => at,
             None => {
-                let at = ways.min_by_key(|at| self.paths[*at].since).unwrap_or(set);
+                let at = ways.min_by_key(|at| self.paths[*at].turn.since).unwrap_or(set);
                 if !line.has_room(1, MAX_SLOT as u64, self.paths[at].keep) {
                     return Err(Fault::Blocked);
                 }
@@ -176,12 +175,8 @@ impl Paths {
         let hops = usize::from(self.hops);
         self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
         let key_len = card.key.len() as u8;
-        self.paths[at] = Path { since: now, checksum, slot, key_len, older: self.newest, ..FREE };
-        match self.paths.get_mut(self.newest as usize) {
-            Some(before) => before.newer = at as u32,
-            None => self.oldest = at as u32,
-        }
-        self.newest = at as u32;
+        self.paths[at] = Path { checksum, slot, key_len, ..FREE };
+        self.waiting.push(&mut self.paths, at, now);
         Ok(at)
     }
 
@@ -220,14 +215,7 @@ impl Paths {
             Err(blocked) if blocked.passes() => return Err(blocked),
             Err(_) => stats.lost += count,
         }
-        match self.paths.get_mut(path.older as usize) {
-            Some(older) => older.newer = path.newer,
-            None => self.oldest = path.newer,
-        }
-        match self.paths.get_mut(path.newer as usize) {
-            Some(newer) => newer.older = path.older,
-            None => self.newest = path.older,
-        }
+        self.waiting.remove(&mut self.paths, at);
         self.paths[at].seen = 0;
         Ok(())
     }
@@ -240,12 +228,12 @@ impl Paths {
         line: &mut Line<'_, W>,
         stats: &mut Postcards,
     ) -> bool {
-        while let Some(path) = self.paths.get(self.oldest as usize) {
-            if path.since > until {
+        while let Some(path) = self.paths.get(self.waiting.oldest()) {
+            if path.turn.since > until {
                 break;
             }
             let room = line.has_room(1, MAX_SLOT as u64, path.keep);
-            if !room || self.write(self.oldest as usize, cause, line, stats).is_err() {
+            if !room || self.write(self.waiting.oldest(), cause, line, stats).is_err() {
                 return false;
             }
         }

@@ -1,6 +1,7 @@
 //! Seeded random numbers (SplitMix64), so that a failure can be had again.
 
 /// A generator.
+#[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 
 impl Dice {

@@ -3,7 +3,7 @@
 //! They need root; without, each says aloud that it is skipped.
 
 // The helpers are part of the tests.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::io::Write as _;
 
