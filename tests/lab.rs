@@ -10,19 +10,24 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{Run, TempDir, command, hopwise, skipped};
 
 /// How long the network may take for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One lab at a time: what it shows depends on how quick its switches are, and other labs' hosts want the same processors.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A lab with a name of its own; taken down when dropped.
 struct Lab {
     name: String,
     file: PathBuf,
     _directory: TempDir,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Lab {
@@ -33,6 +38,7 @@ impl Lab {
             skipped("lab: a network in namespaces needs root and iproute2");
             return None;
         }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = TempDir::new();
         let text =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/lab").join(example))
@@ -42,7 +48,7 @@ impl Lab {
         let name = format!("{kind}{}", std::process::id());
         let file = directory.join(example);
         fs::write(&file, format!("{}name = \"{name}\"{}", &text[..start], &text[end..])).unwrap();
-        Some(Self { name, file, _directory: directory })
+        Some(Self { name, file, _directory: directory, _alone: alone })
     }
 
     fn up(&self) -> Run {
