@@ -65,7 +65,7 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
 /// CRC-32 of Ethernet, least significant bit first: what a byte does to it that `table` bytes follow.
 fn icrc_tables() -> String {
     const POLYNOMIAL: u32 = 0xedb8_8320;
-    const TABLES: usize = 16;
+    const TABLES: usize = 32;
     let mut rows: Vec<u32> = (0..256_u32)
         .map(|byte| (0..8).fold(byte, |crc, _| (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 }))
         .collect();

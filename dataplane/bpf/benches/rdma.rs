@@ -19,8 +19,8 @@ const ADDRESS: u64 = 1 << 40;
 const MEMORY: u64 = 256 << 20;
 const HEADER: u64 = 4096;
 const MTU: u32 = 2048;
-/// Rounds of which the best counts.
-const ROUNDS: u64 = 10;
+/// Rounds, of which the best counts.
+const ROUNDS: u64 = 30;
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -115,14 +115,20 @@ fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// `struct samples`.
 fn samples(object: &Object, frames: &[Vec<u8>]) {
+    const HEAD: usize = 16;
     let map = object.map("samples").unwrap();
     let mut value = vec![0; map.sizes().1];
-    for (index, frame) in (0_u32..).zip(frames) {
-        value[..4].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
-        value[8..8 + frame.len()].copy_from_slice(frame);
-        map.update(&index.to_ne_bytes(), &value).unwrap();
+    let len = frames[0].len();
+    let stride = len.next_multiple_of(64);
+    for (at, number) in [(0, frames.len()), (4, stride), (8, len), (12, 0)] {
+        value[at..at + 4].copy_from_slice(&(number as u32).to_ne_bytes());
     }
+    for (place, frame) in value[HEAD..].chunks_mut(stride).zip(frames) {
+        place[..len].copy_from_slice(frame);
+    }
+    map.update(&0_u32.to_ne_bytes(), &value).unwrap();
 }
 
 fn open(kernel: &mut Rdma, case: &Case) {
@@ -142,52 +148,92 @@ fn executed(counted: &Counted) -> u64 {
     counted.stats.executed
 }
 
-/// The least time per frame, in short pieces: so that on a busy machine some of them are undisturbed.
-fn best(kernel: &Rdma, program: &str, frame: &[u8], count: u32) -> u32 {
-    const PIECE: u32 = 256;
-    let piece = |_| kernel.object().test_run(program, frame, PIECE).unwrap().duration_ns;
-    (0..count / PIECE).map(piece).min().unwrap()
+/// The time per frame.
+fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
+    kernel.object().test_run(program, frame, COUNT).unwrap().duration_ns
 }
 
-fn by_test_run(case: &Case) {
-    // More than the caches of one core hold, less than takes long.
-    const COUNT: u32 = 4096;
-    let load =
-        LoadOptions { max_entries: vec![("samples", COUNT)], constants: vec![("sample_count", COUNT)] };
-    let options = Options { memory: MEMORY, ..Options::default() };
-    let mut kernel = Rdma::load_object(bpf::RDMA_COST, &options, load).unwrap();
-    kernel.map(0, MEMORY).unwrap().populate().unwrap();
-    open(&mut kernel, case);
-    let frames = frames(case, COUNT);
-    samples(kernel.object(), &frames);
-    let only = best(&kernel, "hopwise_rdma_only", &frames[0], COUNT);
-    let mut with = u32::MAX;
-    for round in 1..=ROUNDS {
-        with = with.min(best(&kernel, "hopwise_rdma_cost", &frames[0], COUNT));
-        assert_eq!(executed(&kernel.counted().unwrap()), round * u64::from(COUNT));
-        again(&mut kernel, case);
+/// Nanoseconds per frame.
+struct Cost {
+    /// Each frame another one, less what it takes to put it there; and that.
+    each: u32,
+    only: u32,
+    /// The same frame again and again, where that is no repeated request.
+    same: Option<u32>,
+}
+
+/// One program, for one case.
+struct Bench {
+    kernel: Rdma,
+    cost: Cost,
+}
+
+/// Frames of a case: more than the first of them, for which nothing is in the cache, less than takes so long that on a busy machine no
+/// round is undisturbed.
+const COUNT: u32 = 8192;
+
+impl Bench {
+    fn new(object: &[u8]) -> Self {
+        let options = Options { memory: MEMORY, ..Options::default() };
+        let kernel = Rdma::load_object(object, &options, LoadOptions::default()).unwrap();
+        kernel.map(0, MEMORY).unwrap().populate().unwrap();
+        Self { kernel, cost: Cost { each: 0, only: 0, same: None } }
     }
-    println!(
-        "{:>6} ns  {} (frames of {} bytes; {only} ns to put them there)",
-        with.saturating_sub(only),
-        case.what,
-        frames[0].len()
-    );
+
+    fn begin(&mut self, case: &Case, frames: &[Vec<u8>]) {
+        open(&mut self.kernel, case);
+        samples(self.kernel.object(), frames);
+        let same = (case.transport == Transport::Uc).then_some(u32::MAX);
+        self.cost = Cost { each: u32::MAX, only: u32::MAX, same };
+    }
+
+    fn round(&mut self, case: &Case, frame: &[u8]) {
+        let cost = &mut self.cost;
+        let before = executed(&self.kernel.counted().unwrap());
+        cost.only = cost.only.min(run(&self.kernel, "hopwise_rdma_only", frame));
+        cost.each = cost.each.min(run(&self.kernel, "hopwise_rdma_cost", frame));
+        let mut asked = u64::from(COUNT);
+        if let Some(same) = &mut cost.same {
+            *same = (*same).min(run(&self.kernel, Rdma::PROGRAM, frame));
+            asked *= 2;
+        }
+        assert_eq!(executed(&self.kernel.counted().unwrap()), before + asked);
+        again(&mut self.kernel, case);
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let same = self.same.map_or("   -".to_owned(), |same| format!("{same:>4}"));
+        write!(
+            f,
+            "{:>4} ns, one over and over {same} ns (put there: {})",
+            self.each.saturating_sub(self.only),
+            self.only
+        )
+    }
+}
+
+/// A case for each program: in turns, so that all meet the same machine.
+fn by_test_run(case: &Case, benches: &mut [Bench]) {
+    let frames = frames(case, COUNT);
+    benches.iter_mut().for_each(|bench| bench.begin(case, &frames));
+    for _ in 0..ROUNDS {
+        benches.iter_mut().for_each(|bench| bench.round(case, &frames[0]));
+    }
+    println!("{}, frames of {} bytes", case.what, frames[0].len());
+    benches.iter().for_each(|bench| println!("    {}", bench.cost));
 }
 
 /// Requests a second that are executed on a veth.
 fn live(case: &Case, sender: usize, seconds: f64) {
-    const COUNT: u32 = 4096;
     let Ok(pair) = Pair::create() else { return println!("    no namespaces here") };
     let mut kernel = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).unwrap();
     kernel.map(0, MEMORY).unwrap().populate().unwrap();
     open(&mut kernel, case);
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     let index = pair.near.run(|| nic::device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
-    let load = LoadOptions {
-        max_entries: vec![("samples", COUNT)],
-        constants: vec![("sample_count", COUNT), ("out", index)],
-    };
+    let load = LoadOptions { constants: vec![("out", index)], ..LoadOptions::default() };
     let generator = Object::load(bpf::RDMA_COST, &load).unwrap();
     let frames = frames(case, COUNT);
     samples(&generator, &frames);
@@ -231,7 +277,14 @@ fn main() {
     }
     let only: Option<String> = std::env::args().nth(1).filter(|text| !text.starts_with('-'));
     let wanted = |case: &&Case| only.as_ref().is_none_or(|only| case.what.contains(only.as_str()));
-    CASES.iter().filter(wanted).for_each(by_test_run);
+    let others = std::env::var("HOPWISE_RDMA_COST").unwrap_or_default();
+    let others = others.split(',').filter(|path| !path.is_empty()).map(|path| std::fs::read(path).unwrap());
+    let objects = std::iter::once(bpf::RDMA_COST.to_vec()).chain(others);
+    let mut benches: Vec<Bench> = objects.map(|object| Bench::new(&object)).collect();
+    CASES.iter().filter(wanted).for_each(|case| by_test_run(case, &mut benches));
+    if std::env::var_os("HOPWISE_NO_LIVE").is_some() {
+        return;
+    }
     for case in CASES.iter().filter(wanted).filter(|case| case.transport == Transport::Uc && !case.v6) {
         live(case, 0, 2.0);
     }

@@ -8,7 +8,7 @@
 #ifndef HOPWISE_RDMA_H
 #define HOPWISE_RDMA_H
 
-#include "rdma_answer.h"
+#include "rdma_quick.h"
 
 static inline_always u32 is_from(const struct pair *pair, const u8 *data, u32 v6)
 {
@@ -46,9 +46,6 @@ static inline_always u32 take_pair(struct pair *pair)
     return waiting.taken;
 }
 
-/* An exchange orders what was written before it, on every machine. */
-static inline_always void give_pair(struct pair *pair) { __sync_lock_test_and_set(&pair->held, 0); }
-
 static inline_always u32 execute(struct xdp_md *frame, struct request *r, u32 from_peer, struct rdma_counters *c,
                                  struct reply *reply)
 {
@@ -71,14 +68,6 @@ static inline_always int count(struct rdma_counters *c, u32 outcome)
     else if (outcome < REASONS)
         c->dropped[outcome]++;
     return XDP_DROP;
-}
-
-static inline_always int leave(struct xdp_md *frame)
-{
-    u32 zero = 0;
-    struct rdma_control *control = map_lookup(&rdma_control, &zero);
-
-    return control && control->redirect ? redirect(frame->ingress_ifindex, 0) : XDP_TX;
 }
 
 static inline_always int respond(struct xdp_md *frame, struct request *r, struct rdma_counters *c, u32 v6)
@@ -105,16 +94,15 @@ static inline_always int respond(struct xdp_md *frame, struct request *r, struct
     c->atomic_acks += reply.kind == ANSWER_ATOMIC;
     give_pair(r->pair);
     count(c, outcome);
+    if (outcome == GOOD && (r->opcode & 31) == 0x0a && r->len)
+        remember(frame, r->place, v6);
     if (reply.kind == ANSWER_NONE)
         return XDP_DROP;
-    if (answer(frame, r->place, messages, &reply)) {
-        c->unanswered++;
-        return XDP_DROP;
-    }
-    return leave(frame);
+    return give_answer(frame, r->place, messages, &reply, c);
 }
 
-static inline_always int rdma(struct xdp_md *frame)
+/* The whole way. A function of its own, so that the usual one is not burdened with it. */
+noinline int rdma_whole(struct xdp_md *frame)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
     u32 kind = kind_of(data, end), zero = 0;
@@ -143,6 +131,22 @@ static inline_always int rdma(struct xdp_md *frame)
     }
     c->packets++;
     return kind == ROCE_V6 ? respond(frame, &r, c, 1) : respond(frame, &r, c, 0);
+}
+
+static inline_always int rdma(struct xdp_md *frame)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    u32 type;
+    int verdict = NOT_QUICK;
+
+    if (data + L3 > end)
+        return XDP_PASS;
+    type = be16(data + 12);
+    if (type == ETHERTYPE_IPV4)
+        verdict = quick(frame, data, end, 0);
+    else if (type == ETHERTYPE_IPV6)
+        verdict = quick(frame, data, end, 1);
+    return verdict == NOT_QUICK ? rdma_whole(frame) : verdict;
 }
 
 #endif

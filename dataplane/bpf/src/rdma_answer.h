@@ -15,6 +15,7 @@ struct ending {
 /* 0: the frame is the answer now. */
 static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const struct reply *reply)
 {
+    const u8 *tables = icrc_start_of_tables();
     struct answer *answer = map_lookup(&answers, &place);
     u32 atomic = reply->kind == ANSWER_ATOMIC, len, crc, tail = atomic ? sizeof(struct ending) : 12;
     struct ending ending = {};
@@ -26,13 +27,13 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
         return 1;
     ending.psn_be = from_be32(reply->psn);
     ending.aeth_be = from_be32(reply->syndrome << 24 | (messages & 0xffffff));
-    crc = icrc_8(answer->icrc[atomic], (u64)ending.aeth_be << 32 | ending.psn_be);
+    crc = icrc_8(tables, answer->icrc[atomic], (u64)ending.aeth_be << 32 | ending.psn_be);
     if (atomic) {
         u64 original_be = from_be64(reply->original);
 
         ending.rest[0] = original_be;
         ending.rest[1] = original_be >> 32;
-        ending.rest[2] = ~icrc_8(crc, original_be);
+        ending.rest[2] = ~icrc_8(tables, crc, original_be);
     } else {
         ending.rest[0] = ~crc;
     }
@@ -41,6 +42,24 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
     if (xdp_store(frame, 0, answer->frame[atomic], len))
         return 1;
     return xdp_store(frame, len - tail, &ending, tail) != 0;
+}
+
+static inline_always int leave(struct xdp_md *frame)
+{
+    u32 zero = 0;
+    struct rdma_control *control = map_lookup(&rdma_control, &zero);
+
+    return control && control->redirect ? redirect(frame->ingress_ifindex, 0) : XDP_TX;
+}
+
+static inline_always int give_answer(struct xdp_md *frame, u32 place, u32 messages, const struct reply *reply,
+                                     struct rdma_counters *c)
+{
+    if (answer(frame, place, messages, reply)) {
+        c->unanswered++;
+        return XDP_DROP;
+    }
+    return leave(frame);
 }
 
 #endif

@@ -5,6 +5,16 @@
 
 #include "rdma_store.h"
 
+/* What was written before is seen before it. */
+static inline_always void give_pair(struct pair *pair)
+{
+    asm volatile("" ::: "memory");
+    if (weak_order)
+        __sync_lock_test_and_set(&pair->held, 0);
+    else
+        *(volatile u32 *)&pair->held = 0;
+}
+
 /* What is to be answered. */
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_ATOMIC };
 struct reply {

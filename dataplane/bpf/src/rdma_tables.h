@@ -17,6 +17,9 @@
 
 /* The longest payload of a packet: the largest path MTU that is offered here. A longer packet does not lie in one buffer. */
 #define MOST_PAYLOAD 2048
+/* The longest packet that is read at all, behind the base header: with addresses, an immediate and padding, and a little more, which is
+ * refused for what is wrong with it. */
+#define MOST_REST (MOST_PAYLOAD + 48)
 
 #define MOST_PAIRS 4096
 #define MOST_REGIONS 256
@@ -85,6 +88,16 @@ struct saved {
     u32 pad;
 };
 _Static_assert(sizeof(struct saved) == 1544, "rdma/layout.rs has its twin");
+
+/* The headers of a write in one packet as they were found to be good, and the state of the checksum behind them, twice side by
+ * side. Headers are kept as their difference to that: no word of one that is half written fits the rest, so that nobody needs
+ * a lock. Whether a packet is one for its pair is not said: the pair may have been made anew. */
+#define SEEN 8
+struct seen {
+    u64 crcs;
+    u64 head[7];
+};
+_Static_assert(sizeof(struct seen) == 64, "one of a cache line");
 
 /* Why a packet could not be read: enum roce_refusal. */
 #define ROCE_REFUSALS_KEPT 8
@@ -166,6 +179,7 @@ RDMA_ARRAY(regions, MAP_ARRAY, MOST_REGIONS, MAP_MMAPABLE, struct region);
 RDMA_ARRAY(pairs, MAP_ARRAY, MOST_PAIRS, MAP_MMAPABLE, struct pair);
 RDMA_ARRAY(answers, MAP_ARRAY, MOST_PAIRS, 0, struct answer);
 RDMA_ARRAY(results, MAP_ARRAY, MOST_PAIRS, 0, struct saved);
+RDMA_ARRAY(seen, MAP_ARRAY, MOST_PAIRS * SEEN, 0, struct seen);
 RDMA_ARRAY(rdma_counted, MAP_PERCPU_ARRAY, 1, 0, struct rdma_counters);
 
 struct {

@@ -74,6 +74,22 @@ impl Request {
     }
 }
 
+/// Where in the headers of a frame there is what the checksum does not cover, from the IP header on.
+const UNCOVERED: [&[usize]; 2] = [&[1, 8, 10, 11, 26, 27, 32], &[1, 2, 3, 7, 46, 47, 52]];
+
+/// Other values for what may differ from packet to packet: of IPv4 the identification, which the checksum covers; and whatever it
+/// does not cover.
+pub(crate) fn vary(frame: &mut [u8], mut roll: impl FnMut() -> u8) {
+    let v6 = frame[12] == 0x86;
+    for at in UNCOVERED[usize::from(v6)] {
+        frame[14 + at] = roll();
+    }
+    if !v6 {
+        (frame[18], frame[19]) = (roll(), roll());
+    }
+    seal(frame);
+}
+
 /// Puts the right checksum (wire-formats 6.4) into a frame without tags, if it is long enough for what its headers say.
 pub(crate) fn seal(frame: &mut [u8]) {
     let v6 = frame[12] == 0x86;
@@ -87,8 +103,7 @@ pub(crate) fn seal(frame: &mut [u8]) {
         return;
     }
     let mut covered = [&[0xff; 8][..], &frame[14..end - 4]].concat();
-    let masked: &[usize] = if v6 { &[1, 2, 3, 7, 46, 47, 52] } else { &[1, 8, 10, 11, 26, 27, 32] };
-    masked.iter().for_each(|at| covered[8 + at] = 0xff);
+    UNCOVERED[usize::from(v6)].iter().for_each(|at| covered[8 + at] = 0xff);
     if v6 {
         covered[8] |= 0x0f;
     }

@@ -10,11 +10,13 @@ mod dice;
 mod frames;
 mod live;
 
-use both::{Both, Said};
+use std::net::IpAddr;
+
+use both::{Both, Pair, Said};
 use bpf::rdma::{Options, Refused};
-use collector::rdma::{Order, Out, Reason, Registered, Rights};
+use collector::rdma::{Order, Out, PairConfig, Reason, Registered, Rights};
 use dice::Dice;
-use frames::{Request, atomic, reth, seal};
+use frames::{Request, atomic, reth, seal, vary};
 use wire::roce::{Psn, Transport};
 
 /// Says aloud that a test needs what is not there. Everything but a missing permission is a failure.
@@ -143,6 +145,15 @@ impl Requester {
         }
     }
 
+    /// As it is, or with other values for what may differ.
+    fn good(&mut self, request: &Request) -> Vec<u8> {
+        let mut frame = request.frame();
+        if self.chance(30) {
+            vary(&mut frame, || self.dice.roll() as u8);
+        }
+        frame
+    }
+
     /// Something is not as it should be.
     fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
         match self.dice.below(9) {
@@ -195,16 +206,16 @@ fn all_pairs(both: &mut Both) {
     }
 }
 
-#[test]
-fn random_requests_do_what_they_do_in_user_space() {
+/// Gives 20,000 random requests to both.
+fn random_requests(mut both: Both, seed: u64) {
     const REQUESTS: usize = 20_000;
-    let Some(mut both) = Both::new("random_requests_do_what_they_do_in_user_space") else { return };
     all_pairs(&mut both);
-    let mut requester = Requester { dice: Dice(1), sending: vec![None; both.pairs.len()] };
+    let mut requester = Requester { dice: Dice(seed), sending: vec![None; both.pairs.len()] };
     for turn in 0..REQUESTS {
         let index = requester.dice.below(both.pairs.len());
         let mut request = requester.request(&both, index);
-        let frame = if requester.chance(15) { requester.spoil(&mut request) } else { request.frame() };
+        let frame =
+            if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };
         both.take(&format!("{turn}: {request:?}"), &frame);
         if requester.chance(50) {
             both.mend(index);
@@ -225,6 +236,57 @@ fn random_requests_do_what_they_do_in_user_space() {
     assert!(stats.naks.iter().all(|count| *count > 0) && stats.abandoned > 0 && stats.duplicates > 0);
 }
 
+#[test]
+fn random_requests_do_what_they_do_in_user_space() {
+    let Some(both) = Both::new("random_requests_do_what_they_do_in_user_space") else { return };
+    random_requests(both, 1);
+}
+
+#[test]
+#[ignore = "takes a minute: after a change of the program"]
+fn many_random_requests_do_what_they_do_in_user_space() {
+    for seed in 2..=26 {
+        let Some(both) = Both::new("many_random_requests_do_what_they_do_in_user_space") else { return };
+        random_requests(both, seed);
+    }
+}
+
+/// The program knows headers again that were good once. So: each bit of them is changed after it knows them, with the checksum that
+/// belongs to it and with the old one.
+#[test]
+fn a_head_that_is_known_excuses_no_other() {
+    let Some(mut both) = Both::new("a_head_that_is_known_excuses_no_other") else { return };
+    for (transport, v6) in
+        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
+    {
+        both.connect(transport, v6, 1024);
+        let index = both.pairs.len() - 1;
+        // To the end of the headers: IP, UDP, base header, and what a write is told.
+        let end = if v6 { 14 + 40 + 8 + 12 + 16 } else { 14 + 20 + 8 + 12 + 16 };
+        for (at, bit) in (12..end).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            for sealed in [true, false] {
+                let next = both.responder.expected(both.pairs[index].number).unwrap().value();
+                let good = write(&both, index, next, 0, 64, &[9; 23]).frame();
+                both.take("good", &good);
+                let next = both.responder.expected(both.pairs[index].number).unwrap().value();
+                let mut other = write(&both, index, next, 0, 64, &[8; 23]).frame();
+                other[at] ^= 1 << bit;
+                if sealed {
+                    seal(&mut other);
+                }
+                both.take(
+                    &format!("{transport:?}, IPv6 {v6}: bit {bit} of byte {at}, sealed {sealed}"),
+                    &other,
+                );
+                both.mend(index);
+            }
+        }
+        both.compare("at the end");
+    }
+    let stats = both.responder.stats();
+    assert!(stats.executed > 4000 && stats.is_balanced(), "{stats:?}");
+}
+
 /// A write of these bytes in one packet.
 fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payload: &[u8]) -> Request {
     let (pair, region) = (both.pairs[index], both.regions[region]);
@@ -239,6 +301,67 @@ fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payloa
         extension: reth(region.address + offset, region.key, payload.len() as u32),
         payload: payload.to_vec(),
         pad: (payload.len().wrapping_neg() & 3) as u8,
+    }
+}
+
+/// What a head says is the same for every pair that ever has its number; whether a packet is for the pair is not.
+#[test]
+fn a_head_that_is_known_does_not_outlive_its_pair() {
+    let Some(mut both) = Both::new("a_head_that_is_known_does_not_outlive_its_pair") else { return };
+    for (transport, v6) in
+        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
+    {
+        both.connect(transport, v6, 1024);
+        let index = both.pairs.len() - 1;
+        let Pair { number, config, .. } = both.pairs[index];
+        let frame =
+            |both: &Both, psn: Psn| write(both, index, psn.value(), 0, 64, &[u8::from(v6); 512]).frame();
+        let mut next = config.psn;
+        let mut take = |both: &mut Both, config: PairConfig, key: Option<u32>| {
+            let before = both.kernel.counted().unwrap().stats;
+            let mut bytes = frame(both, next);
+            if let Some(key) = key {
+                let at = if v6 { 14 + 60 + 8 } else { 14 + 40 + 8 };
+                bytes[at..at + 4].copy_from_slice(&key.to_be_bytes());
+                seal(&mut bytes);
+            }
+            both.kernel.disconnect(number);
+            both.kernel.connect(number, &PairConfig { psn: next, ..config }).unwrap();
+            next = next.next();
+            both.kernel.object().test_run(bpf::rdma::Rdma::PROGRAM, &bytes, 1).unwrap();
+            let after = both.kernel.counted().unwrap().stats;
+            assert_eq!(after.packets, before.packets + 1);
+            Reason::ALL
+                .into_iter()
+                .find(|reason| after.dropped[*reason as usize] > before.dropped[*reason as usize])
+        };
+        // The whole way, and the short one.
+        assert_eq!([take(&mut both, config, None), take(&mut both, config, None)], [None, None]);
+        let mut other = config;
+        other.path.destination = frames::address(v6, 99);
+        assert_eq!(take(&mut both, other, None), Some(Reason::WrongPeer));
+        let mut far = config;
+        if v6 {
+            // Another network's, with the same last eight bytes.
+            let IpAddr::V6(peer) = config.path.destination else { unreachable!() };
+            let mut octets = peer.octets();
+            octets[7] ^= 1;
+            far.path.destination = octets.into();
+            assert_eq!(take(&mut both, far, None), Some(Reason::WrongPeer));
+        }
+        assert_eq!(take(&mut both, PairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
+        let turned = if transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
+        assert_eq!(
+            take(&mut both, PairConfig { transport: turned, ..config }, None),
+            Some(Reason::WrongTransport)
+        );
+        // A place where a region was, and the key of none: the last turn.
+        let key = both.regions[0].key;
+        if v6 && transport == Transport::Rc {
+            assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
+            assert_eq!(take(&mut both, config, None), Some(Reason::BadKey));
+            assert_eq!(take(&mut both, config, Some(0)), Some(Reason::BadKey));
+        }
     }
 }
 
