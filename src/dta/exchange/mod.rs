@@ -10,7 +10,7 @@ pub(crate) mod server;
 mod tests;
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Write},
     net::{IpAddr, TcpStream},
     time::Duration,
 };
@@ -26,7 +26,7 @@ pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// A side that says nothing for so long is gone.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// Longest line, bytes: 65,536 lists with their numbers, and room to spare.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: usize = 4 << 20;
 
 /// A message. Unknown fields are ignored, so that a later minor change does not part old and new.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,9 @@ pub(crate) enum Message {
     /// I am still here.
     Alive,
 }
+
+/// Longest `instance`.
+const LONGEST_INSTANCE: usize = 64;
 
 /// What a translator says of itself, and what it offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -201,6 +204,26 @@ impl Shape {
     }
 }
 
+impl Hello {
+    /// Is it one that we understand?
+    fn check(&self) -> Result<(), String> {
+        if self.version != VERSION {
+            return Err(format!(
+                "this collector speaks version {VERSION} of the exchange, and not {}",
+                self.version
+            ));
+        }
+        // It is kept for as long as the link's queue pairs are.
+        let digits = 1..=LONGEST_INSTANCE;
+        if !digits.contains(&self.instance.len())
+            || !self.instance.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
+            return Err(format!("an instance has 1 to {LONGEST_INSTANCE} letters and digits"));
+        }
+        Ok(())
+    }
+}
+
 impl StoreOffer {
     /// The geometry that the other side told, if it is one.
     pub(crate) fn geometry(&self) -> Option<Geometry> {
@@ -277,30 +300,33 @@ impl Lines {
         self.stream.write_all(&line)
     }
 
-    /// Listens, for as long as the patience is.
+    /// Listens, for as long as the patience is; hears at most once, so that who sends an octet now and then cannot keep us from
+    /// looking at the clock.
     pub(crate) fn receive(&mut self) -> Read1 {
-        let room = LONGEST.saturating_sub(self.begun.len() as u64);
-        let outcome = (&mut self.reader).take(room).read_until(b'\n', &mut self.begun);
-        match outcome {
-            Ok(0) if room > 0 => Read1::Closed,
-            Ok(_) if self.begun.last() != Some(&b'\n') => {
-                if self.begun.len() as u64 >= LONGEST {
-                    return Read1::Wrong("a line is longer than 4 MiB".to_owned());
-                }
-                Read1::Closed
+        let (whole, taken) = match self.reader.fill_buf() {
+            Ok([]) => return Read1::Closed,
+            Ok(bytes) => {
+                let end = bytes.iter().position(|byte| *byte == b'\n');
+                let taken = end.map_or(bytes.len(), |end| end + 1);
+                self.begun.extend_from_slice(&bytes[..taken]);
+                (end.is_some(), taken)
             }
-            Ok(_) => {
-                let line = std::mem::take(&mut self.begun);
-                match serde_json::from_slice(&line) {
-                    Ok(message) => Read1::Message(Box::new(message)),
-                    Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
-                }
+            Err(error) => {
+                use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+                let passes = matches!(error.kind(), WouldBlock | TimedOut | Interrupted);
+                return if passes { Read1::Nothing } else { Read1::Closed };
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Read1::Nothing
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Read1::Nothing,
-            Err(_) => Read1::Closed,
+        };
+        self.reader.consume(taken);
+        if self.begun.len() > LONGEST {
+            return Read1::Wrong("a line is longer than 4 MiB".to_owned());
+        }
+        if !whole {
+            return Read1::Nothing;
+        }
+        match serde_json::from_slice(&std::mem::take(&mut self.begun)) {
+            Ok(message) => Read1::Message(Box::new(message)),
+            Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
         }
     }
 }

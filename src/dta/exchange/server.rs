@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, VERSION, Welcome};
+use super::{ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, Welcome};
 use crate::{control::Control, error::CliError};
 
 /// Connections at the same time.
@@ -89,8 +89,8 @@ fn accept(listener: &TcpListener, host: &Arc<dyn Host>, stop: &Arc<AtomicBool>, 
     let open = Arc::new(AtomicUsize::new(0));
     let threads: Mutex<Vec<JoinHandle<()>>> = Mutex::default();
     while !stop.load(Ordering::Relaxed) {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept() {
+            Ok(accepted) => accepted,
             Err(_) => {
                 std::thread::sleep(SLEEP);
                 continue;
@@ -99,15 +99,16 @@ fn accept(listener: &TcpListener, host: &Arc<dyn Host>, stop: &Arc<AtomicBool>, 
         let mut threads = threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         if open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+            tracing::warn!("exchange: {MOST_CONNECTIONS} connections are open; one from {from} is closed");
             continue; // closed by being dropped
         }
-        open.fetch_add(1, Ordering::Relaxed);
-        let (host, stop, open) = (Arc::clone(host), Arc::clone(stop), Arc::clone(&open));
+        let taken = Taken::new(&open);
+        let (host, stop) = (Arc::clone(host), Arc::clone(stop));
         let work = move || {
+            let _taken = taken;
             if let Err(error) = serve(stream, host.as_ref(), &stop) {
                 tracing::debug!("exchange: {error}");
             }
-            open.fetch_sub(1, Ordering::Relaxed);
         };
         match control.spawn("exchange-link", work) {
             Ok(thread) => threads.push(thread),
@@ -117,6 +118,22 @@ fn accept(listener: &TcpListener, host: &Arc<dyn Host>, stop: &Arc<AtomicBool>, 
     let threads = threads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     for thread in threads {
         let _ = thread.join();
+    }
+}
+
+/// A connection's place among those that may be open, given back however it ends.
+struct Taken(Arc<AtomicUsize>);
+
+impl Taken {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -144,13 +161,10 @@ fn hello(lines: &mut Lines, stop: &AtomicBool) -> io::Result<Option<Hello>> {
     loop {
         let reason = match lines.receive() {
             Read1::Message(message) => match *message {
-                Message::Hello(hello) if hello.version == VERSION => return Ok(Some(hello)),
-                Message::Hello(hello) => {
-                    format!(
-                        "this collector speaks version {VERSION} of the exchange, and not {}",
-                        hello.version
-                    )
-                }
+                Message::Hello(hello) => match hello.check() {
+                    Ok(()) => return Ok(Some(hello)),
+                    Err(reason) => reason,
+                },
                 _ => "the first message must be a hello".to_owned(),
             },
             Read1::Nothing if begun.elapsed() < SILENCE && !stop.load(Ordering::Relaxed) => continue,
