@@ -78,21 +78,25 @@ impl Memory {
         }
         let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.snapshot_directory();
-        let taken = stores.iter().map(|store| write(store, &directory)).collect::<Result<Vec<_>, _>>();
-        match &taken {
-            Ok(taken) => {
-                self.snapshots.taken.fetch_add(taken.len() as u64, Ordering::Relaxed);
-                for store in &stores {
+        let (mut taken, mut failed) = (Vec::new(), Vec::new());
+        for store in &stores {
+            // Each for itself: one that finds no room must not keep the others' old snapshots on the disk.
+            match write(store, &directory) {
+                Ok(snapshot) => {
+                    self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
                     prune(&directory, store.name(), self.settings.snapshots.keep);
+                    taken.push(snapshot);
                 }
-            }
-            Err(error) => {
-                self.snapshots.failed.fetch_add(1, Ordering::Relaxed);
-                let mut last = self.snapshots.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-                *last = Some(error.clone());
+                Err(error) => failed.push(error),
             }
         }
-        taken
+        if failed.is_empty() {
+            return Ok(taken);
+        }
+        self.snapshots.failed.fetch_add(failed.len() as u64, Ordering::Relaxed);
+        let error = failed.join("; ");
+        *self.snapshots.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        Err(error)
     }
 
     /// The snapshots that are there, newest first.
@@ -121,7 +125,7 @@ impl Memory {
 fn write(store: &Shelved, directory: &Path) -> Result<SnapshotView, String> {
     let ts = nic::time::now();
     let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
-    let begun = file.with_extension("begun");
+    let begun = directory.join(format!("{}.begun", store.name()));
     let mut snapshot = Snapshot::new(&store.store, ts).map_err(|error| error.to_string())?;
     let bytes = snapshot.len();
     let mut write = || {
