@@ -9,7 +9,7 @@
 //! | append | [`Lists`], [`Follower`] | the batches of a list, each once, or how many were missed |
 //! | key-increment | [`CounterReader`] | a count that is never too small, with its bound |
 //! | sketch | [`SketchReader`], [`SketchCopy`] | an epoch's estimates with their bounds |
-//! | postcarding | [`PathReader`] | the hops of a key's path, and which are missing |
+//! | postcarding | [`PathReader`] | the hops of a key's path, and which are missing; the artifact's masked ones too |
 //!
 //! A read never disturbs the writer and is never trusted blindly: what was being written is read again, and what cannot be
 //! told is said ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Lapped`]).

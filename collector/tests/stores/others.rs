@@ -91,6 +91,49 @@ fn missing_hops_are_told_from_an_end() {
     }
 }
 
+#[test]
+fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
+    let store = store(Geometry::Postcarding { slots: 1 << 16, hops: 5, family: Family::Artifact });
+    let reader = store.paths().unwrap();
+    // Key 10.0.0.1, whose CRC-32 is 39fe0fee: hop 2 told 200, as in 5.2; then all five told. Masks by a CRC that goes bit by bit.
+    let key = [10, 0, 0, 1];
+    let mut hops = [Some(9); 6];
+    assert_eq!(reader.get(&key, &mut hops), Ok(Path::Empty));
+    let at = BODY + 0x0fee * 32;
+    store.region().write(at + 4, &[0xed, 0x1f, 0xb6, 0x5a]).unwrap();
+    assert_eq!(reader.get(&key, &mut hops), Ok(Path::Unproven { seen: 1, missing: 1 }));
+    assert_eq!(hops, [None, Some(200), None, None, None, Some(9)]);
+    let whole = [
+        0xff, 0x08, 0xa5, 0x07, 0xed, 0x1f, 0xb6, 0x5a, 0x58, 0xb4, 0x58, 0x78, 0x2d, 0x2a, 0x23, 0xd4, 0xe0,
+        0xd4, 0xb8, 0xd4,
+    ];
+    store.region().write(at, &whole).unwrap();
+    assert_eq!(reader.get(&key, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 }));
+    let path = [11, 200, 13, 14, 15].map(Some);
+    assert_eq!(hops[..5], path);
+    // Who knows what nodes tell can tell whose it is: of this key, and of one that shares the slot.
+    let below = |most: u32| move |value: u32| value <= most;
+    assert_eq!(reader.get_known(&key, &mut hops, below(200)), Ok(Path::Found { seen: 5, missing: 0 }));
+    assert_eq!(hops[..5], path);
+    assert_eq!(reader.get_known(&key, &mut hops, below(199)), Ok(Path::Empty));
+    assert_eq!(hops[..5], [None; 5]);
+    let shares = |other: &u32| wire::dta::artifact::path_slot(&other.to_be_bytes(), 1 << 16) == 0x0fee;
+    let other = (0..).filter(|other| *other != 0x0a00_0001).find(shares).unwrap().to_be_bytes();
+    assert!(matches!(reader.get(&other, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 })));
+    assert_eq!(reader.get_known(&other, &mut hops, below(1 << 20)), Ok(Path::Empty));
+    // What was refused before is refused here.
+    assert_eq!(reader.get(&key, &mut hops[..4]), Err(BadQuery::OutLength));
+    assert_eq!(reader.get(&[0; 65], &mut hops), Err(BadQuery::KeyLength));
+}
+
+#[test]
+fn a_list_of_values_changes_nothing_for_slots_with_a_checksum() {
+    let store = store(Geometry::Postcarding { slots: 16, hops: 5, family: Family::V1 });
+    write_path(&store, &KEY, &[1, 2, 3, NO_HOP, NO_HOP]);
+    let found = Ok(Path::Found { seen: 3, missing: 0 });
+    assert_eq!(store.paths().unwrap().get_known(&KEY, &mut [None; 5], |_| false), found);
+}
+
 const SHAPE: Columns = Columns { depth: 4, columns: 512, width: 4 };
 
 #[test]

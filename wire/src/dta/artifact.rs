@@ -3,8 +3,11 @@
 //!
 //! There is no reporter, store or priority on the wire: the reporter is what the caller says of the sender, the store is 0, the
 //! priority medium. Sequences have 8 bits.
+//!
+//! Also the artifact's slot of a path in memory: five words, each masked with a CRC of the key.
 
-use super::{Base, Operation, Priority, Report, Unwritten, ensure};
+use super::layout::NO_HOP;
+use super::{Base, Operation, Priority, Report, Unwritten, ensure, hash};
 use crate::bytes::{put_u16, put_u32, put_u64, u32_at};
 use crate::refusal::Refusal;
 
@@ -199,6 +202,69 @@ impl Nack {
     }
 }
 
+/// Bytes of the slot of a path: a word for each hop, without a checksum. Slots are 32 bytes apart.
+pub const PATH_LEN: usize = WORD * HOPS as usize;
+
+/// The polynomials of the masks by hop, in normal form. The first and the last lack low terms: a defect of theirs (5.2).
+pub const POLYNOMIALS: [u32; HOPS as usize] =
+    [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
+
+static MASKS: [[u32; 256]; HOPS as usize] = mask_tables();
+
+const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
+    let mut tables = [[0; 256]; HOPS as usize];
+    let mut hop = 0;
+    while hop < POLYNOMIALS.len() {
+        let polynomial = POLYNOMIALS[hop].reverse_bits();
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = byte as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+                bit += 1;
+            }
+            tables[hop][byte] = crc;
+            byte += 1;
+        }
+        hop += 1;
+    }
+    tables
+}
+
+/// The word with which a hop's value is masked: a CRC of the key (reflected, begun and ended with all ones) by the hop's polynomial.
+fn mask(table: &[u32; 256], key: &[u8]) -> u32 {
+    !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
+}
+
+/// The slot of a key's path in a store of `slots`, a power of two: by the plain CRC-32 of the key, neither reversed nor with a copy's
+/// number.
+#[inline]
+pub fn path_slot(key: &[u8], slots: u64) -> u64 {
+    hash::slot(hash::hashes(key).checksum, slots)
+}
+
+/// Writes the slot of a path: each value masked, 0 where it is [`NO_HOP`] or not among `values`. Gives its length, [`PATH_LEN`]; `None`,
+/// and nothing written, if `out` is shorter.
+pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
+    let words = out.first_chunk_mut::<PATH_LEN>()?.as_chunks_mut::<WORD>().0;
+    let values = values.iter().copied().chain(core::iter::repeat(NO_HOP));
+    for ((word, value), table) in words.iter_mut().zip(values).zip(&MASKS) {
+        *word = if value == NO_HOP { [0; WORD] } else { (value ^ mask(table, key)).to_be_bytes() };
+    }
+    Some(PATH_LEN)
+}
+
+/// What the slot of a path says **if it is this key's**: no slot says whose it is, and of another's key come values that look random.
+/// `None` for a word of 0: the hop is missing, or its value is the mask itself (1 in 2^32).
+pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize] {
+    let words = slot.as_chunks::<WORD>().0;
+    core::array::from_fn(|hop| {
+        let word = u32::from_be_bytes(words[hop]);
+        Some(word).filter(|word| *word != 0).map(|word| word ^ mask(&MASKS[hop], key))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +312,34 @@ mod tests {
             (Nack::parse(&[0x29, 0x80]), Nack { last: 0x29 }.emit()),
             (Ok(Nack { last: 0x29 }), [0x29, 0x80])
         );
+    }
+
+    /// The postcard of 5.2 (key 10.0.0.1, hop 2, value 200) in memory, and a whole path 11, 200, 13, 14, 15 of the same key: the masks by a
+    /// CRC that goes bit by bit, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
+    const ONE_HOP: [u8; PATH_LEN] = [0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const PATH: [u8; PATH_LEN] = [
+        0xff, 0x08, 0xa5, 0x07, 0xed, 0x1f, 0xb6, 0x5a, 0x58, 0xb4, 0x58, 0x78, 0x2d, 0x2a, 0x23, 0xd4, 0xe0,
+        0xd4, 0xb8, 0xd4,
+    ];
+
+    #[test]
+    fn paths_are_masked_words_and_come_back() {
+        let key = [10, 0, 0, 1];
+        let hop_2 = [NO_HOP, 200, NO_HOP, NO_HOP, NO_HOP];
+        for (values, slot) in [(&hop_2[..], ONE_HOP), (&hop_2[..2], ONE_HOP), (&[11, 200, 13, 14, 15], PATH)]
+        {
+            let mut out = [0xa5; PATH_LEN + 4];
+            assert_eq!(put_path(&mut out, &key, values), Some(PATH_LEN));
+            assert_eq!((&out[..PATH_LEN], &out[PATH_LEN..]), (&slot[..], &[0xa5; 4][..]));
+            let read = path_of(&slot, &key);
+            let told = values.iter().map(|value| Some(*value).filter(|value| *value != NO_HOP));
+            assert!(told.eq(read.into_iter().take(values.len())), "{read:x?}");
+        }
+        assert_eq!(put_path(&mut [0; PATH_LEN - 1], &key, &[1]), None);
+        // CRC-32 of the key is 39fe0fee.
+        assert_eq!((path_slot(&key, 1 << 16), path_slot(&key, 1 << 31)), (0x0fee, 0x39fe_0fee));
+        // Another key's path looks like random numbers.
+        assert!(path_of(&PATH, &[10, 0, 0, 2]).iter().flatten().all(|value| *value > 1000));
     }
 
     #[test]
