@@ -228,7 +228,8 @@ pub enum Next<'a> {
         /// The entries, one behind the other.
         entries: &'a [u8],
     },
-    /// It is not there yet.
+    /// It is not there yet. Later ones may be: batches can overtake each other on their way to memory, so a follower asks
+    /// [`Follower::PATIENCE`] times before it gives one up. [`Follower::calls_to_the_end`] tells when that was all.
     Nothing,
     /// It is being written just now. Ask again.
     Torn,
@@ -353,6 +354,11 @@ impl Follower {
         if self.view.whole(self.block, &mut self.scratch).is_none_or(|trailer| trailer.sequence != found) {
             return self.waits(true);
         }
+        self.overtaken(found)
+    }
+
+    /// The writer is ahead by a lap: batch `found` is there, whole. Goes on a little behind the newest.
+    fn overtaken(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
         let newest = if self.view.is_there(newest, &mut self.scratch) { newest } else { found };
         let blocks = self.view.blocks as i64;
@@ -366,29 +372,57 @@ impl Follower {
         Next::Lapped { lost }
     }
 
-    /// Nothing yet. Looks for a later batch at two distances, one that doubles from call to call and one that grows by one, so that a lost
-    /// batch does not hold up the follower for ever and a call stays short.
+    /// Nothing yet. Beyond its patience it looks for a later batch, so that a lost one does not hold it up for ever: in each call at one
+    /// distance that doubles from call to call, for a short way to what lies far off, and at the next [`Self::WINDOW`] of all distances, so
+    /// that none is left out.
     #[cold]
     fn waits(&mut self, torn: bool) -> Next<'static> {
         self.vain = self.vain.saturating_add(1);
         let answer = if torn { Next::Torn } else { Next::Nothing };
         let Some(calls) = self.vain.checked_sub(self.patience) else { return answer };
-        let (next, last) = (self.next, self.view.blocks.saturating_sub(1).min(ROUND as u64));
-        let is_later = |by: &i64| {
-            let sequence = moved(next, *by);
-            self.view.sequence(block_of(sequence, self.view.blocks)) == sequence
-        };
-        let distances = [1 << (calls % 32), u64::from(calls).checked_rem(last).unwrap_or(0) + 1];
-        // A distance fits 33 bits.
-        let found = distances.into_iter().filter(|by| *by <= last).map(|by| by as i64).find(is_later);
-        let Some(lost) = found.and_then(|distance| (1..=distance).find(is_later)) else { return answer };
+        // The block of `next` itself is no later batch's.
+        let last = self.view.blocks.saturating_sub(1).min(ROUND as u64) as i64;
+        let windows = last.unsigned_abs().div_ceil(Self::WINDOW).max(1);
+        let from = (u64::from(calls) % windows * Self::WINDOW) as i64;
+        let near = (from + 1..=last.min(from + Self::WINDOW as i64)).find(|by| self.later(*by).is_some());
+        let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
+        let Some(found) = near.or(far) else { return answer };
+        let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
         // Batches come in order: when a later one is there, this one is, or it was lost.
-        if is_later(&0) && !torn {
+        if !torn && self.view.sequence(self.block) == self.next {
             return answer;
         }
-        self.seen.missing += lost as u64;
-        self.go_to(moved(self.next, lost));
-        Next::Missing { lost: lost as u64 }
+        match first {
+            Some((lost, there)) if there == moved(self.next, lost) => {
+                self.seen.missing += lost.unsigned_abs();
+                self.go_to(there);
+                Next::Missing { lost: lost.unsigned_abs() }
+            }
+            // One of a later lap: the writer came by here, and what it wrote in this block was lost.
+            Some((_, there)) => self.overtaken(there),
+            None => answer,
+        }
+    }
+
+    /// The number in the block of the batch `by` after the one that is waited for: that one's, or a whole one's of a later lap.
+    fn later(&mut self, by: i64) -> Option<u32> {
+        let sequence = moved(self.next, by);
+        let seen = self.view.sequence(block_of(sequence, self.view.blocks));
+        let later_lap = |this: &mut Self| {
+            seen != 0
+                && BlockTrailer::ahead(seen, sequence) > 0
+                && this.view.is_there(seen, &mut this.scratch)
+        };
+        (seen == sequence || later_lap(self)).then_some(seen)
+    }
+
+    /// Distances that a call in vain looks at.
+    const WINDOW: u64 = 32;
+
+    /// After so many calls in vain in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.
+    pub fn calls_to_the_end(&self) -> u32 {
+        let windows = self.view.blocks.div_ceil(Self::WINDOW);
+        self.patience.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
     }
 }
 

@@ -112,3 +112,43 @@ fn advice_is_the_formulas() {
     }
     assert_eq!(Plan::load_of(1.0, 2), f64::INFINITY);
 }
+
+#[test]
+fn the_edges_have_numbers() {
+    // One slot, by hand: the newest key is there, every older one is gone; a single key is answered.
+    for copies in 1..=4 {
+        let plan = Plan::new(10, 1, copies);
+        assert_eq!((plan.answered_at(0), plan.answered_at(1), plan.answered_at(u64::MAX)), (1.0, 0.0, 0.0));
+        assert!((plan.answered() - 0.1).abs() < 1e-12, "{}", plan.answered());
+        let one = Plan::new(1, 1, copies);
+        assert_eq!((one.answered(), one.occupied(), one.load()), (1.0, 1.0, 1.0));
+    }
+    // What is out of range is held at the nearest that can be.
+    assert_eq!(Plan::new(5, 0, 0), Plan::new(5, 1, 1));
+    assert_eq!(Plan::new(5, 8, 9), Plan::new(5, 8, 4));
+    // No key: nothing is written, and nothing is answered falsely.
+    let none = Plan::new(0, 16, 2);
+    assert_eq!((none.load(), none.occupied(), none.false_answer(), none.answered()), (0.0, 0.0, 0.0, 1.0));
+    assert_eq!((none.slots_for(1.0), Plan::new(u64::MAX, 1, 4).slots_for(0.5)), (Some(1), None));
+    for keys in [0, 1, 2, 1 << 31, u64::MAX] {
+        for slots in [1, 2, 3, 1 << 31, u64::MAX] {
+            for copies in 1..=4 {
+                let plan = Plan::new(keys, slots, copies);
+                let ages =
+                    [0, 1, keys, u64::MAX].map(|later| (plan.answered_at(later), plan.expected_at(later)));
+                let all = ages.into_iter().chain([(plan.answered(), plan.expected())]);
+                for (answered, told) in all {
+                    let parts = [told.found, told.empty, told.ambiguous, told.wrong];
+                    assert!(
+                        parts.iter().chain([&answered]).all(|one| (0.0..=1.0).contains(one)),
+                        "{plan:?} {told:?}"
+                    );
+                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{plan:?} {told:?}");
+                }
+                assert!((1..=4).contains(&plan.best_copies()) && (0.0..=1.0).contains(&plan.occupied()));
+            }
+        }
+    }
+    let (full, empty) = (Plan::load_of(1.0, 2), Plan::load_of(0.0, 2));
+    assert_eq!((full, empty, Plan::load_of(2.0, 0)), (f64::INFINITY, 0.0, f64::INFINITY));
+}

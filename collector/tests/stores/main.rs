@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends when something is not there")]
 
 mod append;
+mod at_rest;
 mod calculator;
 mod header;
 mod hostile;
