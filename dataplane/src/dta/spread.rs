@@ -24,19 +24,22 @@ impl Spread {
     pub fn even(collectors: usize) -> Self {
         let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
         let mut by_key = [0; 256];
-        for new in 1..collectors {
-            let share = 256 / (usize::from(new) + 1);
-            for _ in 0..share {
-                let mut held = [0_u16; MAX_COLLECTORS];
-                by_key.iter().for_each(|collector: &u8| held[usize::from(*collector)] += 1);
-                // The one that has most gives the first of its own; of equal ones the first.
-                let most = (0..new).rev().max_by_key(|one| held[usize::from(*one)]).unwrap_or(0);
-                if let Some(entry) = by_key.iter_mut().find(|collector| **collector == most) {
-                    *entry = new;
-                }
-            }
-        }
+        (1..collectors).for_each(|new| give_share(&mut by_key, new));
         Self { by_key, lists: Vec::new(), sketches: 0, collectors }
+    }
+
+    /// The table by key with one more collector, whose number is how many there were: what moves, moves to it. Grown so from one on, a
+    /// table is that of [`Spread::even`]; a table of another kind keeps its kind.
+    ///
+    /// # Errors
+    /// There are [`MAX_COLLECTORS`] already; in words.
+    pub fn grown(&self) -> Result<[u8; 256], String> {
+        if self.collectors() >= MAX_COLLECTORS {
+            return Err(format!("there are {MAX_COLLECTORS} collectors already; no more can be told apart"));
+        }
+        let mut by_key = self.by_key;
+        give_share(&mut by_key, self.collectors);
+        Ok(by_key)
     }
 
     /// The tables as they are given; `lists`: first and last list, and collector.
@@ -97,6 +100,19 @@ impl Spread {
     }
 }
 
+/// Gives the collector `new`, the last of `new + 1`, its share of the 256 values: one after the other, each time from the one that has most
+/// (of equal ones the first) the first of its own.
+fn give_share(by_key: &mut [u8; 256], new: u8) {
+    for _ in 0..256 / (usize::from(new) + 1) {
+        let mut held = [0_u16; 256];
+        by_key.iter().for_each(|collector| held[usize::from(*collector)] += 1);
+        let most = (0..new).rev().max_by_key(|one| held[usize::from(*one)]).unwrap_or(0);
+        if let Some(entry) = by_key.iter_mut().find(|collector| **collector == most) {
+            *entry = new;
+        }
+    }
+}
+
 impl Default for Spread {
     fn default() -> Self {
         Self::even(1)
@@ -120,6 +136,28 @@ mod tests {
             let (least, most) = (held[..=n].iter().min().unwrap(), held[..=n].iter().max().unwrap());
             assert!(most - least <= 2 && *least >= 256 / (n + 1), "{n}: {least} to {most}");
         }
+    }
+
+    #[test]
+    fn the_tables_of_the_first_collectors_by_hand() {
+        // The second gets the first 128 values, the third 85 of both in turn: the first of whoever has most, the lower number first.
+        let two: [u8; 256] = std::array::from_fn(|value| u8::from(value < 128));
+        assert_eq!(*Spread::even(2).by_key(), two);
+        let three = *Spread::even(3).by_key();
+        assert_eq!((&three[..42], &three[42..128]), (&[2; 42][..], &[1; 86][..]));
+        assert_eq!((&three[128..171], &three[171..]), (&[2; 43][..], &[0; 85][..]));
+    }
+
+    #[test]
+    fn a_table_grows_as_even_ones_do_and_keeps_what_is_its_own() {
+        for n in 1..MAX_COLLECTORS {
+            assert_eq!(Spread::even(n).grown().as_ref(), Ok(Spread::even(n + 1).by_key()), "{n}");
+        }
+        assert!(Spread::even(MAX_COLLECTORS).grown().unwrap_err().contains("64 collectors already"));
+        // By hand: all of one of two. Nothing is taken from the other, which has nothing.
+        let uneven = Spread::new(2, Some([1; 256]), vec![], 0).unwrap();
+        let grown = uneven.grown().unwrap();
+        assert_eq!((&grown[..85], &grown[85..]), (&[2; 85][..], &[1; 171][..]));
     }
 
     #[test]
