@@ -94,14 +94,15 @@ pub(crate) async fn get(
     Path(name): Path<String>,
     params: Params,
 ) -> Result<Json<Answer>, Refusal> {
-    let params = params.only(&["key", "policy", "copies", "snapshot"])?;
+    let params = params.only(&["key", "policy", "copies", "largest", "snapshot"])?;
     let key = needed_key(&params)?;
     beside(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
         let policy = collector::stores::Policy::from_name(policy).ok_or_else(|| {
             Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
         })?;
-        let question = Question { policy, copies: copies(&params)? };
+        let largest = params.number::<u32>("largest")?;
+        let question = Question { policy, copies: copies(&params)?, largest };
         shelved(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
     })
     .await

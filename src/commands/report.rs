@@ -5,6 +5,7 @@ mod text;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use dataplane::dta::{self, How, Kept, MAX_COLLECTORS, Outbox, Reporter, Spread};
 use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
+use crate::dta::map::Map;
 use crate::error::CliError;
 use crate::output::units;
 use crate::reporter::{Sockets, first_sequence};
@@ -28,12 +30,17 @@ use crate::reporter::{Sockets, first_sequence};
   hopwise report append --list 5 --entry a0a1a2a3 --entry b0b1b2b3 --immediate
   hopwise report --essential --priority high key-increment --store 2 --key 10.0.0.1 --by 5
   hopwise report postcard --store 3 --key '10.0.0.1:1234>10.0.0.2:80/6' --hop 2 --path-len 3 --value 12
+  hopwise report --map map.json key-write --store 1 --key 10.0.0.1 --data 0000000b   to the collector that has the key
   hopwise report sketch --sketch 4 --epoch 17 --depth 2 --counters 1,2,3,4
   hopwise report load key-write --store 1 --rate 100000 --count 1000000 --keys 50000")]
 pub(crate) struct Args {
     /// A collector's address, which its translator takes reports for; several share the keys, in the order in which they are given
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:40040", global = true)]
     to: Vec<SocketAddr>,
+
+    /// The collectors of this map, spread as it says (see `hopwise map`), instead of --to
+    #[arg(long, value_name = "FILE", conflicts_with = "to", global = true)]
+    map: Option<PathBuf>,
 
     /// Reporter ID
     #[arg(long, value_name = "ID", default_value_t = 1, global = true)]
@@ -268,17 +275,28 @@ impl Sketch {
     }
 }
 
+impl Args {
+    /// Where reports go, and which of them where.
+    fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
+        let Some(file) = &self.map else { return Ok((self.to.clone(), Spread::even(self.to.len()))) };
+        let map = Map::load(file)?;
+        let told = |error: String| CliError::new(format!("{}: {error}", file.display()));
+        Ok((map.reports().map_err(told)?, map.spread().map_err(told)?))
+    }
+}
+
 impl Sending {
     fn open(args: &Args) -> Result<Self, CliError> {
-        let (v6, many) = (args.to.iter().any(SocketAddr::is_ipv6), args.to.len() > MAX_COLLECTORS);
-        if many || v6 != args.to.iter().all(SocketAddr::is_ipv6) {
+        let (to, spread) = args.collectors()?;
+        let (v6, many) = (to.iter().any(SocketAddr::is_ipv6), to.len() > MAX_COLLECTORS);
+        if many || v6 != to.iter().all(SocketAddr::is_ipv6) {
             let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
             return Err(CliError::new(text));
         }
         let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let answered = args.essential || matches!(args.what, What::Load(_));
         let control = args.control.unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
-        let sockets = Sockets::open(&args.to, control).map_err(|error| {
+        let sockets = Sockets::open(&to, control).map_err(|error| {
             CliError::new(format!("{error} (name another with --control, if a reporter runs here already)"))
         })?;
         let priority = match args.priority {
@@ -289,7 +307,7 @@ impl Sending {
         let how = How { priority, essential: args.essential, immediate: args.immediate };
         let config = dta::Config {
             reporter: args.reporter,
-            spread: Spread::even(args.to.len()),
+            spread,
             longest_essential: if args.essential { 1400 } else { 0 },
             first_sequence: first_sequence(time::now()),
             ..dta::Config::default()

@@ -1,6 +1,6 @@
 //! `[switch.dta]`: reports by Direct Telemetry Access, as text and as what the reporter works with.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use dataplane::dta::{
     Action, Condition, Config, ConfigError, Field, How, Mapping, Occasion, Part, Repeat, Spread, sketches,
@@ -12,6 +12,8 @@ use wire::dta::{
     CONTROL_PORT, Priority,
     layout::{Columns, SketchKind},
 };
+
+use crate::dta::map::Map;
 
 use super::{
     read::{Node, Reader},
@@ -26,6 +28,9 @@ section! {
         /// Addresses of the collectors, in the order of their numbers from 0; a translator on the way takes what is for them. At most
         /// 64. The same at all reporters, and at whoever asks: which collector keeps a key follows from it.
         pub(crate) collectors: Vec<SocketAddr> = Vec::new(),
+        /// A map of the collectors that was made in one place (`hopwise map`), read at the start: it says which of them keeps which key and
+        /// list and all sketches, and where reports for them go, unless `collectors` says so.
+        pub(crate) map: Option<PathBuf> = None,
         /// Reporter ID. Not set: the node's id.
         pub(crate) reporter: Option<u32> = None,
         /// Make Telemetry Reports too.
@@ -491,6 +496,42 @@ impl DtaSettings {
         self.build(node).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
+    /// Where reports for each collector go.
+    ///
+    /// # Errors
+    /// A map that cannot be read or does not fit; in words.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        self.spread().map(|(addresses, _)| addresses).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+    }
+
+    /// The collectors' addresses, and which of them gets what.
+    fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
+        let at = |key| move |why| Wrong { place: ("", 0), key, why };
+        let lists =
+            self.list.iter().map(|list| (list.first, list.last.unwrap_or(list.first), list.collector));
+        let Some(file) = &self.map else {
+            let spread = Spread::new(self.collectors.len(), None, lists.collect(), self.sketch_collector);
+            return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
+        };
+        let map = Map::load(file).map_err(|error| at("map")(error.to_string()))?;
+        let (own_lists, own_sketches) = (!self.list.is_empty(), self.sketch_collector != 0);
+        if own_lists || own_sketches {
+            let why = "the map says who keeps it; remove this, or the map".to_owned();
+            return Err(at(if own_lists { "list" } else { "sketch_collector" })(why));
+        }
+        let spread = map.spread().map_err(at("map"))?;
+        if self.collectors.is_empty() {
+            return Ok((map.reports().map_err(at("map"))?, spread));
+        }
+        if self.collectors.len() != spread.collectors() {
+            let (own, there) = (self.collectors.len(), spread.collectors());
+            let why =
+                format!("there are {own}, and {there} in the map; name as many, in the map's order, or none");
+            return Err(at("collectors")(why));
+        }
+        Ok((self.collectors.clone(), spread))
+    }
+
     fn build(&self, node: u32) -> Result<Config, Wrong> {
         let at =
             |list, index| move |(key, why): (&'static str, String)| Wrong { place: (list, index), key, why };
@@ -500,11 +541,7 @@ impl DtaSettings {
             repeat: Repeat { probe: nanoseconds(self.probe), ..Repeat::default() },
             ..Config::default()
         };
-        let lists =
-            self.list.iter().map(|list| (list.first, list.last.unwrap_or(list.first), list.collector));
-        let lists: Vec<(u32, u32, u8)> = lists.collect();
-        config.spread = Spread::new(self.collectors.len(), None, lists, self.sketch_collector)
-            .map_err(|why| Wrong { place: ("", 0), key: "collectors", why })?;
+        config.spread = self.spread()?.1;
         for (index, report) in self.report.iter().enumerate() {
             config.mappings.push(report.mapping(&self.table).map_err(at("report", index))?);
         }
@@ -528,7 +565,7 @@ impl DtaSettings {
 
 /// Notes what does not fit together. `refuse` takes the path of the setting, below `[switch]`, and what is wrong.
 pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[&str], String)) {
-    if settings.collectors.is_empty() {
+    if settings.collectors.is_empty() && settings.map.is_none() {
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
         return refuse(&["dta", "collectors"], why);
     }
@@ -540,6 +577,12 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
             let why = "`control` is of the other family; write control = \"[::]:40044\" for IPv6";
             refuse(&["dta", "collectors", &index.to_string()], why.to_owned());
         }
+    }
+    let of_map = settings.map.as_ref().filter(|_| settings.collectors.is_empty());
+    let addresses = of_map.and_then(|_| settings.addresses().ok()).unwrap_or_default();
+    if addresses.iter().any(|address| address.is_ipv6() != settings.control.is_ipv6()) {
+        let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
+        refuse(&["dta", "map"], why.to_owned());
     }
     for (index, table) in settings.table.iter().enumerate() {
         let same = |other: &TableSettings| other.name == table.name;

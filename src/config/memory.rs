@@ -78,7 +78,8 @@ section! {
         /// Bytes of data in a slot of `key-write`, 1 to 1024. Not set: those of `value`.
         pub(crate) data: Option<u16> = None,
         /// How keys find their slots. `artifact`: as the code published with the paper does, for its reporters; copies then hardly
-        /// protect. See [the wire formats](../reference/wire-formats.md).
+        /// protect. Its reports name no store: what they are for has `id = 0`, one of each kind. See
+        /// [the wire formats](../reference/wire-formats.md).
         pub(crate) hash: HashFamily = HashFamily::V1,
         /// The lists of `append`: list IDs from-to, such as `"0-15"`, or one ID.
         pub(crate) lists: Option<ListRange> = None,
@@ -373,7 +374,14 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
     match store.id {
         None => wrong.push(("id", "by what number do reporters name it? add id = 1 or the like".to_owned())),
         Some(id) => {
-            let same = |other: &&RegionSettings| other.group() == store.group() && other.id == Some(id);
+            // The artifact's reports name no store: of each kind one is store 0.
+            let told_apart = |other: &RegionSettings| {
+                let artifacts = [other, store].iter().all(|one| one.hash == HashFamily::Artifact);
+                artifacts && other.kind != store.kind
+            };
+            let same = |other: &&RegionSettings| {
+                other.group() == store.group() && other.id == Some(id) && !told_apart(other)
+            };
             if let Some(other) = before.iter().find(same) {
                 wrong.push(("id", format!("{id} is the number of `{}`; choose another", other.name)));
             }

@@ -72,6 +72,9 @@ pub(crate) fn calculate(wish: &Wish) -> Result<Calculation, String> {
     if !(wish.answered > 0.0 && wish.answered < 1.0) {
         return Err("the share to be answered is above 0 and below 1, such as 0.99".to_owned());
     }
+    if wish.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
+        return Err("a key has 1 to 4 copies; leave them out for the best number".to_owned());
+    }
     let slots = match wish.slots {
         Some(slots) if slots.is_power_of_two() && slots <= 1 << 31 => slots,
         Some(_) => return Err("slots are a power of two, at most 2G".to_owned()),
@@ -138,11 +141,61 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_and_the_largest_have_numbers() {
+        for keys in [1, 2, 3, 1 << 31, u64::MAX] {
+            for slots in [1, 2, 4, 1 << 31] {
+                for copies in 1..=4 {
+                    let wish =
+                        Wish { keys, slots: Some(slots), copies: Some(copies), data: 1, answered: 0.5 };
+                    let made = calculate(&wish).unwrap();
+                    let shares = [
+                        made.occupied,
+                        made.answered,
+                        made.oldest,
+                        made.empty,
+                        made.ambiguous,
+                        made.wrong,
+                        made.false_answer,
+                    ];
+                    let choices = made.by_copies.iter().flat_map(|choice| [choice.answered, choice.oldest]);
+                    assert!(
+                        shares.into_iter().chain(choices).all(|share| (0.0..=1.0).contains(&share)),
+                        "{made:?}"
+                    );
+                    assert!(made.load.is_finite() && made.bytes == slots * 8, "{made:?}");
+                }
+            }
+        }
+        // By hand: one key in one slot is answered; of two in one slot the newer.
+        let of = |keys| {
+            calculate(&Wish { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 }).unwrap()
+        };
+        assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
+        assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
+        // Less what is answered wrongly by chance: half of 2^-32.
+        assert!((of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15, "{}", of(2).empty);
+    }
+
+    #[test]
     fn what_cannot_be_is_told() {
         let wish = Wish { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
         assert!(calculate(&wish).unwrap_err().contains("power of two"));
         assert!(calculate(&Wish { slots: None, answered: 1.0, ..wish }).unwrap_err().contains("share"));
-        assert!(calculate(&Wish { keys: 0, ..wish }).is_err());
+        assert!(calculate(&Wish { keys: 0, ..wish }).unwrap_err().contains("there must be a key"));
+        assert!(calculate(&Wish { data: 0, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes"));
+        assert!(
+            calculate(&Wish { data: 1025, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes")
+        );
+        for copies in [0, 5, 255] {
+            let many = Wish { copies: Some(copies), slots: None, ..wish };
+            assert!(calculate(&many).unwrap_err().contains("1 to 4 copies"), "{copies}");
+        }
+        for slots in [0, 1 << 32, u64::MAX] {
+            assert!(calculate(&Wish { slots: Some(slots), ..wish }).unwrap_err().contains("power of two"));
+        }
+        for answered in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(calculate(&Wish { slots: None, answered, ..wish }).unwrap_err().contains("share"));
+        }
         assert!(calculate(&Wish { slots: None, keys: 1 << 40, ..wish }).unwrap_err().contains("2^31"));
     }
 }

@@ -1,8 +1,8 @@
 //! The map of several collectors: a file made in one place, by which reporters choose a collector and questions find it again.
 
-use std::{fs, path::Path};
+use std::{fs, net::SocketAddr, path::Path};
 
-use dataplane::dta::Spread;
+use dataplane::dta::{MAX_COLLECTORS, Spread};
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;
@@ -40,6 +40,9 @@ pub(crate) struct Collector {
     pub(crate) name: String,
     /// Where its API answers.
     pub(crate) api: String,
+    /// Where reports for it go: an address that its translator takes reports for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reports: Option<SocketAddr>,
 }
 
 /// Lists of one collector.
@@ -87,6 +90,10 @@ impl Map {
         if self.version != VERSION {
             return Err(format!("a map of version {}; this program reads version {VERSION}", self.version));
         }
+        if self.collectors.len() > MAX_COLLECTORS {
+            let count = self.collectors.len();
+            return Err(format!("{count} collectors; a map has at most {MAX_COLLECTORS}"));
+        }
         for (index, collector) in self.collectors.iter().enumerate() {
             if self.collectors[..index].iter().any(|other| other.name == collector.name) {
                 return Err(format!("two collectors are called `{}`; rename one", collector.name));
@@ -108,20 +115,9 @@ impl Map {
     /// Too many collectors, or a name that is there already.
     pub(crate) fn grown(&self, new: Collector, lists: u32) -> Result<(Self, usize), String> {
         let old = self.spread()?;
+        let keys = old.grown()?.to_vec();
         let mut collectors = self.collectors.clone();
         collectors.push(new);
-        let number = self.collectors.len() as u8;
-        let mut keys = self.keys.clone();
-        let share = 256 / collectors.len();
-        for _ in 0..share {
-            let mut held = [0_usize; 256];
-            keys.iter().for_each(|collector| held[usize::from(*collector)] += 1);
-            // Whoever has most gives the first of its own; of equal ones the first.
-            let most = (0..number).rev().max_by_key(|one| held[usize::from(*one)]).unwrap_or(0);
-            if let Some(entry) = keys.iter_mut().find(|collector| **collector == most) {
-                *entry = number;
-            }
-        }
         let moved = keys.iter().zip(&self.keys).filter(|(new, old)| new != old).count();
         let mut ranges: Vec<ListRange> = self.lists.clone();
         for list in (0..lists).filter(|list| !ranges_have(&self.lists, *list)) {
@@ -166,6 +162,23 @@ impl Map {
         (0..self.collectors.len()).map(count).collect()
     }
 
+    /// Where reports for each collector go, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The map does not say it of all; in words.
+    pub(crate) fn reports(&self) -> Result<Vec<SocketAddr>, String> {
+        let address = |one: &Collector| {
+            let why = || {
+                let name = &one.name;
+                format!(
+                    "the map does not say where reports for `{name}` go; make it with {name}=URL,ADDRESS:PORT"
+                )
+            };
+            one.reports.ok_or_else(why)
+        };
+        self.collectors.iter().map(address).collect()
+    }
+
     /// The file's text.
     pub(crate) fn to_text(&self) -> String {
         // Numbers and texts always have a JSON form.
@@ -182,7 +195,7 @@ mod tests {
     use super::*;
 
     fn collector(name: &str) -> Collector {
-        Collector { name: name.to_owned(), api: format!("http://{name}:8080") }
+        Collector { name: name.to_owned(), api: format!("http://{name}:8080"), reports: None }
     }
 
     #[test]
@@ -203,6 +216,48 @@ mod tests {
             assert_eq!(grown.keys, Spread::even(number + 1).by_key());
             map = grown;
         }
+    }
+
+    #[test]
+    fn the_tables_are_the_reporters_byte_for_byte() {
+        let names = |count: usize| (0..count).map(|number| collector(&format!("c{number}"))).collect();
+        for count in 1..=16 {
+            let map = Map::even(names(count)).unwrap();
+            let even = Spread::even(count);
+            assert_eq!(map.keys, even.by_key(), "{count} collectors");
+            let read: Map = serde_json::from_str(&map.to_text()).unwrap();
+            assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
+        }
+        // Grown, byte for byte what reporters have that were told one more, for every key and wherever one is asked for.
+        let mut map = Map::even(names(1)).unwrap();
+        for count in 2..=16 {
+            let before = Spread::even(count - 1);
+            map = map.grown(collector(&format!("c{}", count - 1)), 0).unwrap().0;
+            let after = Spread::even(count);
+            assert_eq!(map.spread().unwrap().by_key(), after.by_key(), "{count} collectors");
+            for number in 0..2000_u32 {
+                let key = Key::of(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
+                let (old, new) = (before.of_key(key.bytes()), after.of_key(key.bytes()));
+                assert!(old == new || usize::from(new) == count - 1, "keys move to the new one only");
+                let asked: Vec<_> = map.of_key(&key).iter().map(|one| one.name.clone()).collect();
+                let expected = if old == new { vec![new] } else { vec![new, old] };
+                assert_eq!(asked, expected.iter().map(|one| format!("c{one}")).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_says_where_reports_go_or_of_whom_it_does_not_know() {
+        let to = |port: u16| Some(SocketAddr::from(([10, 0, 0, 9], port)));
+        let mut map = Map::even(vec![collector("a"), collector("b")]).unwrap();
+        map.collectors[0].reports = to(40040);
+        assert!(map.reports().unwrap_err().contains("reports for `b` go; make it with b=URL,ADDRESS:PORT"));
+        map.collectors[1].reports = to(40041);
+        assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
+        assert_eq!(serde_json::from_str::<Map>(&map.to_text()).unwrap(), map);
+        // A file of a version that did not know addresses is read.
+        let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
+        assert_eq!(serde_json::from_str::<Map>(&old).unwrap().collectors[0], collector("a"));
     }
 
     #[test]

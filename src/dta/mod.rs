@@ -4,6 +4,8 @@
 pub(crate) mod calculate;
 pub(crate) mod exchange;
 pub(crate) mod fields;
+#[cfg(test)]
+mod fuzz;
 pub(crate) mod key;
 pub(crate) mod map;
 pub(crate) mod memory;

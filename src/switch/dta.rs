@@ -41,9 +41,10 @@ impl Dta {
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
         let reporter = Reporter::new(config).map_err(|error| told(&error))?;
-        let sockets = Sockets::open(&settings.collectors, settings.control).map_err(|error| told(&error))?;
+        let collectors = settings.addresses().map_err(|error| told(&error))?;
+        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| told(&error))?;
         router.switch_mut().set_dta(Some(Attached::new(reporter, settings.also_reports)));
-        Ok(Self { collectors: settings.collectors.clone(), sockets, next_tick: 0 })
+        Ok(Self { collectors, sockets, next_tick: 0 })
     }
 
     /// Takes control messages, does what is due, sends what there is.

@@ -18,11 +18,13 @@ use crate::{
 
 /// Make, grow and read the map of several collectors: which of them has which keys
 ///
-/// The file is made in one place and given to everyone who asks. Reporters spread keys in the same way when they are told the same
-/// collectors in the same order. From n to n + 1 collectors only the keys of the new one move, 1 in n + 1.
+/// The file is made in one place and given to everyone who asks and to everyone who reports ([switch.dta] map, hopwise report --map).
+/// Reporters without it spread keys in the same way when they are told the same collectors in the same order. From n to n + 1 collectors
+/// only the keys of the new one move, 1 in n + 1.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise map new a=http://10.0.0.9:8080 b=http://10.0.0.10:8080 > map.json
+  hopwise map new a=http://10.0.0.9:8080,10.0.0.9:40040 > map.json   also says where reports go
   hopwise map show map.json
   hopwise map show map.json '10.0.0.1:1234 > 10.0.0.2:80 tcp'   whose is this key?
   hopwise map grow map.json c=http://10.0.0.11:8080 > new.json  says on standard error what moves
@@ -36,7 +38,7 @@ pub(crate) struct Args {
 enum What {
     /// A map that spreads keys evenly over these collectors
     New {
-        /// NAME=URL of each collector's API, in the order of their numbers
+        /// NAME=URL of each collector's API, in the order of their numbers; with a comma behind it where reports for it go
         #[arg(required = true, value_parser = collector)]
         collectors: Vec<Collector>,
     },
@@ -44,7 +46,7 @@ enum What {
     Grow {
         /// The map
         file: PathBuf,
-        /// NAME=URL of the new collector's API
+        /// NAME=URL of the new collector's API; with a comma behind it where reports for it go
         #[arg(value_parser = collector)]
         collector: Collector,
         /// Lists 0 to this number less 1 stay where they are
@@ -64,12 +66,18 @@ enum What {
 }
 
 fn collector(text: &str) -> Result<Collector, String> {
-    let wrong = || "write NAME=URL, such as a=http://10.0.0.9:8080".to_owned();
+    let wrong = || {
+        "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040".to_owned()
+    };
     let (name, api) = text.split_once('=').ok_or_else(wrong)?;
+    let (api, reports) = match api.split_once(',') {
+        Some((api, address)) => (api, Some(address.parse().map_err(|_| wrong())?)),
+        None => (api, None),
+    };
     if name.is_empty() || api.is_empty() {
         return Err(wrong());
     }
-    Ok(Collector { name: name.to_owned(), api: api.to_owned() })
+    Ok(Collector { name: name.to_owned(), api: api.to_owned(), reports })
 }
 
 /// Runs the command.
@@ -81,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let (map, moved) = Map::load(&file)?.grown(collector, lists).map_err(CliError::new)?;
             eprintln!(
                 "hopwise: {moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again they are asked for \
-                 where they were. Give the new map to whoever asks, and the collectors in this order to the reporters.",
+                 where they were. Give the new map to whoever asks, and to the reporters (those without a map: the collectors in this order).",
                 moved as f64 / 2.56
             );
             map.to_text()

@@ -349,6 +349,59 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
+fn a_map_says_who_keeps_what_and_where_reports_go() {
+    let file = std::env::temp_dir().join(format!("hopwise-map-{}.json", std::process::id()));
+    let switch = |rest: &str| {
+        let file = file.display();
+        format!(
+            "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\nmap = \"{file}\"\n{rest}"
+        )
+    };
+    let dta =
+        |rest: &str| Settings::parse(&switch(rest), "h.toml").map(|read| read.switch.unwrap().dta.unwrap());
+    let told = |rest: &str| dta(rest).unwrap_err().to_string().lines().next().unwrap().to_owned();
+    assert!(told("").starts_with("h.toml:7:7: cannot read "), "{}", told(""));
+    // By hand: 200 values to the second collector, list 7 too, sketches to the third, which has nothing else.
+    let keys: Vec<u8> = (0..256).map(|value| u8::from(value < 200)).collect();
+    let mut map = serde_json::json!({
+        "version": 1,
+        "collectors": [
+            {"name": "a", "api": "http://a", "reports": "10.0.0.9:40040"},
+            {"name": "b", "api": "http://b", "reports": "10.0.0.10:40040"},
+            {"name": "c", "api": "http://c", "reports": "10.0.0.11:40040"},
+        ],
+        "keys": keys,
+        "lists": [{"first": 7, "last": 7, "collector": 1}],
+        "sketches": 2,
+    });
+    std::fs::write(&file, map.to_string()).unwrap();
+    let spread = dta("").unwrap().config(1).unwrap().spread;
+    assert_eq!(spread.by_key()[..], keys);
+    assert_eq!((spread.of_list(7), spread.of_list(9), spread.of_sketches()), (1, 0, 2));
+    let at = |end: &str| format!("10.0.0.{end}").parse().unwrap();
+    let of_map = [at("9:40040"), at("10:40040"), at("11:40040")];
+    assert_eq!(dta("").unwrap().addresses(), Ok(of_map.to_vec()));
+    let own = "collectors = [\"10.0.0.1:1\", \"10.0.0.2:1\", \"10.0.0.3:1\"]\n";
+    assert_eq!(
+        dta(own).unwrap().addresses(),
+        Ok(vec![at("1:1"), at("2:1"), at("3:1")]),
+        "the file's own go before"
+    );
+    assert_eq!(dta(own).unwrap().config(1).unwrap().spread, spread);
+    let few = "collectors = [\"10.0.0.1:1\"]\n";
+    assert!(told(few).contains("there are 1, and 3 in the map"), "{}", told(few));
+    assert!(told("sketch_collector = 1\n").starts_with("h.toml:8:20: the map says who keeps it"));
+    assert!(told("[[switch.dta.list]]\nfirst = 4\n").contains("the map says who keeps it"));
+    assert!(told("control = \"[::]:40044\"\n").contains("another family than `control`"));
+    map["collectors"][1]["reports"] = serde_json::Value::Null;
+    std::fs::write(&file, map.to_string()).unwrap();
+    assert!(told("").contains("does not say where reports for `b` go"), "{}", told(""));
+    std::fs::write(&file, "{}").unwrap();
+    assert!(told("").contains("is no map of collectors"), "{}", told(""));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn the_dump_reads_back() {
     for entry in std::fs::read_dir(directory()).unwrap() {
         let settings = Settings::load(Some(&entry.unwrap().path())).unwrap();

@@ -80,6 +80,7 @@ pub(super) fn follow(
     let mut batch = outlet.batch();
     loop {
         let ending = stop.load(Ordering::Relaxed);
+        let mut closed = false;
         match woken.recv_timeout(if ending { Duration::ZERO } else { EVERY }) {
             Ok(completion) => {
                 immediate(memory, &completion, &mut batch);
@@ -87,7 +88,8 @@ pub(super) fn follow(
                     immediate(memory, &completion, &mut batch);
                 }
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => closed = true,
         }
         let mut more = true;
         while more {
@@ -103,15 +105,11 @@ pub(super) fn follow(
         if ending {
             return;
         }
-        if woken_is_closed(woken) {
+        // The receiving thread has ended: nothing will wake us, and waiting returns at once.
+        if closed {
             std::thread::sleep(EVERY);
         }
     }
-}
-
-/// The receiving thread has ended: nothing will wake us, and waiting returns at once.
-fn woken_is_closed(woken: &Receiver<Completion>) -> bool {
-    matches!(woken.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected))
 }
 
 fn lists(memory: &Memory) -> Vec<Followed> {

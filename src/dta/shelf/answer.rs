@@ -78,7 +78,8 @@ pub(crate) struct Answer {
     pub(crate) store: String,
     /// The key, as a flow where it is one.
     pub(crate) key: String,
-    /// found, empty (never reported, or overwritten), ambiguous (copies differ) or torn (being written; ask again).
+    /// found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's, which does not say
+    /// whose it is) or torn (being written; ask again).
     pub(crate) answer: String,
     /// Copies that have the key's checksum.
     #[serde(default)]

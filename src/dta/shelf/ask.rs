@@ -2,7 +2,7 @@
 
 use collector::stores::{self, BadQuery, Next, Plan, Policy, SketchCopy, SketchError};
 use serde_json::{Map, Value};
-use wire::dta::layout::{Geometry, SketchKind};
+use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
 
 use super::answer::{
     Answer, CountAnswer, Entry, Epoch, ExpectedView, ListView, Shape, SketchAnswer, StoreView, TailAnswer,
@@ -23,11 +23,13 @@ pub(crate) struct Question {
     pub(crate) policy: Policy,
     /// Copies to look at, 1 to 4.
     pub(crate) copies: u8,
+    /// The largest value that a node tells of itself in postcards, by which the artifact's slots prove whose they are.
+    pub(crate) largest: Option<u32>,
 }
 
 impl Default for Question {
     fn default() -> Self {
-        Self { policy: Policy::Majority, copies: 4 }
+        Self { policy: Policy::Majority, copies: 4, largest: None }
     }
 }
 
@@ -71,7 +73,7 @@ impl Shelved {
             return self.data(&reader, key, question);
         }
         if let Some(reader) = self.store.paths() {
-            return self.path(&reader, key);
+            return self.path(&reader, key, question.largest);
         }
         Err(self.other_kind("get"))
     }
@@ -97,15 +99,20 @@ impl Shelved {
         Ok(answer)
     }
 
-    fn path(&self, reader: &stores::PathReader, key: &Key) -> Result<Answer, String> {
+    fn path(&self, reader: &stores::PathReader, key: &Key, largest: Option<u32>) -> Result<Answer, String> {
         let mut hops = vec![None; usize::from(reader.hops())];
-        let found = reader.get(key.bytes(), &mut hops).map_err(bad)?;
+        let found = match largest {
+            None => reader.get(key.bytes(), &mut hops),
+            Some(largest) => reader.get_known(key.bytes(), &mut hops, |value| value <= largest),
+        };
+        let found = found.map_err(bad)?;
         let mut answer = self.answer(key);
         match found {
-            stores::Path::Found { missing, .. } => {
+            stores::Path::Found { missing, .. } | stores::Path::Unproven { missing, .. } => {
                 let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
                 hops.truncate(last);
-                answer.answer = "found".to_owned();
+                let proven = matches!(found, stores::Path::Found { .. });
+                answer.answer = if proven { "found" } else { "unproven" }.to_owned();
                 (answer.path, answer.missing) = (Some(hops), Some(missing));
             }
             stores::Path::Empty => answer.answer = "empty".to_owned(),
@@ -247,12 +254,15 @@ impl Shelf {
             ));
         }
         let batches = limit.div_ceil(usize::from(lists.ring().batch).max(1)) as u32;
-        let follower = match (from, lists.newest(list)) {
+        let newest = lists.newest(list);
+        // Is there anything to wait for?
+        let behind = |next| newest.is_some_and(|newest| BlockTrailer::ahead(newest, next) >= 0);
+        let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
                 // The oldest that is there, or so many before the newest.
                 let oldest = lists.from_oldest(list).map_or(newest, |follower| follower.position());
-                let held = wire::dta::layout::BlockTrailer::ahead(newest, oldest).max(0) as u32;
+                let held = BlockTrailer::ahead(newest, oldest).max(0) as u32;
                 let back = held.min(batches.saturating_sub(1));
                 let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
                 lists.from_sequence(list, start as u32)
@@ -268,16 +278,18 @@ impl Shelf {
             lapped: 0,
             missing: 0,
         };
-        let mut vain = 0;
-        while answer.entries.len() < limit && vain < VAIN {
-            let length = follower.entry_len();
+        // What never came is passed over within so many calls.
+        let (mut vain, most) = (0, follower.calls_to_the_end());
+        while answer.entries.len() < limit && vain < most {
+            let (length, position) = (follower.entry_len(), follower.position());
             match follower.next() {
                 Next::Batch { sequence, entries, .. } => {
                     vain = 0;
                     shelved.entries(sequence, entries, length, &mut answer.entries);
                 }
-                Next::Lapped { lost } => answer.lapped += lost,
-                Next::Missing { lost } => answer.missing += lost,
+                Next::Lapped { lost } => (vain, answer.lapped) = (0, answer.lapped + lost),
+                Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
+                Next::Nothing | Next::Torn if !behind(position) => break,
                 Next::Nothing | Next::Torn => vain += 1,
             }
         }
@@ -288,9 +300,6 @@ impl Shelf {
         Ok(answer)
     }
 }
-
-/// Times that a follower is asked in vain before the answer ends: more than its patience with a batch that never came.
-const VAIN: u32 = stores::Follower::PATIENCE + 4;
 
 impl Shelved {
     fn entries(&self, sequence: u32, bytes: &[u8], length: usize, into: &mut Vec<Entry>) {

@@ -112,15 +112,24 @@ impl Shelf {
     /// # Errors
     /// There is none: a sentence with those there are.
     pub(crate) fn find(&self, name: &str) -> Result<&Arc<Shelved>, String> {
-        let named = self.stores.iter().find(|store| store.name() == name);
-        let numbered = || {
-            let id: u32 = name.parse().ok()?;
-            self.stores.iter().find(|store| store.store.header().id == id && store.store.lists().is_none())
-        };
-        named.or_else(numbered).ok_or_else(|| {
-            let names: Vec<&str> = self.stores.iter().map(|store| store.name()).collect();
-            format!("there is no store `{name}`; there are {}", names.join(", "))
-        })
+        if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
+            return Ok(named);
+        }
+        let number: Option<u32> = name.parse().ok();
+        let has =
+            |store: &&Arc<Shelved>| number == Some(store.store.header().id) && store.store.lists().is_none();
+        let numbered: Vec<_> = self.stores.iter().filter(has).collect();
+        match *numbered {
+            [one] => Ok(one),
+            [] => {
+                let names: Vec<&str> = self.stores.iter().map(|store| store.name()).collect();
+                Err(format!("there is no store `{name}`; there are {}", names.join(", ")))
+            }
+            ref several => {
+                let names: Vec<&str> = several.iter().map(|store| store.name()).collect();
+                Err(format!("{} have the number {name}; say which by its name", names.join(" and ")))
+            }
+        }
     }
 
     /// The store in which this list is.

@@ -79,7 +79,7 @@ export type Fields = Record<string, unknown>;
 export interface Answer {
   store: string;
   key: string;
-  answer: 'found' | 'empty' | 'ambiguous' | 'torn';
+  answer: 'found' | 'empty' | 'ambiguous' | 'unproven' | 'torn';
   copies: number | null;
   agreeing: number | null;
   data: string | null;

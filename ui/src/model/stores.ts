@@ -66,6 +66,10 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
         good: false,
         text: `${plural(copies, 'copy', 'copies')} with different values: two keys may share a checksum`,
       };
+    case 'unproven': {
+      const path = (answer.path ?? []).map((hop) => hop ?? '?').join(' › ');
+      return { good: true, text: `${path} (unproven: the slot does not say whose it is)` };
+    }
     case 'torn':
       return { good: false, text: 'is being written just now; ask again' };
     case 'empty':
