@@ -2,252 +2,18 @@
 //! API and the commands, live, from the regions' files and from snapshots; and collectors that die and come back.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[path = "support/dta.rs"]
+mod roles;
 #[path = "support/schema.rs"]
 mod schema;
 mod support;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream, UdpSocket},
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, thread, time::Duration};
 
+use roles::{FLOW, Program, Reporter, collector, connected, escape, flow, path_of, translator};
 use serde_json::{Value, json};
-use support::{TempDir, command, hex, hopwise, text};
-use wire::dta::{Base, MergeOp, Operation, Priority, Report};
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A running hopwise. Killed when dropped.
-struct Program {
-    child: Child,
-    lines: Receiver<String>,
-    config: PathBuf,
-    /// Where reports for each collector come to.
-    reports: Vec<SocketAddr>,
-    /// Where RoCEv2 comes to, and where translators ask.
-    memory: Option<(SocketAddr, SocketAddr)>,
-    api: SocketAddr,
-}
-
-impl Program {
-    /// Starts it with this file, in this directory.
-    fn start(directory: &Path, name: &str, settings: &str) -> Self {
-        let config = directory.join(name);
-        fs::write(&config, settings).unwrap();
-        let mut run = command(["run", "-c", text(&config)]);
-        let mut child = run.current_dir(directory).stderr(Stdio::piped()).spawn().unwrap();
-        let (told, lines) = channel();
-        let stderr = child.stderr.take().unwrap();
-        thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
-        });
-        let (mut reports, mut memory) = (Vec::new(), None);
-        let api = loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{name} does not start"));
-            let after = |mark: &str| {
-                let (_, rest) = line.split_once(mark)?;
-                rest.split([',', ' ', '/']).next().unwrap().parse::<SocketAddr>().ok()
-            };
-            if line.contains("taking DTA reports") {
-                reports.extend(after("udp://"));
-            } else if line.contains("memory: ") {
-                memory = after("udp://").zip(after("tcp://"));
-            } else if let Some(api) = after("http://") {
-                break api;
-            }
-        };
-        Self { child, lines, config, reports, memory, api }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.api).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        let (host, length) = (self.api, body.len());
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
-    }
-
-    /// GET that must succeed.
-    fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask("GET", path, "");
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    /// What the API says at `path` once `done` is true of it.
-    fn wait(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
-        loop {
-            let view = self.get(path);
-            if done(&view) {
-                return view;
-            }
-            assert!(begun.elapsed() < PATIENCE, "never {what}: {view:#}");
-            thread::yield_now();
-        }
-    }
-
-    /// The translator's part of DTA, once `done` is true of it.
-    fn translator(&self, what: &str, done: impl Fn(&Value) -> bool) -> Value {
-        self.wait("/api/v1/translator", what, |view| done(&view["dta"]))["dta"].clone()
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.api)
-    }
-
-    /// Ends it at once, as a crash does.
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Ends it in good order.
-    fn stop(&mut self) {
-        let sent = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
-        assert!(sent.success());
-        let status = self.child.wait().unwrap();
-        let said: Vec<String> = self.lines.try_iter().collect();
-        assert!(status.success(), "{said:?}");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A collector with a store of every kind. Sockets are the kernel's choice.
-fn collector(directory: &Path, name: &str, extra: &str) -> String {
-    let own = directory.join(name);
-    format!(
-        r#"
-api.listen = "127.0.0.1:0"
-[store]
-dir = "{name}-events"
-commit_every = "50ms"
-[collector]
-listen = ["udp://127.0.0.1:0"]
-[collector.memory]
-listen = "127.0.0.1:0"
-exchange = "127.0.0.1:0"
-directory = "{}"
-{extra}
-[[collector.memory.stores]]
-name = "paths"
-kind = "key-write"
-id = 1
-slots = "64K"
-value = "u32[5]"
-[[collector.memory.stores]]
-name = "losses"
-kind = "append"
-lists = "0-3"
-entries = 4096
-batch = 4
-fields = "src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8"
-events = "drop"
-[[collector.memory.stores]]
-name = "plain"
-kind = "append"
-lists = 10
-entries = 4096
-entry = 4
-[[collector.memory.stores]]
-name = "bytes"
-kind = "key-increment"
-id = 2
-slots = 4096
-[[collector.memory.stores]]
-name = "cards"
-kind = "postcarding"
-id = 3
-slots = 4096
-[[collector.memory.stores]]
-name = "heavy"
-kind = "sketch"
-id = 4
-depth = 2
-columns = 8
-reporters = 1
-"#,
-        own.display()
-    )
-}
-
-fn translator(exchanges: &[SocketAddr], extra: &str) -> String {
-    let mut out = format!(
-        "api.listen = \"127.0.0.1:0\"\n[translator.dta]\nlisten = \"127.0.0.1:0\"\ncontrol_port = 0\n{extra}\n"
-    );
-    for exchange in exchanges {
-        out.push_str(&format!(
-            "[[translator.dta.collectors]]\nexchange = \"{exchange}\"\nlisten = \"127.0.0.1:0\"\n"
-        ));
-    }
-    out
-}
-
-/// A reporter of one's own making.
-struct Reporter {
-    socket: UdpSocket,
-    to: SocketAddr,
-    sequence: u16,
-}
-
-impl Reporter {
-    fn new(to: SocketAddr) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { socket, to, sequence: 0 }
-    }
-
-    fn send(&mut self, essential: bool, immediate: bool, operation: Operation<'_>) {
-        self.sequence = self.sequence.wrapping_add(u16::from(essential));
-        let sequence = if essential { self.sequence } else { 0 };
-        let base = Base { immediate, essential, priority: Priority::Medium, sequence, reporter: 7 };
-        let mut bytes = [0; 2048];
-        let length = Report { base, operation }.emit(&mut bytes).unwrap();
-        self.socket.send_to(&bytes[..length], self.to).unwrap();
-    }
-
-    fn key_write(&mut self, key: &[u8], data: &[u8]) {
-        self.send(false, false, Operation::KeyWrite { copies: 2, store: 1, key, data });
-    }
-}
-
-/// Five switches, as data of the store `paths`.
-fn path_of(first: u32) -> Vec<u8> {
-    (first..first + 5).flat_map(u32::to_be_bytes).collect()
-}
-
-/// wire-formats 5.6: 10.0.0.1:1234 > 10.0.0.2:80 tcp.
-fn flow() -> Vec<u8> {
-    hex("0a0000010a00000204d2005006")
-}
-
-const FLOW: &str = "10.0.0.1:1234 > 10.0.0.2:80 tcp";
-
-fn connected(dta: &Value, collector: usize) -> bool {
-    dta["collectors"][collector]["state"] == "up"
-}
+use support::{TempDir, hex, hopwise, text};
+use wire::dta::{MergeOp, Operation};
 
 #[test]
 fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
@@ -296,20 +62,22 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let view = keeper.get("/api/v1/dta");
     assert_eq!((&view["adds_up"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
     assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
-    let metrics = keeper.ask("GET", "/metrics", "").1;
-    let metrics = metrics.as_str().unwrap();
     for line in
         ["hopwise_memory_adds_total 6", "hopwise_memory_entries_told_total 1", "hopwise_memory_links 1"]
     {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+        metric(&keeper, line);
     }
-    let metrics = stage.ask("GET", "/metrics", "").1;
-    let metrics = metrics.as_str().unwrap();
     for line in ["hopwise_dta_reports_total 11", "hopwise_dta_done_total{primitive=\"append\"} 2"] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+        metric(&stage, line);
     }
     stage.stop();
     keeper.stop();
+}
+
+/// A line of the metrics, in time: what is counted is published after it is seen.
+fn metric(program: &Program, line: &str) {
+    program
+        .wait("/metrics", line, |text| text.as_str().is_some_and(|text| text.lines().any(|one| one == line)));
 }
 
 /// One report or more of every primitive, ten in all.
@@ -432,10 +200,6 @@ fn commands(from: &[&str]) {
     let run = hopwise(["get", "paths", "what"].iter().chain(from));
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is no key; write a flow such as"), "{}", run.stderr);
-}
-
-fn escape(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
 /// Keys `from..to`, each reported to the collector of its parity.
@@ -563,47 +327,6 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
         tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
     assert_eq!(entries, expected);
     assert_eq!(tail["missing"], 0);
-}
-
-#[test]
-fn a_map_leads_to_the_collector_that_has_the_key() {
-    let directory = TempDir::new();
-    let at = directory.join("");
-    let keepers = [0, 1].map(|number| {
-        Program::start(&at, &format!("c{number}.toml"), &collector(&at, &format!("m{number}"), ""))
-    });
-    let exchanges = [0, 1].map(|number: usize| keepers[number].memory.unwrap().1);
-    let stage = Program::start(&at, "t.toml", &translator(&exchanges, ""));
-    stage.translator("connected", |dta| connected(dta, 0) && connected(dta, 1));
-    let names = [0, 1].map(|number: usize| format!("c{number}={}", keepers[number].url()));
-    let run = hopwise(["map", "new", &names[0]]);
-    let (old, new) = (at.join("old.json"), at.join("new.json"));
-    fs::write(&old, &run.stdout).unwrap();
-    let spread = dataplane::dta::Spread::even(2);
-    // Keys reported while there was one collector, and keys reported by the map of two.
-    let mut reporters = [Reporter::new(stage.reports[0]), Reporter::new(stage.reports[1])];
-    for key in 0..40_u32 {
-        let (bytes, one) = (key.to_be_bytes(), usize::from(spread.of_key(&key.to_be_bytes())));
-        reporters[if key < 20 { 0 } else { one }].key_write(&bytes, &path_of(key));
-    }
-    stage.translator("done", |dta| dta["done"]["key_write"] == 40);
-    let run = hopwise(["map", "grow", text(&old), &names[1]]);
-    assert!(run.stderr.contains("128 of 256 parts of the keys (50.0 %) move to `c1`"), "{}", run.stderr);
-    fs::write(&new, &run.stdout).unwrap();
-    for key in 0..40_u32 {
-        let ask = || hopwise(["get", "paths", &key.to_string(), "--json", "--map", text(&new)]);
-        let mut run = ask();
-        for _ in 0..100 {
-            if run.code == Some(0) {
-                break;
-            }
-            run = ask(); // the last frames are on their way
-        }
-        let answer = &run.json()[0];
-        let moved = spread.of_key(&key.to_be_bytes()) == 1 && key >= 20;
-        assert_eq!(answer["collector"], if moved { "c1" } else { "c0" }, "{key}: {answer}");
-        assert_eq!(answer["fields"]["value"][0], key);
-    }
 }
 
 #[test]

@@ -3,19 +3,15 @@
 use std::sync::Arc;
 
 use collector::stores::{
-    Answer, BODY, HEADER_LEN, Header, HeaderError, Next, Policy, SketchCopy, Snapshot, Store, region_len,
+    Answer, BODY, HEADER_LEN, Header, HeaderError, Next, Path, Policy, SketchCopy, Snapshot, Store,
+    region_len,
 };
 use memory::Region;
 use wire::crc::crc_32c;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
-use crate::support::{header, key, store};
-
-#[path = "../../../wire/tests/support/dice.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-mod dice;
-use dice::Dice;
+use crate::support::{Dice, header, key, store};
 
 fn geometries() -> Vec<Geometry> {
     let family = Family::V1;
@@ -30,6 +26,9 @@ fn geometries() -> Vec<Geometry> {
         Geometry::Append { lists: 1, first_list: 7, ring: Ring { entries: 3, ..ring } },
         Geometry::KeyIncrement { slots: 64, family },
         Geometry::Postcarding { slots: 16, hops: 255, family },
+        Geometry::Postcarding { slots: 16, hops: 5, family: Family::Artifact },
+        Geometry::Postcarding { slots: 16, hops: 1, family: Family::Artifact },
+        Geometry::Postcarding { slots: 16, hops: 255, family: Family::Artifact },
     ];
     all.extend(SketchKind::ALL.map(|kind| Geometry::Sketch { kind, op: kind.op(), shape }));
     all
@@ -53,6 +52,10 @@ fn ask(store: &Store, number: u64) {
     }
     if let Some(reader) = store.paths() {
         reader.get(&key, &mut [None; 255]).unwrap();
+        let (mut hops, known) = ([Some(0); 255], |value| value < 1 << 31);
+        let told = reader.get_known(&key, &mut hops, known).unwrap();
+        let hops = &hops[..usize::from(reader.hops())];
+        assert!(matches!(told, Path::Found { .. }) || hops.iter().all(Option::is_none));
     }
     if let Some(reader) = store.sketch() {
         let mut copy = SketchCopy::new();

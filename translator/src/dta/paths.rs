@@ -2,7 +2,7 @@
 //! slots 5.2.
 
 use wire::dta::Opcode;
-use wire::dta::artifact::HOPS;
+use wire::dta::artifact;
 use wire::dta::hash::{self, Family, MAX_KEY};
 use wire::dta::layout::{self, Geometry, NO_HOP};
 
@@ -197,7 +197,7 @@ impl Paths {
             Family::Artifact => {
                 let key = &self.keys[at][..usize::from(path.key_len)];
                 // Its slot is the plain CRC of the key, which is our checksum: without reversal, and without a copy's number.
-                (path.checksum, masked(&mut slot, key, values))
+                (path.checksum, artifact::put_path(&mut slot, key, values).unwrap_or(0))
             }
         };
         let target = Target {
@@ -239,39 +239,4 @@ impl Paths {
         }
         true
     }
-}
-
-/// The artifact's slot: each word masked with a CRC of the key by a polynomial of its hop's own; 0 where a hop is missing.
-fn masked(slot: &mut [u8], key: &[u8], values: &[u32]) -> usize {
-    for ((word, value), table) in slot.as_chunks_mut::<4>().0.iter_mut().zip(values).zip(&MASKS) {
-        let crc = key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]);
-        *word = if *value == NO_HOP { [0; 4] } else { (value ^ !crc).to_be_bytes() };
-    }
-    4 * usize::from(HOPS)
-}
-
-/// The artifact's polynomials by hop, in normal form. The first and the last lack low terms: a defect of theirs (5.2).
-const POLYNOMIALS: [u32; HOPS as usize] = [0x1e12_a700, 0x65b9_6595, 0x49cf_878b, 0x3651_8f0d, 0x7a40_a908];
-
-static MASKS: [[u32; 256]; HOPS as usize] = masks();
-
-const fn masks() -> [[u32; 256]; HOPS as usize] {
-    let mut tables = [[0; 256]; HOPS as usize];
-    let mut hop = 0;
-    while hop < POLYNOMIALS.len() {
-        let polynomial = POLYNOMIALS[hop].reverse_bits();
-        let mut byte = 0;
-        while byte < 256 {
-            let mut crc = byte as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
-                bit += 1;
-            }
-            tables[hop][byte] = crc;
-            byte += 1;
-        }
-        hop += 1;
-    }
-    tables
 }
