@@ -1,6 +1,6 @@
 //! DTA's roles end to end, each part that has its own way of going wrong: the artifact's packets, IPv6, snapshots by schedule, triggers,
 //! immediates; and in network namespaces two collectors and a translator under the load of `hopwise report`, of which one dies and comes back.
-#![allow(clippy::unwrap_used)] // a test that cannot be set up has failed
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[path = "support/dta.rs"]
 mod roles;

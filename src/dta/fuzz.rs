@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use wire::dta::layout::Geometry;
+use wire::dta::{hash::MAX_KEY, layout::Geometry};
 
 use super::{
     exchange::{Message, Shape},
     fields::{Fields, hex, unhex},
-    key::{Key, MOST_BYTES},
+    key::Key,
     map::Map,
     trigger,
 };
@@ -18,14 +18,14 @@ fn key(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match text.parse::<Key>() {
         Ok(key) => {
-            assert!((1..=MOST_BYTES).contains(&key.bytes().len()), "{text:?}");
+            assert!((1..=MAX_KEY).contains(&key.bytes().len()), "{text:?}");
             let shown = key.to_string();
             assert_eq!(shown.parse::<Key>().as_ref().map(Key::bytes), Ok(key.bytes()), "{text:?} {shown:?}");
         }
         Err(told) => assert!(told.contains("write") || told.contains("bytes"), "{text:?}: {told}"),
     }
     // The same of any bytes at all.
-    if (1..=MOST_BYTES).contains(&data.len()) {
+    if (1..=MAX_KEY).contains(&data.len()) {
         let shown = Key::of(data).to_string();
         assert_eq!(shown.parse::<Key>().as_ref().map(Key::bytes), Ok(data), "{shown:?}");
     }
