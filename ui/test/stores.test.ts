@@ -78,6 +78,8 @@ test('answers are sentences, and doubt is said', () => {
   assert.equal(answerText(answer({ answer: 'empty' })).good, false);
   assert.match(answerText(answer({ answer: 'ambiguous' })).text, /2 copies with different values/);
   assert.match(answerText(answer({ answer: 'torn' })).text, /ask again/);
+  const unproven = answerText(answer({ answer: 'unproven', path: [11, null], copies: null }));
+  assert.deepEqual(unproven, { good: true, text: '11 › ? (unproven: the slot does not say whose it is)' });
 });
 
 test('counts and sketches tell their error', () => {
