@@ -384,7 +384,7 @@ impl Translator {
         let when = (intake.now, level);
         match memory.stores.perform(when, intake.report, &self.config, &mut line, &mut self.stats) {
             Ok(()) => Outcome::Done,
-            Err(Fault::Blocked) => self.shed(3, intake),
+            Err(Fault::Blocked) => self.shed(3, intake, way),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
             Err(Fault::ColumnGap { due, tell }) => Outcome::ColumnGap(due, tell),
         }
@@ -404,18 +404,23 @@ impl Translator {
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        is_dropped.then(|| self.shed(level, intake))
+        is_dropped.then(|| self.shed(level, intake, way))
     }
 
     /// Diverts what is important, and drops what is not.
     #[cold]
-    fn shed(&mut self, level: u8, intake: &Intake<'_>) -> Outcome {
+    fn shed(&mut self, level: u8, intake: &Intake<'_>, way: &impl Way) -> Outcome {
         if !intake.is_important() {
+            let collector = intake.origin.collector;
+            let is_there = self.memories[usize::from(collector)].attached && way.is_connected(collector);
             let low = intake.report.base.priority == Priority::Low;
-            return Outcome::Congested(
-                level,
-                if low { Reason::CongestedLow } else { Reason::CongestedMedium },
-            );
+            let reason = match (is_there, low) {
+                (true, true) => Reason::CongestedLow,
+                (true, false) => Reason::CongestedMedium,
+                (false, true) => Reason::AbsentLow,
+                (false, false) => Reason::AbsentMedium,
+            };
+            return Outcome::Congested(level, reason);
         }
         let Intake { artifact, payload, report, .. } = *intake;
         let record = Record { reporter: report.base.reporter, artifact, payload };

@@ -48,7 +48,11 @@ pub enum Reason {
     CongestedLow,
     /// Congestion, and the report is of medium priority.
     CongestedMedium,
-    /// Congestion, and the local memory is full. Of an essential report the reporter is told, and sends it again.
+    /// The collector is not there, and the report is of low priority.
+    AbsentLow,
+    /// The collector is not there, and the report is of medium priority.
+    AbsentMedium,
+    /// Congestion or no collector, and the local memory is full. Of an essential report the reporter is told, and sends it again.
     LocalFull,
     /// The way to memory closed in the midst of an operation; some of it was done.
     CutShort,
@@ -60,7 +64,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::NotAccepted,
         Self::NoCollector,
         Self::UnknownStore,
@@ -82,6 +86,8 @@ impl Reason {
         Self::Metered,
         Self::CongestedLow,
         Self::CongestedMedium,
+        Self::AbsentLow,
+        Self::AbsentMedium,
         Self::LocalFull,
         Self::CutShort,
         Self::WayRefused,
@@ -111,6 +117,8 @@ impl Reason {
             Self::Metered => "metered",
             Self::CongestedLow => "congested_low",
             Self::CongestedMedium => "congested_medium",
+            Self::AbsentLow => "absent_low",
+            Self::AbsentMedium => "absent_medium",
             Self::LocalFull => "local_full",
             Self::CutShort => "cut_short",
             Self::WayRefused => "way_refused",

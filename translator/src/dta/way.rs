@@ -85,6 +85,11 @@ pub trait Way {
     /// Operations, and bytes of their data, that this collector takes now; none while paused. `keep` as in [`Way::write`].
     fn room(&self, collector: u8, keep: bool) -> Room;
 
+    /// Is this collector there? While it is not, there is no room either, but not because of load: what that costs is counted apart.
+    fn is_connected(&self, _collector: u8) -> bool {
+        true
+    }
+
     /// Writes `data` at `offset` of the region's body. `keep`: it must arrive (a reliable queue pair; kept until it was acknowledged);
     /// otherwise the network may lose it. With an immediate value the collector's CPU is told. No data and an immediate is only that.
     ///

@@ -174,6 +174,10 @@ impl Way for Links {
         })
     }
 
+    fn is_connected(&self, collector: u8) -> bool {
+        self.state(collector) == State::Up
+    }
+
     #[inline]
     fn write(
         &mut self,

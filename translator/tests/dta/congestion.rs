@@ -277,6 +277,36 @@ fn send_to(world: &mut World, collector: u8, base: Base, key: &[u8]) {
 }
 
 #[test]
+fn what_an_absent_collector_costs_is_told_apart_from_congestion() {
+    let mut world = World::of(two());
+    let mut send = |world: &mut World| {
+        for priority in [Priority::Low, Priority::Low, Priority::Medium, Priority::High] {
+            send_to(world, 1, with(priority), &[1]);
+        }
+    };
+    world.memory.away[1] = true;
+    send(&mut world);
+    let dropped = |world: &World| {
+        [Reason::AbsentLow, Reason::AbsentMedium, Reason::CongestedLow, Reason::CongestedMedium]
+            .map(|reason| world.dropped(reason))
+    };
+    assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 0, 0], 1));
+    // It is there again, and has no room.
+    world.memory.away[1] = false;
+    world.memory.room[1] = Room::NONE;
+    send(&mut world);
+    assert_eq!((dropped(&world), world.stats().reports.waiting), ([2, 1, 2, 1], 2));
+    world.memory.room[1] = Room::ENDLESS;
+    world.pass(MS);
+    assert_eq!((world.done(), world.stats().reports.waiting), (2, 0));
+    assert!(world.stats().is_balanced());
+    // One that was never attached is not there either.
+    let mut world = World::of(Config { collectors: vec![None, None], ..two() });
+    send(&mut world);
+    assert_eq!(dropped(&world), [2, 1, 0, 0]);
+}
+
+#[test]
 fn a_collector_that_is_gone_stops_no_other_and_what_was_lost_is_known() {
     let mut world = World::of(two());
     let send_both = |world: &mut World, key: u8| {

@@ -86,8 +86,9 @@ fn storm(accept: Accept, seed: u64, mutate: bool) -> World {
             3 => world.pass(random.below(2 * MS)),
             4..20 => {
                 world.memory.room[0] = Room::ENDLESS;
-                world.memory.fuse = None;
+                (world.memory.fuse, world.memory.away[0]) = (None, false);
             }
+            99 => world.memory.away[0] = true,
             _ => {}
         }
         world.now += random.below(4_000);
@@ -112,7 +113,7 @@ fn a_storm_of_reports_adds_up() {
         assert!(stats.reports.diverted > 0, "{stats:#?}");
         // All that waits goes out at the end.
         world.memory.room[0] = Room::ENDLESS;
-        world.memory.fuse = None;
+        (world.memory.fuse, world.memory.away[0]) = (None, false);
         world.now += 1_000 * MS;
         assert!(world.translator.finish(world.now, &mut world.memory));
         let stats = world.stats();

@@ -33,6 +33,8 @@ pub(crate) struct Memory {
     pub(crate) log: Vec<Done>,
     /// Room, by collector.
     pub(crate) room: [Room; 4],
+    /// Which collectors are away.
+    pub(crate) away: [bool; 4],
     /// Refuses operations after so many, though there is room.
     pub(crate) fuse: Option<u32>,
     /// What it then says.
@@ -42,6 +44,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     fn check(&mut self, place: Place, offset: u64, len: usize) -> Result<&mut [u8], Blocked> {
+        if self.away[usize::from(place.collector)] {
+            return Err(Blocked::Broken);
+        }
         if self.room[usize::from(place.collector)].messages == 0 {
             return Err(Blocked::Full);
         }
@@ -68,7 +73,11 @@ impl Memory {
 
 impl Way for Memory {
     fn room(&self, collector: u8, _: bool) -> Room {
-        self.room[usize::from(collector)]
+        if self.away[usize::from(collector)] { Room::NONE } else { self.room[usize::from(collector)] }
+    }
+
+    fn is_connected(&self, collector: u8) -> bool {
+        !self.away[usize::from(collector)]
     }
 
     fn write(
@@ -159,6 +168,7 @@ impl World {
             regions,
             log: Vec::new(),
             room: [Room::ENDLESS; 4],
+            away: [false; 4],
             fuse: None,
             says: Blocked::Broken,
             is_logging: true,
