@@ -1,6 +1,7 @@
 //! `/metrics`: the figures in Prometheus' text format. Names and labels exist only here; never is a flow a label.
 
 mod dta;
+mod reporting;
 
 use std::{
     collections::BTreeMap,
@@ -99,6 +100,7 @@ pub(crate) async fn text(
         streams.shed,
     );
     switching(&mut text, switch);
+    reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     translating(&mut text, translator);
     dta::translating(&mut text, reports);
     dta::keeping(&mut text, memory);

@@ -521,6 +521,18 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
         "{dta:#}"
     );
     assert!(mapping["made"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
+    // The same as metrics, read before: counters only grow.
+    let after = line.switches[2].get("/metrics").body;
+    for (name, labels, least) in [
+        ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),
+        ("resent_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["resent"]),
+        ("made_total", "mapping=\"paths\"", &mapping["made"]),
+        ("outcome_total", "mapping=\"paths\",outcome=\"sent\"", &mapping["sent"]),
+    ] {
+        let mark = format!("hopwise_switch_dta_{name}{{{labels}}} ");
+        let value = after.lines().find_map(|line| line.strip_prefix(&mark)?.parse::<u64>().ok());
+        assert!(value >= least.as_u64() && value.is_some(), "{mark}{value:?} {least}");
+    }
     assert_eq!(line.paths(2), [], "no Telemetry Reports");
     line.assert_balanced(&["queue_full", "not_sent"]);
 }

@@ -125,69 +125,69 @@ impl Dta {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DtaView {
     /// Reports made, resent ones not among them.
-    reports: u64,
+    pub(crate) reports: u64,
     /// Datagrams sent.
-    sent: u64,
+    pub(crate) sent: u64,
     /// Datagrams for which there was no way.
-    lost: u64,
+    pub(crate) lost: u64,
     /// Control messages heeded.
-    controls: u64,
+    pub(crate) controls: u64,
     /// Control messages that could not be read, were for another, or came from a stranger.
-    controls_refused: u64,
-    collectors: Vec<CollectorView>,
-    mappings: Vec<MappingView>,
-    tables: Vec<TableView>,
-    sketches: Vec<SketchView>,
+    pub(crate) controls_refused: u64,
+    pub(crate) collectors: Vec<CollectorView>,
+    pub(crate) mappings: Vec<MappingView>,
+    pub(crate) tables: Vec<TableView>,
+    pub(crate) sketches: Vec<SketchView>,
 }
 
 /// The way to a collector.
 #[derive(Clone, Debug, Serialize)]
-struct CollectorView {
-    address: String,
+pub(crate) struct CollectorView {
+    pub(crate) address: String,
     /// Congestion, 0 to 3.
-    level: u8,
-    essential: u64,
-    waiting: u16,
-    overwritten: u64,
-    resent: u64,
-    nacks: u64,
-    forgotten: u64,
-    refused: u64,
-    dropped_there: u64,
+    pub(crate) level: u8,
+    pub(crate) essential: u64,
+    pub(crate) waiting: u16,
+    pub(crate) overwritten: u64,
+    pub(crate) resent: u64,
+    pub(crate) nacks: u64,
+    pub(crate) forgotten: u64,
+    pub(crate) refused: u64,
+    pub(crate) dropped_there: u64,
 }
 
 /// `made = sent + held + suppressed + absent + size + no_room`.
 #[derive(Clone, Debug, Serialize)]
-struct MappingView {
-    name: String,
-    on: &'static str,
-    made: u64,
-    sent: u64,
-    held: u64,
-    suppressed: u64,
-    absent: u64,
-    size: u64,
-    no_room: u64,
+pub(crate) struct MappingView {
+    pub(crate) name: String,
+    pub(crate) on: &'static str,
+    pub(crate) made: u64,
+    pub(crate) sent: u64,
+    pub(crate) held: u64,
+    pub(crate) suppressed: u64,
+    pub(crate) absent: u64,
+    pub(crate) size: u64,
+    pub(crate) no_room: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct TableView {
-    name: String,
-    counted: u64,
-    keyless: u64,
-    records: u64,
-    evicted: u64,
-    periods: u64,
+pub(crate) struct TableView {
+    pub(crate) name: String,
+    pub(crate) counted: u64,
+    pub(crate) keyless: u64,
+    pub(crate) records: u64,
+    pub(crate) evicted: u64,
+    pub(crate) periods: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct SketchView {
-    name: String,
-    id: u16,
-    counted: u64,
-    epochs: u64,
-    columns: u64,
-    again: u64,
-    late: u64,
-    suppressed: u64,
+pub(crate) struct SketchView {
+    pub(crate) name: String,
+    pub(crate) id: u16,
+    pub(crate) counted: u64,
+    pub(crate) epochs: u64,
+    pub(crate) columns: u64,
+    pub(crate) again: u64,
+    pub(crate) late: u64,
+    pub(crate) suppressed: u64,
 }

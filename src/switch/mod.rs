@@ -1,7 +1,7 @@
 //! The switch role: [`dataplane::router`] between real interfaces. One thread does everything; others ask it.
 
 mod change;
-mod dta;
+pub(crate) mod dta;
 mod ports;
 mod view;
 

@@ -27,7 +27,7 @@ pub(crate) struct SwitchView {
     pub(crate) int: IntView,
     pub(crate) reports: ReportsView,
     /// What it reported by DTA, if it does.
-    dta: Option<DtaView>,
+    pub(crate) dta: Option<DtaView>,
     /// Hosts' addresses that are known.
     pub(crate) neighbours: usize,
     pub(crate) errors_suppressed: u64,

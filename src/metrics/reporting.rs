@@ -1,0 +1,117 @@
+//! The figures of a switch's DTA reporter. Heads are always there, samples where there is a `[switch.dta]`.
+
+use std::fmt::Display;
+
+use super::Text;
+use crate::switch::{
+    DtaView,
+    dta::{CollectorView, MappingView, SketchView, TableView},
+};
+
+/// What the switch of this process reported by DTA.
+pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
+    let mut one = |name: &str, help: &str, value: fn(&DtaView) -> u64| {
+        text.metric(name, "counter", help);
+        view.iter().for_each(|view| text.sample(name, &[], value(view)));
+    };
+    let help = "DTA reports that the switch made; what was sent again is not among them.";
+    one("switch_dta_reports_total", help, |view| view.reports);
+    one("switch_dta_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
+    let help = "Datagrams with DTA reports that had no way to go.";
+    one("switch_dta_lost_total", help, |view| view.lost);
+    one("switch_dta_controls_total", "Messages of translators heeded.", |view| view.controls);
+    let help = "Messages that could not be read, were for another reporter, or came from a stranger.";
+    one("switch_dta_controls_refused_total", help, |view| view.controls_refused);
+    to_collectors(text, view);
+    mapped(text, view.map_or(&[], |view| &view.mappings));
+    let help = "What a table of [switch.dta] did, by what.";
+    let of = |table: &TableView| {
+        let counts = [
+            ("counted", table.counted),
+            ("keyless", table.keyless),
+            ("records", table.records),
+            ("evicted", table.evicted),
+            ("periods", table.periods),
+        ];
+        (table.name.clone(), counts.to_vec())
+    };
+    let tables = view.iter().flat_map(|view| &view.tables).map(of);
+    by_what(text, ("switch_dta_table_total", "table", help), tables);
+    let help = "What a sketch of [switch.dta] did, by what.";
+    let of = |sketch: &SketchView| {
+        let counts = [
+            ("counted", sketch.counted),
+            ("epochs", sketch.epochs),
+            ("columns", sketch.columns),
+            ("again", sketch.again),
+            ("late", sketch.late),
+            ("suppressed", sketch.suppressed),
+        ];
+        (sketch.name.clone(), counts.to_vec())
+    };
+    let sketches = view.iter().flat_map(|view| &view.sketches).map(of);
+    by_what(text, ("switch_dta_sketch_total", "sketch", help), sketches);
+}
+
+fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
+    let mut each = |(name, kind, help): (&str, &str, &str), value: fn(&CollectorView) -> u64| {
+        text.metric(name, kind, help);
+        for to in view.iter().flat_map(|view| &view.collectors) {
+            text.sample(name, &[("collector", &to.address as &dyn Display)], value(to));
+        }
+    };
+    let help = "Congestion at a collector's translator, as it said, 0 to 3.";
+    each(("switch_dta_level", "gauge", help), |to| to.level.into());
+    each(("switch_dta_essential_total", "counter", "Essential reports."), |to| to.essential);
+    let help = "Essential reports kept in case they must be sent again.";
+    each(("switch_dta_waiting", "gauge", help), |to| to.waiting.into());
+    let help = "Essential reports whose place was needed before anybody acknowledged them.";
+    each(("switch_dta_overwritten_total", "counter", help), |to| to.overwritten);
+    each(("switch_dta_resent_total", "counter", "Reports sent again."), |to| to.resent);
+    each(("switch_dta_nacks_total", "counter", "Times a translator asked for reports again."), |to| to.nacks);
+    let help = "Reports asked for again that were kept no longer.";
+    each(("switch_dta_forgotten_total", "counter", help), |to| to.forgotten);
+    let help = "Reports that a translator cannot use: no such store or list, or malformed.";
+    each(("switch_dta_refused_total", "counter", help), |to| to.refused);
+    let help = "Reports that a translator said it dropped because of congestion.";
+    each(("switch_dta_dropped_there_total", "counter", help), |to| to.dropped_there);
+}
+
+/// What became of what each mapping was for.
+fn mapped(text: &mut Text, mappings: &[MappingView]) {
+    let made = "switch_dta_made_total";
+    let help = "Operations made by a mapping of [switch.dta]: = held + outcomes.";
+    text.metric(made, "counter", help);
+    mappings.iter().for_each(|mapping| text.sample(made, &[("mapping", &mapping.name)], mapping.made));
+    let held = "switch_dta_held";
+    text.metric(held, "gauge", "Entries of a mapping that wait for others.");
+    mappings.iter().for_each(|mapping| text.sample(held, &[("mapping", &mapping.name)], mapping.held));
+    let name = "switch_dta_outcome_total";
+    let help = "What became of the operations of a mapping: sent, or why not.";
+    text.metric(name, "counter", help);
+    for mapping in mappings {
+        for (outcome, count) in [
+            ("sent", mapping.sent),
+            ("suppressed", mapping.suppressed),
+            ("absent", mapping.absent),
+            ("size", mapping.size),
+            ("no_room", mapping.no_room),
+        ] {
+            text.sample(name, &[("mapping", &mapping.name), ("outcome", &outcome)], count);
+        }
+    }
+}
+
+/// Counts by a name and a word.
+fn by_what(
+    text: &mut Text,
+    (name, label, help): (&str, &str, &str),
+    of: impl Iterator<Item = (String, Vec<(&'static str, u64)>)>,
+) {
+    text.metric(name, "counter", help);
+    for (whose, counts) in of {
+        for (what, count) in counts {
+            text.sample(name, &[(label, &whose), ("what", &what)], count);
+        }
+    }
+}
