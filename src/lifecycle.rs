@@ -163,13 +163,17 @@ impl Server {
         let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
         let dta = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
         let dta = dta.map(dta::translator::Ready::open).transpose()?;
-        let memory = settings.collector.memory.as_ref().map(dta::memory::Ready::open).transpose()?;
+        let mut memory = settings.collector.memory.as_ref().map(dta::memory::Ready::open).transpose()?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
-        let begin = || Giving::begin(settings.collector.rights, opens_again || switch.is_some());
+        let others = switch.is_some() || memory.as_ref().is_some_and(dta::memory::Ready::opens_again);
+        let begin = || Giving::begin(settings.collector.rights, opens_again || others);
         let giving = self.gives_up.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
+        if let Some(memory) = &mut memory {
+            memory.keep(&self.control)?;
+        }
         if let Some(giving) = giving {
             giving.end();
         }

@@ -156,15 +156,31 @@ impl Card {
     /// # Errors
     /// If the system does not allow it: usually the limit of locked memory.
     pub fn register(&self, region: Arc<Region>, for_others: bool) -> Result<Registered, Error> {
+        self.register_from(region, 0, for_others)
+    }
+
+    /// The same of what lies from byte `start` on: what is before it, nobody else can touch.
+    ///
+    /// # Errors
+    /// As for [`Card::register`]; `start` is not inside the region.
+    pub fn register_from(
+        &self,
+        region: Arc<Region>,
+        start: u64,
+        for_others: bool,
+    ) -> Result<Registered, Error> {
         let (mut raw, mut lkey, mut rkey) = (std::ptr::null_mut(), 0, 0);
-        let at = region.as_ptr().cast();
-        // SAFETY: the mapping lives as long as the registration, which holds the region; what the card writes there at any moment is
+        let Some(len) = region.len().checked_sub(start).filter(|len| *len > 0) else {
+            return Err(Error::new("ibv_reg_mr", start, io::ErrorKind::InvalidInput.into()));
+        };
+        let at = region.as_ptr().wrapping_add(start as usize);
+        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the card writes there at any moment is
         // what regions are for.
         let result = unsafe {
             hopwise_register(
                 self.0.raw.as_ptr(),
-                at,
-                region.len() as usize,
+                at.cast(),
+                len as usize,
                 for_others.into(),
                 &raw mut raw,
                 &raw mut lkey,
@@ -175,7 +191,7 @@ impl Card {
         good(result, "ibv_reg_mr", region.len()).map_err(|error| error.with_advice(advice.to_owned()))?;
         let raw =
             NonNull::new(raw).ok_or_else(|| Error::new("ibv_reg_mr", "", io::ErrorKind::Other.into()))?;
-        Ok(Registered { raw, lkey, rkey, region, _card: self.clone() })
+        Ok(Registered { raw, lkey, rkey, start, region, _card: self.clone() })
     }
 
     /// A queue pair that can have `depth` requests outstanding and takes `receives` immediates before it must be asked.
@@ -202,6 +218,7 @@ pub struct Registered {
     raw: NonNull<RawMemory>,
     lkey: u32,
     rkey: u32,
+    start: u64,
     region: Arc<Region>,
     _card: Card,
 }
@@ -217,7 +234,17 @@ impl Registered {
 
     /// The virtual address by which others name its first byte.
     pub fn address(&self) -> u64 {
-        self.region.as_ptr() as u64
+        self.region.as_ptr() as u64 + self.start
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.region.len() - self.start
+    }
+
+    /// Whether it has none. Nothing is registered that is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The memory.

@@ -16,8 +16,16 @@ section! {
     /// a software responder where there is none. What lies in it: `[[collector.memory.stores]]`. Regions are files, so that they
     /// survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
     pub(crate) struct MemorySettings("[collector.memory]") {
-        /// Where RoCEv2 comes to, by a UDP socket. One address of this machine, and not all of them: RoCEv2's checksum covers it.
+        /// Where RoCEv2 comes to. One address of this machine, and not all of them: RoCEv2's checksum covers it.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4791)),
+        /// Who answers RoCEv2. `socket`: this program, by a UDP socket; needs no rights. `xdp`: a program in the kernel, on
+        /// `interface`, before anything else sees the frames; the memory is then the kernel's. It is written to the files in
+        /// `directory` when the program stops in good order, and read from there when it starts; a crash loses what came since. It takes
+        /// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and where it cannot be had, the program does not start. `card`: the RDMA card that has the
+        /// address of `listen`; only in a program that was built with the feature `verbs`.
+        pub(crate) mode: MemoryMode = MemoryMode::Socket,
+        /// The interface of `mode = "xdp"`, on which `listen` is an address.
+        pub(crate) interface: Option<String> = None,
         /// Where translators ask what there is and get their queue pairs (TCP). Whoever reaches it can write into the memory: keep
         /// it inside a network that you trust.
         pub(crate) exchange: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 18515)),
@@ -36,6 +44,22 @@ section! {
         pub(crate) stores: Vec<RegionSettings> = Vec::new(),
     }
 }
+
+choice! {
+    /// Who answers RoCEv2.
+    pub(crate) enum MemoryMode("\"socket\", \"xdp\" or \"card\"") {
+        /// This program, by a UDP socket.
+        Socket = "socket",
+        /// A program in the kernel.
+        Xdp = "xdp",
+        /// An RDMA card.
+        Card = "card",
+    }
+}
+
+/// Why there are no cards, where there are none.
+pub(crate) const NO_CARDS: &str = "this hopwise was built without RDMA cards; build it by `cargo build --release --features verbs` \
+                                   (Debian: libibverbs-dev), or write mode = \"socket\"";
 
 choice! {
     /// Which answer holds when the copies of a key differ.
@@ -303,8 +327,9 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
             "RoCEv2's checksum covers the address; write one of this machine, such as \"10.0.0.9:4791\"",
         );
     }
-    if !(2..=65_536).contains(&memory.queue_pairs) {
-        refuse_at("queue_pairs", "write a number from 2 to 65536; a translator takes two");
+    way(memory, &mut refuse_at);
+    if !(2..=4096).contains(&memory.queue_pairs) {
+        refuse_at("queue_pairs", "write a number from 2 to 4096; a translator takes two");
     }
     if memory.stores.is_empty() {
         refuse_at("stores", "no store, so nothing can be written; add [[collector.memory.stores]]");
@@ -324,6 +349,30 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
         for (key, message) in names(store, before).into_iter().chain(shape(store)).chain(meaning(store)) {
             refuse(&["collector", "memory", "stores", &position, key], message);
         }
+    }
+}
+
+/// How RoCEv2 is answered.
+fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
+    match (memory.mode, &memory.interface) {
+        (MemoryMode::Socket, None) => return,
+        (MemoryMode::Card, _) if !cfg!(feature = "verbs") => return refuse("mode", NO_CARDS),
+        (MemoryMode::Card, None) => {}
+        (MemoryMode::Socket | MemoryMode::Card, Some(_)) => {
+            return refuse("interface", "only mode = \"xdp\" has an interface; remove the line, or set mode");
+        }
+        (MemoryMode::Xdp, None) => {
+            refuse("mode", "on which interface? add interface = \"eth1\" or the like");
+        }
+        (MemoryMode::Xdp, Some(_)) => {}
+    }
+    if memory.listen.port() != wire::roce::PORT {
+        refuse("listen", "with this mode RoCEv2 comes to its own port; write 4791");
+    }
+    if memory.listen.ip().is_loopback() {
+        let what =
+            "with this mode RoCEv2 comes by an interface; write the address that translators reach there";
+        refuse("listen", what);
     }
 }
 

@@ -23,7 +23,10 @@ section! {
         /// How reports are laid out. `v1`: as [the wire formats](../reference/wire-formats.md) say. `artifact`: as the code published
         /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
         pub(crate) layout: DtaLayout = DtaLayout::V1,
-        /// How RoCEv2 leaves: from this address, by a UDP socket. Not set: the address from which the exchange is reached.
+        /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `card`: the RDMA card that has the
+        /// address `source`; only in a program that was built with the feature `verbs`.
+        pub(crate) mode: DtaMode = DtaMode::Socket,
+        /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
         pub(crate) source: Option<IpAddr> = None,
         /// UDP port of this side: RoCEv2 leaves from it, and acknowledgements come to it. 0: the kernel's choice.
         pub(crate) source_port: u16 = 0,
@@ -53,6 +56,16 @@ section! {
         pub(crate) collectors: Vec<DtaCollectorSettings> = Vec::new(),
         /// Reports that are also appended to a list when a condition holds.
         pub(crate) triggers: Vec<TriggerSettings> = Vec::new(),
+    }
+}
+
+choice! {
+    /// Who writes into collectors' memory.
+    pub(crate) enum DtaMode("\"socket\" or \"card\"") {
+        /// This program, by a UDP socket.
+        Socket = "socket",
+        /// An RDMA card.
+        Card = "card",
     }
 }
 
@@ -184,6 +197,13 @@ pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) 
     }
     if dta.collectors.len() > MOST_COLLECTORS {
         wrong("collectors", "at most 16 collectors; start another translator for the rest");
+    }
+    if dta.mode == DtaMode::Card {
+        if !cfg!(feature = "verbs") {
+            wrong("mode", super::memory::NO_CARDS);
+        } else if dta.source.is_none() {
+            wrong("mode", "which card? add source = \"10.0.0.5\", the card's address");
+        }
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
         wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");

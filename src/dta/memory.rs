@@ -1,7 +1,12 @@
 //! The collector memory's role: regions in files, a responder that fills them with what comes by RoCEv2, and the exchange by which
-//! translators learn of them. One thread receives; others follow lists and take snapshots.
+//! translators learn of them. One thread receives; others follow lists and take snapshots. With `mode = "xdp"` the regions lie in
+//! the kernel, and a responder there fills them: [`kernel`].
 
+#[cfg_attr(not(feature = "verbs"), path = "memory/no_card.rs")]
+mod card;
 pub(crate) mod events;
+pub(crate) mod kept;
+mod kernel;
 mod link;
 pub(crate) mod regions;
 pub(crate) mod snapshots;
@@ -17,17 +22,20 @@ use std::{
     thread::JoinHandle,
 };
 
-use collector::rdma::{Completion, Out, Responder};
+use collector::rdma::{Completion, Out, Responder, Stats};
 use nic::udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver};
 use wire::roce::{Ends, Packet, Path};
 
 use super::{exchange, shelf::Shelf};
 use crate::{
-    config::memory::MemorySettings,
+    config::memory::{MemoryMode, MemorySettings},
     control::Control,
     error::CliError,
     pipeline::{Outlet, RuleNames},
 };
+use card::Cards;
+use kept::Mark;
+use kernel::Kernel;
 use link::Links;
 use regions::Offered;
 
@@ -57,7 +65,14 @@ pub(crate) struct Memory {
     counts: Counts,
     pub(crate) told: events::Told,
     pub(crate) snapshots: snapshots::Book,
+    kernel: Option<Kernel>,
+    card: Option<Cards>,
+    /// Where regions of the kernel are kept from a stop to the next start, and the word that they are not there now.
+    kept: Option<Mark>,
 }
+
+/// To the follower of lists: an immediate came.
+type Wake = SyncSender<Completion>;
 
 /// What the receiving thread counts.
 #[derive(Debug, Default)]
@@ -70,9 +85,29 @@ struct Counts {
 
 /// A memory that was set up: its socket is open, its regions are there.
 pub(crate) struct Ready {
-    receiver: Receiver,
+    /// None where a card receives.
+    receiver: Option<Receiver>,
     listening: exchange::server::Listening,
-    memory: Memory,
+    memory: Handle,
+    stop: Arc<AtomicBool>,
+    keeper: Option<Keeper>,
+}
+
+/// The thread that takes the interface again, stopped when dropped.
+#[derive(Debug)]
+struct Keeper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Relaxed: the flag carries nothing but itself.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// A memory at work.
@@ -82,6 +117,7 @@ pub(crate) struct Role {
     server: Option<exchange::server::Server>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    keeper: Option<Keeper>,
 }
 
 impl Ready {
@@ -90,14 +126,7 @@ impl Ready {
     /// # Errors
     /// A port in use, a region that is another, no room.
     pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
-        let told = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
-        let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-        let receiver =
-            Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(told)?;
-        receiver.never_fragment().map_err(told)?;
-        if let Some(warning) = receiver.warning() {
-            tracing::warn!("{warning}");
-        }
+        let receiver = (settings.mode != MemoryMode::Card).then(|| receiver(settings)).transpose()?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
         let config = collector::rdma::Config {
             pairs: settings.queue_pairs,
@@ -106,11 +135,11 @@ impl Ready {
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
-        let (shelf, offered) = regions::open(settings, &mut responder)?;
+        let regions::Opened { shelf, offered, kernel, card, kept } = regions::open(settings, &mut responder)?;
         let memory = Memory {
             settings: settings.clone(),
             instance: exchange::instance(),
-            listen: receiver.local_addr(),
+            listen: receiver.as_ref().map_or(settings.listen, Receiver::local_addr),
             exchange: listening.address().unwrap_or(settings.exchange),
             shelf,
             offered,
@@ -119,8 +148,30 @@ impl Ready {
             counts: Counts::default(),
             told: events::Told::default(),
             snapshots: snapshots::Book::default(),
+            kernel,
+            card,
+            kept,
         };
-        Ok(Self { receiver, listening, memory })
+        Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), keeper: None })
+    }
+
+    /// Does it use an interface, which may go and come back?
+    pub(crate) fn opens_again(&self) -> bool {
+        self.memory.kernel.is_some()
+    }
+
+    /// Starts the thread that takes the interface again, which needs rights that others can do without.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(crate) fn keep(&mut self, control: &Control) -> Result<(), CliError> {
+        if self.opens_again() {
+            let (memory, stop) = (Arc::clone(&self.memory), Arc::clone(&self.stop));
+            let work = move || memory.kernel.iter().for_each(|kernel| kernel.keep(&stop));
+            let thread = Some(control.spawn("memory-interface", work)?);
+            self.keeper = Some(Keeper { stop: Arc::clone(&self.stop), thread });
+        }
+        Ok(())
     }
 
     /// Starts the threads. Events go to `outlet`, if there is one.
@@ -132,10 +183,14 @@ impl Ready {
         control: &Control,
         outlet: Option<(Outlet, RuleNames)>,
     ) -> Result<Role, CliError> {
-        let Self { receiver, listening, memory } = self;
-        let (memory, stop) = (Arc::new(memory), Arc::new(AtomicBool::new(false)));
-        let mut role =
-            Role { memory: Arc::clone(&memory), server: None, stop: Arc::clone(&stop), threads: Vec::new() };
+        let Self { receiver, listening, memory, stop, keeper } = self;
+        let mut role = Role {
+            memory: Arc::clone(&memory),
+            server: None,
+            stop: Arc::clone(&stop),
+            threads: Vec::new(),
+            keeper,
+        };
         let (wake, woken) = sync_channel(1024);
         if let Some((outlet, rules)) = outlet {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
@@ -146,12 +201,27 @@ impl Ready {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
             role.threads.push(control.spawn("snapshots", move || snapshots::by_schedule(&memory, &stop))?);
         }
-        let (own, failed) = (Arc::clone(&memory), control.clone());
-        let mut worker = Worker { memory: own, receiver, wake };
-        let work = move || {
-            if let Err(error) = worker.work(&stop) {
-                failed.failed(format!("the collector's memory cannot go on: {error}"));
+        let failed = |control: &Control, outcome: Result<(), nic::Error>| {
+            if let Err(error) = outcome {
+                control.failed(format!("the collector's memory cannot go on: {error}"));
             }
+        };
+        if memory.kernel.is_some() {
+            let (memory, wake, stop) = (Arc::clone(&memory), wake.clone(), Arc::clone(&stop));
+            let told = control.clone();
+            let work = move || {
+                let Some(kernel) = &memory.kernel else { return };
+                failed(&told, kernel.tell(&memory, &wake, &stop));
+            };
+            role.threads.push(control.spawn("memory-kernel", work)?);
+        }
+        let (own, told) = (Arc::clone(&memory), control.clone());
+        let work: Box<dyn FnOnce() + Send> = match receiver {
+            Some(receiver) => {
+                let mut worker = Worker { memory: own, receiver, wake };
+                Box::new(move || failed(&told, worker.work(&stop)))
+            }
+            None => Box::new(move || own.card.iter().for_each(|card| card.tell(&own, &wake, &stop))),
         };
         role.threads.push(control.spawn("responder", work)?);
         role.server = Some(listening.start(memory, control)?);
@@ -176,11 +246,13 @@ impl Drop for Role {
         // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
         drop(self.server.take());
+        drop(self.keeper.take());
         for thread in self.threads.drain(..) {
             // One that panicked has said so already.
             let _ = thread.join();
         }
-        let stats = *self.memory.responder().stats();
+        self.memory.close();
+        let stats = self.memory.stats();
         tracing::info!(packets = stats.packets, bytes = stats.bytes, "the collector's memory is closed");
     }
 }
@@ -194,14 +266,46 @@ impl Memory {
     fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// What both responders counted.
+    fn stats(&self) -> Stats {
+        let mut stats = *self.responder().stats();
+        if let Some(kernel) = &self.kernel {
+            stats += &kernel.look().counted.stats;
+        }
+        stats
+    }
+
+    /// Tells the follower of lists of an immediate.
+    fn tell(&self, completion: Completion, wake: &Wake) {
+        // Without a follower, or with one that is busy: it will see the entry all the same.
+        if wake.try_send(completion).is_err() {
+            self.told.immediate_shed();
+        }
+    }
+
+    /// The end: regions that end with the process are written to their files.
+    fn close(&self) {
+        let (Some(kernel), Some(_)) = (&self.kernel, &self.kept) else { return };
+        kernel.close(self.links().values().flat_map(|link| [link.unreliable, link.reliable]));
+        for store in self.shelf.stores() {
+            let file = regions::file(&self.settings.directory, store.name());
+            if let Err(error) = kept::save(store, &file) {
+                tracing::error!(
+                    "the store `{}` is lost: {} cannot be written: {error}; make room there, or write another directory",
+                    store.name(),
+                    file.display()
+                );
+            }
+        }
+    }
 }
 
 /// The receiving thread's own.
 struct Worker {
     memory: Handle,
     receiver: Receiver,
-    /// To the follower of lists: an immediate came.
-    wake: SyncSender<Completion>,
+    wake: Wake,
 }
 
 impl Worker {
@@ -223,10 +327,7 @@ impl Worker {
                 responder.take_parsed(packets, &mut answers);
                 for completion in answers.completions.drain(..) {
                     responder.replenish(completion.pair, 1);
-                    // Without a follower, or with one that is busy: it will see the entry all the same.
-                    if self.wake.try_send(completion).is_err() {
-                        self.memory.told.immediate_shed();
-                    }
+                    self.memory.tell(completion, &self.wake);
                 }
             }
             let answered = answers.send(&mut self.receiver);
@@ -270,6 +371,19 @@ impl Answers {
         self.ends.clear();
         answered
     }
+}
+
+/// The socket that RoCEv2 comes to.
+fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
+    let told = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
+    let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+    let receiver =
+        Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(told)?;
+    receiver.never_fragment().and_then(|()| receiver.take_without_checksum()).map_err(told)?;
+    if let Some(warning) = receiver.warning() {
+        tracing::warn!("{warning}");
+    }
+    Ok(receiver)
 }
 
 /// A number that nobody knows.

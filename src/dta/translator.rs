@@ -1,7 +1,10 @@
 //! The DTA translator's role: reports from UDP sockets, RoCEv2 out of others and answers back, and a link to every collector's
 //! exchange. One thread does all of it; each link's TCP connection has one of its own.
 
+#[cfg_attr(not(feature = "verbs"), path = "translator/no_card.rs")]
+mod card;
 mod links;
+mod road;
 pub(crate) mod view;
 
 use std::{
@@ -25,6 +28,7 @@ use wire::roce::{Ends, Packet};
 
 use crate::{config::rdma::DtaSettings, control::Control, error::CliError};
 use links::{Parts, Peers};
+use road::Road;
 use view::DtaView;
 
 /// Datagrams taken from a socket at once.
@@ -41,7 +45,7 @@ pub(crate) struct Ready {
     settings: DtaSettings,
     reports: Vec<Reports>,
     translator: Translator,
-    links: translator::rdma::Links,
+    links: Road,
 }
 
 /// A translator at work.
@@ -88,12 +92,7 @@ impl Ready {
             reports.push(Reports { receiver, cut: 0, said: Answered::default() });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
-        let config = translator::rdma::Config {
-            collectors: settings.collectors.len(),
-            seed: u64::from_str_radix(&super::exchange::instance(), 16).unwrap_or_default(),
-            ..translator::rdma::Config::default()
-        };
-        let links = translator::rdma::Links::new(config).map_err(|error| wrong(&error))?;
+        let links = Road::open(settings)?;
         Ok(Self { settings: settings.clone(), reports, translator, links })
     }
 
@@ -164,7 +163,7 @@ struct Worker {
     /// By collector.
     reports: Vec<Reports>,
     translator: Translator,
-    links: translator::rdma::Links,
+    links: Road,
     peers: Peers,
     said: Said,
     published: u64,
@@ -191,6 +190,7 @@ impl Worker {
         while self.now() < end {
             let now = self.now();
             let finished = self.translator.finish(now, &mut self.links);
+            self.links.tick(now);
             self.send(now);
             if self.answers(&mut burst).is_err() || finished && self.peers.nothing_held(&self.links) {
                 break;
@@ -254,9 +254,10 @@ impl Worker {
             for packet in burst.iter() {
                 let ends =
                     Ends { source: packet.source.ip(), destination, source_port: packet.source.port() };
-                match Packet::parse_udp(packet.data, ends) {
-                    Ok(answer) => self.links.receive(now, &answer),
-                    Err(refusal) => self.said.unreadable[refusal.index()] += 1,
+                match (Packet::parse_udp(packet.data, ends), self.links.frames()) {
+                    (Ok(answer), Some(links)) => links.receive(now, &answer),
+                    (Ok(_), None) => {}
+                    (Err(refusal), _) => self.said.unreadable[refusal.index()] += 1,
                 }
             }
         }
@@ -266,9 +267,10 @@ impl Worker {
 
     /// Sends all frames that can be made now.
     fn send(&mut self, now: u64) {
-        while self.links.flush(now) > 0 {
-            self.peers.send(self.links.frames());
-            self.links.sent();
+        let Some(links) = self.links.frames() else { return };
+        while links.flush(now) > 0 {
+            self.peers.send(links.frames());
+            links.sent();
         }
     }
 

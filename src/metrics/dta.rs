@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Display};
 
 use super::Text;
 use crate::dta::{
-    memory::view::MemoryView,
+    memory::view::{MemoryView, XdpView},
     translator::view::{CollectorView, DtaView},
 };
 
@@ -99,6 +99,18 @@ fn links(text: &mut Text, view: Option<&DtaView>) {
     each(("dta_link_broken_total", "counter", "Times a connection broke."), &|link| link.broken);
 }
 
+/// The kernel's part of it.
+fn in_kernel(text: &mut Text, view: Option<&XdpView>) {
+    let help = "RoCEv2 packets that were taken in the kernel: a part of all.";
+    one(text, view, ("memory_xdp_packets_total", "counter", help), |view| view.packets);
+    let help = "Frames to RoCEv2's port that the kernel's program left to the stack.";
+    one(text, view, ("memory_xdp_passed_total", "counter", help), |view| view.passed);
+    let help = "Answers in the kernel that found no room.";
+    one(text, view, ("memory_xdp_unanswered_total", "counter", help), |view| view.unanswered);
+    let help = "1 while the kernel's program is on its interface.";
+    one(text, view, ("memory_xdp_up", "gauge", help), |view| u64::from(view.up));
+}
+
 /// What the collector's memory of this process did.
 pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_datagrams_total", "counter", "RoCEv2 datagrams received."), |view| {
@@ -108,6 +120,7 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_kernel_drops_total", "counter", help), |view| view.kernel_drops);
     let help = "RoCEv2 packets: = executed + duplicates + refused + dropped.";
     one(text, view, ("memory_packets_total", "counter", help), |view| view.packets);
+    in_kernel(text, view.and_then(|view| view.xdp.as_ref()));
     one(text, view, ("memory_executed_total", "counter", "RoCEv2 packets executed."), |view| view.executed);
     one(text, view, ("memory_duplicates_total", "counter", "RoCEv2 packets that came again."), |view| {
         view.duplicates

@@ -29,6 +29,8 @@ pub enum PairState {
     Ready,
     /// It answered with an error and takes none any more.
     Error,
+    /// Another responder executes its packets: see [`Responder::lend`](super::Responder::lend).
+    Lent,
 }
 
 /// A queue pair.

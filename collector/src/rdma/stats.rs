@@ -36,11 +36,13 @@ pub enum Reason {
     NoReceive,
     /// A repeated atomic operation whose result is no longer kept.
     Forgotten,
+    /// The queue pair is with another responder, and the packet did not come there.
+    Lent,
 }
 
 impl Reason {
     /// How many there are.
-    pub const COUNT: usize = Self::Forgotten as usize + 1;
+    pub const COUNT: usize = Self::Lent as usize + 1;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownPair,
@@ -58,6 +60,7 @@ impl Reason {
         Self::Misaligned,
         Self::NoReceive,
         Self::Forgotten,
+        Self::Lent,
     ];
 
     /// The reason as a word, for counters.
@@ -78,6 +81,7 @@ impl Reason {
             Self::Misaligned => "misaligned",
             Self::NoReceive => "no_receive",
             Self::Forgotten => "forgotten",
+            Self::Lent => "lent",
         }
     }
 }
@@ -144,6 +148,49 @@ impl Stats {
     pub fn is_balanced(&self) -> bool {
         let lost: u64 = self.refused.iter().chain(&self.dropped).sum();
         self.packets == self.executed + self.duplicates + lost
+    }
+}
+
+impl core::ops::AddAssign<&Self> for Stats {
+    /// What two responders counted, of which each packet came to one.
+    fn add_assign(&mut self, other: &Self) {
+        // All fields are named, so that none is left out.
+        let Self {
+            packets,
+            executed,
+            duplicates,
+            refused,
+            dropped,
+            messages,
+            bytes,
+            adds,
+            completions,
+            acks,
+            atomic_acks,
+            naks,
+            skipped,
+            late,
+            stepped_back,
+            abandoned,
+        } = self;
+        let sums = [
+            (packets, other.packets),
+            (executed, other.executed),
+            (duplicates, other.duplicates),
+            (messages, other.messages),
+            (bytes, other.bytes),
+            (adds, other.adds),
+            (completions, other.completions),
+            (acks, other.acks),
+            (atomic_acks, other.atomic_acks),
+            (skipped, other.skipped),
+            (late, other.late),
+            (stepped_back, other.stepped_back),
+            (abandoned, other.abandoned),
+        ];
+        let by_reason = refused.iter_mut().zip(other.refused).chain(dropped.iter_mut().zip(other.dropped));
+        let all = sums.into_iter().chain(by_reason).chain(naks.iter_mut().zip(other.naks));
+        all.for_each(|(sum, more)| *sum += more);
     }
 }
 

@@ -43,8 +43,10 @@ impl<O: Out> Work<'_, O> {
         if packet.ends.source != pair.writer.path().destination {
             return Verdict::Dropped(Reason::WrongPeer);
         }
-        if pair.state == PairState::Error {
-            return Verdict::Dropped(Reason::PairInError);
+        match pair.state {
+            PairState::Ready => {}
+            PairState::Error => return Verdict::Dropped(Reason::PairInError),
+            PairState::Lent => return Verdict::Dropped(Reason::Lent),
         }
         if packet.bth.transport != Some(pair.transport) || is_answer(packet.bth.opcode) {
             return Verdict::Dropped(Reason::WrongTransport);

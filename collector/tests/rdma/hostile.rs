@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use collector::rdma::{
     Config, Order, PairConfig, PairError, PairState, Reason, RegisterError, Registration, Responder, Rights,
+    Stats,
 };
 use memory::Region;
 use wire::Refusal;
@@ -412,6 +413,42 @@ fn strangers_are_not_heard() {
     assert!(bed.responder.disconnect(bed.pair) && !bed.responder.disconnect(bed.pair));
     bed.take(&good);
     assert_eq!(bed.dropped(Reason::UnknownPair), 2);
+}
+
+#[test]
+fn what_is_for_a_pair_that_was_lent_is_left_alone() {
+    for transport in [Transport::Uc, Transport::Rc] {
+        let mut bed = Bed::new(transport);
+        let frame = {
+            let reth = bed.reth(0, 8);
+            bed.only(0xff_fffe, reth)
+        };
+        assert!(bed.responder.lend(bed.pair) && !bed.responder.lend(bed.pair ^ 0x1000));
+        // Singly, and read before.
+        bed.take(&frame);
+        bed.responder.take_parsed([Packet::parse(&frame)], &mut bed.heard);
+        assert!(bed.untouched() && bed.heard.answers.is_empty());
+        assert_eq!((bed.dropped(Reason::Lent), bed.responder.stats().is_balanced()), (2, true));
+        assert_eq!(bed.responder.state(bed.pair), Some(PairState::Lent));
+        assert!(bed.responder.disconnect(bed.pair));
+    }
+}
+
+#[test]
+fn counters_of_two_responders_add_up_field_by_field() {
+    let mut bed = Bed::new(Transport::Rc);
+    let reth = bed.reth(0, 8);
+    for frame in [bed.only(0xff_fffe, reth), bed.only(5, reth), bed.add(0xff_ffff, 8), vec![0; 60]] {
+        bed.take(&frame);
+    }
+    let one = *bed.responder.stats();
+    let mut sum = Stats::NEW;
+    sum += &one;
+    assert_eq!(sum, one);
+    sum += &one;
+    assert_eq!((sum.packets, sum.adds, sum.naks[0], sum.acks), (8, 2, 2, 2), "{sum:?}");
+    assert_eq!(sum.dropped[Reason::Ahead as usize], 2);
+    assert!(sum.is_balanced() && sum.refused.iter().sum::<u64>() == 2);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 mod layout;
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use collector::rdma::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
@@ -215,11 +215,21 @@ impl Rdma {
         true
     }
 
-    /// Gives a queue pair to the kernel, under the number that a responder gave it.
+    /// Gives a queue pair to the kernel, under the number that a responder gave it. With a path to the hardware address zero,
+    /// answers go to the one that asked.
     ///
     /// # Errors
     /// See [`Refused`].
     pub fn connect(&mut self, number: u32, config: &PairConfig) -> Result<(), Refused> {
+        self.connect_to(number, config, wire::roce::PORT)
+    }
+
+    /// The same, with answers to another UDP port than RoCEv2's: for a requester that uses a socket. Their checksum is over RoCEv2's
+    /// port all the same (see [`Packet::parse_udp`](wire::roce::Packet::parse_udp)).
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn connect_to(&mut self, number: u32, config: &PairConfig, port: u16) -> Result<(), Refused> {
         if !matches!(config.mtu, 256 | 512 | 1024 | MOST_PAYLOAD) {
             return Err(Refused::Mtu);
         }
@@ -231,7 +241,7 @@ impl Rdma {
             return Err(Refused::Taken);
         }
         let key = (place as u32).to_ne_bytes();
-        let answer = layout::answer(config).ok_or(Refused::Addresses)?;
+        let answer = layout::answer(config, port).ok_or(Refused::Addresses)?;
         self.answers.update(&key, &answer)?;
         self.results.update(&key, &layout::saved())?;
         self.pairs.0.update(&key, &layout::pair(config))?;
@@ -321,6 +331,16 @@ impl Rdma {
             std::thread::yield_now();
         }
         held.store(0, Release);
+    }
+}
+
+impl Rdma {
+    /// A descriptor that is readable when something was completed: to wait without holding the responder.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn completions_fd(&self) -> std::io::Result<OwnedFd> {
+        self.completions.as_fd().try_clone_to_owned()
     }
 }
 

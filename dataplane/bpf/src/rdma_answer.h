@@ -19,8 +19,9 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
     struct answer *answer = map_lookup(&answers, &place);
     u32 atomic = reply->kind == ANSWER_ATOMIC, len, crc, tail = atomic ? sizeof(struct ending) : 12;
     struct ending ending = {};
+    u8 asked[12];
 
-    if (!answer)
+    if (!answer || xdp_load(frame, 0, asked, sizeof(asked)))
         return 1;
     len = answer->len[atomic];
     if (len < sizeof(struct ending) + L3 || len > ANSWER)
@@ -40,6 +41,8 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
     if (adjust_tail(frame, (int)len - (int)xdp_length(frame)))
         return 1;
     if (xdp_store(frame, 0, answer->frame[atomic], len))
+        return 1;
+    if (answer->back && (xdp_store(frame, 0, asked + 6, 6) || xdp_store(frame, 6, asked, 6)))
         return 1;
     return xdp_store(frame, len - tail, &ending, tail) != 0;
 }

@@ -77,7 +77,8 @@ struct answer {
     u8 frame[2][ANSWER];
     u32 len[2];
     u32 icrc[2]; /* of everything before the number */
-    u32 pad[12];
+    u32 back;    /* 1: to whatever hardware address asked; 0: to the one that is written in the frame */
+    u32 pad[11];
 };
 _Static_assert(sizeof(struct answer) == 256, "rdma/layout.rs has its twin");
 

@@ -250,9 +250,7 @@ impl Ring {
     /// # Errors
     /// The system refused.
     pub fn wait(&self, timeout_ms: u32) -> Result<(), Error> {
-        // SAFETY: the ring's descriptor is open as long as the ring.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
-        let waited = crate::sys::poll(&mut [crate::sys::readable(fd)], timeout_ms);
+        let waited = crate::sys::poll(&mut [crate::sys::readable(self.as_fd())], timeout_ms);
         waited.map(drop).map_err(|source| Error::new("poll", "ring buffer", source))
     }
 }
@@ -260,6 +258,14 @@ impl Ring {
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("fd", &self.ring.as_raw_fd()).finish()
+    }
+}
+
+impl AsFd for Ring {
+    /// Readable when there are records.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's descriptor is open as long as the ring, which is borrowed for as long.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 

@@ -47,6 +47,20 @@ impl Receiver {
         socket::set(self.owned(), level, option, value).map_err(|source| Error::new(name, address, source))
     }
 
+    /// Takes datagrams over IPv6 without a UDP checksum, too, which the kernel drops otherwise: RoCEv2 devices send none, since its
+    /// packets have a checksum of their own. Over IPv4 there is nothing to do.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn take_without_checksum(&self) -> Result<(), Error> {
+        let address = self.local_addr();
+        if address.is_ipv4() {
+            return Ok(());
+        }
+        socket::set(self.owned(), libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)
+            .map_err(|source| Error::new("setsockopt UDP_NO_CHECK6_RX", address, source))
+    }
+
     /// Sends datagrams, 64 per system call, each to its address; waits while the socket has no room. What the kernel refuses is
     /// left out and counted, and the next one is tried.
     pub fn answer<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> Answered {

@@ -25,6 +25,8 @@ pub struct Sender {
     slots: Registered,
     slot_len: usize,
     depth: u64,
+    /// All requests are told of: somebody keeps account of each.
+    tells_all: bool,
     /// Requests given, and done, since the beginning.
     given: u64,
     done: u64,
@@ -33,7 +35,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8).
+    /// With `depth` slots (a power of two) of `slot_len` bytes (a multiple of 8). A reliable one knows of each request when it is done, an
+    /// unreliable one of several together, when another follows.
     ///
     /// # Errors
     /// If memory or queue pair cannot be had.
@@ -44,7 +47,8 @@ impl Sender {
         let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
         let slots = card.register(Arc::new(region), false)?;
         let pair = card.pair(reliable, depth, 0)?;
-        Ok(Self { pair, slots, slot_len, depth: depth.into(), given: 0, done: 0, broken: None })
+        let tells_all = reliable;
+        Ok(Self { pair, slots, slot_len, depth: depth.into(), tells_all, given: 0, done: 0, broken: None })
     }
 
     /// The queue pair, to connect it.
@@ -60,6 +64,19 @@ impl Sender {
     /// Requests given, and done.
     pub fn counts(&self) -> (u64, u64) {
         (self.given, self.done)
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    /// Copies the data of a request that was given and is not done, by its number from 0 on.
+    pub fn pending(&self, request: u64, out: &mut [u8]) -> bool {
+        let at = (request & (self.depth - 1)) * self.slot_len as u64;
+        (self.done..self.given).contains(&request)
+            && out.len() <= self.slot_len
+            && self.slots.region().read(at, out).is_ok()
     }
 
     /// The first status other than success, after which nothing is taken.
@@ -103,9 +120,11 @@ impl Sender {
             let done = self.pair.sent(&mut done);
             for done in done {
                 // Only some are told; they are done in order.
-                self.done = self.done.max(done.work + 1);
-                if done.status != 0 && self.broken.is_none() {
-                    self.broken = Some(done.status);
+                if done.status == 0 && self.broken.is_none() {
+                    self.done = self.done.max(done.work + 1);
+                } else {
+                    // What follows was not done either; its data stays.
+                    self.broken = self.broken.or(Some(done.status));
                 }
             }
             if done.len() < 16 {
@@ -129,8 +148,8 @@ impl Sender {
         (address, key): (u64, u32),
         value: u64,
     ) -> Result<(), Refused> {
-        // A card tells of every request that it is asked to tell of, which costs it time: of a few on the way round.
-        let tell = self.given % (self.depth / 4) == self.depth / 4 - 1 || with == 2;
+        // A card tells of every request that it is asked to tell of, which costs it time: where it may be, of a few on the way round.
+        let tell = self.tells_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
         // SAFETY: the slot lies inside the registered memory, and is not used again before the card has done with it.
         let result = unsafe {

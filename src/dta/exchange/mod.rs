@@ -61,9 +61,6 @@ pub(crate) struct Hello {
     pub(crate) address: IpAddr,
     /// The UDP port of both; RoCEv2 otherwise answers to port 4791 only.
     pub(crate) port: u16,
-    /// Its link layer's address, where frames are to be sent to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mac: Option<String>,
     /// Longest payload of a packet, bytes.
     pub(crate) mtu: u16,
     /// Its unreliable queue pair.
@@ -92,9 +89,6 @@ pub(crate) struct Welcome {
     pub(crate) address: IpAddr,
     /// The UDP port there.
     pub(crate) port: u16,
-    /// Its link layer's address, where whole frames are taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mac: Option<String>,
     /// Longest payload of a packet, bytes: the smaller of both wishes.
     pub(crate) mtu: u16,
     /// Its unreliable queue pair; none: everything goes by the reliable one.

@@ -3,14 +3,20 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
+    sync::MutexGuard,
     time::Instant,
 };
 
-use collector::rdma::{PairConfig, PairError, Responder};
-use wire::roce::{PMTUS, Path, Psn, Transport};
+use collector::rdma::{PairConfig, PairError, PairState, Responder};
+use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 
+use super::card::Cards;
+use super::kernel::{self, Kernel};
 use super::{Memory, RECEIVES};
 use crate::dta::exchange::{End, Hello, Shape, StoreOffer, VERSION, Welcome, server::Host};
+
+/// Additions that a card has under way at a time, as its queue pairs are made (`shim.c`: max_dest_rd_atomic).
+const CARD_ATOMICS: u32 = 4;
 
 /// A translator's link, known by who it is and its number there.
 pub(super) type Name = (String, u8);
@@ -52,16 +58,15 @@ impl Host for Memory {
                 self.listen
             ));
         }
-        let mtu = usable_mtu(hello.mtu)?;
+        let mtu = self.check(hello)?;
         let name = (hello.instance.clone(), hello.link);
         let peer = SocketAddr::new(hello.address, hello.port);
         let mut links = self.links();
-        let mut responder = self.responder();
+        let mut pairs = self.pairs();
         let before = links.remove(&name);
-        let executed = before.as_ref().and_then(|link| responder.expected(link.reliable)).map(Psn::value);
+        let executed = before.as_ref().and_then(|link| pairs.expected(link.reliable)).map(Psn::value);
         if let Some(link) = &before {
-            responder.disconnect(link.unreliable);
-            responder.disconnect(link.reliable);
+            pairs.disconnect(link);
         }
         let mut connect = |transport, end: &End| {
             let pair = PairConfig {
@@ -72,14 +77,14 @@ impl Host for Memory {
                 mtu: mtu.into(),
                 receives: RECEIVES,
             };
-            connect(&mut responder, &mut links, &pair)
+            pairs.connect(&mut links, &pair, peer.port())
         };
         let unreliable = connect(Transport::Uc, &hello.unreliable)?;
         let reliable = connect(Transport::Rc, &hello.reliable).inspect_err(|_| {
             // Half a link helps nobody.
             tracing::warn!("no queue pair left for the translator at {peer}");
         })?;
-        drop(responder);
+        drop(pairs);
         let connections = before.map_or(0, |link| link.connections) + 1;
         let link = Link { from: peer, unreliable, reliable, up: true, since: Instant::now(), connections };
         links.insert(name, link);
@@ -90,11 +95,14 @@ impl Host for Memory {
             instance: self.instance.clone(),
             address: self.listen.ip(),
             port: self.listen.port(),
-            mac: None,
             mtu,
             unreliable: Some(unreliable),
             reliable: Some(reliable),
-            atomics: collector::rdma::Config::default().atomic_depth,
+            atomics: if self.card.is_some() {
+                CARD_ATOMICS
+            } else {
+                collector::rdma::Config::default().atomic_depth
+            },
             executed,
             stores: self.offers(),
         })
@@ -109,6 +117,36 @@ impl Host for Memory {
 }
 
 impl Memory {
+    /// The path MTU for this translator, if it can be served at all.
+    fn check(&self, hello: &Hello) -> Result<u16, String> {
+        let mut mtu = usable_mtu(hello.mtu)?;
+        if self.kernel.is_some() {
+            if hello.address == self.listen.ip() {
+                return Err(format!(
+                    "what this machine sends to itself comes by no interface: with [collector.memory] mode = \"xdp\" the translator must \
+                     be another machine than {}",
+                    self.listen.ip()
+                ));
+            }
+            mtu = mtu.min(kernel::MOST_PAYLOAD);
+        }
+        if let Some(card) = &self.card {
+            if hello.port != PORT {
+                return Err(
+                    "RDMA cards answer to UDP port 4791 only: set [translator.dta] source_port = 4791"
+                        .to_owned(),
+                );
+            }
+            mtu = mtu.min(card.mtu());
+        }
+        Ok(mtu)
+    }
+
+    /// All queue pairs.
+    pub(super) fn pairs(&self) -> Pairs<'_> {
+        Pairs { responder: self.responder(), kernel: self.kernel.as_ref(), card: self.card.as_ref() }
+    }
+
     fn offers(&self) -> Vec<StoreOffer> {
         let offer = |(region, offered): (usize, &super::Offered)| {
             let store = &offered.shelved.store;
@@ -139,21 +177,78 @@ impl Memory {
     }
 }
 
-/// Makes a queue pair; when there is no place, that of the link which is gone for longest is given away.
-fn connect(responder: &mut Responder, links: &mut Links, pair: &PairConfig) -> Result<u32, String> {
-    loop {
-        match responder.connect(pair) {
-            Err(PairError::Full) => {
-                let gone = links.iter().filter(|(_, link)| !link.up).min_by_key(|(_, link)| link.since);
-                let Some(name) = gone.map(|(name, _)| name.clone()) else {
-                    return Err("all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned());
-                };
-                if let Some(link) = links.remove(&name) {
-                    responder.disconnect(link.unreliable);
-                    responder.disconnect(link.reliable);
+/// Queue pairs, wherever they are executed.
+pub(super) struct Pairs<'m> {
+    pub(super) responder: MutexGuard<'m, Responder>,
+    kernel: Option<&'m Kernel>,
+    card: Option<&'m Cards>,
+}
+
+impl Pairs<'_> {
+    /// Makes a queue pair, to a peer with this UDP port; when there is no place, that of the link which is gone for longest is given
+    /// away.
+    fn connect(&mut self, links: &mut Links, pair: &PairConfig, port: u16) -> Result<u32, String> {
+        let number = loop {
+            match self.make(pair) {
+                Err(None) => {
+                    let gone = links.iter().filter(|(_, link)| !link.up).min_by_key(|(_, link)| link.since);
+                    let Some(name) = gone.map(|(name, _)| name.clone()) else {
+                        return Err(
+                            "all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned()
+                        );
+                    };
+                    if let Some(link) = links.remove(&name) {
+                        self.disconnect(&link);
+                    }
                 }
+                Err(Some(error)) => return Err(error),
+                Ok(number) => break number,
             }
-            outcome => return outcome.map_err(|error| error.to_string()),
+        };
+        if let Some(kernel) = self.kernel {
+            if let Err(error) = kernel.connect(number, pair, port) {
+                self.responder.disconnect(number);
+                return Err(format!("the kernel does not take its queue pair: {error}"));
+            }
+            self.responder.lend(number);
+        }
+        Ok(number)
+    }
+
+    /// Makes it once; `Err` of `None` where there is no place.
+    fn make(&mut self, pair: &PairConfig) -> Result<u32, Option<String>> {
+        let full = |error: PairError| (error != PairError::Full).then(|| error.to_string());
+        match self.card {
+            Some(card) => card.connect(pair).map_err(|error| match error {
+                Ok(error) => full(error),
+                Err(error) => Some(error.to_string()),
+            }),
+            None => self.responder.connect(pair).map_err(full),
+        }
+    }
+
+    fn disconnect(&mut self, link: &Link) {
+        for number in [link.unreliable, link.reliable] {
+            self.card.map(|card| card.disconnect(number));
+            self.kernel.map(|kernel| kernel.disconnect(number));
+            self.responder.disconnect(number);
+        }
+    }
+
+    fn expected(&self, number: u32) -> Option<Psn> {
+        match (self.kernel, self.card) {
+            (Some(kernel), _) => kernel.expected(number),
+            // A card does not say.
+            (None, Some(_)) => None,
+            (None, None) => self.responder.expected(number),
+        }
+    }
+
+    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+        match (self.kernel, self.card) {
+            (Some(kernel), _) => kernel.state(number),
+            (None, Some(card)) => card.state(number),
+            (None, None) => self.responder.state(number),
         }
     }
 }

@@ -1,15 +1,25 @@
 //! The regions of a memory: made, or opened again with what is in them, and registered with the responder.
 
-use std::{fs, io::ErrorKind, path::Path, sync::Arc};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collector::rdma::{Order, Registered, Registration, Responder, Rights};
-use collector::stores::{BODY, Header, Store, region_len};
+use collector::stores::{BODY, Header, HeaderError, Store, region_len};
 use memory::Region;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
+use super::card::Cards;
+use super::kept::{self, Mark};
+use super::kernel::{self, Kernel};
 use crate::{
-    config::memory::{HashFamily, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind},
+    config::memory::{
+        HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
+    },
     dta::shelf::{EXTENSION, Shelf, Shelved, unreadable},
     error::CliError,
 };
@@ -25,30 +35,122 @@ pub(crate) struct Offered {
     pub(crate) swapped: bool,
 }
 
+/// What was made or opened.
+pub(super) struct Opened {
+    pub(super) shelf: Shelf,
+    pub(super) offered: Vec<Offered>,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) card: Option<Cards>,
+    pub(super) kept: Option<Mark>,
+}
+
 /// Makes or opens all regions.
 ///
 /// # Errors
-/// No room, no permission, a region of another shape.
-pub(super) fn open(
-    settings: &MemorySettings,
-    responder: &mut Responder,
-) -> Result<(Shelf, Vec<Offered>), CliError> {
-    fs::create_dir_all(&settings.directory).map_err(|error| {
+/// No room, no permission, a region of another shape; the kernel takes no responder.
+pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Result<Opened, CliError> {
+    let directory = &settings.directory;
+    fs::create_dir_all(directory).map_err(|error| {
         let remedy = "write another [collector.memory] directory, or make it";
-        CliError::io(format!("cannot make {}", settings.directory.display()), error, remedy)
+        CliError::io(format!("cannot make {}", directory.display()), error, remedy)
     })?;
-    let mut offered = Vec::new();
+    let (kernel, kept) = match settings.mode {
+        MemoryMode::Socket | MemoryMode::Card if kept::is_elsewhere(directory) => {
+            return Err(CliError::new(kept::taken(directory)));
+        }
+        MemoryMode::Socket | MemoryMode::Card => (None, None),
+        MemoryMode::Xdp => {
+            let mark = Mark::set(directory)?;
+            if mark.left_behind {
+                tracing::warn!(
+                    "the process that had the memory of {} did not stop in good order: it begins with what was written at the stop before",
+                    directory.display()
+                );
+            }
+            let lens = settings.stores.iter().map(|written| region_len(&geometry(written)));
+            (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(mark))
+        }
+    };
+    let is_card = settings.mode == MemoryMode::Card;
+    let card = is_card.then(|| Cards::open(settings.listen.ip(), settings.queue_pairs)).transpose()?;
+    let (mut offered, mut at) = (Vec::new(), 0);
     for written in &settings.stores {
-        let shelved = Arc::new(one(&settings.directory, written)?);
-        let registration = registration(&shelved.store, offered.len() as u16);
-        let registered = responder.register(&registration).map_err(|error| {
+        let refused = |error: &dyn std::fmt::Display| {
             CliError::new(format!("the store `{}` cannot be registered: {error}", written.name))
-        })?;
+        };
+        let shelved = match &kernel {
+            None => one(directory, written)?,
+            Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
+        };
+        let shelved = Arc::new(shelved);
+        let registration = registration(&shelved.store, offered.len() as u16);
+        let registered = match &card {
+            Some(card) => card.register(shelved.store.region(), BODY).map_err(|error| refused(&error))?,
+            None => responder.register(&registration).map_err(|error| refused(&error))?,
+        };
+        // A card's part goes on to the end of a page.
+        let registered = Registered { len: shelved.store.body_len(), ..registered };
+        if let Some(kernel) = &kernel {
+            kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
+            at = kernel::end(at, region_len(&shelved.store.geometry()));
+        }
         let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
         offered.push(Offered { shelved, registered, reporters: written.reporters.into(), swapped });
     }
-    Ok((Shelf::new(offered.iter().map(|offered| Arc::clone(&offered.shelved)).collect()), offered))
+    let shelf = Shelf::new(offered.iter().map(|offered| Arc::clone(&offered.shelved)).collect());
+    Ok(Opened { shelf, offered, kernel, card, kept })
+}
+
+/// The file of a store.
+pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.{EXTENSION}"))
+}
+
+/// A store in the kernel's memory from `at` on, with what its file keeps.
+fn one_of_kernel(
+    directory: &Path,
+    written: &RegionSettings,
+    kernel: &Kernel,
+    at: u64,
+) -> Result<Shelved, CliError> {
+    let (file, header) = (file(directory, &written.name), header(written));
+    let len = region_len(&header.geometry);
+    let failed = |error: std::io::Error| {
+        CliError::io(format!("cannot map the store `{}`", written.name), error, "take fewer slots")
+    };
+    let region = Arc::new(kernel.map(at, len).map_err(failed)?);
+    let store = match Shelved::open(&file) {
+        _ if !file.exists() => Store::create(region, &header),
+        Ok(kept) => {
+            let kept = reopened(Ok(kept.store), &header, &file)?;
+            kept.and_then(|kept| {
+                kept::load(&kept, &region).map_err(|_| HeaderError::TooShort)?;
+                Store::open(region)
+            })
+        }
+        Err(error) => return Err(CliError::new(format!("{error}; remove it to begin anew"))),
+    };
+    let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
+    Ok(named(store, None, written))
+}
+
+/// What the file says now holds, whatever the header page kept.
+fn named(store: Store, file: Option<PathBuf>, written: &RegionSettings) -> Shelved {
+    let mut shelved = Shelved::new(store, file);
+    shelved.fields = written.value.clone().or_else(|| written.fields.clone());
+    shelved
+}
+
+fn header(written: &RegionSettings) -> Header {
+    Header {
+        name: written.name.clone(),
+        id: id(written),
+        geometry: geometry(written),
+        fields: fields(written),
+        created: nic::time::now(),
+        snapshot: None,
+    }
 }
 
 fn registration(store: &Store, region: u16) -> Registration {
@@ -69,21 +171,12 @@ fn registration(store: &Store, region: u16) -> Registration {
 }
 
 fn one(directory: &Path, written: &RegionSettings) -> Result<Shelved, CliError> {
-    let geometry = geometry(written);
-    let file = directory.join(format!("{}.{EXTENSION}", written.name));
-    let header = Header {
-        name: written.name.clone(),
-        id: id(written),
-        geometry,
-        fields: fields(written),
-        created: nic::time::now(),
-        snapshot: None,
-    };
+    let (file, header) = (file(directory, &written.name), header(written));
     let failed = |error: std::io::Error| {
         let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
         CliError::io(format!("cannot map {}", file.display()), error, remedy)
     };
-    let store = match Region::create_file(&file, region_len(&geometry)) {
+    let store = match Region::create_file(&file, region_len(&header.geometry)) {
         Ok(region) => Store::create(Arc::new(region), &header),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let region = Arc::new(Region::open_file(&file).map_err(failed)?);
@@ -92,10 +185,7 @@ fn one(directory: &Path, written: &RegionSettings) -> Result<Shelved, CliError> 
         Err(error) => return Err(failed(error)),
     };
     let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
-    let mut shelved = Shelved::new(store, Some(file));
-    // What the file says now holds, whatever the header page kept.
-    shelved.fields = written.value.clone().or_else(|| written.fields.clone());
-    Ok(shelved)
+    Ok(named(store, Some(file), written))
 }
 
 /// A store with its contents, if it is the one that is meant.

@@ -7,10 +7,16 @@ use serde::Serialize;
 use wire::Refusal;
 
 use super::Memory;
+use super::kernel::{Kernel, Look};
 
 /// `/api/v1/dta`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MemoryView {
+    /// Who answers.
+    mode: &'static str,
+    /// The kernel's part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) xdp: Option<XdpView>,
     /// Where RoCEv2 comes to.
     listen: String,
     /// Where translators ask.
@@ -38,6 +44,40 @@ pub(crate) struct MemoryView {
     pub(crate) links: Vec<LinkView>,
     pub(crate) events: EventsView,
     pub(crate) snapshots: SnapshotsView,
+}
+
+/// The responder in the kernel.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct XdpView {
+    interface: String,
+    /// Is it on it?
+    pub(crate) up: bool,
+    /// In the interface's driver; else the generic way.
+    native: bool,
+    /// Why it is not on it, or not in its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Packets that it took: a part of all.
+    pub(crate) packets: u64,
+    /// Frames to RoCEv2's port that it left to the stack, and so to the socket.
+    pub(crate) passed: u64,
+    /// Answers that found no room.
+    pub(crate) unanswered: u64,
+}
+
+impl XdpView {
+    fn of(look: Look) -> Self {
+        let Look { interface, up, native, message, counted } = look;
+        Self {
+            interface,
+            up,
+            native,
+            message,
+            packets: counted.stats.packets,
+            passed: counted.passed,
+            unanswered: counted.unanswered,
+        }
+    }
 }
 
 /// A translator's link.
@@ -82,12 +122,24 @@ pub(crate) struct SnapshotsView {
 }
 
 impl Memory {
+    fn events_view(&self) -> EventsView {
+        let [entries, lapped, missing, immediates, immediates_shed] = self.told.read();
+        EventsView { entries, lapped, missing, immediates, immediates_shed }
+    }
+
+    fn snapshots_view(&self) -> SnapshotsView {
+        let (taken, failed, message) = self.snapshots.read();
+        let directory = self.snapshot_directory().display().to_string();
+        SnapshotsView { taken, failed, message, directory }
+    }
+
     /// All of it, now.
     pub(crate) fn view(&self) -> MemoryView {
         let links = self.links();
-        let responder = self.responder();
-        let stats = *responder.stats();
-        let state = |pair: u32| match responder.state(pair) {
+        let pairs = self.pairs();
+        let mut stats = *pairs.responder.stats();
+        let mut adds_up = stats.is_balanced();
+        let state = |pair: u32| match pairs.state(pair) {
             Some(PairState::Ready) => "ready",
             Some(_) => "error",
             None => "gone",
@@ -103,11 +155,19 @@ impl Memory {
             reliable: state(link.reliable),
         });
         let links = links.collect();
+        let xdp = self.kernel.as_ref().map(Kernel::look);
+        let mut own = Vec::new();
+        if let Some(xdp) = &xdp {
+            stats += &xdp.counted.stats;
+            adds_up &= xdp.counted.is_balanced();
+            own.extend([("contended", xdp.counted.contended), ("too_long", xdp.counted.too_long)]);
+        }
+        let dropped = Reason::ALL.iter().map(|why| (why.name(), stats.dropped[*why as usize]));
         let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
-        let [entries, lapped, missing, immediates, immediates_shed] = self.told.read();
-        let (taken, failed, message) = self.snapshots.read();
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         MemoryView {
+            mode: self.settings.mode.word(),
+            xdp: xdp.map(XdpView::of),
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
@@ -119,8 +179,8 @@ impl Memory {
             executed: stats.executed,
             duplicates: stats.duplicates,
             refused: some(Refusal::ALL.iter().map(|why| (why.name(), stats.refused[why.index()])).collect()),
-            dropped: some(Reason::ALL.iter().map(|why| (why.name(), stats.dropped[*why as usize])).collect()),
-            adds_up: stats.is_balanced(),
+            dropped: some(dropped.chain(own).collect()),
+            adds_up,
             messages: stats.messages,
             written_bytes: stats.bytes,
             adds: stats.adds,
@@ -129,13 +189,8 @@ impl Memory {
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
             answers_lost: count(&self.counts.answers_lost),
             links,
-            events: EventsView { entries, lapped, missing, immediates, immediates_shed },
-            snapshots: SnapshotsView {
-                taken,
-                failed,
-                message,
-                directory: self.snapshot_directory().display().to_string(),
-            },
+            events: self.events_view(),
+            snapshots: self.snapshots_view(),
         }
     }
 }

@@ -86,6 +86,13 @@ impl Shelf {
     /// # Errors
     /// There is none, or a file of one cannot be read: a sentence.
     pub(crate) fn open(directory: &Path) -> Result<Self, String> {
+        if super::memory::kept::is_elsewhere(directory) {
+            return Err(format!(
+                "the memory of {} is in the kernel while its hopwise runs; leave --directory out to ask that one (--api), or ask a \
+                 snapshot (--snapshot)",
+                directory.display()
+            ));
+        }
         let entries = fs::read_dir(directory).map_err(|error| {
             format!("cannot read {}: {error}; name a directory of regions", directory.display())
         })?;

@@ -8,9 +8,11 @@ use std::{
 
 use nic::udp::{Answered, Options, Receiver};
 use translator::dta::{CollectorConfig, StoreEntry, Translator};
-use translator::rdma::{Connection, Event, Links, RemoteRegion, State};
+use translator::rdma::{Connection, Event, RemoteRegion, State};
 use wire::dta::layout::Geometry;
-use wire::roce::{Path, Psn};
+use wire::roce::{PORT, Path, Psn};
+
+use super::road::Road;
 
 use crate::{
     config::rdma::DtaSettings,
@@ -45,7 +47,7 @@ pub(super) struct Parts<'p> {
     pub(super) now: u64,
     pub(super) settings: &'p DtaSettings,
     pub(super) translator: &'p mut Translator,
-    pub(super) links: &'p mut Links,
+    pub(super) links: &'p mut Road,
 }
 
 /// All of them.
@@ -116,14 +118,14 @@ impl Peers {
     }
 
     /// Is everything acknowledged that had to be?
-    pub(super) fn nothing_held(&self, links: &Links) -> bool {
+    pub(super) fn nothing_held(&self, links: &Road) -> bool {
         let held = |number: usize| links.stats(number as u8).map_or(0, |stats| stats.held);
         let up = |number: usize| links.state(number as u8) == State::Up;
         (0..self.list.len()).all(|number| held(number) == 0 || !up(number))
     }
 
     /// Sees to links that broke: a new connection.
-    pub(super) fn mend(&mut self, links: &mut Links) {
+    pub(super) fn mend(&mut self, links: &mut Road) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
                 peer.link.again(&format!("the reliable queue pair broke ({})", cause.name()));
@@ -154,12 +156,10 @@ impl Peers {
     /// Offers queue pairs to a collector that was reached.
     fn greet(&mut self, number: u8, local: IpAddr, parts: &mut Parts<'_>) -> Result<(), String> {
         let Parts { settings, links, .. } = parts;
-        let socket = self.socket(settings.source.unwrap_or(local), settings)?;
-        let address = self.sockets.get(socket).map(Receiver::local_addr).ok_or("no socket")?;
-        let offer = links.offer(number).ok_or("no such collector")?;
+        let address = self.source(number, local, settings)?;
+        let offer = links.offer(number)?;
         let instance = self.instance.clone();
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        peer.socket = Some(socket);
         let end = |end: translator::rdma::End| End { queue_pair: end.pair, psn: end.psn.value() };
         peer.link.hello(Hello {
             version: VERSION,
@@ -167,12 +167,23 @@ impl Peers {
             link: number,
             address: address.ip(),
             port: address.port(),
-            mac: None,
-            mtu: settings.pmtu,
+            mtu: settings.pmtu.min(links.mtu()),
             unreliable: end(offer.unreliable),
             reliable: end(offer.reliable),
         });
         Ok(())
+    }
+
+    /// Where RoCEv2 comes from: a socket, or a card.
+    fn source(&mut self, number: u8, local: IpAddr, settings: &DtaSettings) -> Result<SocketAddr, String> {
+        if let Some(address) = Road::card(settings) {
+            return Ok(SocketAddr::new(address, PORT));
+        }
+        let socket = self.socket(settings.source.unwrap_or(local), settings)?;
+        if let Some(peer) = self.list.get_mut(usize::from(number)) {
+            peer.socket = Some(socket);
+        }
+        self.sockets.get(socket).map(Receiver::local_addr).ok_or_else(|| "no socket".to_owned())
     }
 
     /// The socket of this address, which RoCEv2's checksum covers.
@@ -183,7 +194,8 @@ impl Peers {
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, batch_wait: std::time::Duration::ZERO, ..Options::default() };
         let socket = Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
-        let socket = socket.and_then(|socket| socket.never_fragment().map(|()| socket));
+        let whole = |socket: &Receiver| socket.never_fragment().and_then(|()| socket.take_without_checksum());
+        let socket = socket.and_then(|socket| whole(&socket).map(|()| socket));
         self.sockets.push(socket.map_err(|error| error.to_string())?);
         Ok(self.sockets.len() - 1)
     }
@@ -192,8 +204,10 @@ impl Peers {
     fn connect(&mut self, number: u8, welcome: &Welcome, parts: &mut Parts<'_>) -> Result<(), String> {
         let Parts { now, settings, translator, links } = parts;
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let socket = peer.socket.and_then(|at| self.sockets.get(at)).ok_or("no socket")?;
-        let (source, target) = (socket.local_addr(), SocketAddr::new(welcome.address, welcome.port));
+        let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(Receiver::local_addr);
+        let card = Road::card(settings).map(|address| SocketAddr::new(address, PORT));
+        let source = card.or(socket).ok_or("no socket")?;
+        let target = SocketAddr::new(welcome.address, welcome.port);
         let memory = memory(&welcome.stores, number, settings)?;
         let regions: Vec<_> = welcome.stores.iter().filter_map(region).collect();
         translator.attach(number, memory).map_err(|error| format!("its stores cannot be used: {error}"))?;
@@ -206,7 +220,7 @@ impl Peers {
             regions: &regions,
             executed: welcome.executed.map(Psn::new),
         };
-        links.connect(number, &connection, *now).map_err(|error| error.to_string())?;
+        links.connect(number, &connection, *now)?;
         for store in welcome.stores.iter().filter(|store| is_new(&peer.stores, store)) {
             let Shape::Append { next, .. } = &store.shape else { continue };
             for (list, next) in (store.id..).zip(next) {

@@ -108,24 +108,28 @@ pub(super) fn saved() -> Vec<u8> {
     entry.0
 }
 
-/// `struct answer`: an acknowledgement and one of an atomic operation, whose last bytes the program fills in. Nothing, if the
-/// path's addresses are of two families.
-pub(super) fn answer(config: &PairConfig) -> Option<Vec<u8>> {
+/// `struct answer`: an acknowledgement and one of an atomic operation, whose last bytes the program fills in, to UDP port `port`.
+/// Nothing, if the path's addresses are of two families.
+pub(super) fn answer(config: &PairConfig, port: u16) -> Option<Vec<u8>> {
     const ROOM: usize = 96;
     const LEN: usize = 2 * ROOM;
     const ICRC: usize = LEN + 8;
+    const BACK: usize = ICRC + 8;
     const SIZE: usize = 256;
     let mut entry = Layout::of(SIZE);
     if config.transport == Transport::Uc {
         return Some(entry.0);
     }
     let mut writer = Writer::new(config.path, config.transport, config.peer).ok()?;
+    entry.u32(BACK, u32::from(config.path.destination_mac == [0; 6]));
     let (zero, aeth) = (Psn::new(0), Aeth { syndrome: Syndrome::ACK, msn: 0 });
     let (mut plain, mut atomic) = ([0; ROOM], [0; ROOM]);
     let plain_len = writer.acknowledge(&mut plain, zero, aeth).ok()?;
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
     for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)].iter().enumerate() {
         entry.put(kind * ROOM, frame);
+        // The checksum is over RoCEv2's own port, as it is in answers by a socket.
+        entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
         entry.u32(LEN + 4 * kind, *len as u32);
         entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
     }

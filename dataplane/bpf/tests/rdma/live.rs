@@ -7,7 +7,8 @@ use collector::rdma::{Order, PairConfig, Registered, Rights};
 use nic::frames::{self, Port};
 use nic::ladder::Rung;
 use nic::netns::{Pair, send_frames};
-use wire::roce::{Aeth, Opcode, Packet, Path, Psn, Syndrome, Transport};
+use nic::udp::{Burst, Receiver};
+use wire::roce::{Aeth, Ends, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
 
 use crate::both::load;
 use crate::frames::{HERE, Request, address, atomic, reth};
@@ -120,6 +121,54 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     assert_eq!(memory.load_u64(4096 + 48).unwrap(), 77);
     drop(memory);
     until("nothing is left behind", || ids.alive().unwrap().is_empty());
+}
+
+#[test]
+fn answers_find_a_socket_on_any_port_without_being_told_its_hardware_address() {
+    const NAME: &str = "answers_find_a_socket_on_any_port";
+    let options = Options { memory: 1 << 20, ..Options::default() };
+    let Some(mut kernel) = load(NAME, &options) else { return };
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => return crate::skipped(NAME, &error),
+    };
+    let named = Registered { address: ADDRESS, len: 4096, key: KEY };
+    kernel.register(&named, 4096, Rights::ALL, Order::HeadLast, 3).unwrap();
+    let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
+    pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
+    for family in 0..2 {
+        let (near, far) = (Pair::NEAR[family], Pair::FAR[family]);
+        let bind = || Receiver::bind((near, 0).into(), &nic::udp::Options::default()).unwrap();
+        let mut socket = pair.near.run(bind).unwrap();
+        socket.never_fragment().unwrap();
+        socket.take_without_checksum().unwrap();
+        let port = socket.local_addr().port();
+        let number = 0x6001 + family as u32;
+        let to = PairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
+        kernel.connect_to(number, &to, port).unwrap();
+        let there = Path::new(near, far, port);
+        let mut writer = Writer::new(there, Transport::Rc, number).unwrap();
+        let reth = wire::roce::Reth { address: ADDRESS, key: KEY, len: 8 };
+        let mut frame = [0; 256];
+        let head = Head { ack_request: true, ..Head::new(Psn::new(0xff_ffff)) };
+        let len = writer.write_only(&mut frame, head, reth, &[7; 8]).unwrap();
+        let sent = socket.answer([((far, 4791).into(), &frame[there.headers_len()..len])]);
+        assert_eq!(sent.sent, 1, "{sent:?}");
+        let mut burst = Burst::new(4, 2048);
+        assert_eq!(
+            socket.recv(&mut burst, 10_000).unwrap(),
+            1,
+            "IPv{}: {:?}",
+            4 + 2 * family,
+            kernel.counted()
+        );
+        let packet = burst.iter().next().unwrap();
+        assert_eq!(packet.source.ip(), far);
+        let ends = Ends { source: far, destination: near, source_port: packet.source.port() };
+        let answer = Packet::parse_udp(packet.data, ends).unwrap();
+        assert_eq!((answer.bth.queue_pair, answer.aeth.unwrap().syndrome), (9, Syndrome::ACK));
+    }
+    drop(attached);
 }
 
 #[test]

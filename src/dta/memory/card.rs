@@ -1,0 +1,130 @@
+//! Regions that an RDMA card writes (feature `verbs`): it has the keys, the addresses and the queue pairs, and this program hears of
+//! immediates only.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use collector::rdma::{Completion, PairConfig, PairError, PairState, Registered};
+use memory::Region;
+use nic::verbs::{Card, Done, Pair, Peer};
+use wire::roce::Transport;
+
+use super::{Memory, Wake};
+use crate::error::CliError;
+
+/// Immediates that a queue pair takes before we have seen them.
+const RECEIVES: u32 = 1024;
+/// Between two looks for immediates: as often as lists are looked at without one.
+const LOOK: Duration = Duration::from_millis(2);
+/// The number of the first packet on our side, which sends none: the other end must know it to connect.
+const OWN_PSN: u32 = 0;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Cards {
+    card: Card,
+    regions: Mutex<Vec<nic::verbs::Registered>>,
+    pairs: Mutex<BTreeMap<u32, (Pair, PairState)>>,
+    most: usize,
+}
+
+impl Cards {
+    /// The card that has this address, for at most `most` queue pairs.
+    ///
+    /// # Errors
+    /// There is none, and what to do.
+    pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
+        let card = Card::open(address).map_err(|error| {
+            CliError::new(format!("[collector.memory] mode = \"card\": {error}; or write mode = \"socket\""))
+        })?;
+        Ok(Self { card, regions: Mutex::default(), pairs: Mutex::default(), most })
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (Pair, PairState)>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The longest payload of a packet that it takes.
+    pub(super) fn mtu(&self) -> u16 {
+        self.card.mtu()
+    }
+
+    /// Lets others write a region from byte `start` on.
+    ///
+    /// # Errors
+    /// The system does not allow it.
+    pub(super) fn register(&self, region: &Arc<Region>, start: u64) -> Result<Registered, nic::Error> {
+        let registered = self.card.register_from(Arc::clone(region), start, true)?;
+        let named =
+            Registered { address: registered.address(), len: registered.len(), key: registered.key() };
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner).push(registered);
+        Ok(named)
+    }
+
+    /// Makes a queue pair; `Err` of `None` where only the system knows why not.
+    pub(super) fn connect(&self, config: &PairConfig) -> Result<u32, Result<PairError, nic::Error>> {
+        let mut pairs = self.pairs();
+        if pairs.len() >= self.most {
+            return Err(Ok(PairError::Full));
+        }
+        let mut pair = self.card.pair(config.transport == Transport::Rc, 4, RECEIVES).map_err(Err)?;
+        let peer = Peer {
+            address: config.path.destination,
+            queue_pair: config.peer,
+            psn: config.psn.value(),
+            own_psn: OWN_PSN,
+            mtu: config.mtu as u16,
+        };
+        pair.connect(&peer).and_then(|()| pair.receive(RECEIVES)).map_err(Err)?;
+        let number = pair.number();
+        pairs.insert(number, (pair, PairState::Ready));
+        Ok(number)
+    }
+
+    pub(super) fn disconnect(&self, number: u32) -> bool {
+        self.pairs().remove(&number).is_some()
+    }
+
+    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+        self.pairs().get(&number).map(|(_, state)| *state)
+    }
+
+    /// Tells of immediates, until the end.
+    pub(super) fn tell(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) {
+        let mut told = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            for (number, (pair, state)) in self.pairs().iter_mut() {
+                *state = receive(*number, pair, &mut told).unwrap_or(*state);
+            }
+            if told.is_empty() {
+                std::thread::sleep(LOOK);
+            }
+            told.drain(..).for_each(|completion| memory.tell(completion, wake));
+        }
+    }
+}
+
+/// Takes what a queue pair received, and lets it take as many more; another state, if it has one now.
+fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<PairState> {
+    let mut done = [Done::default(); 16];
+    let (mut good, mut bad) = (0, false);
+    for done in pair.received(&mut done) {
+        if done.status == 0 {
+            good += 1;
+            let (immediate, len) = (done.immediate, done.len);
+            // A card does not say where it wrote; the immediate says to what.
+            told.push(Completion { pair: number, immediate, place: None, len });
+        } else {
+            bad = true;
+        }
+    }
+    let stuck = good > 0 && pair.receive(good).is_err();
+    (bad || stuck).then_some(PairState::Error)
+}

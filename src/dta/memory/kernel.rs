@@ -1,0 +1,232 @@
+//! The responder in the kernel (XDP), in front of the one in user space: it has the memory, and the queue pairs of all links.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bpf::rdma::{Counted, Options, Rdma, Refused};
+use collector::rdma::{PairConfig, PairState, Registered, Registration};
+use memory::Region;
+use nic::{bpf::Attachment, frames::Waiting, ladder::Rung, ladder::State, ladder::Watch};
+use wire::roce::{Path, Psn};
+
+use super::{Answers, Memory, SLEEP, Wake};
+use crate::{config::memory::MemorySettings, error::CliError};
+
+/// The longest payload of a packet that it takes.
+pub(super) const MOST_PAYLOAD: u16 = 2048;
+/// Completions told at once.
+const BURST: usize = 1024;
+/// Between two looks at the interface.
+const LOOK: Duration = Duration::from_secs(1);
+/// Regions begin at multiples of it.
+const PAGE: u64 = 4096;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    interface: String,
+    rdma: Mutex<Rdma>,
+    attached: Mutex<Attached>,
+    completions: OwnedFd,
+}
+
+/// How it is on its interface.
+#[derive(Debug, Default)]
+struct Attached {
+    on: Option<(Attachment, Watch)>,
+    native: bool,
+    /// Why it is not on it, or not in its driver.
+    message: Option<String>,
+}
+
+/// How it is on its interface, and what it counted.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) interface: String,
+    pub(super) up: bool,
+    pub(super) native: bool,
+    pub(super) message: Option<String>,
+    pub(super) counted: Counted,
+}
+
+/// Where in the kernel's memory a region of `len` bytes ends that begins at `at`.
+pub(super) fn end(at: u64, len: u64) -> u64 {
+    at + len.next_multiple_of(PAGE)
+}
+
+impl Kernel {
+    /// Loads it, with `memory` bytes, and puts it on its interface.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub(super) fn open(settings: &MemorySettings, memory: u64) -> Result<Self, CliError> {
+        let interface = settings.interface.as_deref().unwrap_or_default();
+        let refused = |what: &str, error: &dyn std::fmt::Display| {
+            CliError::new(format!(
+                "[collector.memory] mode = \"xdp\": {what}: {error}; mend that (`hopwise doctor {interface}` helps), or write mode = \
+                 \"socket\", which needs no rights and no interface"
+            ))
+        };
+        let rdma = Rdma::load(&Options { memory, ..Options::default() }).map_err(|error| {
+            let takes = "it takes Linux 5.18, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and as much free memory as the stores are large";
+            refused("the responder cannot be loaded into the kernel", &format_args!("{error} ({takes})"))
+        })?;
+        let completions = rdma.completions_fd().map_err(|error| refused("no descriptor is left", &error))?;
+        let kernel = Self {
+            interface: interface.to_owned(),
+            rdma: Mutex::new(rdma),
+            attached: Mutex::default(),
+            completions,
+        };
+        kernel
+            .attach()
+            .map_err(|error| refused(&format!("the interface {interface} cannot be used"), &error))?;
+        Ok(kernel)
+    }
+
+    fn rdma(&self) -> MutexGuard<'_, Rdma> {
+        self.rdma.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Attached> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach(&self) -> Result<(), nic::Error> {
+        let filter = self.rdma().attach(&self.interface)?;
+        for warning in &filter.warnings {
+            tracing::warn!("{warning}");
+        }
+        let native = filter.rung == Rung::Native;
+        let message = filter.tried.first().map(ToString::to_string);
+        tracing::info!(
+            "RoCEv2 is answered in the kernel, on {} ({})",
+            self.interface,
+            if native { "in its driver" } else { "the generic way" }
+        );
+        *self.attached() = Attached { on: Some((filter.attached, filter.watch)), native, message };
+        Ok(())
+    }
+
+    /// `len` bytes of the memory, from `at`.
+    pub(super) fn map(&self, at: u64, len: u64) -> std::io::Result<Region> {
+        self.rdma().map(at, len)
+    }
+
+    /// Opens a region, whose memory begins at `at`, to requests.
+    pub(super) fn register(&self, named: &Registered, at: u64, what: &Registration) -> Result<(), Refused> {
+        self.rdma().register(named, at + what.start, what.rights, what.order, what.region)
+    }
+
+    /// Takes over a queue pair. Over the path of `pair` its peer has UDP port `port`; answers go to whatever hardware address asked.
+    pub(super) fn connect(&self, number: u32, pair: &PairConfig, port: u16) -> Result<(), Refused> {
+        let path = Path { destination_mac: [0; 6], ..pair.path };
+        self.rdma().connect_to(number, &PairConfig { path, ..*pair }, port)
+    }
+
+    pub(super) fn disconnect(&self, number: u32) -> bool {
+        self.rdma().disconnect(number)
+    }
+
+    pub(super) fn expected(&self, number: u32) -> Option<Psn> {
+        self.rdma().expected(number)
+    }
+
+    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+        self.rdma().state(number)
+    }
+
+    /// How it is.
+    pub(super) fn look(&self) -> Look {
+        let counted = self.count();
+        let attached = self.attached();
+        Look {
+            interface: self.interface.clone(),
+            up: attached.on.is_some(),
+            native: attached.native,
+            message: attached.message.clone(),
+            counted,
+        }
+    }
+
+    /// What it counted. Packets that are under way while the CPUs' counters are read make them not add up: then they are read again.
+    fn count(&self) -> Counted {
+        let mut counted = Counted::default();
+        for _ in 0..8 {
+            // Of a kernel that does not tell, nothing is known.
+            counted = self.rdma().counted().unwrap_or_default();
+            if counted.is_balanced() {
+                break;
+            }
+        }
+        counted
+    }
+
+    /// Takes it off the interface; when this returns, nothing is written any more.
+    pub(super) fn close(&self, pairs: impl Iterator<Item = u32>) {
+        *self.attached() = Attached::default();
+        let mut rdma = self.rdma();
+        pairs.for_each(|number| {
+            rdma.disconnect(number);
+        });
+    }
+
+    /// Tells of completions, until the end.
+    ///
+    /// # Errors
+    /// The system refused to wait.
+    pub(super) fn tell(&self, memory: &Memory, wake: &Wake, stop: &AtomicBool) -> Result<(), nic::Error> {
+        let (mut waiting, mut told) = (Waiting::default(), Answers::default());
+        loop {
+            let ending = stop.load(Ordering::Relaxed);
+            let patience = if ending { Duration::ZERO } else { Duration::from_millis(SLEEP.into()) };
+            nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut waiting, patience)?;
+            let mut rdma = self.rdma();
+            rdma.completed(BURST, &mut told);
+            for completion in told.completions.drain(..) {
+                rdma.replenish(completion.pair, 1);
+                memory.tell(completion, wake);
+            }
+            if ending {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sees to it that it is on its interface, until the end: one that was away comes back.
+    pub(super) fn keep(&self, stop: &AtomicBool) {
+        let mut next = Instant::now() + LOOK;
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(SLEEP.into()));
+            if Instant::now() < next {
+                continue;
+            }
+            next = Instant::now() + LOOK;
+            self.lose();
+            if self.attached().on.is_none()
+                && let Err(error) = self.attach()
+            {
+                self.attached().message = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Notices that it is on the interface no more.
+    fn lose(&self) {
+        let mut attached = self.attached();
+        let Some((attachment, watch)) = &mut attached.on else { return };
+        let reason = match (watch.check(), attachment.replaced()) {
+            (Ok(State::Gone), _) => "there is no such interface any more",
+            (_, Ok(Some(_))) => "the program was taken off the interface",
+            _ => return,
+        };
+        tracing::warn!("{}: {reason}; RoCEv2 is not answered until it is there again", self.interface);
+        (attached.on, attached.message) = (None, Some(reason.to_owned()));
+    }
+}

@@ -1,0 +1,364 @@
+//! RDMA by a card (feature `verbs`): an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
+//! to each collector.
+//!
+//! The card sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data
+//! still lies in the slots from which the card read, and [`Head`]s say where it was to go. Without a connection nothing is taken:
+//! the translator keeps what must arrive in its local memory.
+
+use std::{collections::VecDeque, net::IpAddr};
+
+use nic::verbs::{Card, Peer, Sender};
+use translator::dta::{Blocked, Place, Room, Way};
+use translator::rdma::{Cause, Connection, End, Event, GivenUp, Offer, Refused, RemoteRegion, State, Stats};
+use wire::roce::Psn;
+
+/// Requests that a queue pair has outstanding.
+const DEPTH: u32 = 1024;
+/// Bytes of one request; longer writes are several.
+const SLOT: usize = 8192;
+/// Between two looks at what the card has done, while there is something, ns.
+const LOOK: u64 = 1_000_000;
+/// The number of the other side's first packet: it sends none.
+const PEER_PSN: u32 = 0;
+
+/// All collectors.
+#[derive(Debug)]
+pub(super) struct Cards {
+    card: Card,
+    links: Vec<Link>,
+    seed: u32,
+    now: u64,
+}
+
+/// Where a request of a reliable queue pair was to go.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    region: u16,
+    /// It is the last of its operation.
+    ends: bool,
+    what: What,
+    offset: u64,
+    len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Write(Option<u32>),
+    Add(u64),
+}
+
+#[derive(Debug)]
+struct Link {
+    offered: Option<Pairs>,
+    pairs: Option<Pairs>,
+    regions: Vec<RemoteRegion>,
+    /// Of the reliable queue pair's requests that are not done, in order.
+    heads: VecDeque<Head>,
+    state: State,
+    event: Option<Cause>,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+struct Pairs {
+    unreliable: Sender,
+    reliable: Sender,
+    psn: [u32; 2],
+}
+
+impl Cards {
+    /// The card that has this address, for so many collectors.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn open(address: IpAddr, collectors: usize, seed: u32) -> Result<Self, nic::Error> {
+        let links = (0..collectors).map(|_| Link {
+            offered: None,
+            pairs: None,
+            regions: Vec::new(),
+            heads: VecDeque::with_capacity(DEPTH as usize),
+            state: State::Down,
+            event: None,
+            stats: Stats::default(),
+        });
+        Ok(Self { card: Card::open(address)?, links: links.collect(), seed, now: 0 })
+    }
+
+    fn link(&mut self, collector: u8) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(collector))
+    }
+
+    /// The longest payload of a packet.
+    pub(super) fn mtu(&self) -> u16 {
+        self.card.mtu()
+    }
+
+    /// New queue pairs for a collector.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
+        let sender =
+            |reliable| Sender::new(&self.card, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
+        let (mut unreliable, mut reliable) = (sender(false)?, sender(true)?);
+        // Any numbers, and not those of the last time.
+        self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
+        let psn = [self.seed >> 8, self.seed & 0xff_ffff];
+        let numbers = [unreliable.pair().number(), reliable.pair().number()];
+        let link = self.link(collector).ok_or("no such collector")?;
+        link.offered = Some(Pairs { unreliable, reliable, psn });
+        let end = |at: usize| End { pair: numbers[at], psn: Psn::new(psn[at]) };
+        Ok(Offer { unreliable: end(0), reliable: end(1) })
+    }
+
+    /// The collector accepted the last offer.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>) -> Result<(), String> {
+        let mtu = to.mtu as u16;
+        let link = self.link(collector).ok_or("no such collector")?;
+        let mut pairs = link.offered.take().ok_or("nothing was offered")?;
+        let (Some(unreliable), Some(reliable)) = (to.unreliable, to.reliable) else {
+            return Err("it has not both a reliable and an unreliable queue pair".to_owned());
+        };
+        let ends = [(&mut pairs.unreliable, unreliable), (&mut pairs.reliable, reliable)];
+        for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.psn) {
+            let peer = Peer { address: to.path.destination, queue_pair, psn: PEER_PSN, own_psn, mtu };
+            sender.pair().connect(&peer).map_err(|error| error.to_string())?;
+        }
+        link.regions = to.regions.to_vec();
+        link.take_over(pairs);
+        Ok(())
+    }
+
+    pub(super) fn disconnect(&mut self, collector: u8) {
+        if let Some(link) = self.link(collector) {
+            link.look();
+            // The queue pairs stay: what they had not done is there when the next ones come.
+            link.state = State::Down;
+        }
+    }
+
+    pub(super) fn state(&self, collector: u8) -> State {
+        self.links.get(usize::from(collector)).map_or(State::Down, |link| link.state)
+    }
+
+    pub(super) fn stats(&self, collector: u8) -> Option<&Stats> {
+        self.links.get(usize::from(collector)).map(|link| &link.stats)
+    }
+
+    pub(super) fn tick(&mut self, now: u64) {
+        self.now = now;
+        self.links.iter_mut().for_each(Link::look);
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        let busy = |link: &Link| link.state == State::Up && !link.heads.is_empty();
+        self.links.iter().any(busy).then(|| self.now.saturating_add(LOOK))
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.links.iter_mut().enumerate().find_map(|(collector, link)| {
+            let cause = link.event.take()?;
+            Some(Event::Broken { collector: collector as u8, cause })
+        })
+    }
+}
+
+impl Link {
+    /// The next queue pairs: what the last ones had not done comes first.
+    fn take_over(&mut self, mut pairs: Pairs) {
+        self.look();
+        let before = self.pairs.take();
+        let (first, heads) = (before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1), self.heads.len());
+        let mut data = vec![0; SLOT];
+        for request in first..first + heads as u64 {
+            let Some(head) = self.heads.pop_front() else { break };
+            let data = &mut data[..head.len as usize];
+            let place = find(&self.regions, head.region, head.offset, u64::from(head.len).max(1));
+            let sent = match (head.what, place) {
+                (What::Add(delta), Ok((address, key))) => {
+                    self.stats.uncertain_adds += 1;
+                    pairs.reliable.add(address, key, delta).is_ok()
+                }
+                (What::Write(immediate), Ok((address, key))) => {
+                    self.stats.uncertain_immediates += u64::from(immediate.is_some());
+                    before.as_ref().is_some_and(|before| before.reliable.pending(request, data))
+                        && pairs.reliable.write(address, key, data, immediate).is_ok()
+                }
+                (_, Err(_)) => false,
+            };
+            if sent {
+                self.stats.frames += 1;
+                self.stats.repeated += 1;
+                self.heads.push_back(head);
+            } else if head.ends {
+                self.stats.given_up[GivenUp::NoPlace as usize] += 1;
+                self.stats.held -= 1;
+            }
+        }
+        self.pairs = Some(pairs);
+        self.state = State::Up;
+        self.stats.connections += 1;
+    }
+
+    /// Learns what the card has done.
+    fn look(&mut self) {
+        let Some(pairs) = &mut self.pairs else { return };
+        let before = pairs.reliable.counts().1;
+        pairs.unreliable.collect();
+        pairs.reliable.collect();
+        for _ in before..pairs.reliable.counts().1 {
+            if self.heads.pop_front().is_some_and(|head| head.ends) {
+                self.stats.acknowledged += 1;
+                self.stats.held -= 1;
+            }
+        }
+        if self.state == State::Up
+            && let Some(status) = pairs.reliable.broken().or(pairs.unreliable.broken())
+        {
+            tracing::warn!("the card says: {}", nic::verbs::status_name(status));
+            let cause = cause(status);
+            (self.state, self.event) = (State::Broken(cause), Some(cause));
+            self.stats.broken += 1;
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused) -> Blocked {
+        self.stats.refused[refused as usize] += 1;
+        match refused {
+            Refused::Down => Blocked::Broken,
+            Refused::NoRegion | Refused::NoReliable => Blocked::NoRegion,
+            Refused::OutOfRange | Refused::Misaligned | Refused::TooLong => Blocked::OutOfRegion,
+            Refused::Paused => Blocked::Paused,
+            Refused::OutboxFull | Refused::KeptFull => Blocked::Full,
+        }
+    }
+
+    fn room(&self, keep: bool) -> u32 {
+        let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else { return 0 };
+        // An operation may take two requests.
+        if keep { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
+    }
+
+    /// Gives a write to the card, in as many requests as it takes; the immediate with the last.
+    fn write(
+        &mut self,
+        (region, offset): (u16, u64),
+        data: &[u8],
+        immediate: Option<u32>,
+        keep: bool,
+    ) -> Result<(), Refused> {
+        let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
+        let up = self.state == State::Up;
+        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        let sender = if keep { &mut pairs.reliable } else { &mut pairs.unreliable };
+        let requests = data.len().div_ceil(SLOT).max(1);
+        if (sender.room() as usize) < requests {
+            return Err(if keep { Refused::KeptFull } else { Refused::OutboxFull });
+        }
+        for request in 0..requests {
+            let at = request * SLOT;
+            let (part, ends) = (&data[at..data.len().min(at + SLOT)], request + 1 == requests);
+            let immediate = immediate.filter(|_| ends);
+            if sender.write(address + at as u64, key, part, immediate).is_err() {
+                // There was room: the card itself refuses. What was given before is only bytes of the same write.
+                return Err(if keep { Refused::KeptFull } else { Refused::OutboxFull });
+            }
+            self.stats.frames += 1;
+            self.stats.bytes += part.len() as u64;
+            if keep {
+                let (what, offset) = (What::Write(immediate), offset + at as u64);
+                self.heads.push_back(Head { region, ends, what, offset, len: part.len() as u32 });
+            }
+        }
+        self.stats.kept += u64::from(keep);
+        self.stats.held += u64::from(keep);
+        self.stats.unkept += u64::from(!keep);
+        Ok(())
+    }
+
+    fn add(&mut self, (region, offset): (u16, u64), delta: u64) -> Result<(), Refused> {
+        let (address, key) = find(&self.regions, region, offset, 8)?;
+        if !address.is_multiple_of(8) {
+            return Err(Refused::Misaligned);
+        }
+        let up = self.state == State::Up;
+        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        // One more for the immediate that may follow.
+        if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
+            return Err(Refused::KeptFull);
+        }
+        self.heads.push_back(Head { region, ends: true, what: What::Add(delta), offset, len: 0 });
+        self.stats.frames += 1;
+        self.stats.kept += 1;
+        self.stats.held += 1;
+        self.stats.adds += 1;
+        Ok(())
+    }
+}
+
+impl Way for Cards {
+    fn room(&self, collector: u8, keep: bool) -> Room {
+        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.room(keep));
+        Room { messages, bytes: u64::from(messages) * SLOT as u64 }
+    }
+
+    fn is_connected(&self, collector: u8) -> bool {
+        self.state(collector) == State::Up
+    }
+
+    fn write(
+        &mut self,
+        place: Place,
+        offset: u64,
+        data: &[u8],
+        immediate: Option<u32>,
+        keep: bool,
+    ) -> Result<(), Blocked> {
+        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let written = link.write((place.region, offset), data, immediate, keep);
+        written
+            .or_else(|refused| {
+                // The card may have done something since it was asked last.
+                if matches!(refused, Refused::KeptFull | Refused::OutboxFull) {
+                    link.look();
+                    return link.write((place.region, offset), data, immediate, keep);
+                }
+                Err(refused)
+            })
+            .map_err(|refused| link.refuse(refused))
+    }
+
+    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let at = (place.region, offset);
+        link.add(at, delta).map_err(|refused| link.refuse(refused))?;
+        if immediate.is_some() {
+            // There is room: the addition made sure.
+            link.write(at, &[], immediate, true).map_err(|refused| link.refuse(refused))?;
+        }
+        Ok(())
+    }
+}
+
+/// The address and key of so many bytes of a region.
+fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
+    let found = regions.iter().find(|known| known.region == region).ok_or(Refused::NoRegion)?;
+    let end = offset.checked_add(len).ok_or(Refused::OutOfRange)?;
+    if end > found.len {
+        return Err(Refused::OutOfRange);
+    }
+    Ok((found.address + offset, found.key))
+}
+
+/// What a status of libibverbs (`enum ibv_wc_status`) means to the link.
+fn cause(status: u32) -> Cause {
+    match status {
+        9 => Cause::InvalidRequest,
+        10 => Cause::RemoteAccess,
+        11 => Cause::RemoteOperational,
+        _ => Cause::NoAnswer,
+    }
+}
