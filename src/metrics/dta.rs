@@ -41,9 +41,8 @@ pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
     let help = "DTA reports taken: = done + dropped + unreadable + waiting.";
     one(text, view, ("dta_reports_total", "counter", help), |view| view.reports);
     by(text, view, ("dta_done_total", "primitive", "DTA reports done, by primitive."), |view| &view.done);
-    by(text, view, ("dta_dropped_total", "reason", "DTA reports that did nothing, by reason."), |view| {
-        &view.dropped
-    });
+    let help = "DTA reports that did nothing, by reason; absent_*: the collector is away, congested_*: it does not keep up.";
+    by(text, view, ("dta_dropped_total", "reason", help), |view| &view.dropped);
     let help = "Datagrams that are no DTA report, by reason.";
     by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
     let help = "DTA reports in local memory, until there is room.";
