@@ -12,6 +12,23 @@ struct ending {
     u32 rest[3]; /* the checksum; or the result of an addition, and the checksum */
 };
 
+/* To the hardware address that asked, from the one that was asked. In place: there is no stack to spare. */
+static inline_always u32 turn_round(struct xdp_md *frame)
+{
+    u16 *macs = (u16 *)(long)frame->data;
+
+    if ((u8 *)macs + 12 > (const u8 *)(long)frame->data_end)
+        return 1;
+#pragma unroll
+    for (u32 i = 0; i < 3; i++) {
+        u16 from = macs[i + 3];
+
+        macs[i + 3] = macs[i];
+        macs[i] = from;
+    }
+    return 0;
+}
+
 /* 0: the frame is the answer now. */
 static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const struct reply *reply)
 {
@@ -19,9 +36,8 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
     struct answer *answer = map_lookup(&answers, &place);
     u32 atomic = reply->kind == ANSWER_ATOMIC, len, crc, tail = atomic ? sizeof(struct ending) : 12;
     struct ending ending = {};
-    u8 asked[12];
 
-    if (!answer || xdp_load(frame, 0, asked, sizeof(asked)))
+    if (!answer)
         return 1;
     len = answer->len[atomic];
     if (len < sizeof(struct ending) + L3 || len > ANSWER)
@@ -40,10 +56,12 @@ static noinline u32 answer(struct xdp_md *frame, u32 place, u32 messages, const 
     }
     if (adjust_tail(frame, (int)len - (int)xdp_length(frame)))
         return 1;
-    if (xdp_store(frame, 0, answer->frame[atomic], len))
+    if (answer->back) {
+        if (turn_round(frame) || xdp_store(frame, 12, answer->frame[atomic] + 12, len - 12))
+            return 1;
+    } else if (xdp_store(frame, 0, answer->frame[atomic], len)) {
         return 1;
-    if (answer->back && (xdp_store(frame, 0, asked + 6, 6) || xdp_store(frame, 6, asked, 6)))
-        return 1;
+    }
     return xdp_store(frame, len - tail, &ending, tail) != 0;
 }
 

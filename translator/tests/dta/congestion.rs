@@ -279,7 +279,7 @@ fn send_to(world: &mut World, collector: u8, base: Base, key: &[u8]) {
 #[test]
 fn what_an_absent_collector_costs_is_told_apart_from_congestion() {
     let mut world = World::of(two());
-    let mut send = |world: &mut World| {
+    let send = |world: &mut World| {
         for priority in [Priority::Low, Priority::Low, Priority::Medium, Priority::High] {
             send_to(world, 1, with(priority), &[1]);
         }
