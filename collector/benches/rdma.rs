@@ -1,186 +1,94 @@
 //! The software end of RoCEv2 on one core: frames in memory to bytes in a region. `cargo bench -p hopwise-collector --bench rdma`;
-//! behind `--` words of cases (`key-write`, `append`), and `--mib=N` for another region than 4096 MiB.
+//! behind `--` words of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for other than 300 turns.
 //!
-//! Each case stands beside a plain loop that stores the same bytes at the same places, in turns with it, in the same run. Prints
-//! medians, ns per operation, and the rate of the responder as a share of the loop's.
+//! Each case stands beside two plain loops with prefetch, in turns with it, in the same run: `store` stores the same bytes at the same
+//! places from one place in the processor's cache, `copy` takes them from the frames, where the responder finds them. Prints the least
+//! and the median of short turns, ns per operation, and the rate of the responder as a share of each loop's: of the leasts, of the
+//! medians.
 
-use std::hint::black_box;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use collector::rdma::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
+use collector::rdma::Order;
+use collector::workload::rdma::{Case, Feed};
 use memory::Region;
-use translator::dta::{Place, Way};
-use translator::rdma::{Config, Connection, Links, RemoteRegion};
-use wire::roce::{Path, Transport};
 
 const BATCH: usize = 2048;
-/// Operations that the plain loop asks for ahead.
-const AHEAD: usize = 16;
-const PLACE: Place = Place { collector: 0, region: 0 };
+/// Frames that are given at once, as a socket or ring does.
+const BURST: usize = 64;
 
-struct Silent(u64);
-
-impl rdma::Out for Silent {
-    fn answer(&mut self, _: &Path, frame: &[u8]) {
-        self.0 += frame.len() as u64;
-    }
-
-    fn complete(&mut self, _: &Completion) {
-        self.0 += 1;
-    }
+const fn key_write(name: &'static str, len: usize, order: Order) -> Case {
+    Case { name, len, stride: 32, random: true, order }
 }
 
-struct Bench {
-    memory: Arc<Region>,
-    links: Links,
-    responder: Responder,
-    silent: Silent,
-    random: u64,
-    rounds: usize,
+const fn append(name: &'static str, len: usize) -> Case {
+    Case { name, len, stride: len as u64, random: false, order: Order::Ascending }
 }
+
+const CASES: [Case; 8] = [
+    key_write("key-write 24 B", 24, Order::Ascending),
+    key_write("key-write 24 B head last", 24, Order::HeadLast),
+    key_write("key-write 8 B", 8, Order::Ascending),
+    append("append 80 B", 80),
+    append("append 304 B", 304),
+    append("append 1024 B", 1024),
+    append("append 4096 B", 4096),
+    append("append 16384 B", 16384),
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     // `cargo test --benches` runs this too: then little is enough.
     let timed = words.iter().any(|word| word == "--bench");
-    let mib = words.iter().find_map(|word| word.strip_prefix("--mib=")?.parse::<u64>().ok()).unwrap_or(4096);
-    let (len, rounds) = if timed { (mib << 20, 300) } else { (1 << 22, 3) };
+    let number = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+    let (mib, rounds) = (number("--mib=").unwrap_or(4096), number("--rounds=").unwrap_or(300));
+    let (len, rounds) = if timed { (mib << 20, rounds as usize) } else { (1 << 22, 3) };
     let memory = Arc::new(Region::anonymous(len, true).expect("memory"));
     memory.populate().expect("memory");
-    println!("region of {} MiB, pages: {:?}", len >> 20, memory.pages());
-    println!("{:<28} {:>9} {:>9} {:>7}", "case", "plain ns", "ours ns", "share");
-    let mut bench = Bench::new(memory, rounds);
+    let huge = memory.huge_bytes().expect("told by the kernel");
+    println!("region of {} MiB, pages: {:?}, {} MiB large", len >> 20, memory.pages(), huge >> 20);
+    println!("{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}", "case", "store", "copy", "ours", "of store", "of copy");
     let wanted = |name: &str| {
         let mut names = words.iter().filter(|word| !word.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|word| name.contains(word.as_str()))
     };
-    for (data, order) in [(24, Order::Ascending), (24, Order::HeadLast), (8, Order::Ascending)] {
-        let name = format!("key-write {data} B {order:?}");
-        if wanted(&name) {
-            bench.key_write(&name, data, order);
-        }
-    }
-    for block in [80, 304, 1024, 4096, 16384] {
-        let name = format!("append {block} B");
-        if wanted(&name) {
-            bench.append(&name, block);
-        }
-    }
-    assert!(bench.responder.stats().is_balanced());
-    assert_eq!(bench.responder.stats().executed, bench.responder.stats().packets);
-    black_box(bench.silent.0);
-}
-
-impl Bench {
-    fn new(memory: Arc<Region>, rounds: usize) -> Self {
-        let config =
-            Config { outbox_bytes: BATCH * (16384 + 1024), outbox_frames: BATCH * 32, ..Config::default() };
-        let links = Links::new(config).expect("good settings");
-        let responder = Responder::new(rdma::Config::default()).expect("good settings");
-        Self { memory, links, responder, silent: Silent(0), random: 1, rounds }
-    }
-
-    fn connect(&mut self, order: Order) {
-        let what = Registration {
-            memory: Arc::clone(&self.memory),
-            start: 4096,
-            len: self.memory.len() - 4096,
-            rights: Rights::ALL,
-            order,
-            region: 0,
-        };
-        let at = self.responder.register(&what).expect("registered");
-        let (a, b) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-        let offer = self.links.offer(0).expect("a collector");
-        let pair = PairConfig {
-            transport: Transport::Uc,
-            path: Path::new(b, a, 0xc001),
-            peer: offer.unreliable.pair,
-            psn: offer.unreliable.psn,
-            mtu: 4096,
-            receives: 0,
-        };
-        let unreliable = self.responder.connect(&pair).expect("a pair");
-        let connection = Connection {
-            path: Path::new(a, b, 0xc001),
-            mtu: 4096,
-            unreliable: Some(unreliable),
-            reliable: None,
-            atomic_depth: 1,
-            regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, key: at.key }],
-            executed: None,
-        };
-        self.links.connect(0, &connection, 0).expect("connected");
-    }
-
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
-    }
-
-    fn key_write(&mut self, name: &str, len: usize, order: Order) {
-        self.connect(order);
-        let slots = (self.memory.len() - 4096) / 32;
-        let data: Vec<u8> = (0..len as u8).collect();
-        self.measure(name, &data, |bench, _| bench.random() % slots * 32);
-    }
-
-    fn append(&mut self, name: &str, len: usize) {
-        self.connect(Order::Ascending);
-        let blocks = (self.memory.len() - 4096) / len as u64;
-        let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
-        self.measure(name, &data, |_, number| number % blocks * len as u64);
-    }
-
-    /// Both loops in turns, each with places of its own.
-    fn measure(&mut self, name: &str, data: &[u8], place: impl Fn(&mut Self, u64) -> u64) {
-        let (mut plain, mut ours) = (Vec::new(), Vec::new());
-        let batch = (BATCH * 256 / data.len()).clamp(64, BATCH);
-        let mut number = 0;
-        let mut places = vec![0; batch];
-        for _ in 0..self.rounds {
-            for mine in [false, true] {
-                for at in &mut places {
-                    *at = place(self, number);
-                    number += 1;
-                }
-                let times = if mine { &mut ours } else { &mut plain };
-                let time = if mine { self.ours(&places, data) } else { self.plain(&places, data) };
-                times.push(time / batch as f64);
-            }
-        }
-        let (plain, ours) = (median(plain), median(ours));
-        println!("{name:<28} {plain:>9.1} {ours:>9.1} {:>6.0}%", plain / ours * 100.0);
-    }
-
-    fn plain(&self, places: &[u64], data: &[u8]) -> f64 {
-        let start = Instant::now();
-        for (index, at) in places.iter().enumerate() {
-            if let Some(next) = places.get(index + AHEAD) {
-                self.memory.prefetch_write(4096 + next);
-            }
-            let _ = self.memory.write(4096 + at, black_box(data));
-        }
-        start.elapsed().as_nanos() as f64
-    }
-
-    fn ours(&mut self, places: &[u64], data: &[u8]) -> f64 {
-        for at in places {
-            self.links.write(PLACE, *at, data, None, false).expect("room");
-        }
-        let start = Instant::now();
-        self.responder.take(self.links.frames().map(|(_, frame)| frame), &mut self.silent);
-        let time = start.elapsed().as_nanos() as f64;
-        self.links.sent();
-        time
+    for case in CASES.iter().filter(|case| wanted(case.name)) {
+        measure(*case, &memory, rounds);
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+/// All three in turns, each with places of its own.
+fn measure(case: Case, memory: &Arc<Region>, rounds: usize) {
+    let mut feed = case.feed(Arc::clone(memory)).expect("room in the region");
+    let batch = (BATCH * 256 / case.len).clamp(64, BATCH);
+    let ways: [fn(&mut Feed) -> u64; 3] =
+        [|feed| feed.store(), |feed| feed.copy(), |feed| feed.respond(BURST)];
+    let mut times = ways.map(|_| Vec::new());
+    for _ in 0..rounds {
+        for (way, times) in ways.iter().zip(&mut times) {
+            feed.fill(batch).expect("writes that are frames");
+            let begun = Instant::now();
+            way(&mut feed);
+            times.push(begun.elapsed().as_nanos() as f64 / batch as f64);
+        }
+    }
+    let [store, copy, ours] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        (times[0], times[times.len() / 2])
+    });
+    let pair = |(least, median): (f64, f64)| format!("{least:.1} {median:.1}");
+    let share = |(least, median): (f64, f64)| {
+        format!("{:.0}% {:.0}%", least / ours.0 * 100.0, median / ours.1 * 100.0)
+    };
+    println!(
+        "{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}",
+        case.name,
+        pair(store),
+        pair(copy),
+        pair(ours),
+        share(store),
+        share(copy)
+    );
+    assert!(feed.stats().is_balanced());
+    assert_eq!(feed.stats().executed, feed.stats().packets);
 }

@@ -4,6 +4,7 @@
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
 
 mod crc;
+mod crc32;
 mod huge;
 #[cfg(target_os = "linux")]
 mod map;
@@ -12,6 +13,7 @@ mod prefetch;
 mod region;
 
 pub use crc::crc_32c_update;
+pub use crc32::{Crc32, crc_32};
 pub use huge::{Advice, advise_huge};
 pub use prefetch::prefetch;
 #[cfg(target_os = "linux")]

@@ -79,6 +79,25 @@ pub fn crc_32c_update(state: u32, bytes: &[u8]) -> u32 {
     update(&CRC_32C, state, bytes)
 }
 
+/// Goes on with a CRC-32 (zlib's): begin with all ones, invert what comes out last.
+pub type Crc32 = fn(u32, &[u8]) -> u32;
+
+/// Tells what computes best the CRCs of strings of a length. (What it tells computes others, too.)
+pub type ChooseCrc32 = fn(usize) -> Crc32;
+
+/// The [`Crc32`] of this crate, whatever the length.
+pub fn choose_crc_32(_len: usize) -> Crc32 {
+    crc_32_update
+}
+
+/// The [`Crc32`] of this crate, by what instructions `crc32fast` finds. Callers that have a faster one hand it to who computes.
+#[inline]
+pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!state);
+    hasher.update(bytes);
+    !hasher.finalize()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

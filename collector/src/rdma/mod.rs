@@ -16,6 +16,7 @@ mod config;
 mod pair;
 mod regions;
 mod responder;
+mod serve;
 mod stats;
 mod work;
 

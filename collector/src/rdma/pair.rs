@@ -1,5 +1,6 @@
 //! A queue pair at the responder: which packet comes next, and what is under way.
 
+use wire::crc::{Crc32, crc_32_update};
 use wire::roce::{Beginnings, MixedFamilies, Psn, Transport, Writer};
 
 use super::config::PairConfig;
@@ -60,6 +61,11 @@ pub(super) struct Pair {
     saved_next: usize,
 }
 
+/// Computes CRCs by the processor's own instructions, where there are any for this length.
+pub(super) fn choose_crc(len: usize) -> Crc32 {
+    memory::crc_32(len).unwrap_or(crc_32_update)
+}
+
 impl Pair {
     pub(super) fn new(number: u32, config: &PairConfig, atomic_depth: u32) -> Result<Self, MixedFamilies> {
         let depth = if config.transport == Transport::Rc { atomic_depth as usize } else { 0 };
@@ -67,7 +73,7 @@ impl Pair {
             number,
             transport: config.transport,
             writer: Writer::new(config.path, Transport::Rc, config.peer)?,
-            beginnings: Beginnings::new(),
+            beginnings: Beginnings::with_crc(choose_crc),
             mtu: config.mtu,
             state: PairState::Ready,
             expected: config.psn,
@@ -83,17 +89,17 @@ impl Pair {
         })
     }
 
-    /// Whether a write in one packet with this number is simply executed.
+    /// The number of the write in one packet that is simply executed; none if no write is.
     #[inline]
-    pub(super) fn takes(&self, psn: Psn) -> bool {
-        psn == self.expected && self.open.is_none() && self.state == PairState::Ready
+    pub(super) fn takes(&self) -> Option<Psn> {
+        (self.open.is_none() && self.state == PairState::Ready).then_some(self.expected)
     }
 
-    /// It was; whether an acknowledgement is owed that was not before.
+    /// So many of them were, one after the other; whether an acknowledgement is owed that was not before.
     #[inline]
-    pub(super) fn advance(&mut self, psn: Psn, ack_request: bool) -> bool {
-        self.expected = psn.next();
-        self.complete();
+    pub(super) fn advance(&mut self, count: u32, ack_request: bool) -> bool {
+        self.expected = self.expected.plus(count);
+        self.messages = (self.messages + count) & 0xff_ffff;
         self.nak_sent = false;
         if self.transport != Transport::Rc || !ack_request {
             return false;

@@ -35,6 +35,22 @@ impl Entry {
         at - self.start
     }
 
+    /// Whether this is its key.
+    #[inline(always)]
+    pub(super) fn has(&self, key: u32) -> bool {
+        self.key == key
+    }
+
+    /// Where in the memory `len` bytes at `address` lie, if they all do.
+    #[inline(always)]
+    pub(super) fn place(&self, address: u64, len: u32) -> Option<u64> {
+        // An address below the region's wraps to a number that is larger than any length.
+        let offset = address.wrapping_sub(self.address);
+        let end = offset.checked_add(u64::from(len))?;
+        // Both are in the memory, whose length was not too much for their sum.
+        (end <= self.len).then_some(self.start.wrapping_add(offset))
+    }
+
     /// Stores a packet's payload at `at` of the memory. Checked before.
     #[inline(always)]
     pub(super) fn store(&self, at: u64, payload: &[u8]) {
@@ -98,29 +114,28 @@ impl Regions {
         }
     }
 
-    /// The entry that [`find`](Self::find) told of.
+    /// The entry that [`open`](Self::open) or [`find`](Self::find) told of.
     #[inline]
     pub(super) fn at(&self, index: u8) -> Option<&Entry> {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
     }
 
-    /// The region and where in its memory `len` bytes at `address` lie.
+    /// The region with this key, if it may be done there.
     #[inline]
-    pub(super) fn find(&self, key: u32, address: u64, len: u32, access: Access) -> Result<(u8, u64), Reason> {
+    pub(super) fn open(&self, key: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (key & 0xff) as u8;
-        let Some(entry) = self.at(index).filter(|entry| entry.key == key) else { return Err(Reason::BadKey) };
+        let Some(entry) = self.at(index).filter(|entry| entry.has(key)) else { return Err(Reason::BadKey) };
         let allowed = match access {
             Access::Write => entry.rights.write,
             Access::Atomic => entry.rights.atomic,
         };
-        if !allowed {
-            return Err(Reason::NoRight);
-        }
-        // An address below the region's wraps to a number that is larger than any length.
-        let offset = address.wrapping_sub(entry.address);
-        match offset.checked_add(u64::from(len)) {
-            Some(end) if end <= entry.len => Ok((index, entry.start + offset)),
-            _ => Err(Reason::OutOfRange),
-        }
+        if allowed { Ok((index, entry)) } else { Err(Reason::NoRight) }
+    }
+
+    /// The region and where in its memory `len` bytes at `address` lie.
+    #[inline]
+    pub(super) fn find(&self, key: u32, address: u64, len: u32, access: Access) -> Result<(u8, u64), Reason> {
+        let (index, entry) = self.open(key, access)?;
+        entry.place(address, len).map(|at| (index, at)).ok_or(Reason::OutOfRange)
     }
 }

@@ -1,10 +1,11 @@
 //! Frames of RoCEv2 as a translator sends them, into a region, beside a plain loop that stores the same bytes at the same places.
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use memory::Region;
-use wire::roce::{Head, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Segments, Transport, Writer};
+use wire::roce::{Head, ICRC_LEN, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Segments, Transport, Writer};
 
 use wire::Unwritten;
 
@@ -60,6 +61,8 @@ pub struct Feed {
     number: u64,
     data: Vec<u8>,
     places: Vec<u64>,
+    /// Where the bytes of each place lie in `frames`, packet by packet.
+    payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
     ends: Vec<usize>,
     out: Nowhere,
@@ -100,6 +103,7 @@ impl Case {
             number: 0,
             data: (0..self.len).map(|i| i as u8 | 1).collect(),
             places: Vec::new(),
+            payloads: Vec::new(),
             frames: Vec::new(),
             ends: Vec::new(),
             out: Nowhere::default(),
@@ -115,6 +119,7 @@ impl Feed {
     pub fn fill(&mut self, operations: usize) -> Result<(), Unwritten> {
         let all = (self.at.len - self.data.len() as u64) / self.case.stride + 1;
         self.places.clear();
+        self.payloads.clear();
         self.frames.clear();
         self.ends.clear();
         for _ in 0..operations {
@@ -142,6 +147,9 @@ impl Feed {
             _ => self.writer.write_only(out, head, reth, payload),
         }?;
         self.psn = self.psn.next();
+        // Padding and the CRC are behind it.
+        let end = begin + len - ICRC_LEN - (segment.len.wrapping_neg() & 3);
+        self.payloads.push((START + offset + segment.at as u64, end - segment.len..end));
         self.frames.truncate(begin + len);
         self.ends.push(begin + len);
         Ok(())
@@ -168,7 +176,8 @@ impl Feed {
         self.places.len() as u64
     }
 
-    /// Stores the same bytes at the same places in a plain loop with prefetch.
+    /// Stores the same bytes at the same places in a plain loop with prefetch. They come from one place in the processor's cache, and
+    /// not from the frames: [`copy`](Self::copy) takes them from there.
     pub fn store(&self) -> u64 {
         for (index, at) in self.places.iter().enumerate() {
             if let Some(next) = self.places.get(index + AHEAD) {
@@ -176,6 +185,18 @@ impl Feed {
             }
             // In the region, as the feed's other half checks.
             let _ = self.memory.write(*at, std::hint::black_box(&self.data));
+        }
+        self.places.len() as u64
+    }
+
+    /// Copies the bytes of the frames to their places in a plain loop with prefetch, from where the responder finds them.
+    pub fn copy(&self) -> u64 {
+        for (index, (at, payload)) in self.payloads.iter().enumerate() {
+            if let Some((next, _)) = self.payloads.get(index + AHEAD) {
+                self.memory.prefetch_write(*next);
+            }
+            // In the region, as the feed's other half checks.
+            let _ = self.memory.write(*at, &self.frames[payload.clone()]);
         }
         self.places.len() as u64
     }
@@ -207,6 +228,12 @@ mod tests {
             for place in &feed.places {
                 memory.read(*place, &mut found).unwrap();
                 assert_eq!(found, feed.data, "{}", case.name);
+            }
+            memory.zero(0..memory.len()).unwrap();
+            assert_eq!(feed.copy(), 100);
+            for place in &feed.places {
+                memory.read(*place, &mut found).unwrap();
+                assert_eq!(found, feed.data, "{}, copied", case.name);
             }
         }
     }

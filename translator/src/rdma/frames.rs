@@ -1,5 +1,6 @@
 //! Frames of one queue pair.
 
+use wire::crc::crc_32_update;
 use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, Writer};
 
 /// Where an operation goes, in the collector's own terms.
@@ -32,7 +33,9 @@ pub(super) struct Framer(Writer);
 impl Framer {
     /// Of a queue pair to the other end's number; none if the path's addresses are of two families.
     pub(super) fn new(path: &Path, transport: Transport, pair: u32) -> Option<Self> {
-        Writer::new(*path, transport, pair).ok().map(Self)
+        // By the processor's instructions, where there are any for this length.
+        let choose = |len| memory::crc_32(len).unwrap_or(crc_32_update);
+        Writer::new(*path, transport, pair).ok().map(|writer| Self(writer.with_crc(choose)))
     }
 
     /// A frame of a write: the `index`th of the packets that the message takes. Its length; 0 if `out` is too short.

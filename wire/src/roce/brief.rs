@@ -6,6 +6,7 @@
 
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
+use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 
 /// How many beginnings are kept.
 const KEPT: usize = 8;
@@ -59,22 +60,78 @@ pub struct Brief<'a> {
     pub payload: &'a [u8],
 }
 
-#[derive(Clone, Debug)]
-struct Beginning {
+/// Bytes before the payload.
+const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
+const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
+
+/// The beginning of a queue pair's writes of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
     words: [u64; WORDS_V6],
-    /// CRC of what comes before the changing part and `run_up`.
+    by: Crc32,
+    /// CRC of what comes before `sealed`.
     crc: icrc::Running,
-    payload_len: u16,
-    /// Bytes from the changing part on to the CRC; 0: no frame is like this one.
-    tail_len: u16,
-    /// Bytes before the changing part that `crc` leaves out. Where they have others than the frame that was learned, the CRC
-    /// is not right, and the frame is not read here.
-    run_up: u16,
+    payload_len: u32,
+    v6: bool,
+    /// What `crc` has not seen, the frame's CRC included: from up to twelve bytes before the changing part, so that it is a multiple
+    /// of 16. Where those are others than in the frame that was learned, the CRC is not right, and the frame is not read here.
+    sealed: (usize, usize),
+}
+
+impl Beginning {
+    /// Reads a frame that is a write in one packet, begins like this, and has a good CRC. So it is for the same queue pair and has
+    /// a payload of the same length as all that are read by this.
+    #[inline(always)]
+    pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
+        // Marked congestion is somebody's business.
+        if self.v6 {
+            let head = frame.first_chunk::<HEAD_V6>().filter(|head| head[15] >> 4 & 3 != 3)?;
+            self.read_at::<WORDS_V6, START_V6, HEAD_V6>(frame, head, &MASK_V6)
+        } else {
+            let head = frame.first_chunk::<HEAD_V4>().filter(|head| head[15] & 3 != 3)?;
+            self.read_at::<WORDS_V4, START_V4, HEAD_V4>(frame, head, &MASK_V4)
+        }
+    }
+
+    #[inline(always)]
+    fn read_at<'a, const WORDS: usize, const START: usize, const HEAD: usize>(
+        &self,
+        frame: &'a [u8],
+        head: &[u8; HEAD],
+        mask: &[u64; WORDS],
+    ) -> Option<Brief<'a>> {
+        let tail = HEAD - TO_PAYLOAD;
+        let len = u32_at(head, HEAD - RETH_LEN + 12);
+        if len != self.payload_len || self.differ::<WORDS, START>(head, mask) != 0 {
+            return None;
+        }
+        let payload = frame[HEAD..].get(..len as usize)?;
+        if !self.crc.is_sealed(self.by, frame.get(self.sealed.0..self.sealed.1)?) {
+            return None;
+        }
+        let changing = u32_at(head, tail);
+        let address = u64::from_be_bytes(array_at(head, HEAD - RETH_LEN));
+        let reth = Reth { address, key: u32_at(head, HEAD - RETH_LEN + 8), len };
+        Some(Brief { psn: Psn::new(changing), ack_request: changing >> 31 != 0, reth, payload })
+    }
+
+    /// Bits in which a frame's beginning differs.
+    #[inline(always)]
+    fn differ<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
+        let mut bits = 0;
+        for (index, mask) in mask.iter().enumerate() {
+            bits |= u64::from_ne_bytes(array_at(head, START + 8 * index)) & mask ^ self.words[index];
+        }
+        bits
+    }
 }
 
 /// Beginnings that one queue pair has seen.
 #[derive(Clone, Debug)]
-pub struct Beginnings([Beginning; KEPT]);
+pub struct Beginnings {
+    choose: ChooseCrc32,
+    kept: [Beginning; KEPT],
+}
 
 impl Default for Beginnings {
     fn default() -> Self {
@@ -85,71 +142,40 @@ impl Default for Beginnings {
 impl Beginnings {
     /// Nothing was seen.
     pub fn new() -> Self {
-        Self(core::array::from_fn(|_| Beginning {
-            words: [0; WORDS_V6],
-            crc: icrc::Running::new(0),
-            payload_len: 0,
-            tail_len: 0,
-            run_up: 0,
-        }))
+        Self::with_crc(choose_crc_32)
     }
 
-    /// Where a frame without VLAN tag names its queue pair, if it is long enough. Anything may stand there.
+    /// The same, with others' functions to compute CRCs.
+    pub fn with_crc(choose: ChooseCrc32) -> Self {
+        // No frame has this part.
+        let (crc, sealed) = (icrc::Running::new(0), (usize::MAX, usize::MAX));
+        let by = crc_32_update;
+        Self {
+            kept: [Beginning { words: [0; WORDS_V6], by, crc, payload_len: 0, v6: false, sealed }; KEPT],
+            choose,
+        }
+    }
+
+    /// Where a frame without VLAN tag names its queue pair, if it is long enough for a write. Anything may stand there.
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
-        let at = match frame.get(12)? {
-            0x08 => TAIL_V4 - 4,
-            _ => TAIL_V6 - 4,
-        };
-        Some(u32_at(frame.get(at..at + 4)?, 0) & 0x00ff_ffff)
+        let head = frame.first_chunk::<HEAD_V4>()?;
+        let number = if head[12] == 0x08 { u32_at(head, TAIL_V4 - 4) } else { u32_at(head, TAIL_V6 - 4) };
+        Some(number & 0x00ff_ffff)
+    }
+
+    /// The beginning that a frame may have.
+    #[inline]
+    pub fn of(&self, frame: &[u8]) -> Option<&Beginning> {
+        let head = frame.first_chunk::<HEAD_V4>()?;
+        let len = if head[12] == 0x08 { head[17] } else { head[19] };
+        Some(&self.kept[usize::from(len >> 2) & (KEPT - 1)])
     }
 
     /// Reads a frame that is a write in one packet, begins as one that was [learned](Self::learn), and has a good CRC.
-    #[inline(always)]
+    #[inline]
     pub fn read<'a>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
-        if *frame.get(12)? == 0x08 {
-            // Marked congestion is somebody's business.
-            if frame.get(15)? & 3 == 3 {
-                return None;
-            }
-            self.read_at::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4, usize::from(*frame.get(17)?))
-        } else {
-            if frame.get(15)? >> 4 & 3 == 3 {
-                return None;
-            }
-            self.read_at::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6, usize::from(*frame.get(19)?))
-        }
-    }
-
-    #[inline(always)]
-    fn read_at<'a, const WORDS: usize, const START: usize, const TAIL: usize>(
-        &self,
-        frame: &'a [u8],
-        mask: &[u64; WORDS],
-        len: usize,
-    ) -> Option<Brief<'a>> {
-        let known = &self.0[len >> 2 & (KEPT - 1)];
-        let (head, tail) = frame.split_at_checked(TAIL)?;
-        let (tail, rest) = tail.split_at_checked(usize::from(known.tail_len))?;
-        let covered = frame.get(TAIL - usize::from(known.run_up & 15)..TAIL + tail.len())?;
-        let crc = rest.first_chunk::<ICRC_LEN>()?;
-        let (front, body) = tail.split_first_chunk::<TO_PAYLOAD>()?;
-        let payload = body.get(..usize::from(known.payload_len))?;
-        if differ::<WORDS, START>(head, front, known, mask) != 0
-            || known.crc.finish(covered) != u32::from_le_bytes(*crc)
-        {
-            return None;
-        }
-        let changing = u32_at(front, 0);
-        let reth = Reth {
-            address: u64::from_be_bytes(array_at(front, CHANGING)),
-            key: u32_at(front, CHANGING + 8),
-            len: u32_at(front, CHANGING + 12),
-        };
-        if reth.len != u32::from(known.payload_len) {
-            return None;
-        }
-        Some(Brief { psn: Psn::new(changing), ack_request: changing >> 31 != 0, reth, payload })
+        self.of(frame)?.read(frame)
     }
 
     /// Keeps the beginning of a frame from which `packet` was read, if it is a write in one packet without immediate data, fault or
@@ -160,51 +186,28 @@ impl Beginnings {
         }
         let payload_len = packet.payload.len();
         let tail_len = TO_PAYLOAD + payload_len.next_multiple_of(4);
-        let run_up = icrc::Running::run_up(tail_len);
+        let run_up = icrc::Running::run_up(tail_len + ICRC_LEN);
         let learned = match frame.get(12..14) {
             Some([0x08, 0x00]) if frame.get(18..20) == Some(&[0, 0]) => {
                 learned::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4)
-                    .map(|words| (words, crc_v4(frame, run_up), 17))
+                    .map(|words| (words, crc_v4(frame, run_up), TAIL_V4, 17))
             }
             Some([0x86, 0xdd]) => learned::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6)
-                .map(|words| (words, crc_v6(frame, run_up), 19)),
+                .map(|words| (words, crc_v6(frame, run_up), TAIL_V6, 19)),
             _ => None,
         };
-        if let Some((words, Some(crc), len_at)) = learned {
-            self.0[usize::from(frame[len_at]) >> 2 & (KEPT - 1)] = Beginning {
+        if let Some((words, Some(crc), tail, len_at)) = learned {
+            let sealed = (tail - run_up, tail + tail_len + ICRC_LEN);
+            self.kept[usize::from(frame[len_at]) >> 2 & (KEPT - 1)] = Beginning {
                 words,
+                by: (self.choose)(sealed.1 - sealed.0),
                 crc,
-                payload_len: payload_len as u16,
-                tail_len: tail_len as u16,
-                run_up: run_up as u16,
+                payload_len: payload_len as u32,
+                v6: tail == TAIL_V6,
+                sealed,
             };
         }
     }
-}
-
-/// Bits in which a frame's beginning differs from a known one.
-#[inline(always)]
-fn differ<const WORDS: usize, const START: usize>(
-    head: &[u8],
-    front: &[u8; TO_PAYLOAD],
-    known: &Beginning,
-    mask: &[u64; WORDS],
-) -> u64 {
-    let mut bits = 0;
-    for (index, mask) in mask.iter().enumerate() {
-        let at = START + 8 * index;
-        let word = if index + 1 < WORDS {
-            u64::from_ne_bytes(array_at(head, at))
-        } else {
-            // The last one reaches into the changing part.
-            let mut bytes = [0; 8];
-            bytes[..6].copy_from_slice(&array_at::<6>(head, at));
-            bytes[6..].copy_from_slice(&front[..2]);
-            u64::from_ne_bytes(bytes)
-        };
-        bits |= (word & mask) ^ known.words[index];
-    }
-    bits
 }
 
 fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(

@@ -1,7 +1,7 @@
 //! The invariant CRC (6.4): CRC-32 over what no router may change, other fields as all ones.
 
 use super::BTH_LEN;
-use crate::crc::byte_of;
+use crate::crc::{Crc32, byte_of};
 
 /// Bytes of IPv4 header, UDP header and base transport header.
 pub(super) const HEAD_V4: usize = 20 + 8 + BTH_LEN;
@@ -27,14 +27,14 @@ pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A CRC that has come some way and goes on from there again and again: which instructions this processor has is asked once.
-#[derive(Clone, Debug)]
-pub(super) struct Running(crc32fast::Hasher);
+/// The register of a CRC that has come some way and goes on from there again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running(u32);
 
 impl Running {
     /// Goes on with a CRC-32; `crc` is that of all before.
-    pub(super) fn new(crc: u32) -> Self {
-        Self(crc32fast::Hasher::new_with_initial(crc))
+    pub(super) const fn new(crc: u32) -> Self {
+        Self(!crc)
     }
 
     /// Goes on from before `known`, of which the CRC is part of `crc`: bytes that are given to [`finish`](Self::finish) again.
@@ -47,7 +47,7 @@ impl Running {
             }
             register ^= u32::from(*byte);
         }
-        Self::new(!register)
+        Self(register)
     }
 
     /// How many known bytes it takes before others, up to twelve, to make them a multiple of 16: there the instructions are at
@@ -56,12 +56,17 @@ impl Running {
         len.wrapping_neg() & 12
     }
 
+    /// Whether `bytes` end with the CRC of all before.
+    #[inline(always)]
+    pub(super) fn is_sealed(self, by: Crc32, bytes: &[u8]) -> bool {
+        // A string with its CRC behind it has the same CRC register, whatever it is.
+        by(self.0, bytes) == 0xdebb_20e3
+    }
+
     /// The CRC with `bytes` behind it.
     #[inline(always)]
-    pub(super) fn finish(&self, bytes: &[u8]) -> u32 {
-        let mut hasher = self.0.clone();
-        hasher.update(bytes);
-        hasher.finalize()
+    pub(super) fn finish(self, by: Crc32, bytes: &[u8]) -> u32 {
+        !by(self.0, bytes)
     }
 }
 

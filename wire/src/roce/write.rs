@@ -9,6 +9,7 @@ use super::{
 };
 use crate::bytes::{put_u16, put_u24, put_u32, put_u64};
 use crate::checksum;
+use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 use crate::ethernet::ethertype::{IPV4, IPV6, VLAN};
 use crate::refusal::{Refusal, Unwritten};
 use core::fmt;
@@ -161,6 +162,7 @@ struct Beginning {
     of: Option<(u8, u8, u16)>,
     /// The CRC of all that does not change, but for the last `run_up` bytes of it.
     crc: icrc::Running,
+    by: Crc32,
     run_up: usize,
     bytes: [u8; MAX_BEGINNING],
 }
@@ -187,6 +189,7 @@ pub struct Writer {
     queue_pair: u32,
     /// Bytes of a beginning.
     len: usize,
+    choose: ChooseCrc32,
     kept: [Beginning; KEPT],
 }
 
@@ -200,9 +203,27 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty =
-            |_| Beginning { of: None, crc: icrc::Running::new(0), run_up: 0, bytes: [0; MAX_BEGINNING] };
-        Ok(Self { path, transport, queue_pair, len, kept: core::array::from_fn(empty) })
+        let empty = |_| Beginning {
+            of: None,
+            crc: icrc::Running::new(0),
+            by: crc_32_update,
+            run_up: 0,
+            bytes: [0; MAX_BEGINNING],
+        };
+        Ok(Self {
+            path,
+            transport,
+            queue_pair,
+            len,
+            choose: choose_crc_32,
+            kept: core::array::from_fn(empty),
+        })
+    }
+
+    /// The same, with others' functions to compute CRCs.
+    #[must_use]
+    pub fn with_crc(self, choose: ChooseCrc32) -> Self {
+        Self { choose, ..self }
     }
 
     /// The way that its frames take.
@@ -452,7 +473,7 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = beginning.crc.finish(&out[at - (beginning.run_up & 15)..len - ICRC_LEN]);
+        let crc = beginning.crc.finish(beginning.by, &out[at - (beginning.run_up & 15)..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -496,7 +517,9 @@ impl Writer {
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
         let constant = headers + BTH_LEN - CHANGING;
-        kept.run_up = icrc::Running::run_up(len - (BTH_LEN - CHANGING) - ICRC_LEN);
+        let covered = len - (BTH_LEN - CHANGING) - ICRC_LEN;
+        kept.run_up = icrc::Running::run_up(covered);
+        kept.by = (self.choose)(kept.run_up + covered);
         kept.crc = icrc::Running::before(crc, &kept.bytes[constant - kept.run_up..constant]);
     }
 }

@@ -1,0 +1,292 @@
+//! CRC-32 (IEEE 802.3, reflected) of short strings by carry-less multiplication.
+//!
+//! As polynomials over the field of two elements, the register behind a string is the sum over its words of 64 bits of
+//! `word * x^(32 + bits behind it)`, modulo the polynomial P of degree 32. Each power is known modulo P, so each word takes one
+//! multiplication, and none waits for another; the sum, of degree 94 at most, is reduced once (Barrett: quotient by
+//! `floor(x^95 / P)`, then what is left). Folding, as it is usually done, has each block wait for the one before, which for the few dozen
+//! bytes of a telemetry packet is all of the time.
+//!
+//! Bits are reflected: bit i of a word of n bits stands for `x^(n - 1 - i)`.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m128i, _mm_clmulepi64_si128, _mm_cvtsi32_si128, _mm_extract_epi32, _mm_loadu_si128, _mm_setzero_si128,
+    _mm_xor_si128,
+};
+
+/// The polynomial without its x^32.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+/// Bytes that are multiplied at once, by two multiplications.
+const BLOCK: usize = 16;
+/// The most blocks of one sum.
+const BLOCKS: usize = 32;
+
+/// Goes on with a CRC-32 (zlib's): begin with all ones, invert what comes out last.
+pub type Crc32 = fn(u32, &[u8]) -> u32;
+
+/// A function for strings of any length that is best for those of `len` bytes, if that is a multiple of 16 and not above some hundreds.
+/// `None` on a processor without carry-less multiplication.
+#[cfg(target_arch = "x86_64")]
+pub fn crc_32(len: usize) -> Option<Crc32> {
+    const SHORT: [Crc32; 8] = [
+        of_blocks::<1>,
+        of_blocks::<2>,
+        of_blocks::<3>,
+        of_blocks::<4>,
+        of_blocks::<5>,
+        of_blocks::<6>,
+        of_blocks::<7>,
+        of_blocks::<8>,
+    ];
+    let can =
+        std::arch::is_x86_feature_detected!("pclmulqdq") && std::arch::is_x86_feature_detected!("sse4.1");
+    let short = SHORT.get((len / BLOCK).wrapping_sub(1)).filter(|_| len.is_multiple_of(BLOCK));
+    can.then_some(short.copied().unwrap_or(of_any))
+}
+
+/// A function that is best for strings of `len` bytes: there is none for this processor.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn crc_32(_len: usize) -> Option<Crc32> {
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
+    match bytes.as_chunks() {
+        (blocks, []) if blocks.len() == N => {
+            // SAFETY: the processor has PCLMULQDQ and SSE 4.1: only `crc_32` hands out this function, after it asked.
+            unsafe { few::<N>(state, blocks) }
+        }
+        _ => of_any(state, bytes),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn of_any(state: u32, bytes: &[u8]) -> u32 {
+    // Those few bytes come first for which there is no block: behind blocks, their look-ups would wait.
+    let (front, blocks) = bytes.as_rchunks::<BLOCK>();
+    let state = if front.is_empty() { state } else { by_table(state, front) };
+    // SAFETY: as of `of_blocks`.
+    unsafe { multiply(state, blocks) }
+}
+
+/// Byte by byte.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn by_table(state: u32, bytes: &[u8]) -> u32 {
+    static TABLE: [u32; 256] = table();
+    bytes.iter().fold(state, |state, byte| state >> 8 ^ TABLE[usize::from(state as u8 ^ byte)])
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "pclmulqdq,sse4.1")]
+fn multiply(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
+    match blocks.len() {
+        1 => few::<1>(state, blocks),
+        2 => few::<2>(state, blocks),
+        3 => few::<3>(state, blocks),
+        4 => few::<4>(state, blocks),
+        5 => few::<5>(state, blocks),
+        6 => few::<6>(state, blocks),
+        7 => few::<7>(state, blocks),
+        0 => state,
+        _ => many(state, blocks),
+    }
+}
+
+/// The register behind so many blocks.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "pclmulqdq,sse4.1")]
+#[inline]
+fn few<const N: usize>(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
+    let (Some(blocks), Some(powers)) = (blocks.first_chunk::<N>(), POWERS.last_chunk::<N>()) else {
+        return state;
+    };
+    let mut sum = Sum::new(state);
+    for (block, powers) in blocks.iter().zip(powers) {
+        sum.add(block, powers);
+    }
+    sum.reduce()
+}
+
+/// The register behind any number of blocks: the first up to seven, then eight by eight.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "pclmulqdq,sse4.1")]
+fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
+    let (front, eights) = blocks.as_rchunks::<8>();
+    let mut state = if front.is_empty() { state } else { multiply(state, front) };
+    let (_, powers) = POWERS.as_rchunks::<8>();
+    for some in eights.chunks(powers.len()) {
+        let mut sum = Sum::new(state);
+        for (eight, powers) in some.iter().zip(&powers[powers.len() - some.len()..]) {
+            for (block, powers) in eight.iter().zip(powers) {
+                sum.add(block, powers);
+            }
+        }
+        state = sum.reduce();
+    }
+    state
+}
+
+/// What is to be added to the next block, and the sums of products with the first and the second words.
+#[cfg(target_arch = "x86_64")]
+struct Sum {
+    state: __m128i,
+    first: __m128i,
+    second: __m128i,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Sum {
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    #[inline]
+    fn new(state: u32) -> Self {
+        let none = _mm_setzero_si128();
+        Self { state: _mm_cvtsi32_si128(state as i32), first: none, second: none }
+    }
+
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    #[inline]
+    fn add(&mut self, block: &[u8; BLOCK], powers: &[[u64; 2]; 2]) {
+        // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+        let words = _mm_xor_si128(unsafe { _mm_loadu_si128(block.as_ptr().cast()) }, self.state);
+        self.state = _mm_setzero_si128();
+        self.first = _mm_xor_si128(self.first, _mm_clmulepi64_si128::<0x10>(words, pair(&powers[0])));
+        self.second = _mm_xor_si128(self.second, _mm_clmulepi64_si128::<0x11>(words, pair(&powers[1])));
+    }
+
+    /// The register behind all blocks.
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    #[inline]
+    fn reduce(&self) -> u32 {
+        // Bit k stands for x^(95 - k). The low word is what x^32 and higher are times; its product with the reciprocal has the
+        // quotient as its low word; and the quotient's product with P stands as the sum stands.
+        let sum = _mm_xor_si128(self.first, self.second);
+        let quotient = _mm_clmulepi64_si128::<0x10>(sum, pair(&[0, RECIPROCAL]));
+        let product = _mm_clmulepi64_si128::<0x10>(quotient, pair(&[0, (POLYNOMIAL as u64) << 1 | 1]));
+        _mm_extract_epi32::<2>(_mm_xor_si128(sum, product)) as u32
+    }
+}
+
+/// Two words, of which the upper one is used: it can be multiplied with from where it lies.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "pclmulqdq,sse4.1")]
+#[inline]
+fn pair(words: &[u64; 2]) -> __m128i {
+    // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+    unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
+}
+
+/// A polynomial of degree below 32 times x, modulo P.
+const fn times_x(value: u32) -> u32 {
+    value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
+}
+
+/// For the first and the second word of each of [`BLOCKS`] blocks: x^(32 + bits behind it) modulo P, shifted by a bit, in the upper of two
+/// words.
+#[cfg(target_arch = "x86_64")]
+static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
+
+#[cfg(target_arch = "x86_64")]
+const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
+    let mut powers = [[[0; 2]; 2]; BLOCKS];
+    // x^32 modulo P.
+    let (mut value, mut word) = (POLYNOMIAL, 0);
+    while word < 2 * BLOCKS {
+        let from_front = 2 * BLOCKS - 1 - word;
+        powers[from_front / 2][from_front % 2][1] = (value as u64) << 1;
+        let mut bit = 0;
+        while bit < 64 {
+            value = times_x(value);
+            bit += 1;
+        }
+        word += 1;
+    }
+    powers
+}
+
+/// floor(x^95 / P), of degree 63.
+#[cfg(target_arch = "x86_64")]
+const RECIPROCAL: u64 = reciprocal();
+
+/// Long division: what is left of x^32, x^33, ... tells a bit of the quotient each.
+#[cfg(target_arch = "x86_64")]
+const fn reciprocal() -> u64 {
+    // The quotient of x^32 is 1, P without x^32 is left.
+    let (mut quotient, mut left, mut power) = (1_u64 << 63, POLYNOMIAL, 32);
+    while power < 95 {
+        // Times x: the quotient, in which x^0 is the top bit, and what is left, whose x^31 is its lowest.
+        quotient = quotient >> 1 | ((left & 1) as u64) << 63;
+        left = times_x(left);
+        power += 1;
+    }
+    quotient
+}
+
+#[cfg(target_arch = "x86_64")]
+const fn table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut value, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            value = times_x(value);
+            bit += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::{crc_32, times_x};
+
+    /// Bit by bit, as the definition says.
+    fn slowly(state: u32, bytes: &[u8]) -> u32 {
+        bytes
+            .iter()
+            .fold(state, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state)))
+    }
+
+    #[test]
+    fn every_length_is_the_definitions_and_goes_on() {
+        if crc_32(0).is_none() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED CRC-32 by multiplication: this processor has none");
+            return;
+        }
+        let mut random = 1_u64;
+        let mut bytes = vec![0; 1300];
+        for len in (0..300).chain([511, 512, 513, 527, 528, 1024, 1039, 1300]) {
+            for byte in &mut bytes[..len] {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *byte = (random >> 56) as u8;
+            }
+            let begin = (random >> 24) as u32;
+            let expected = slowly(begin, &bytes[..len]);
+            // A function takes strings of all lengths, also those that it is not best for.
+            for best in [len, 0, 16, 48, 128, 1024] {
+                let crc_32 = crc_32(best).expect("one for each length, or for none");
+                assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len} by that for {best}");
+                let (front, back) = bytes[..len].split_at(len / 3);
+                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces");
+            }
+        }
+        assert_eq!(crc_32(9).map(|crc_32| crc_32(u32::MAX, b"123456789")), Some(!0xcbf4_3926));
+    }
+
+    #[test]
+    fn every_bit_of_a_long_string_counts() {
+        let Some(crc_32) = crc_32(528) else { return };
+        let mut bytes = [0; 528];
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] = 1 << (bit % 8);
+            assert_eq!(crc_32(0, &bytes), slowly(0, &bytes), "bit {bit}");
+            bytes[bit / 8] = 0;
+        }
+    }
+}
