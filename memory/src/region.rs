@@ -431,40 +431,14 @@ unsafe fn store_words<const N: usize>(target: *mut u8, words: &[[u8; WORD]; N]) 
 pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
     let (words, rest) = out.as_chunks_mut::<WORD>();
     let mut at = source;
-    if source.addr().is_multiple_of(WORD) {
-        let (fours, few) = words.as_chunks_mut::<4>();
-        for four in fours {
-            // SAFETY: four of the words of the source, which is aligned.
-            unsafe { load_words(at, four) };
-            at = at.wrapping_add(4 * WORD);
-        }
-        for word in few {
-            // SAFETY: one of the words of the source, likewise.
-            *word = unsafe { at.cast::<u64>().read_volatile() }.to_ne_bytes();
-            at = at.wrapping_add(WORD);
-        }
-    } else {
-        for word in words {
-            // SAFETY: one of the words of the source; `Word` may lie at any address.
-            *word = unsafe { at.cast::<Word>().read_volatile() }.0.to_ne_bytes();
-            at = at.wrapping_add(WORD);
-        }
+    for word in words {
+        // SAFETY: one of the words of the source; `Word` may lie at any address.
+        *word = unsafe { at.cast::<Word>().read_volatile() }.0.to_ne_bytes();
+        at = at.wrapping_add(WORD);
     }
     for (index, byte) in rest.iter_mut().enumerate() {
         // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
         *byte = unsafe { at.wrapping_add(index).read_volatile() };
-    }
-}
-
-/// Loads words one by one.
-///
-/// # Safety
-/// As of [`load`], and `source` is a multiple of eight.
-#[inline(always)]
-unsafe fn load_words<const N: usize>(source: *const u8, words: &mut [[u8; WORD]; N]) {
-    for (index, word) in words.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
-        *word = unsafe { source.cast::<u64>().wrapping_add(index).read_volatile() }.to_ne_bytes();
     }
 }
 
@@ -477,18 +451,10 @@ unsafe fn alike(source: *const u8, bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<WORD>();
     let mut at = source;
     let mut different = 0;
-    if source.addr().is_multiple_of(WORD) {
-        for word in words {
-            // SAFETY: one of the words of the source, which is aligned.
-            different |= unsafe { at.cast::<u64>().read_volatile() } ^ u64::from_ne_bytes(*word);
-            at = at.wrapping_add(WORD);
-        }
-    } else {
-        for word in words {
-            // SAFETY: one of the words of the source; `Word` may lie at any address.
-            different |= unsafe { at.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
-            at = at.wrapping_add(WORD);
-        }
+    for word in words {
+        // SAFETY: one of the words of the source; `Word` may lie at any address.
+        different |= unsafe { at.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
+        at = at.wrapping_add(WORD);
     }
     for (index, byte) in rest.iter().enumerate() {
         // SAFETY: fewer than eight bytes behind the last word, all of them of the source.

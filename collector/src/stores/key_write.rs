@@ -111,6 +111,9 @@ impl std::error::Error for BadQuery {}
 const GROUP: usize = 32;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+/// Bytes of the smallest slot, and of the checksum in front of every slot.
+const WORD: u64 = 8;
+const CHECKSUM: usize = 4;
 
 /// Where the copies of a key are, and how they are known.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +240,13 @@ impl KeyWriteReader {
                 *place = self.places(key.as_ref());
                 self.prefetch(place);
             }
+            if self.stride == WORD {
+                let outs = out.chunks_exact_mut(self.data_len).zip(answers);
+                for (place, (out, answer)) in places[..keys.len()].iter().zip(outs) {
+                    *answer = self.answer_words(place, policy, out);
+                }
+                continue;
+            }
             for (place, seen) in places[..keys.len()].iter().zip(&mut seen) {
                 *seen = self.glance(place);
             }
@@ -249,9 +259,52 @@ impl KeyWriteReader {
 
     fn answer_one<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
         let places = self.places::<N>(key);
+        if self.stride == WORD {
+            return self.answer_words(&places, policy, out);
+        }
         // The loads of the copies' heads do not wait for each other.
         let seen = self.glance(&places);
         self.answer(&places, seen, policy, out)
+    }
+
+    /// The answer where a slot is one word: one look shows all of it, never half-written.
+    #[inline(always)]
+    fn answer_words<const N: usize>(&self, places: &Places<N>, policy: Policy, out: &mut [u8]) -> Answer {
+        // The checksum and as many bytes of data as the store has; what is behind them does not count.
+        let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
+        let words = places.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
+        let (mut copies, mut agreeing, mut best) = (0, 0, 0);
+        for (n, word) in words.iter().enumerate() {
+            // Two hashes may give one slot, which is one copy then.
+            let is_copy = |n: usize| {
+                let at = places.at[n];
+                words[n] != 0 && words[n] as u32 == places.checksum && !places.at[..n].contains(&at)
+            };
+            let alike = (0..N).map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0))).sum::<u8>();
+            let alike = if is_copy(n) { alike } else { 0 };
+            copies += u8::from(is_copy(n));
+            if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
+                (agreeing, best) = (alike, n);
+            }
+        }
+        // Also when it is no answer: the memory may hold anything then, and there is nothing to guess.
+        let value = (words[best] >> (8 * CHECKSUM)).to_le_bytes();
+        match <&mut [u8; 4]>::try_from(&mut *out) {
+            Ok(out) => out.copy_from_slice(&value[..4]),
+            Err(_) => out.iter_mut().zip(value).for_each(|(out, byte)| *out = byte),
+        }
+        let enough = match policy {
+            Policy::First => {
+                return if copies == 0 { Answer::Empty } else { Answer::Found { copies: 1, agreeing: 1 } };
+            }
+            Policy::Majority => is_majority(copies, agreeing),
+            Policy::Strict => is_strict::<N>(copies, agreeing),
+        };
+        match copies {
+            0 => Answer::Empty,
+            _ if enough => Answer::Found { copies, agreeing },
+            _ => Answer::Ambiguous { copies, agreeing },
+        }
     }
 
     /// Looks at the heads of a key's slots.

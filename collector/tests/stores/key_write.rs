@@ -129,6 +129,59 @@ fn a_key_whose_checksum_is_zero_is_not_found_in_empty_slots() {
     }
 }
 
+/// Slots of one word are answered by a way of their own, as wider ones with the same bytes are by theirs.
+#[test]
+fn slots_of_one_word_answer_as_wider_ones() {
+    let mut random = 7_u64;
+    let mut next = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let mut kinds = [0; 4];
+    for round in 0..2000_u64 {
+        let data_len = 1 + next(4) as usize;
+        // Few slots: copies often meet.
+        let (narrow, wide) = (key_write(4, data_len as u16), key_write(4, 20));
+        let key = round.to_be_bytes();
+        let checksum = hashes(&key).checksum;
+        for index in 0..4 {
+            let mut slot = [0; 8];
+            match next(4) {
+                0 => {}
+                1 => slot = (next(1 << 30) << 32 | u64::from(!checksum)).to_le_bytes(),
+                kind => {
+                    slot[..4].copy_from_slice(&checksum.to_le_bytes());
+                    slot[4] = kind as u8;
+                    slot[4 + next(data_len as u64) as usize] |= 8;
+                }
+            }
+            slot[4 + data_len..].fill(0);
+            narrow.region().write(BODY + index * 8, &slot).unwrap();
+            wide.region().write(BODY + index * 32, &slot).unwrap();
+        }
+        let (narrow, wide) = (narrow.key_write().unwrap(), wide.key_write().unwrap());
+        for (policy, copies) in Policy::ALL.into_iter().flat_map(|policy| (1..=4).map(move |n| (policy, n))) {
+            let (mut short, mut long, mut batch) = ([0; 4], [0; 20], [0; 4]);
+            let answer = wide.get(&key, policy, copies, &mut long).unwrap();
+            assert_eq!(narrow.get(&key, policy, copies, &mut short), Ok(answer), "{policy:?} {copies}");
+            let mut answers = [Answer::Torn];
+            assert_eq!(narrow.get_batch(&[key], policy, copies, &mut batch, &mut answers), Ok(()));
+            assert_eq!(answers[0], answer);
+            if matches!(answer, Answer::Found { .. }) {
+                assert_eq!((&short[..data_len], &batch[..data_len]), (&long[..data_len], &long[..data_len]));
+            }
+            let kind = match answer {
+                Answer::Found { copies, agreeing } if copies == agreeing => 0,
+                Answer::Found { .. } => 1,
+                Answer::Ambiguous { .. } => 2,
+                _ => 3,
+            };
+            kinds[kind] += 1;
+        }
+    }
+    assert!(kinds.iter().all(|count| *count > 100), "{kinds:?}");
+}
+
 #[test]
 fn every_data_length_comes_back_whole() {
     let long: Vec<u8> = (0..1024_u32).map(|i| (i * 7 + 1) as u8).collect();

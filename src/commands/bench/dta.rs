@@ -27,9 +27,8 @@ const COLUMNS: u32 = 1 << 16;
 const REPORTERS: u32 = 4;
 /// Writes in a round of the responder and of the plain loop beside it.
 const WRITES: usize = 2048;
-/// Keys in a batch of queries, and in the list that is gone through.
-const BATCH: usize = 32;
-const ASKED: u64 = 1 << 20;
+/// Keys in a turn of queries, each asked once.
+const ASKED: usize = 2048;
 /// Entries of a list that is followed.
 const FOLLOWED: u64 = 1 << 24;
 
@@ -205,44 +204,54 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
         store.write(keys.key(number).as_ref(), &data, 2)?;
     }
     // Half of what is asked for is there.
-    let asked: Vec<Key> =
-        (0..ASKED.min(8 * written)).map(|number| keys.key(mix(number) % (2 * written))).collect();
+    let mut number = 0;
+    let mut next = || {
+        number += 1;
+        keys.key(mix(number) % (2 * written))
+    };
     let reader = store.reader();
-    let (mut out, mut answers, mut at) = ([0; BATCH * PATH], [Answer::Empty; BATCH], 0_usize);
     let (mut found, mut given) = (0_u64, 0_u64);
     let cold = name.ends_with("cold");
-    let measured = measure(plan, || {
-        if cold {
-            for _ in 0..256 {
-                let key = asked[at % asked.len()].as_ref();
-                let answer = reader.get(key, Policy::Majority, 2, &mut out).map_err(failed)?;
-                // The next key is chosen by the answer, so that the processor cannot work ahead.
-                let told = usize::from(matches!(answer, Answer::Found { .. }));
-                (at, found, given) = (at + 7919 + told, found + told as u64, given + 1);
+    let times = if cold {
+        let mut out = [0; PATH];
+        rounds(plan, || {
+            // The next key is chosen by the answer, so that the processor cannot work ahead: of two, one is asked.
+            let asked: Vec<[Key; 2]> = (0..ASKED).map(|_| [next(), next()]).collect();
+            let (mut told, begun) = (0, Instant::now());
+            for keys in &asked {
+                let answer =
+                    reader.get(keys[told].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
+                told = usize::from(matches!(answer, Answer::Found { .. }));
+                (found, given) = (found + told as u64, given + 1);
             }
-            return Ok(256);
-        }
-        for some in asked.chunks(BATCH).skip(at).take(64) {
-            reader.get_batch(some, Policy::Majority, 2, &mut out, &mut answers).map_err(failed)?;
-            let told =
-                answers[..some.len()].iter().filter(|answer| matches!(answer, Answer::Found { .. })).count();
-            (found, given) = (found + told as u64, given + some.len() as u64);
-        }
-        let turns = asked.len() / BATCH / 64;
-        at = (at + 64) % (turns.max(1) * 64);
-        Ok(64 * BATCH as u64)
-    })?;
+            Ok((begun.elapsed(), ASKED as u64))
+        })?
+    } else {
+        let (mut out, mut answers) = (vec![0; ASKED * PATH], vec![Answer::Empty; ASKED]);
+        rounds(plan, || {
+            // Made and written down before: asking is what counts.
+            let asked: Vec<[u8; KEY]> =
+                (0..ASKED).filter_map(|_| next().as_ref().first_chunk().copied()).collect();
+            let begun = Instant::now();
+            reader.get_batch(&asked, Policy::Majority, 2, &mut out, &mut answers).map_err(failed)?;
+            let took = begun.elapsed();
+            found += answers.iter().filter(|answer| matches!(answer, Answer::Found { .. })).count() as u64;
+            given += asked.len() as u64;
+            Ok((took, asked.len() as u64))
+        })?
+    };
     let included = "key to value: five CRCs, both slots, checksums, both values compared (policy majority)";
     let conditions = Conditions::of("one key", included)
         .number("key_bytes", KEY)
+        .number("value_bytes", PATH)
         .number("copies", 2_u32)
-        .number("batch", if cold { 1 } else { BATCH })
+        .number("batch", if cold { 1 } else { ASKED })
         .number("slots", slots)
         .number("region_mib", store.region().len() >> 20)
         .text("pages", pages(store.region()))
-        .ratio("found", found as f64 / given.max(1) as f64)
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("large_pages_mib", store.region().huge_bytes().unwrap_or(0) >> 20)
+        .ratio("found", found as f64 / given.max(1) as f64);
+    Ok(Outcome::new(name, times, conditions))
 }
 
 /// `dta-follow`: a list of tagged batches, read from the oldest to the newest, over and over.
