@@ -1,6 +1,9 @@
 //! What the responder in the kernel costs: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests that all
 //! go elsewhere; and how many requests a second it takes on a veth, from a sender on the same core or the other one.
 //! `cargo bench -p hopwise-bpf --bench rdma`; takes some seconds, needs root.
+//!
+//! A name, or part of one, as an argument chooses cases. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
+//! versions, in turns; `HOPWISE_NO_LIVE=1` leaves the veth out.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,6 +163,8 @@ struct Cost {
     only: u32,
     /// The same frame again and again, where that is no repeated request.
     same: Option<u32>,
+    /// Three words stored at the same places and nothing else, for writes of so many over IPv4; with `only`.
+    bare: Option<u32>,
 }
 
 /// One program, for one case.
@@ -177,14 +182,15 @@ impl Bench {
         let options = Options { memory: MEMORY, ..Options::default() };
         let kernel = Rdma::load_object(object, &options, LoadOptions::default()).unwrap();
         kernel.map(0, MEMORY).unwrap().populate().unwrap();
-        Self { kernel, cost: Cost { each: 0, only: 0, same: None } }
+        Self { kernel, cost: Cost { each: 0, only: 0, same: None, bare: None } }
     }
 
     fn begin(&mut self, case: &Case, frames: &[Vec<u8>]) {
         open(&mut self.kernel, case);
         samples(self.kernel.object(), frames);
         let same = (case.transport == Transport::Uc).then_some(u32::MAX);
-        self.cost = Cost { each: u32::MAX, only: u32::MAX, same };
+        let bare = (case.len == 24 && !case.v6).then_some(u32::MAX);
+        self.cost = Cost { each: u32::MAX, only: u32::MAX, same, bare };
     }
 
     fn round(&mut self, case: &Case, frame: &[u8]) {
@@ -192,6 +198,9 @@ impl Bench {
         let before = executed(&self.kernel.counted().unwrap());
         cost.only = cost.only.min(run(&self.kernel, "hopwise_rdma_only", frame));
         cost.each = cost.each.min(run(&self.kernel, "hopwise_rdma_cost", frame));
+        if let Some(bare) = &mut cost.bare {
+            *bare = (*bare).min(run(&self.kernel, "hopwise_rdma_store", frame));
+        }
         let mut asked = u64::from(COUNT);
         if let Some(same) = &mut cost.same {
             *same = (*same).min(run(&self.kernel, Rdma::PROGRAM, frame));
@@ -204,13 +213,15 @@ impl Bench {
 
 impl std::fmt::Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let same = self.same.map_or("   -".to_owned(), |same| format!("{same:>4}"));
-        write!(
-            f,
-            "{:>4} ns, one over and over {same} ns (put there: {})",
-            self.each.saturating_sub(self.only),
-            self.only
-        )
+        let less = |with: u32| with.saturating_sub(self.only);
+        write!(f, "{:>4} ns", less(self.each))?;
+        if let Some(same) = self.same {
+            write!(f, ", one over and over {same} ns, with the test run")?;
+        }
+        if let Some(bare) = self.bare {
+            write!(f, "; bare stores {} ns", less(bare))?;
+        }
+        write!(f, " (put there: {} ns)", self.only)
     }
 }
 

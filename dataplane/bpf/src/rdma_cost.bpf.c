@@ -53,6 +53,31 @@ SEC("xdp") int hopwise_rdma_cost(struct xdp_md *frame) { return put_sample(frame
 
 SEC("xdp") int hopwise_rdma_only(struct xdp_md *frame) { return put_sample(frame) ? XDP_ABORTED : XDP_DROP; }
 
+/* And three words to where the sample's address says, and nothing else: what memory takes by itself. */
+SEC("xdp") int hopwise_rdma_store(struct xdp_md *frame)
+{
+    const u8 *p, *end;
+    u64 at;
+    u8 *to;
+
+    if (put_sample(frame))
+        return XDP_ABORTED;
+    p = (const u8 *)(long)frame->data + L3 + 20 + 8 + BTH_BYTES;
+    end = (const u8 *)(long)frame->data_end;
+    if (p + 8 > end)
+        return XDP_ABORTED;
+    /* A region's address has no low bits. */
+    at = be64(p) & 0xffffffff;
+    to = chunk_of(at);
+    if (!to || (at & (CHUNK - 1)) > CHUNK - 24)
+        return XDP_ABORTED;
+    to += at & (CHUNK - 1);
+    store_word(to, at);
+    store_word(to + 8, at);
+    store_word(to + 16, at);
+    return XDP_DROP;
+}
+
 SEC("xdp") int hopwise_rdma_send(struct xdp_md *frame) { return put_sample(frame) ? XDP_ABORTED : redirect(out, 0); }
 
 LICENSE;
