@@ -122,7 +122,10 @@ impl Plan {
                 *place += chance;
             }
         }
-        sum
+        // Rounding may leave a little more than all.
+        let Expected { found, empty, ambiguous, wrong } = sum;
+        let [found, empty, ambiguous, wrong] = [found, empty, ambiguous, wrong].map(|share| share.min(1.0));
+        Expected { found, empty, ambiguous, wrong }
     }
 
     /// That a slot which another key took over has this key's checksum.
