@@ -287,7 +287,7 @@ impl Memory {
     /// The end: regions that end with the process are written to their files.
     fn close(&self) {
         let (Some(kernel), Some(_)) = (&self.kernel, &self.kept) else { return };
-        kernel.close(self.links().values().flat_map(|link| [link.unreliable, link.reliable]));
+        kernel.close(self.links().values().flat_map(link::Link::pairs));
         for store in self.shelf.stores() {
             let file = regions::file(&self.settings.directory, store.name());
             if let Err(error) = kept::save(store, &file) {
@@ -325,8 +325,10 @@ impl Worker {
             {
                 let mut responder = self.memory.responder();
                 responder.take_parsed(packets, &mut answers);
+                for pair in answers.received.drain(..) {
+                    responder.replenish(pair, 1);
+                }
                 for completion in answers.completions.drain(..) {
-                    responder.replenish(completion.pair, 1);
                     self.memory.tell(completion, &self.wake);
                 }
             }
@@ -348,6 +350,8 @@ struct Answers {
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr)>,
     completions: Vec<Completion>,
+    /// Queue pairs that lost a receive: to an immediate, or to a message that nobody here waits for.
+    received: Vec<u32>,
 }
 
 impl Out for Answers {
@@ -359,6 +363,11 @@ impl Out for Answers {
 
     fn complete(&mut self, completion: &Completion) {
         self.completions.push(*completion);
+        self.received.push(completion.pair);
+    }
+
+    fn sent(&mut self, pair: u32, _: &[u8]) {
+        self.received.push(pair);
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
     by(text, view, ("dta_dropped_total", "reason", help), |view| &view.dropped);
     let help = "Datagrams that are no DTA report, by reason.";
     by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
+    let help = "Datagrams where collectors' answers come to that are none, by reason.";
+    by(text, view, ("dta_answers_unreadable_total", "reason", help), |view| &view.answers_unreadable);
     let help = "DTA reports in local memory, until there is room.";
     one(text, view, ("dta_waiting", "gauge", help), |view| view.waiting);
     one(text, view, ("dta_writes_total", "counter", "RDMA writes."), |view| view.writes);

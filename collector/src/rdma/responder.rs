@@ -74,7 +74,7 @@ impl Responder {
     /// Keeps the number of a queue pair, and leaves its packets to another responder, which was given that number; `false` if there is none
     /// of it. Packets that come here all the same are dropped ([`Reason::Lent`]): only one of both can know the sequence.
     pub fn lend(&mut self, number: u32) -> bool {
-        let pair = self.pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
+        let pair = self.server.pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
         let Some(pair) = pair.filter(|pair| pair.number == number) else { return false };
         pair.state = PairState::Lent;
         true

@@ -27,8 +27,8 @@ pub(crate) trait Host: Send + Sync + 'static {
     /// One sentence, for the translator's operator.
     fn welcome(&self, hello: &Hello, local: IpAddr) -> Result<Welcome, String>;
 
-    /// The connection of this translator's link has ended.
-    fn gone(&self, hello: &Hello);
+    /// The connection on which this hello was answered with that welcome has ended.
+    fn gone(&self, hello: &Hello, welcome: &Welcome);
 }
 
 /// The listening side at work.
@@ -143,15 +143,16 @@ fn serve(stream: TcpStream, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     let local = stream.local_addr()?.ip().to_canonical();
     let mut lines = Lines::new(stream, SLEEP)?;
     let Some(hello) = hello(&mut lines, stop)? else { return Ok(()) };
-    let answer = match host.welcome(&hello, local) {
-        Ok(welcome) => Message::Welcome(welcome),
+    let welcome = match host.welcome(&hello, local) {
+        Ok(welcome) => welcome,
         Err(reason) => {
             tracing::warn!("a translator at {} is refused: {reason}", hello.address);
             return lines.send(&Message::Refused { reason });
         }
     };
-    let outcome = lines.send(&answer).and_then(|()| stay(&mut lines, stop));
-    host.gone(&hello);
+    let said = lines.send(&Message::Welcome(welcome.clone()));
+    let outcome = said.and_then(|()| stay(&mut lines, stop));
+    host.gone(&hello, &welcome);
     outcome
 }
 

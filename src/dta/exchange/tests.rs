@@ -113,7 +113,7 @@ impl Host for Book {
         if hello.instance == "bad" { Err("not you".to_owned()) } else { Ok(welcome()) }
     }
 
-    fn gone(&self, hello: &Hello) {
+    fn gone(&self, hello: &Hello, _: &Welcome) {
         self.0.lock().unwrap().push(format!("{} went", hello.instance));
     }
 }

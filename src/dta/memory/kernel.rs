@@ -189,8 +189,10 @@ impl Kernel {
             nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut waiting, patience)?;
             let mut rdma = self.rdma();
             rdma.completed(BURST, &mut told);
+            for pair in told.received.drain(..) {
+                rdma.replenish(pair, 1);
+            }
             for completion in told.completions.drain(..) {
-                rdma.replenish(completion.pair, 1);
                 memory.tell(completion, wake);
             }
             if ending {

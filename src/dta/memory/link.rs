@@ -34,6 +34,13 @@ pub(super) struct Link {
     pub(super) connections: u64,
 }
 
+impl Link {
+    /// Their numbers.
+    pub(super) fn pairs(&self) -> [u32; 2] {
+        [self.unreliable, self.reliable]
+    }
+}
+
 /// All of them.
 pub(super) type Links = BTreeMap<Name, Link>;
 
@@ -66,7 +73,7 @@ impl Host for Memory {
         let before = links.remove(&name);
         let executed = before.as_ref().and_then(|link| pairs.expected(link.reliable)).map(Psn::value);
         if let Some(link) = &before {
-            pairs.disconnect(link);
+            pairs.disconnect(link.pairs());
         }
         let mut connect = |transport, end: &End| {
             let pair = PairConfig {
@@ -80,10 +87,14 @@ impl Host for Memory {
             pairs.connect(&mut links, &pair, peer.port())
         };
         let unreliable = connect(Transport::Uc, &hello.unreliable)?;
-        let reliable = connect(Transport::Rc, &hello.reliable).inspect_err(|_| {
-            // Half a link helps nobody.
-            tracing::warn!("no queue pair left for the translator at {peer}");
-        })?;
+        let reliable = match connect(Transport::Rc, &hello.reliable) {
+            Ok(reliable) => reliable,
+            Err(error) => {
+                // Half a link helps nobody, and its place may help another.
+                pairs.disconnect([unreliable]);
+                return Err(error);
+            }
+        };
         drop(pairs);
         let connections = before.map_or(0, |link| link.connections) + 1;
         let link = Link { from: peer, unreliable, reliable, up: true, since: Instant::now(), connections };
@@ -108,8 +119,11 @@ impl Host for Memory {
         })
     }
 
-    fn gone(&self, hello: &Hello) {
-        if let Some(link) = self.links().get_mut(&(hello.instance.clone(), hello.link)) {
+    fn gone(&self, hello: &Hello, welcome: &Welcome) {
+        // One that came again before its old connection ended has other queue pairs by now.
+        let name = (hello.instance.clone(), hello.link);
+        if let Some(link) = self.links().get_mut(&name).filter(|link| welcome.reliable == Some(link.reliable))
+        {
             // Its queue pairs stay: what is under way arrives, and how far it came is known when it comes again.
             (link.up, link.since) = (false, Instant::now());
         }
@@ -198,7 +212,7 @@ impl Pairs<'_> {
                         );
                     };
                     if let Some(link) = links.remove(&name) {
-                        self.disconnect(&link);
+                        self.disconnect(link.pairs());
                     }
                 }
                 Err(Some(error)) => return Err(error),
@@ -227,8 +241,8 @@ impl Pairs<'_> {
         }
     }
 
-    fn disconnect(&mut self, link: &Link) {
-        for number in [link.unreliable, link.reliable] {
+    fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
             self.card.map(|card| card.disconnect(number));
             self.kernel.map(|kernel| kernel.disconnect(number));
             self.responder.disconnect(number);

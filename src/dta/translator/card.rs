@@ -122,6 +122,9 @@ impl Cards {
         let (Some(unreliable), Some(reliable)) = (to.unreliable, to.reliable) else {
             return Err("it has not both a reliable and an unreliable queue pair".to_owned());
         };
+        if to.regions.iter().any(|region| region.address.checked_add(region.len).is_none()) {
+            return Err("one of its regions does not lie within 64 bits of addresses".to_owned());
+        }
         let ends = [(&mut pairs.unreliable, unreliable), (&mut pairs.reliable, reliable)];
         for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.psn) {
             let peer = Peer { address: to.path.destination, queue_pair, psn: PEER_PSN, own_psn, mtu };

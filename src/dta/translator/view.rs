@@ -18,6 +18,8 @@ pub(crate) struct DtaView {
     pub(crate) done: BTreeMap<&'static str, u64>,
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) unreadable: BTreeMap<&'static str, u64>,
+    /// What came from collectors, or to where their answers come, and is none.
+    pub(crate) answers_unreadable: BTreeMap<&'static str, u64>,
     /// Reports in local memory, until there is room.
     pub(crate) waiting: u64,
     waiting_bytes: u64,
@@ -115,17 +117,17 @@ impl Worker {
     pub(super) fn view(&mut self) -> DtaView {
         let stats = self.translator.stats();
         let collectors = (0..self.peers.list.len()).filter_map(|number| self.collector(number)).collect();
-        let mut unreadable = stats.reports.unreadable;
-        for (sum, answers) in unreadable.iter_mut().zip(self.said.unreadable) {
-            *sum += answers;
-        }
+        let refusals = |counts: &[u64; Refusal::COUNT]| {
+            some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
+        };
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         DtaView {
             layout: self.settings.layout.word(),
             reports: stats.reports.taken,
             done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
-            unreadable: some(Refusal::ALL.iter().map(|why| (why.name(), unreadable[why.index()]))),
+            unreadable: refusals(&stats.reports.unreadable),
+            answers_unreadable: refusals(&self.said.unreadable),
             waiting: stats.reports.waiting,
             waiting_bytes: stats.reports.waiting_bytes,
             adds_up: stats.is_balanced(),
