@@ -551,10 +551,9 @@ impl Translator {
         }
         if intake.report.base.essential
             && let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config)
-            && self.senders.at(at).may_nack(intake.now, &self.config)
+            && self.senders.at(at).is_next(intake.report.base.sequence, intake.width())
         {
-            let last = self.senders.at(at).last(intake.report.base.sequence, intake.width());
-            self.nack(intake, control::Cause::Overload, last, out);
+            self.refuse(intake, at, out);
         }
     }
 
@@ -565,50 +564,48 @@ impl Translator {
             Err(reason) => return self.drop(reason),
         };
         let sequence = intake.report.base.sequence;
-        let tracker = self.senders.at(at);
-        let verdict = tracker.judge(sequence, intake.width(), intake.now, &self.config);
-        tracker.seen = intake.now;
+        let verdict = self.senders.at(at).judge(sequence, intake.width(), intake.now, &self.config);
         match verdict {
             Verdict::Duplicate => return self.drop(Reason::Duplicate),
-            Verdict::Gap { nack } => {
+            Verdict::Gap { nack, restart } => {
                 self.drop(Reason::Gap);
+                self.stats.sequences.restarts += u64::from(restart);
                 if nack {
                     let last = self.senders.at(at).last(sequence, intake.width());
                     self.nack(intake, control::Cause::Gap, last, out);
                 }
                 return;
             }
-            Verdict::Due { .. } => {}
+            Verdict::Due { lost, restart } => {
+                self.stats.sequences.lost += u64::from(lost);
+                self.stats.sequences.restarts += u64::from(restart);
+            }
         }
         let outcome = self.treat(intake, way);
         if let Outcome::Congested(..) = outcome {
-            // It is not accepted: the reporter keeps it, and sends it again.
-            if self.senders.at(at).may_nack(intake.now, &self.config) {
-                let last = self.senders.at(at).last(sequence, intake.width());
-                self.nack(intake, control::Cause::Overload, last, out);
-            }
+            self.refuse(intake, at, out);
         } else {
-            self.accept(intake, (at, verdict), outcome, out);
+            self.accept(intake, at, outcome, out);
         }
         self.settle(intake, outcome, way, out);
     }
 
+    /// What was due is not accepted: the reporter keeps it, and sends it again.
+    #[cold]
+    fn refuse(&mut self, intake: &Intake<'_>, at: usize, out: &mut impl Out) {
+        let (sequence, width) = (intake.report.base.sequence, intake.width());
+        if self.senders.at(at).refuse(sequence, width, intake.now, &self.config) {
+            let last = self.senders.at(at).last(sequence, width);
+            self.nack(intake, control::Cause::Overload, last, out);
+        }
+    }
+
     /// An essential report is in order. What can never be carried out is accepted too, and the reporter told why it was not done:
     /// to send it again would not help.
-    fn accept(
-        &mut self,
-        intake: &Intake<'_>,
-        (at, verdict): (usize, Verdict),
-        outcome: Outcome,
-        out: &mut impl Out,
-    ) {
+    fn accept(&mut self, intake: &Intake<'_>, at: usize, outcome: Outcome, out: &mut impl Out) {
         let sequence = intake.report.base.sequence;
         let ack = self.senders.at(at).accept(sequence);
         self.stats.sequences.accepted += 1;
-        if let Verdict::Due { lost, restart } = verdict {
-            self.stats.sequences.lost += u64::from(lost);
-            self.stats.sequences.restarts += u64::from(restart);
-        }
         let cause = match outcome {
             Outcome::Dropped(
                 Reason::UnknownStore | Reason::UnknownList | Reason::UnknownSketch | Reason::WayRefused,
@@ -646,10 +643,10 @@ impl Translator {
         let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
         let intake = Intake { now, origin, report, payload, artifact: false };
         let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config) else { return };
-        let tracker = self.senders.at(at);
-        let verdict = tracker.judge(base.sequence, intake.width(), now, &self.config);
-        if matches!(verdict, Verdict::Due { .. }) {
-            self.accept(&intake, (at, verdict), Outcome::Dropped(Reason::WrongShape), out);
+        // Before what is missing has come there is nothing to say of it: it will be sent again.
+        if self.senders.at(at).is_next(base.sequence, intake.width()) {
+            self.senders.at(at).seen = now;
+            self.accept(&intake, at, Outcome::Dropped(Reason::WrongShape), out);
         }
     }
 }

@@ -43,8 +43,11 @@ pub(super) struct Tracker {
     /// NACKs for the gap behind it.
     nacks: u8,
     nacked_at: u64,
-    /// Numbers in a row from far behind, and the one that would be next.
+    /// What was due was refused since the last NACK for a gap: what is behind it is missing because of us.
+    refused: bool,
+    /// Numbers in a row from far behind, the first of them, and the one that would be next.
     run: u8,
+    run_first: u16,
     run_next: u16,
     /// Accepted since the last ACK.
     accepted: u8,
@@ -66,10 +69,10 @@ pub(super) enum Verdict {
     Gap {
         /// Send a NACK.
         nack: bool,
+        /// The reporter began anew.
+        restart: bool,
     },
 }
-
-const RESTART: Verdict = Verdict::Due { lost: 0, restart: true };
 
 impl Tracker {
     /// Of a reporter at this address, of which nothing has come before `seen`.
@@ -82,46 +85,102 @@ impl Tracker {
         if self.begun { self.last } else { sequence.wrapping_sub(1) & width.mask() }
     }
 
-    /// Looks at a number. What is due is accepted only by [`Tracker::accept`].
+    /// Is this number due, as far as one can tell without changing anything?
+    pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
+        !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
+    }
+
+    /// Looks at a number. What is due is accepted only by [`Tracker::accept`]; what is given up is so at once.
     #[inline]
     pub(super) fn judge(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
-        if !self.begun {
-            return Verdict::Due { lost: 0, restart: false };
-        }
         let mask = width.mask();
         let ahead = sequence.wrapping_sub(self.last) & mask;
-        if ahead == 1 {
+        if ahead == 1 || !self.begun {
+            self.seen = now;
             return Verdict::Due { lost: 0, restart: false };
         }
         if ahead == 0 || ahead > mask / 2 {
-            // After a long silence it is no repetition either.
-            let silent = now.saturating_sub(self.seen) >= config.idle;
-            return if silent { RESTART } else { self.behind(sequence, ahead, width) };
+            return self.repeated(sequence, ahead, width, (now, config));
         }
+        self.seen = now;
         self.run = 0;
-        self.ahead(ahead, now, config)
+        self.ahead(sequence, ahead, width, (now, config))
     }
 
-    fn behind(&mut self, sequence: u16, ahead: u16, width: Width) -> Verdict {
-        let behind = ahead.wrapping_neg() & width.mask();
-        if width == Width::Eight || behind < WINDOW {
+    /// A number that was here before, or one of a reporter that began anew behind it.
+    fn repeated(
+        &mut self,
+        sequence: u16,
+        ahead: u16,
+        width: Width,
+        (now, config): (u64, &Config),
+    ) -> Verdict {
+        // Only its last report is known to be sent again without being asked for. All else is no sign that what we know of it is
+        // still true: after a long silence, apart from those, it is no repetition.
+        let silent = now.saturating_sub(self.seen) >= config.idle;
+        if ahead == 0 && !silent {
+            self.seen = now;
             return Verdict::Duplicate;
         }
-        self.run = if self.run > 0 && sequence == self.run_next { self.run + 1 } else { 1 };
-        self.run_next = sequence.wrapping_add(1);
-        if self.run < RESTART_RUN { Verdict::Duplicate } else { RESTART }
+        if !silent && !self.is_restart(sequence, ahead, width) {
+            return Verdict::Duplicate;
+        }
+        // The reporter still holds those that were taken for repetitions: it is asked for them.
+        let first = if silent { sequence } else { self.run_first };
+        self.last = first.wrapping_sub(1) & width.mask();
+        (self.seen, self.run, self.refused) = (now, 0, false);
+        if first == sequence {
+            self.nacks = 0;
+            return Verdict::Due { lost: 0, restart: true };
+        }
+        (self.nacks, self.nacked_at) = (1, now);
+        Verdict::Gap { nack: true, restart: true }
     }
 
-    fn ahead(&mut self, ahead: u16, now: u64, config: &Config) -> Verdict {
-        if self.nacks > 0 && now.saturating_sub(self.nacked_at) < config.nack_interval {
-            return Verdict::Gap { nack: false };
+    /// Is this the eighth of numbers in a row from far behind? One that comes twice, as a reporter's last does when nothing follows
+    /// it, is in a row too.
+    fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width) -> bool {
+        let behind = ahead.wrapping_neg() & width.mask();
+        if width == Width::Eight || behind < WINDOW {
+            return false;
         }
-        if self.nacks >= config.nack_limit {
+        let in_a_row = self.run_next.wrapping_sub(sequence) <= 1;
+        if self.run == 0 || sequence.wrapping_sub(self.run_first) >= WINDOW {
+            self.run_first = sequence;
+        }
+        self.run = if self.run > 0 && in_a_row { self.run + 1 } else { 1 };
+        self.run_next = sequence.wrapping_add(1);
+        self.run >= RESTART_RUN
+    }
+
+    fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
+        // The first NACK may be lost, the others only be early: each waits four times as long as the one before.
+        let wait = config.nack_interval.saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
+        if self.nacks > 0 && now.saturating_sub(self.nacked_at) < wait {
+            return Verdict::Gap { nack: false, restart: false };
+        }
+        if self.nacks >= config.nack_limit && !self.refused {
+            self.last = sequence.wrapping_sub(1) & width.mask();
+            self.nacks = 0;
             return Verdict::Due { lost: ahead - 1, restart: false };
         }
-        self.nacks += 1;
+        self.nacks = self.nacks.saturating_add(1);
         self.nacked_at = now;
-        Verdict::Gap { nack: true }
+        self.refused = false;
+        Verdict::Gap { nack: true, restart: false }
+    }
+
+    /// What was due is not accepted, because of congestion: the reporter keeps it, and sends it again. True if it is to be told so
+    /// now.
+    pub(super) fn refuse(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> bool {
+        if !self.begun {
+            self.begun = true;
+            self.last = sequence.wrapping_sub(1) & width.mask();
+        }
+        // Those behind it will be here before it is, and are not to be taken for a loss.
+        self.nacks = 1;
+        self.refused = true;
+        self.may_nack(now, config)
     }
 
     /// A NACK of another cause: is it time for one?
@@ -139,6 +198,7 @@ impl Tracker {
         self.begun = true;
         self.last = sequence;
         self.nacks = 0;
+        self.refused = false;
         self.run = 0;
         self.accepted = (self.accepted + 1) % ACK_EVERY;
         self.accepted == 0
@@ -151,6 +211,8 @@ mod tests {
 
     const US: u64 = 1_000;
     const DUE: Verdict = Verdict::Due { lost: 0, restart: false };
+    const GAP: Verdict = Verdict::Gap { nack: true, restart: false };
+    const SILENT: Verdict = Verdict::Gap { nack: false, restart: false };
 
     fn after(last: u16, width: Width) -> Tracker {
         let mut tracker = Tracker::default();
@@ -170,7 +232,7 @@ mod tests {
                         1 => DUE,
                         0 => Verdict::Duplicate,
                         d if d > width.mask() / 2 => Verdict::Duplicate,
-                        _ => Verdict::Gap { nack: true },
+                        _ => GAP,
                     };
                     assert_eq!(
                         after(last, width).judge(sequence, width, 9, &config),
@@ -185,39 +247,117 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_once_then_each_millisecond_and_given_up_after_three() {
+    fn a_gap_is_told_after_one_and_four_milliseconds_again_and_given_up_after_sixteen() {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
         let mut at = |now, sequence| tracker.judge(sequence, Width::Sixteen, now, &config);
-        let (told, silent) = (Verdict::Gap { nack: true }, Verdict::Gap { nack: false });
-        assert_eq!([at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)], [told, silent, silent]);
-        assert_eq!([at(1_100 * US, 13), at(1_101 * US, 14)], [told, silent]);
-        assert_eq!([at(2_100 * US, 13), at(3_099 * US, 14)], [told, silent]);
-        // Three NACKs, and a millisecond after the third it is still ahead: 11 and 12 will not come.
-        assert_eq!(at(3_100 * US, 13), Verdict::Due { lost: 2, restart: false });
+        assert_eq!([at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)], [GAP, SILENT, SILENT]);
+        assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
+        assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
+        // Three NACKs, and it is still ahead: 11 and 12 will not come.
+        assert_eq!(at(21_100 * US, 13), Verdict::Due { lost: 2, restart: false });
         assert!(!tracker.accept(13));
-        assert_eq!(tracker.judge(14, Width::Sixteen, 3_101 * US, &config), DUE);
+        assert_eq!(tracker.judge(14, Width::Sixteen, 21_101 * US, &config), DUE);
         // Another gap is told at once.
         tracker.accept(14);
-        assert_eq!(tracker.judge(16, Width::Sixteen, 3_102 * US, &config), told);
+        assert_eq!(tracker.judge(16, Width::Sixteen, 21_102 * US, &config), GAP);
     }
 
     #[test]
-    fn a_reporter_that_began_anew_is_seen_by_its_numbers_in_a_row() {
+    fn what_is_behind_a_refused_number_is_never_given_up() {
         let config = Config::default();
+        let mut tracker = after(10, Width::Sixteen);
+        let mut told = 0;
+        for now in (0..1_000_000).map(|step| step * 100 * US) {
+            assert_eq!(tracker.judge(11, Width::Sixteen, now, &config), DUE);
+            told += u32::from(tracker.refuse(11, Width::Sixteen, now, &config));
+            for sequence in [12, 13, 300] {
+                assert_eq!(tracker.judge(sequence, Width::Sixteen, now, &config), SILENT);
+            }
+        }
+        assert_eq!(told, 100_000);
+        // It no longer comes: then it is given up as ever.
+        let mut at = |now| tracker.judge(12, Width::Sixteen, 200_000_000 * US + now, &config);
+        assert_eq!(
+            [at(0), at(4_000 * US), at(20_000 * US)],
+            [GAP, GAP, Verdict::Due { lost: 1, restart: false }]
+        );
+    }
+
+    #[test]
+    fn the_very_first_number_is_due_again_when_it_was_refused() {
+        let (config, mut tracker) = (Config::default(), Tracker::default());
+        assert_eq!(tracker.judge(0, Width::Eight, 9, &config), DUE);
+        assert!(tracker.refuse(0, Width::Eight, 9, &config));
+        assert_eq!(tracker.last(0, Width::Eight), 255);
+        assert_eq!(tracker.judge(1, Width::Eight, 9, &config), SILENT);
+        assert_eq!(tracker.judge(0, Width::Eight, 9, &config), DUE);
+    }
+
+    const ANEW: Verdict = Verdict::Gap { nack: true, restart: true };
+
+    #[test]
+    fn a_reporter_that_began_anew_is_seen_by_its_numbers_in_a_row_and_asked_for_all_of_them() {
+        let config = Config::default();
+        let judge = |tracker: &mut Tracker, sequence| tracker.judge(sequence, Width::Sixteen, 1, &config);
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 0..7 {
-            assert_eq!(tracker.judge(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
+            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
         }
-        assert_eq!(tracker.judge(7, Width::Sixteen, 1, &config), Verdict::Due { lost: 0, restart: true });
+        assert_eq!(judge(&mut tracker, 7), ANEW);
+        assert_eq!((tracker.last(7, Width::Sixteen), judge(&mut tracker, 0)), (0xffff, DUE));
         // Repetitions within the window never are: a ring sent again.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
-            assert_eq!(tracker.judge(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
+            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
         }
         // Nor are numbers that are not in a row.
         for sequence in (0..3_000).step_by(2) {
+            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+        }
+        // Of a row in which one was lost, what was before that is asked for too.
+        for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
+            assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
+        }
+        assert_eq!((judge(&mut tracker, 110), tracker.last(110, Width::Sixteen)), (ANEW, 99));
+    }
+
+    #[test]
+    fn a_reporters_last_number_sent_again_does_not_break_its_row() {
+        let config = Config::default();
+        let mut tracker = after(5_000, Width::Sixteen);
+        for sequence in [7, 7, 7, 8, 8, 8, 8] {
             assert_eq!(tracker.judge(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
+        }
+        assert_eq!(tracker.judge(9, Width::Sixteen, 1, &config), ANEW);
+        assert_eq!(tracker.last(9, Width::Sixteen), 6);
+        // One alone, sent again and again.
+        let mut tracker = after(5_000, Width::Sixteen);
+        let judged = [(); 8].map(|()| tracker.judge(7, Width::Sixteen, 1, &config));
+        assert_eq!(judged[6..], [Verdict::Duplicate, Verdict::Due { lost: 0, restart: true }]);
+    }
+
+    #[test]
+    fn what_comes_from_behind_does_not_pass_for_a_sign_of_life() {
+        let config = Config::default();
+        let mut tracker = after(5_000, Width::Sixteen);
+        let due = Verdict::Due { lost: 0, restart: true };
+        for second in 0..10 {
+            let sequence = 3_000 - 2 * second as u16;
+            let verdict = tracker.judge(sequence, Width::Sixteen, second * 1_000_000 * US, &config);
+            assert_eq!(verdict, Verdict::Duplicate);
+        }
+        assert_eq!(tracker.judge(2_000, Width::Sixteen, 10_000_000 * US, &config), due);
+    }
+
+    #[test]
+    fn a_restart_that_is_refused_is_due_again_and_again() {
+        let config = Config::default();
+        let mut tracker = after(5_000, Width::Sixteen);
+        (0..8).for_each(|_| _ = tracker.judge(7, Width::Sixteen, 1, &config));
+        for now in 0..1_000 {
+            tracker.refuse(7, Width::Sixteen, now, &config);
+            assert_eq!(tracker.judge(7, Width::Sixteen, now, &config), DUE);
         }
     }
 

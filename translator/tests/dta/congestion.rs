@@ -138,8 +138,8 @@ fn when_local_memory_is_full_the_reporter_keeps_what_is_essential() {
     let told: Vec<Body> = world.told().into_iter().map(|(_, body)| body).collect();
     let nack = |cause, trigger| Body::Nack { cause, last: 3, trigger };
     let notice = |dropped| Body::Congestion { level: 3, hold_us: 500, dropped };
-    // The first that was diverted is told too; so is the first gap behind the one that was not accepted.
-    assert_eq!(told, [notice(0), nack(Cause::Overload, 4), nack(Cause::Gap, 5)]);
+    // The first that was diverted is told too; those behind the one that was not accepted are no gap to tell of.
+    assert_eq!(told, [notice(0), nack(Cause::Overload, 4)]);
     world.memory.room[0] = Room::ENDLESS;
     world.now += MS;
     (4..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
@@ -356,4 +356,26 @@ fn low_entries_wait_in_their_batch_where_there_is_room_for_them() {
     // No operation is needed yet, so that nothing is dropped.
     world.send(with(Priority::Low), append(1, &[0; 12]));
     assert_eq!((world.done(), world.stats().entries.held), (1, 3));
+}
+
+#[test]
+fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
+    let mut settings = slow(config(stores()));
+    settings.local = 100;
+    let mut world = World::of(settings);
+    world.memory.room[0] = Room::NONE;
+    // The very first is refused too, when another reporter has filled what there is.
+    (0..3).for_each(|sequence| world.send(Base { reporter: 9, ..essential(sequence) }, put(&KEY)));
+    assert_eq!(world.stats().reports.waiting, 2);
+    for _ in 0..300 {
+        // A ring of 256 reports, again and again, for 300 ms.
+        (500..756).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
+        world.pass(MS);
+    }
+    let nacks = world.stats().controls.nacks;
+    assert!(nacks[3] >= 300 && nacks[0] == 0, "{nacks:?}");
+    world.memory.room[0] = Room::ENDLESS;
+    world.pass(MS);
+    (500..756).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
+    assert_eq!((world.done(), world.stats().sequences.lost), (2 + 256, 0));
 }
