@@ -130,8 +130,8 @@ fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
     exact.or_else(alone).and_then(|at| u8::try_from(at).ok())
 }
 
-/// The sequence with which a reporter that starts at `now` (ns) begins: it is ahead of what it had before, unless that was more than
-/// 250 essential reports a second for long.
+/// The sequence with which a reporter that starts at `now` (ns) begins. The numbers go round in 262 s, so it may be ahead of what a
+/// translator knows of it, or behind: what is far behind is known for a new beginning by eight in a row, and asked for again.
 pub(crate) fn first_sequence(now: u64) -> u16 {
     (now / 4_000_000) as u16
 }
