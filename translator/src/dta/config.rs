@@ -8,6 +8,7 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{BadGeometry, Geometry};
 
 use super::trigger::{MAX_TRIGGERS, Trigger};
+use super::way::MAX_WRITE;
 
 /// Most collectors of one translator.
 pub const MAX_COLLECTORS: usize = 16;
@@ -326,6 +327,9 @@ impl StoreEntry {
         self.geometry.check().map_err(|why| ConfigError::Shape(self.ids().1 as u32, why))?;
         match self.geometry {
             Geometry::Append { lists: MAX_LISTS_AND_ONE.., .. } => bad("there are at most 65536 lists"),
+            Geometry::Append { ring, .. } if ring.block_len() > MAX_WRITE as u64 => {
+                bad("a batch has more than 65536 bytes: fewer or shorter entries")
+            }
             Geometry::Append { ring, .. } if self.swapped && (ring.tagged || ring.entry_len != 4) => {
                 bad("only bare lists of 4-byte entries are swapped")
             }

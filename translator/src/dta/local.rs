@@ -40,6 +40,11 @@ impl Local {
         (self.records, self.used)
     }
 
+    /// Is half of it taken?
+    pub(super) fn is_half_full(&self) -> bool {
+        2 * (self.used + self.records * HEAD as u64) >= self.bytes.len() as u64
+    }
+
     /// Puts a report behind the others; false if there is no room.
     pub(super) fn push(&mut self, record: Record<'_>) -> bool {
         let len = HEAD + record.payload.len();

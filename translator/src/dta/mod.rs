@@ -46,10 +46,12 @@ pub use stats::{
 pub use trigger::{
     Condition, Field, MAX_CONDITIONS, MAX_ENTRY, MAX_PARTS, MAX_TRIGGERS, Part, Relation, Trigger,
 };
-pub use way::{Blocked, Place, Room, Way};
+pub use way::{Blocked, MAX_WRITE, Place, Room, Way};
 
 /// Reports from local memory that one tick carries out, so that it does not take long.
 const PER_TICK: usize = 4096;
+/// What found no room is tried again after this time, ns.
+const RETRY: u64 = 1_000_000;
 /// Reports whose tables are fetched from memory together.
 const TOGETHER: usize = 16;
 
@@ -92,6 +94,8 @@ struct Memory {
     local: Local,
     attached: bool,
     level: u8,
+    /// Before this time it is of no use to try again what is due and found no room.
+    retry: u64,
 }
 
 /// One report on its way.
@@ -121,7 +125,7 @@ impl Memory {
     /// A collector whose memory is not known yet: what may not be lost waits.
     fn new(local: usize) -> Self {
         let meter = Meter::new(Rate::ENDLESS);
-        Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0 }
+        Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0, retry: 0 }
     }
 
     /// The level now, by the meter alone.
@@ -314,7 +318,9 @@ impl Translator {
         self.senders.sweep(now, &self.config);
         for collector in 0..self.memories.len() {
             self.memories[collector].look(now, &mut self.stats);
-            self.write_held(collector, Cause::Timer, way);
+            if !self.write_held(collector, Cause::Timer, way) {
+                self.memories[collector].retry = now.saturating_add(RETRY);
+            }
             self.reinject(now, collector as u8, PER_TICK, way);
         }
     }
@@ -322,8 +328,9 @@ impl Translator {
     /// When the next batch, path or epoch has waited long enough, or what waits in local memory is to be tried again.
     pub fn deadline(&self) -> Option<u64> {
         let waits = self.memories.iter().any(|memory| !memory.local.is_empty());
-        let again = waits.then(|| self.now.saturating_add(1_000_000));
-        self.memories.iter().filter_map(|memory| memory.stores.deadline(&self.config)).chain(again).min()
+        let again = waits.then(|| self.now.saturating_add(RETRY));
+        let due = |memory: &Memory| memory.stores.deadline(&self.config).map(|at| at.max(memory.retry));
+        self.memories.iter().filter_map(due).chain(again).min()
     }
 
     /// Writes all that is held, as far as the way takes it. True when nothing is left.
@@ -393,9 +400,8 @@ impl Translator {
     /// What becomes of a report while there is congestion, or others wait; `None`: it is carried out.
     fn under_load(&mut self, level: u8, intake: &Intake<'_>, way: &mut impl Way) -> Option<Outcome> {
         let collector = intake.origin.collector;
-        if level < 3 {
-            self.reinject(intake.now, collector, 2, way);
-        }
+        // Where those who wait find the way closed, that is what reporters are told, whatever the meter says.
+        let is_closed = level < 3 && self.reinject(intake.now, collector, 2, way);
         let is_dropped = match intake.report.base.priority {
             _ if intake.is_important() => {
                 // Those who wait come first: a newer value must not be overwritten by an older one.
@@ -404,7 +410,8 @@ impl Translator {
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        is_dropped.then(|| self.shed(level, intake, way))
+        let told = if is_closed && intake.is_important() { 3 } else { level };
+        is_dropped.then(|| self.shed(told, intake, way))
     }
 
     /// Diverts what is important, and drops what is not.
@@ -424,7 +431,9 @@ impl Translator {
         }
         let Intake { artifact, payload, report, .. } = *intake;
         let record = Record { reporter: report.base.reporter, artifact, payload };
-        if self.memories[usize::from(intake.origin.collector)].local.push(record) {
+        let local = &mut self.memories[usize::from(intake.origin.collector)].local;
+        // A flood of what may be lost leaves half of it to what may not.
+        if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
             Outcome::Diverted(level)
         } else {
@@ -432,14 +441,15 @@ impl Translator {
         }
     }
 
-    /// Carries out reports from local memory, the oldest first, as long as there is no congestion of level 3.
-    fn reinject(&mut self, now: u64, collector: u8, most: usize, way: &mut impl Way) {
+    /// Carries out reports from local memory, the oldest first, as long as there is no congestion of level 3. True if the
+    /// oldest found the way closed.
+    fn reinject(&mut self, now: u64, collector: u8, most: usize, way: &mut impl Way) -> bool {
         for _ in 0..most {
             let memory = &mut self.memories[usize::from(collector)];
             if memory.local.is_empty() || memory.look(now, &mut self.stats) >= 3 {
-                return;
+                return false;
             }
-            let Some(record) = memory.local.peek() else { return };
+            let Some(record) = memory.local.peek() else { return false };
             let Ok(report) = reread(&record) else {
                 // It was read before; it cannot be that it no longer is.
                 memory.local.pop();
@@ -449,7 +459,7 @@ impl Translator {
             let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
             let when = (now, memory.level);
             match memory.stores.perform(when, &report, &self.config, &mut line, &mut self.stats) {
-                Err(Fault::Blocked) => return,
+                Err(Fault::Blocked) => return true,
                 Ok(()) => {
                     self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;
                     if !self.config.triggers.is_empty() {
@@ -470,6 +480,7 @@ impl Translator {
             }
             memory.local.pop();
         }
+        false
     }
 
     /// Writes what a collector's stores hold.
@@ -491,8 +502,10 @@ impl Translator {
             if !self.config.triggers.is_empty() {
                 self.fire(intake, way);
             }
-            if let Some(notice) = self.senders.uncongested(intake.now, intake.origin.sender)
-                && self.level(intake.origin.collector) == 0
+            let memory = &self.memories[usize::from(intake.origin.collector)];
+            if memory.level == 0
+                && memory.local.is_empty()
+                && let Some(notice) = self.senders.uncongested(intake.now, intake.origin.sender)
             {
                 self.notify(intake, notice, out);
             }
@@ -517,6 +530,10 @@ impl Translator {
         };
         if let Some(reason) = reason {
             self.drop(reason);
+        }
+        if level == 0 {
+            // It stands behind others that are on their way: there is nothing to tell.
+            return;
         }
         let sender = intake.origin.sender;
         let notice =

@@ -11,7 +11,7 @@ use super::config::{Config, StoreEntry};
 use super::line::{Fault, Line, Target};
 use super::places::Places;
 use super::stats::{Cause, Reason, Sketches};
-use super::way::Way;
+use super::way::{Blocked, MAX_WRITE, Way};
 
 /// An epoch may begin so far ahead of the newest one.
 const AHEAD: i16 = 8;
@@ -199,8 +199,23 @@ impl Sketch {
     }
 
     /// Writes complete columns, `batch` at a time, and at last the trailer, as far as the way takes it. Everything of a sketch is
-    /// kept until it arrives: its reader could not tell that columns were missing.
+    /// kept until it arrives: its reader could not tell that columns were missing. What can never be written is lost.
     fn write<W: Way>(&mut self, at: usize, batch: u32, line: &mut Line<'_, W>, stats: &mut Sketches) {
+        let batch = batch.min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32).max(1);
+        let Err(blocked) = self.write_some(at, batch, line, stats) else { return };
+        if !blocked.passes() {
+            self.buffers[at].state = State::Closed;
+            stats.lost += 1;
+        }
+    }
+
+    fn write_some<W: Way>(
+        &mut self,
+        at: usize,
+        batch: u32,
+        line: &mut Line<'_, W>,
+        stats: &mut Sketches,
+    ) -> Result<(), Blocked> {
         let Sketch { entry, shape, buffers, .. } = self;
         let buffer = &mut buffers[at];
         let trailer = |columns, reporters| {
@@ -208,32 +223,37 @@ impl Sketch {
         };
         let mut put = |offset, data: &[u8], immediate| {
             let target = Target { region: entry.region, offset, immediate, keep: true };
-            line.has_room(1, data.len() as u64, true) && line.write(target, data).is_ok()
+            if line.has_room(1, data.len() as u64, true) {
+                line.write(target, data)
+            } else {
+                Err(Blocked::Full)
+            }
         };
         let closing = matches!(buffer.state, State::Closing(_));
         while buffer.written < buffer.complete {
             let end = buffer.complete.min(buffer.written + batch);
             if end - buffer.written < batch && !closing {
-                return;
+                return Ok(());
             }
             // Whoever reads meanwhile must not take the old trailer for that of new columns.
-            buffer.reopened = buffer.reopened || put(shape.trailer(buffer.epoch), &trailer(0, 0), None);
+            if !buffer.reopened {
+                put(shape.trailer(buffer.epoch), &trailer(0, 0), None)?;
+                buffer.reopened = true;
+            }
             let len = shape.column_len() as usize;
             let data = &buffer.counters[buffer.written as usize * len..end as usize * len];
-            if !buffer.reopened || !put(shape.offset(buffer.epoch, buffer.written), data, None) {
-                return;
-            }
+            put(shape.offset(buffer.epoch, buffer.written), data, None)?;
             stats.written += u64::from(end - buffer.written);
             buffer.written = end;
         }
-        let State::Closing(cause) = buffer.state else { return };
+        let State::Closing(cause) = buffer.state else { return Ok(()) };
         let immediate = buffer.notice.then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
-        if put(shape.trailer(buffer.epoch), &trailer(shape.columns, buffer.reporters), immediate) {
-            let is_whole = cause == Cause::Full;
-            stats.complete += u64::from(is_whole);
-            stats.partial += u64::from(!is_whole);
-            buffer.state = State::Closed;
-        }
+        put(shape.trailer(buffer.epoch), &trailer(shape.columns, buffer.reporters), immediate)?;
+        let is_whole = cause == Cause::Full;
+        stats.complete += u64::from(is_whole);
+        stats.partial += u64::from(!is_whole);
+        buffer.state = State::Closed;
+        Ok(())
     }
 
     /// Closes epochs that have waited since `until` or longer, and writes what is complete as far as the way takes it. False if

@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+/// Most bytes of one write: what is larger is no operation that a [`Way`] takes.
+pub const MAX_WRITE: usize = 1 << 16;
+
 /// A region of a collector's memory, as the exchange told it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Place {

@@ -379,3 +379,43 @@ fn what_a_reporter_keeps_while_there_is_no_room_is_never_counted_as_lost() {
     (500..756).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     assert_eq!((world.done(), world.stats().sequences.lost), (2 + 256, 0));
 }
+
+#[test]
+fn what_is_due_and_finds_no_room_is_not_tried_without_end() {
+    let mut world = World::new();
+    world.send(with(Priority::High), append(3, &[1; 4]));
+    world.memory.room[0] = Room::NONE;
+    world.pass(5 * MS);
+    assert_eq!(world.translator.deadline(), Some(world.now + MS));
+    world.memory.room[0] = Room::ENDLESS;
+    world.pass(MS);
+    assert_eq!((world.stats().entries.written, world.translator.deadline()), (1, None));
+}
+
+#[test]
+fn a_closed_way_is_told_as_level_three_and_never_as_none() {
+    let mut world = World::new();
+    world.memory.room[0] = Room::NONE;
+    for host in 1..100 {
+        world.send_from(sender(host % 3), with(Priority::High), put(&KEY));
+        world.now += 100 * US;
+    }
+    // An entry that needs no room does not say that all is well.
+    world.send_from(sender(1), with(Priority::Low), append(3, &[1; 4]));
+    let told = world.told();
+    assert!(told.len() > 50);
+    assert!(told.iter().all(|(_, body)| matches!(body, Body::Congestion { level: 3, .. })), "{told:?}");
+}
+
+#[test]
+fn what_may_be_lost_leaves_half_of_local_memory_to_what_may_not() {
+    let mut settings = config(stores());
+    settings.local = 840;
+    let mut world = World::of(settings);
+    world.memory.room[0] = Room::NONE;
+    // Records of 42 bytes: 20 in all.
+    (0..1_000).for_each(|_| world.send(with(Priority::High), put(&KEY)));
+    assert_eq!((world.stats().reports.waiting, world.dropped(Reason::LocalFull)), (10, 990));
+    (0..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
+    assert_eq!((world.stats().reports.waiting, world.stats().sequences.accepted), (20, 10));
+}

@@ -1,6 +1,6 @@
 //! Sketch-Merge: 5.4, 5.5 and 5.9.
 
-use translator::dta::{Config, Reason, Room, StoreEntry};
+use translator::dta::{Blocked, Config, Reason, Room, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
 use wire::dta::{Base, MergeOp, Operation};
@@ -316,4 +316,31 @@ fn a_sketch_of_which_a_part_is_essential_keeps_both_orders() {
         },
     );
     assert_eq!((world.dropped(Reason::Forged), world.stats().sketches.merged), (1, 3));
+}
+
+#[test]
+fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
+    let shape = Columns { depth: 16, columns: 2_000, width: 8 };
+    let sketch = Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape };
+    for refused in [false, true] {
+        let settings = config(vec![StoreEntry::new(4, 4, sketch)]);
+        let mut world = World::of(Config { sketch_columns: 1_000, ..settings });
+        world.memory.says = Blocked::OutOfRegion;
+        world.memory.fuse = refused.then_some(1);
+        for first_column in (0..2_000).step_by(8) {
+            let counters = [1; 8 * 128];
+            let (depth, width, columns, op) = (16, 8, 8, MergeOp::Sum);
+            let (sketch, epoch, counters) = (4, 1, &counters[..]);
+            world.send(
+                plain(),
+                Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters },
+            );
+        }
+        let (done, sketches) = (world.memory.done(), world.stats().sketches);
+        assert!(done.iter().all(|done| done.data.len() <= translator::dta::MAX_WRITE));
+        assert_eq!((sketches.complete, sketches.lost), (u64::from(!refused), u64::from(refused)));
+        // What is refused for good is over, and stops nothing.
+        world.pass(10_000 * MS);
+        assert_eq!((world.stats().sketches.partial, world.translator.deadline()), (0, None));
+    }
 }
