@@ -131,14 +131,16 @@ impl Region {
 
     /// Copies `bytes` to `at` so that a reader of the first 8 bytes knows: while the rest is not all there, they are zero.
     /// First they become zero, then the rest is written, then they are. A reader that finds the first 8 bytes alike before
-    /// and after copying the rest, and not zero, has bytes of one write (or of two that began alike). Fewer than 9
-    /// bytes are written as by [`Region::write`].
+    /// and after copying the rest, and not zero, has bytes of one write (or of two that began alike). Eight bytes are one
+    /// word, seen whole or not at all; so are 5 to 7 (a checksum of 4 bytes with 1 to 3 of data) at a multiple of 8: what stands behind them in
+    /// their word is stored again as it was, so nobody else may write there at the same time. Other short ones are
+    /// written as by [`Region::write`].
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8 and there are more than 8 bytes; nothing was written then.
     #[inline]
     pub fn write_head_last(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else { return self.write(at, bytes) };
+        let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else { return self.write_short(at, bytes) };
         if rest.is_empty() {
             return self.write(at, bytes);
         }
@@ -155,6 +157,39 @@ impl Region {
         unsafe { store(target.add(WORD), rest) };
         // Pairs with the reader's first look at the word, an acquire load.
         word.store(u64::from_ne_bytes(*head), Ordering::Release);
+        Ok(())
+    }
+
+    /// Fewer than 8 bytes as one word, if they begin one and are more than half of it.
+    #[inline]
+    fn write_short(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let target = match self.aligned(at, WORD, self.writable) {
+            Ok(target) if bytes.len() > WORD / 2 && bytes.len() < WORD => target,
+            _ => return self.write(at, bytes),
+        };
+        // SAFETY: eight aligned bytes inside the writable mapping.
+        let word = unsafe { AtomicU64::from_ptr(target.cast()) };
+        let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
+        whole[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The first part of what is more than one piece long: as [`Region::write_head_last`] without its last step. The first 8
+    /// bytes are zero afterwards, and [`Region::store_u64`] of them as a native word is to follow when all pieces are there.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when `at` is no multiple of 8; nothing was written then.
+    pub fn write_headless(&self, at: u64, rest: &[u8]) -> Result<(), OutOfRange> {
+        let word = self.aligned(at, WORD, self.writable)?;
+        // The rest may be empty, but lies behind the word.
+        let target = self.place(at.checked_add(WORD as u64).ok_or(OutOfRange)?, rest.len(), self.writable)?;
+        // SAFETY: eight aligned bytes inside the writable mapping.
+        unsafe { AtomicU64::from_ptr(word.cast()) }.store(0, Ordering::Relaxed);
+        // As in `write_head_last`.
+        fence(Ordering::Release);
+        // SAFETY: `place` found the whole target inside the writable mapping.
+        unsafe { store(target, rest) };
         Ok(())
     }
 

@@ -63,6 +63,48 @@ fn head_last_writes_what_write_writes() {
 }
 
 #[test]
+fn five_to_seven_bytes_are_seen_whole_or_not_at_all() {
+    const ROUNDS: u32 = 20_000;
+    for len in 5..8 {
+        let region = Arc::new(Region::anonymous(4096, false).unwrap());
+        // What stands behind them stays.
+        region.write(64, &[0xee; 8]).unwrap();
+        region.write_head_last(64, &[0; 7][..len]).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut value = 0_u8;
+                while !stop.load(Ordering::Relaxed) {
+                    value = value.wrapping_add(1);
+                    region.write_head_last(64, &[value; 7][..len]).unwrap();
+                }
+            });
+            for _ in 0..ROUNDS {
+                let seen = region.load_u64(64).unwrap().to_ne_bytes();
+                if seen[..len].iter().any(|byte| *byte != seen[0]) || seen[len..] != [0xee; 8][len..] {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("{len}: {seen:x?}");
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn a_first_piece_leaves_its_head_out() {
+    let region = Region::anonymous(4096, false).unwrap();
+    region.write(0, &[0x11; 64]).unwrap();
+    region.write_headless(8, &[0x22; 16]).unwrap();
+    let mut all = [0; 40];
+    region.read(0, &mut all).unwrap();
+    assert_eq!(all, *[[0x11; 8], [0; 8], [0x22; 8], [0x22; 8], [0x11; 8]].as_flattened());
+    assert_eq!(region.write_headless(12, &[0]), Err(OutOfRange), "not a multiple of 8");
+    assert_eq!(region.write_headless(4088, &[0]), Err(OutOfRange));
+    assert_eq!(region.write_headless(u64::MAX - 7, &[]), Err(OutOfRange));
+}
+
+#[test]
 fn a_copy_with_its_crc_is_the_copy_and_the_crc() {
     let region = Region::anonymous(4096, false).unwrap();
     let bytes: Vec<u8> = (0..100).map(|i: u32| (i * 73 + 5) as u8).collect();

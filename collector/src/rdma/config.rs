@@ -76,14 +76,14 @@ impl Rights {
     pub const WRITE: Self = Self { write: true, atomic: false };
 }
 
-/// In which order the bytes of one packet become visible to readers of the memory.
+/// In which order the bytes of one message become visible to readers of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// Ascending.
     #[default]
     Ascending,
     /// The first eight bytes last, where they lie on a multiple of eight: readers of slots with a checksum in front then
-    /// notice a slot that is half written.
+    /// notice a slot that is half written. Of a message of several packets they are zero until the last packet came.
     HeadLast,
 }
 

@@ -10,7 +10,13 @@ use super::config::PairConfig;
 pub(super) struct Open {
     /// Where its first byte went: region and offset in the memory.
     pub(super) index: u8,
+    /// The region's key: another region in the same place is another one.
+    pub(super) key: u32,
     pub(super) start: u64,
+    /// The first eight bytes, where they are kept back until all of it is there ([`Entry::holds_back`]).
+    ///
+    /// [`Entry::holds_back`]: super::regions::Entry::holds_back
+    pub(super) head: u64,
     /// Its length, and how much has come.
     pub(super) total: u32,
     pub(super) done: u32,

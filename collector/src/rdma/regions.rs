@@ -51,6 +51,35 @@ impl Entry {
         (end <= self.len).then_some(self.start.wrapping_add(offset))
     }
 
+    /// Whether the first eight bytes of a message of several packets that begins at `start` of the memory are written last.
+    pub(super) fn holds_back(&self, start: u64) -> bool {
+        self.head_last && start.is_multiple_of(8)
+    }
+
+    /// Stores the payload of one of a message's several packets, which comes `done` bytes after the first byte, at `start`. `head`:
+    /// the message's first eight bytes, kept from its first packet to its last. Checked before.
+    ///
+    /// A reader of slots sees zeros in front from the first packet to the last, and for ever when the last does not come: never a checksum
+    /// over data of two messages.
+    #[cold]
+    pub(super) fn store_part(&self, start: u64, done: u32, payload: &[u8], ends: bool, head: &mut u64) {
+        let at = start + u64::from(done);
+        if !self.holds_back(start) {
+            return self.store(at, payload);
+        }
+        // The answers are known, as in `store`. A first packet is as long as the path MTU, which is more than eight bytes.
+        let _ = match payload.split_first_chunk() {
+            Some((first, rest)) if done == 0 => {
+                *head = u64::from_ne_bytes(*first);
+                self.memory.write_headless(start, rest)
+            }
+            _ => self.memory.write(at, payload),
+        };
+        if ends {
+            let _ = self.memory.store_u64(start, *head);
+        }
+    }
+
     /// Stores a packet's payload at `at` of the memory. Checked before.
     #[inline(always)]
     pub(super) fn store(&self, at: u64, payload: &[u8]) {

@@ -5,7 +5,7 @@ use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
 
 use super::config::Config;
 use super::pair::{Open, Pair, PairState};
-use super::regions::{Access, Regions};
+use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Out};
 
@@ -179,12 +179,11 @@ impl<O: Out> Work<'_, O> {
         if opcode == Opcode::SendOnly {
             return self.send(pair, packet);
         }
-        let step = self.check(pair, packet)?;
+        let mut step = self.check(pair, packet)?;
         if let Some((index, at)) = step.target
             && let Some(entry) = self.regions.at(index)
         {
-            entry.store(at, packet.payload);
-            self.stats.bytes += packet.payload.len() as u64;
+            self.store(entry, at, packet.payload, pair.open, &mut step);
         }
         pair.open = step.open;
         if step.open.is_none() {
@@ -195,6 +194,22 @@ impl<O: Out> Work<'_, O> {
             }
         }
         Ok(None)
+    }
+
+    /// Stores the payload of a packet at `at`; `open` is what was under way before it.
+    #[inline]
+    fn store(&mut self, entry: &Entry, at: u64, payload: &[u8], open: Option<Open>, step: &mut Step) {
+        self.stats.bytes += payload.len() as u64;
+        let (start, done) = (step.message.1, open.map_or(0, |open| open.done));
+        let mut head = open.map_or(0, |open| open.head);
+        match &mut step.open {
+            None if open.is_none() => entry.store(at, payload),
+            None => entry.store_part(start, done, payload, true, &mut head),
+            Some(next) => {
+                entry.store_part(start, done, payload, false, &mut head);
+                next.head = head;
+            }
+        }
     }
 
     fn tell(&mut self, pair: &mut Pair, step: &Step, immediate: u32) {
@@ -230,8 +245,8 @@ impl<O: Out> Work<'_, O> {
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
-                // Its region may have been closed meanwhile.
-                self.regions.at(open.index).ok_or(Reason::BadKey)?;
+                // Its region may have been closed meanwhile, and another be in its place.
+                self.regions.at(open.index).filter(|entry| entry.has(open.key)).ok_or(Reason::BadKey)?;
                 (Some(open.index), open.start, open.total, open.done)
             }
             (None, None) => return Err(Reason::BadSequence),
@@ -243,7 +258,10 @@ impl<O: Out> Work<'_, O> {
         }
         let at = start + u64::from(done);
         let open = match index {
-            Some(index) if !ends => Some(Open { index, start, total, done: done + len }),
+            Some(index) if !ends => {
+                let key = packet.reth.as_ref().map(|reth| reth.key).or(pair.open.map(|open| open.key));
+                Some(Open { index, key: key.unwrap_or(0), start, head: 0, total, done: done + len })
+            }
             _ => None,
         };
         Ok(Step { target: index.map(|index| (index, at)), open, message: (index, start, total) })

@@ -39,6 +39,10 @@ impl Bed {
     }
 
     fn with(transport: Transport, rights: Rights) -> Self {
+        Self::ordered(transport, rights, Order::Ascending)
+    }
+
+    fn ordered(transport: Transport, rights: Rights, order: Order) -> Self {
         let config = Config { atomic_depth: 4, ..Config::default() };
         let mut responder = Responder::new(config).unwrap();
         let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
@@ -47,7 +51,7 @@ impl Bed {
             start: START,
             len: BODY,
             rights,
-            order: Order::Ascending,
+            order,
             region: 3,
         };
         let at = responder.register(&what).unwrap();
@@ -82,6 +86,17 @@ impl Bed {
     fn only(&mut self, psn: u32, reth: Reth) -> Frame {
         let head = head(psn);
         self.make(|writer, out| writer.write_only(out, head, reth, &vec![0x55; reth.len as usize]).unwrap())
+    }
+
+    /// A message of 700 bytes in three packets.
+    fn three(&mut self, psn: u32, offset: u64, byte: u8) -> [Frame; 3] {
+        let (data, reth) = ([byte; 700], self.reth(offset, 700));
+        let next = |by| head(Psn::new(psn).plus(by).value());
+        [
+            self.make(|writer, out| writer.write_first(out, next(0), reth, &data[..256]).unwrap()),
+            self.make(|writer, out| writer.write_middle(out, next(1), &data[256..512]).unwrap()),
+            self.make(|writer, out| writer.write_last(out, next(2), &data[512..]).unwrap()),
+        ]
     }
 
     fn add(&mut self, psn: u32, offset: u64) -> Frame {
@@ -341,6 +356,62 @@ fn a_message_of_many_packets_is_written_whole_or_broken_off() {
         let stats = *bed.responder.stats();
         assert_eq!((stats.abandoned, stats.messages), (1, if transport == Transport::Rc { 1 } else { 2 }));
         assert!(stats.is_balanced());
+    }
+}
+
+#[test]
+fn a_slot_of_many_packets_has_no_head_until_the_last_one_came() {
+    for transport in [Transport::Rc, Transport::Uc] {
+        let mut bed = Bed::ordered(transport, Rights::ALL, Order::HeadLast);
+        let is = |bed: &Bed, head: u8, parts: [u8; 3]| {
+            let [one, two, three] = parts;
+            let slot = [vec![head; 8], vec![one; 248], vec![two; 256], vec![three; 188], vec![0; 8]].concat();
+            assert_eq!(bed.bytes(START + 16, 708), slot, "{head}: {parts:?}");
+        };
+        for (frame, parts) in bed.three(0xff_fffe, 16, 5).iter().zip([[5, 0, 0], [5, 5, 0], [5, 5, 5]]) {
+            bed.take(frame);
+            is(&bed, if parts[2] == 0 { 0 } else { 5 }, parts);
+        }
+        // The next one is cut off: no head, neither the new one nor the old one.
+        let [first, middle, _] = bed.three(1, 16, 6);
+        bed.take(&first);
+        is(&bed, 0, [6, 5, 5]);
+        bed.take(&middle);
+        is(&bed, 0, [6, 6, 5]);
+        let reth = bed.reth(4096, 8);
+        let only = bed.only(3, reth);
+        bed.take(&only);
+        is(&bed, 0, [6, 6, 5]);
+        assert_eq!(bed.responder.stats().abandoned, 1);
+        if transport == Transport::Uc {
+            bed.three(4, 16, 7).iter().for_each(|frame| bed.take(frame));
+            is(&bed, 7, [7, 7, 7]);
+            // Where no slot can lie it goes as it comes.
+            let [first, ..] = bed.three(7, 2001, 8);
+            bed.take(&first);
+            assert_eq!(bed.bytes(START + 2001, 257), [[8; 256].as_slice(), &[0]].concat());
+        }
+        assert!(bed.responder.stats().is_balanced());
+    }
+}
+
+#[test]
+fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
+    for transport in [Transport::Rc, Transport::Uc] {
+        for order in [Order::Ascending, Order::HeadLast] {
+            let mut bed = Bed::ordered(transport, Rights::ALL, order);
+            let [first, middle, _] = bed.three(0xff_fffe, 16, 5);
+            bed.take(&first);
+            assert!(bed.responder.deregister(bed.key));
+            let memory = Arc::clone(&bed.memory);
+            let what =
+                Registration { memory, start: START, len: BODY, rights: Rights::ALL, order, region: 4 };
+            let other = bed.responder.register(&what).unwrap();
+            assert_eq!((other.address, other.key & 0xff), (bed.address, bed.key & 0xff));
+            bed.take(&middle);
+            assert_eq!((bed.dropped(Reason::BadKey), bed.responder.stats().abandoned), (1, 1));
+            assert_eq!(bed.bytes(START + 16 + 256, 256), [0; 256]);
+        }
     }
 }
 

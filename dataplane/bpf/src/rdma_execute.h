@@ -87,6 +87,30 @@ static inline_always u32 send(struct xdp_md *frame, struct request *r, struct rd
     return GOOD;
 }
 
+/* Stores the payload of a packet, which comes `done` bytes after its message's first one, at `start`. Of several packets: see
+ * collector/src/rdma/regions.rs, store_part. 0: done. */
+static inline_always u32 store_part(struct xdp_md *frame, const struct request *r, u64 start, u32 done, u32 flags)
+{
+    u32 ends = r->marks & ENDS, from = r->from, len = r->len;
+    u32 held = flags & REGION_HEAD_LAST && !(start & 7) && (!ends || done);
+    u64 at = start + done;
+
+    if (held) {
+        flags = 0;
+        if (!done) {
+            /* A first packet is as long as the path MTU. */
+            if (len <= 8 || xdp_load(frame, from, &r->pair->open_head, 8) || store_head(start, 0))
+                return 1;
+            at += 8;
+            from += 8;
+            len -= 8;
+        }
+    }
+    if (store(frame, at, from, len, flags))
+        return 1;
+    return held && ends && store_head(start, r->pair->open_head);
+}
+
 /* Executes a packet of a write or a send that is the next one. */
 static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdma_counters *c)
 {
@@ -119,8 +143,8 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
     }
     place &= MOST_REGIONS - 1;
     region = region_at(place);
-    /* It may have been closed since the message began. */
-    if (!region || (total && !region->key))
+    /* It may have been closed since the message began, and another be in its place. */
+    if (!region || (total && (!region->key || (pair->open && region->key != pair->open_key))))
         return BAD_KEY;
     left = total - done;
     if (ends ? r->len != left || r->len > pair->mtu : r->len != pair->mtu || r->len >= left)
@@ -131,7 +155,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
             return NO_RECEIVE;
     }
     if (r->len) {
-        if (store(frame, start + done, r->from, r->len, region->flags)) {
+        if (store_part(frame, r, start, done, region->flags)) {
             if (record)
                 ring_discard(record, 0);
             return OUT_OF_RANGE;
@@ -140,6 +164,7 @@ static inline_always u32 run(struct xdp_md *frame, struct request *r, struct rdm
     }
     if (!ends) {
         pair->open = place + 1;
+        pair->open_key = region->key;
         pair->open_start = start;
         pair->open_total = total;
         pair->open_done = done + r->len;

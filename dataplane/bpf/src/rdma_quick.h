@@ -265,8 +265,12 @@ static inline_always u32 store_usual(struct xdp_md *frame, const struct usual *u
     u32 from = u->at_psn + QUICK_HEAD;
     u64 head = word(data + from);
 
-    if (!(u->region->flags & REGION_HEAD_LAST) || u->at & 7 || u->len <= 8)
+    if (!(u->region->flags & REGION_HEAD_LAST) || u->at & 7 || u->len <= 4)
         return put(frame, from, data, end, u->to, u->len);
+    if (u->len <= 8) {
+        store_short(u->to, head, u->len);
+        return 0;
+    }
     store_word(u->to, 0);
     if (put(frame, from + 8, data, end, u->to + 8, u->len - 8))
         return 1;

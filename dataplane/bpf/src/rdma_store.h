@@ -24,6 +24,36 @@ static inline_always void store_word(u8 *to, u64 value)
     asm volatile("" ::: "memory");
 }
 
+/* The first `len` bytes of a word, 5 to 8, from `value`, as one store: see memory::Region::write_head_last. */
+static inline_always void store_short(u8 *to, u64 value, u32 len)
+{
+    u64 others = len < 8 ? ~0ull << (8 * (len & 7)) : 0;
+
+    *(volatile u64 *)to = (*(volatile u64 *)to & others) | (value & ~others);
+}
+
+/* The same of a frame's bytes, behind which at least the checksum's four stand. 0: done. */
+static inline_always u32 store_word_of(struct xdp_md *frame, u8 *to, u32 from, u32 len)
+{
+    u64 value = 0;
+
+    if (xdp_load(frame, from, &value, 8))
+        return 1;
+    store_short(to, value, len);
+    return 0;
+}
+
+/* The word at `at`, a multiple of eight. 0: done. */
+static inline_always u32 store_head(u64 at, u64 head)
+{
+    u8 *chunk = chunk_of(at);
+
+    if (!chunk)
+        return 1;
+    store_word(chunk + (at & (CHUNK - 8)), head);
+    return 0;
+}
+
 struct crossing {
     struct xdp_md *frame;
     u64 at;
@@ -54,7 +84,9 @@ static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len
         bpf_loop(len, store_octet, &crossing, 0);
         return 0;
     }
-    if (len <= 8 || xdp_load(frame, from, &head, 8))
+    if (len <= 8)
+        return store_word_of(frame, chunk + offset, from, len);
+    if (xdp_load(frame, from, &head, 8))
         return 1;
     store_word(chunk + offset, 0);
     crossing.at += 8;
@@ -68,7 +100,7 @@ static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len
  * memory::Region::write_head_last. 0: done. */
 static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 flags)
 {
-    u32 offset = at & (CHUNK - 1), head_last = flags & REGION_HEAD_LAST && !(at & 7) && len > 8;
+    u32 offset = at & (CHUNK - 1), head_last = flags & REGION_HEAD_LAST && !(at & 7) && len > 4;
     u8 *to = chunk_of(at);
     u64 head = 0;
 
@@ -82,6 +114,8 @@ static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, 
             return 1;
         return xdp_load(frame, from, to, len) != 0;
     }
+    if (len <= 8)
+        return store_word_of(frame, to, from, len);
     if (xdp_load(frame, from, &head, 8))
         return 1;
     len -= 8;

@@ -34,7 +34,7 @@ const volatile u32 not_ready_timer = 14;
 enum region_flags {
     REGION_WRITE = 1,
     REGION_ATOMIC = 2,
-    REGION_HEAD_LAST = 4, /* the first eight bytes of a packet become visible last */
+    REGION_HEAD_LAST = 4, /* the first eight bytes of a message become visible last */
 };
 
 struct region {
@@ -64,9 +64,11 @@ struct pair {
     u32 open_total;
     u32 open_done;
     u64 open_start;
-    u64 pad;
+    u32 open_key; /* the region's: another one in the same place is another one */
+    u32 pad;
     u64 peer[2]; /* its address as packets hold it; of IPv4 the first four bytes */
-    u64 rest[6];
+    u64 open_head; /* the first eight bytes, where they are kept back until all of the message is there */
+    u64 rest[5];
 };
 _Static_assert(sizeof(struct pair) == 128 && __builtin_offsetof(struct pair, peer) == 64, "rdma/layout.rs has its twin");
 

@@ -101,7 +101,7 @@ impl Both {
         Some(both)
     }
 
-    fn register(&mut self, start: u64, len: u64, rights: Rights, order: Order) {
+    pub(crate) fn register(&mut self, start: u64, len: u64, rights: Rights, order: Order) {
         let region = self.regions.len() as u16 + 100;
         let memory = Arc::clone(&self.theirs);
         let named =

@@ -394,6 +394,67 @@ fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
 }
 
 #[test]
+fn slots_of_every_short_length_and_of_many_packets_are_alike() {
+    let Some(mut both) = Both::new("slots_of_every_short_length_and_of_many_packets_are_alike") else {
+        return;
+    };
+    both.connect(Transport::Uc, false, 256);
+    let mut psn = both.pairs[0].config.psn.value();
+    let mut step = || std::mem::replace(&mut psn, (psn + 1) & 0xff_ffff);
+    // Region 2 lies over the seam of the kernel's pieces, which is 1003 words behind its first byte.
+    let seam = 8 * 1003;
+    for (region, offset) in [(0, 64), (2, 0), (2, seam - 8), (2, seam - 16), (2, seam)] {
+        // Twice: with a head that is not known, and with one that is.
+        for byte in [0x51, 0x52, 0x53] {
+            for len in 1..=17 {
+                let only = write(&both, 0, step(), region, offset, &vec![byte; len]);
+                both.take("a short slot", &only.frame());
+            }
+        }
+        both.compare("short slots");
+    }
+    for (region, offset, whole) in [(0, 64, true), (0, 64, false), (2, seam - 304, true), (2, seam - 8, false)] {
+        let mut first = write(&both, 0, step(), region, offset, &[7; 256]);
+        first.opcode -= 4;
+        first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+        both.take("first", &first.frame());
+        both.compare("a first packet");
+        let psn = step();
+        if whole {
+            let mut last = write(&both, 0, psn, region, 0, &[8; 44]);
+            last.opcode -= 2;
+            last.extension.clear();
+            both.take("last", &last.frame());
+            both.compare("a last packet");
+        }
+    }
+    assert_eq!(both.responder.stats().messages, 5 * 3 * 17 + 2);
+}
+
+#[test]
+fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
+    let Some(mut both) = Both::new("a_message_does_not_go_on_in_another_region_in_the_same_place") else {
+        return;
+    };
+    both.connect(Transport::Uc, false, 256);
+    let psn = both.pairs[0].config.psn.value();
+    let mut first = write(&both, 0, psn, 0, 8, &[7; 256]);
+    first.opcode -= 4;
+    first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+    both.take("first", &first.frame());
+    let key = both.regions[0].key;
+    assert!(both.responder.deregister(key) && both.kernel.deregister(key));
+    both.register(4096, 64 << 10, Rights::ALL, Order::HeadLast);
+    assert_eq!(both.regions[4].key & 0xff, key & 0xff, "the same place");
+    let mut last = write(&both, 0, psn + 1, 0, 0, &[8; 44]);
+    last.opcode -= 2;
+    last.extension.clear();
+    both.take("last", &last.frame());
+    both.compare("another region");
+    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 1);
+}
+
+#[test]
 fn a_full_ring_is_an_empty_receive_queue() {
     let options = Options { completions: 4096, memory: 1, ..Options::default() };
     let Some(mut kernel) = both::load("a_full_ring_is_an_empty_receive_queue", &options) else { return };
