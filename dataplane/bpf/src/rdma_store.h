@@ -32,19 +32,20 @@ static inline_always void store_short(u8 *to, u64 value, u32 len)
     *(volatile u64 *)to = (*(volatile u64 *)to & others) | (value & ~others);
 }
 
-/* The same of a frame's bytes, behind which at least the checksum's four stand. 0: done. */
-static inline_always u32 store_word_of(struct xdp_md *frame, u8 *to, u32 from, u32 len)
+/* The same of a frame's bytes, behind which at least the checksum's four stand, to `at`, a multiple of eight. 0: done. */
+static noinline u32 store_word_of(struct xdp_md *frame, u64 at, u32 from, u32 len)
 {
+    u8 *chunk = chunk_of(at);
     u64 value = 0;
 
-    if (xdp_load(frame, from, &value, 8))
+    if (!chunk || xdp_load(frame, from, &value, 8))
         return 1;
-    store_short(to, value, len);
+    store_short(chunk + (at & (CHUNK - 8)), value, len);
     return 0;
 }
 
 /* The word at `at`, a multiple of eight. 0: done. */
-static inline_always u32 store_head(u64 at, u64 head)
+static noinline u32 store_head(u64 at, u64 head)
 {
     u8 *chunk = chunk_of(at);
 
@@ -84,9 +85,7 @@ static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len
         bpf_loop(len, store_octet, &crossing, 0);
         return 0;
     }
-    if (len <= 8)
-        return store_word_of(frame, chunk + offset, from, len);
-    if (xdp_load(frame, from, &head, 8))
+    if (len <= 8 || xdp_load(frame, from, &head, 8))
         return 1;
     store_word(chunk + offset, 0);
     crossing.at += 8;
@@ -106,6 +105,8 @@ static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, 
 
     if (!to)
         return 1;
+    if (head_last && len <= 8)
+        return store_word_of(frame, at, from, len);
     if (offset > CHUNK - MOST_PAYLOAD)
         return store_across(frame, at, from, len, head_last);
     to += offset;
@@ -114,8 +115,6 @@ static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, 
             return 1;
         return xdp_load(frame, from, to, len) != 0;
     }
-    if (len <= 8)
-        return store_word_of(frame, to, from, len);
     if (xdp_load(frame, from, &head, 8))
         return 1;
     len -= 8;

@@ -400,7 +400,11 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
     };
     both.connect(Transport::Uc, false, 256);
     let mut psn = both.pairs[0].config.psn.value();
-    let mut step = || std::mem::replace(&mut psn, (psn + 1) & 0xff_ffff);
+    let mut step = || {
+        let this = psn;
+        psn = (psn + 1) & 0xff_ffff;
+        this
+    };
     // Region 2 lies over the seam of the kernel's pieces, which is 1003 words behind its first byte.
     let seam = 8 * 1003;
     for (region, offset) in [(0, 64), (2, 0), (2, seam - 8), (2, seam - 16), (2, seam)] {
