@@ -26,6 +26,8 @@ impl Default for Repeat {
 
 /// Where a report has its sequence (wire-formats 5.3).
 const SEQUENCE: usize = 2;
+/// Between the first report that a full translator is sent again and the others, ns: at least, and at most if it said how long.
+const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
 /// How often the last report is sent again.
 const PROBES: u8 = 8;
 
@@ -82,6 +84,8 @@ pub(super) struct Destination {
     probe: (u64, u8),
     level: u8,
     level_until: u64,
+    /// Until then nothing but one report is sent again: the translator had no room for it.
+    waits_until: u64,
     pub(super) stats: Stats,
 }
 
@@ -103,6 +107,7 @@ impl Destination {
             probe: (u64::MAX, 0),
             level: 0,
             level_until: 0,
+            waits_until: 0,
             stats: Stats::default(),
         }
     }
@@ -129,6 +134,9 @@ impl Destination {
         self.stats.congestions += 1;
         self.stats.dropped_there += u64::from(dropped);
         self.level = level.min(3);
+        if level == 0 {
+            self.waits_until = 0;
+        }
         self.level_until = now.saturating_add(u64::from(hold_us) * 1000);
     }
 
@@ -163,7 +171,7 @@ impl Destination {
         self.next = self.next.wrapping_add(1);
         self.stats.essential += 1;
         self.probe = (now.saturating_add(probe), if probe > 0 { PROBES } else { 0 });
-        self.pump(out);
+        self.pump(now, out);
         true
     }
 
@@ -177,18 +185,23 @@ impl Destination {
     }
 
     /// Sends what is to be sent (again), in order, as far as there is room.
-    pub(super) fn pump(&mut self, out: &mut Outbox) {
-        while let Some(sequence) = self.unsent {
-            if !out.push(self.number, self.kept(sequence)) {
-                return;
-            }
-            if sequence == self.fresh {
-                self.fresh = sequence.wrapping_add(1);
-            } else {
-                self.stats.resent += 1;
-            }
-            self.unsent = Some(sequence.wrapping_add(1)).filter(|next| *next != self.next);
+    pub(super) fn pump(&mut self, now: u64, out: &mut Outbox) {
+        while now >= self.waits_until && self.pump_one(out) {}
+    }
+
+    /// Sends the first of them; false: there is none, or no room.
+    fn pump_one(&mut self, out: &mut Outbox) -> bool {
+        let Some(sequence) = self.unsent else { return false };
+        if !out.push(self.number, self.kept(sequence)) {
+            return false;
         }
+        if sequence == self.fresh {
+            self.fresh = sequence.wrapping_add(1);
+        } else {
+            self.stats.resent += 1;
+        }
+        self.unsent = Some(sequence.wrapping_add(1)).filter(|next| *next != self.next);
+        true
     }
 
     fn kept(&self, sequence: u16) -> &[u8] {
@@ -197,8 +210,15 @@ impl Destination {
         self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
     }
 
-    /// The translator misses what came after `last`.
-    pub(super) fn nack(&mut self, last: u16, now: u64, repeat: &Repeat, out: &mut Outbox) {
+    /// The translator misses what came after `last`; `overload`: because it had no room for it. Then only the first is sent again
+    /// at once, the others when congestion is over.
+    pub(super) fn nack(
+        &mut self,
+        (last, overload): (u16, bool),
+        now: u64,
+        repeat: &Repeat,
+        out: &mut Outbox,
+    ) {
         let missing = self.next.wrapping_add(self.shift).wrapping_sub(last).wrapping_sub(1);
         let again = self
             .heeded
@@ -221,7 +241,14 @@ impl Destination {
         if repeat.probe > 0 {
             self.probe = (now.saturating_add(repeat.probe), PROBES);
         }
-        self.pump(out);
+        self.waits_until = 0;
+        if overload {
+            self.pump_one(out);
+            let hold = if self.level >= 3 { self.level_until } else { 0 };
+            let (least, most) = OVERLOAD_WAIT;
+            self.waits_until = hold.clamp(now.saturating_add(least), now.saturating_add(most));
+        }
+        self.pump(now, out);
     }
 
     /// `last` was never one of ours: the translator goes on with what was sent under our ID before we began, and has taken nothing of
@@ -250,7 +277,7 @@ impl Destination {
 
     /// Does what is due: what found no room before, and the last report once more.
     pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
-        self.pump(out);
+        self.pump(now, out);
         let (at, left) = self.probe;
         if left == 0 || now < at || self.unsent.is_some() || self.held == 0 {
             return;
@@ -265,7 +292,7 @@ impl Destination {
     /// When [`Destination::tick`] has something to do, ns.
     pub(super) fn next_tick(&self) -> Option<u64> {
         match (self.unsent, self.probe) {
-            (Some(_), _) => Some(0),
+            (Some(_), _) => Some(self.waits_until),
             (None, (_, 0)) => None,
             (None, (at, _)) => Some(at),
         }

@@ -283,7 +283,9 @@ impl Reporter {
         match control.body {
             Body::Ack { last } => to.ack(last),
             Body::Nack { cause: Cause::Malformed | Cause::Unknown, .. } => to.stats.refused += 1,
-            Body::Nack { last, .. } => to.nack(last, now, repeat, out),
+            Body::Nack { cause, last, .. } => {
+                to.nack((last, cause == Cause::Overload), now, repeat, out);
+            }
             Body::Congestion { level, hold_us, dropped } => to.set_level(level, hold_us, dropped, now),
             Body::SketchNack { sketch, epoch, column } => {
                 match self.sketches.iter_mut().find(|one| one.config.id == sketch) {

@@ -256,6 +256,37 @@ fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
 }
 
 #[test]
+fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
+    const MS: u64 = 1_000_000;
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let path = Path::new();
+    let full = |last| control(Body::Nack { cause: Cause::Overload, last, trigger: last + 1 });
+    (0..200).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    out.clear();
+    for round in 1..5 {
+        reporter.control(0, &full(6), round * MS, &mut out);
+        assert_eq!(sequences(&sent(&mut out)), [7], "once for each time that it is asked for");
+        // New ones stand behind those that wait.
+        reporter.report(&path.known(&flow(1000)), round * MS + 1, &mut out);
+        reporter.tick(round * MS + MS - 1, &mut out);
+        assert!(out.is_empty());
+        assert_eq!(reporter.next(), Some(round * MS + MS));
+    }
+    reporter.tick(5 * MS, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), (8..=204).collect::<Vec<_>>());
+    // It said how long, or that it is over.
+    let level = |level, hold_us| control(Body::Congestion { level, hold_us, dropped: 0 });
+    reporter.control(0, &level(3, 4_000), 10 * MS, &mut out);
+    reporter.control(0, &full(7), 10 * MS, &mut out);
+    reporter.tick(14 * MS - 1, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [8]);
+    reporter.control(0, &level(0, 0), 14 * MS - 1, &mut out);
+    reporter.tick(14 * MS - 1, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), (9..=204).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
     let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
