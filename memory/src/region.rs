@@ -140,7 +140,9 @@ impl Region {
     /// [`OutOfRange`], also when `at` is no multiple of 8 and there are more than 8 bytes; nothing was written then.
     #[inline]
     pub fn write_head_last(&self, at: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else { return self.write_short(at, bytes) };
+        let Some((head, rest)) = bytes.split_first_chunk::<WORD>() else {
+            return self.write_short(at, bytes);
+        };
         if rest.is_empty() {
             return self.write(at, bytes);
         }

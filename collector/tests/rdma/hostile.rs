@@ -46,14 +46,8 @@ impl Bed {
         let config = Config { atomic_depth: 4, ..Config::default() };
         let mut responder = Responder::new(config).unwrap();
         let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
-        let what = Registration {
-            memory: Arc::clone(&memory),
-            start: START,
-            len: BODY,
-            rights,
-            order,
-            region: 3,
-        };
+        let what =
+            Registration { memory: Arc::clone(&memory), start: START, len: BODY, rights, order, region: 3 };
         let at = responder.register(&what).unwrap();
         let (there, path) = paths();
         let pair =

@@ -417,7 +417,9 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
         }
         both.compare("short slots");
     }
-    for (region, offset, whole) in [(0, 64, true), (0, 64, false), (2, seam - 304, true), (2, seam - 8, false)] {
+    for (region, offset, whole) in
+        [(0, 64, true), (0, 64, false), (2, seam - 304, true), (2, seam - 8, false)]
+    {
         let mut first = write(&both, 0, step(), region, offset, &[7; 256]);
         first.opcode -= 4;
         first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
