@@ -136,7 +136,7 @@ impl Shelved {
         }
     }
 
-    /// How much was counted for a key.
+    /// How much was counted for a key. The error depends on how much was counted for all, so that every question reads the whole store.
     ///
     /// # Errors
     /// A store of another kind: a sentence.
@@ -224,21 +224,21 @@ impl Shelved {
 }
 
 impl Shelf {
-    /// All lists.
+    /// The first `most` lists. Of each of them the ring's trailers are read, of others nothing.
     pub(crate) fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
-        let lists = self.stores().iter().filter_map(|store| Some((store, store.store.lists()?)));
-        let views = lists.flat_map(|(store, lists)| {
+        let mut views = Vec::new();
+        for store in self.stores() {
+            let Some(lists) = store.store.lists() else { continue };
             let (tagged, events) = (lists.ring().tagged, events(store.name()));
-            let view = move |list| ListView {
+            views.extend(lists.ids().take(most - views.len()).map(|list| ListView {
                 list,
                 store: store.name().to_owned(),
                 newest: lists.newest(list),
                 tagged,
                 events,
-            };
-            store.store.lists().into_iter().flat_map(|lists| lists.ids()).map(view).collect::<Vec<_>>()
-        });
-        views.take(most).collect()
+            }));
+        }
+        views
     }
 
     /// Entries of a list: from batch `from` on, or without it the newest ones; at most about `limit`.
