@@ -194,7 +194,9 @@ impl Ready {
         let (wake, woken) = sync_channel(1024);
         if let Some((outlet, rules)) = outlet {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
-            let work = move || events::follow(&memory, &outlet, &rules, &woken, &stop);
+            // Before anybody can write: what comes while threads start is told, too.
+            let lists = events::lists(&memory);
+            let work = move || events::follow(lists, &memory, &outlet, &rules, &woken, &stop);
             role.threads.push(control.spawn("lists", work)?);
         }
         if memory.settings.snapshots.every.is_some() {

@@ -54,7 +54,7 @@ impl Told {
 }
 
 /// A list that is followed, and what its entries are.
-struct Followed {
+pub(super) struct Followed {
     list: u32,
     follower: Follower,
     teller: Arc<Teller>,
@@ -68,20 +68,21 @@ pub(crate) struct Teller {
     metric: Option<Metric>,
 }
 
-/// Follows all lists whose entries are events, until the end.
+/// Follows lists whose entries are events, until `stop` is set and all who tell of immediates, and write, have ended: nothing that they wrote
+/// is left.
 pub(super) fn follow(
+    mut lists: Vec<Followed>,
     memory: &Memory,
     outlet: &Outlet,
     rules: &RuleNames,
     woken: &Receiver<Completion>,
     stop: &AtomicBool,
 ) {
-    let mut lists = lists(memory);
     let mut batch = outlet.batch();
     loop {
         let ending = stop.load(Ordering::Relaxed);
         let mut closed = false;
-        match woken.recv_timeout(if ending { Duration::ZERO } else { EVERY }) {
+        match woken.recv_timeout(EVERY) {
             Ok(completion) => {
                 immediate(memory, &completion, &mut batch);
                 while let Ok(completion) = woken.try_recv() {
@@ -102,7 +103,7 @@ pub(super) fn follow(
             }
         }
         outlet.send(&mut batch, rules);
-        if ending {
+        if ending && closed {
             return;
         }
         // The receiving thread has ended: nothing will wake us, and waiting returns at once.
@@ -112,7 +113,8 @@ pub(super) fn follow(
     }
 }
 
-fn lists(memory: &Memory) -> Vec<Followed> {
+/// Followers of all lists whose entries are events, of what is written from now on.
+pub(super) fn lists(memory: &Memory) -> Vec<Followed> {
     let mut followed = Vec::new();
     for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
         let (Some(teller), Some(lists)) = (teller(written), offered.shelved.store.lists()) else { continue };
