@@ -190,6 +190,26 @@ fn a_batch_that_never_came_is_given_up_when_later_ones_are_there() {
     }
 }
 
+/// The collector's memory was lost, the translator's count was not.
+#[test]
+fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
+    for entries in [32, 4000] {
+        for ahead in 100_000..100_040 {
+            let store = lists(1, Ring { entries, ..RING });
+            let mut writer = Writer::new(&store, 100);
+            writer.sequence = ahead;
+            let mut follower = store.lists().unwrap().from_now(100).unwrap();
+            assert_eq!(follower.next(), Next::Nothing);
+            writer.append_numbers(1);
+            // To the ring that it is in, and there to its place.
+            let found = (0..2 * follower.calls_to_the_end()).find_map(|_| number(follower.next()));
+            assert_eq!(found, Some(ahead), "{entries}");
+            let seen = follower.seen();
+            assert_eq!((seen.batches, seen.lapped + seen.missing), (1, u64::from(ahead) - 1), "{entries}");
+        }
+    }
+}
+
 #[test]
 fn a_batch_that_comes_late_is_waited_for() {
     let store = lists(1, RING);
