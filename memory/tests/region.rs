@@ -64,7 +64,9 @@ fn head_last_writes_what_write_writes() {
 
 #[test]
 fn five_to_seven_bytes_are_seen_whole_or_not_at_all() {
-    const ROUNDS: u32 = 20_000;
+    /// Values that are seen to come, and looks at most: the writer may have to wait for its turn.
+    const CHANGES: u32 = 20_000;
+    const LOOKS: u32 = 100_000_000;
     for len in 5..8 {
         let region = Arc::new(Region::anonymous(4096, false).unwrap());
         // What stands behind them stays.
@@ -79,8 +81,14 @@ fn five_to_seven_bytes_are_seen_whole_or_not_at_all() {
                     region.write_head_last(64, &[value; 7][..len]).unwrap();
                 }
             });
-            for _ in 0..ROUNDS {
+            let (mut changes, mut before) = (0, 0);
+            for _ in 0..LOOKS {
                 let seen = region.load_u64(64).unwrap().to_ne_bytes();
+                changes += u32::from(seen[0] != before);
+                before = seen[0];
+                if changes == CHANGES {
+                    break;
+                }
                 if seen[..len].iter().any(|byte| *byte != seen[0]) || seen[len..] != [0xee; 8][len..] {
                     stop.store(true, Ordering::Relaxed);
                     panic!("{len}: {seen:x?}");
