@@ -1,6 +1,6 @@
 //! The collector's memory in the kernel (`[collector.memory] mode = "xdp"`): a translator in one namespace, the memory in another,
 //! RoCEv2 over a link between them. Needs root and `ip`; without, it says so.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/schema.rs"]
 mod schema;
