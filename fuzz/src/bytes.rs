@@ -321,6 +321,12 @@ fn layouts(bytes: &[u8], profile: &Profile) {
         } else {
             layout.write_drop(None, None, &mut again);
         }
-        assert_eq!(layout.hop(&again), hop);
+        let mut expected = hop;
+        if (hop.queue_id, hop.queue_congestion) == (Some(u8::MAX), Some(0x00ff_ffff)) {
+            // INT 0.5 has the queue's id in two words, a hop has it once. Read from the word of the occupancy and written into
+            // that of the congestion, it would be all ones, "unavailable": the value gives way by one.
+            expected.queue_congestion = Some(0x00ff_fffe);
+        }
+        assert_eq!(layout.hop(&again), expected);
     }
 }

@@ -11,9 +11,14 @@ use wire::{Dialect, Profile};
 
 type Body = fn(&[u8], &Profile);
 
-fn seconds() -> Duration {
-    let given = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(given.unwrap_or(2.0))
+/// Mutations of each body when no time is given: a fixed number, so that every machine runs the same ones.
+const MUTATIONS: u64 = 300_000;
+
+/// Whether to go on: for `HOPWISE_FUZZ_SECONDS` if given, else up to [`MUTATIONS`].
+fn until() -> impl Fn(u64) -> bool {
+    let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    move |count| end.map_or(count < MUTATIONS, |end| Instant::now() < end)
 }
 
 /// Runs `body`, and says how to have a failure again.
@@ -29,8 +34,8 @@ fn all_and_mutated(body: Body, seed: u64) {
     for vector in &vectors {
         each_reading(vector, |bytes, profile| run(body, bytes, profile, &vector.name));
     }
-    let (mut dice, mut count, end) = (Dice(seed), 0, Instant::now() + seconds());
-    while Instant::now() < end {
+    let (mut dice, mut count, go_on) = (Dice(seed), 0, until());
+    while go_on(count) {
         for _ in 0..1000 {
             let vector = &vectors[dice.below(vectors.len())];
             let mut bytes = vector.bytes.clone();

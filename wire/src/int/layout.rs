@@ -646,6 +646,15 @@ mod tests {
     }
 
     #[test]
+    fn a_congestion_beside_another_queue_id_is_never_written_as_unavailable() {
+        let layout = Layout::int_05(0x1200);
+        let hop = layout.hop(&[0xff, 0, 0, 9, 0, 0xff, 0xff, 0xff]);
+        assert_eq!((hop.queue_id, hop.queue_occupancy, hop.queue_congestion), (Some(0xff), Some(9), Some(0x00ff_ffff)));
+        let again = written(layout, hop);
+        assert_eq!(again, Hop { queue_congestion: Some(0x00ff_fffe), ..hop });
+    }
+
+    #[test]
     fn bytes_of_no_item_stay_as_they_are() {
         // Node id, a reserved bit, a domain word, the checksum complement.
         let layout = Layout::int_2(0x8041, 4, true).expect("good");
