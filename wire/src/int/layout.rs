@@ -649,7 +649,10 @@ mod tests {
     fn a_congestion_beside_another_queue_id_is_never_written_as_unavailable() {
         let layout = Layout::int_05(0x1200);
         let hop = layout.hop(&[0xff, 0, 0, 9, 0, 0xff, 0xff, 0xff]);
-        assert_eq!((hop.queue_id, hop.queue_occupancy, hop.queue_congestion), (Some(0xff), Some(9), Some(0x00ff_ffff)));
+        assert_eq!(
+            (hop.queue_id, hop.queue_occupancy, hop.queue_congestion),
+            (Some(0xff), Some(9), Some(0x00ff_ffff))
+        );
         let again = written(layout, hop);
         assert_eq!(again, Hop { queue_congestion: Some(0x00ff_fffe), ..hop });
     }
