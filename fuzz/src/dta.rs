@@ -3,12 +3,13 @@
 use wire::Profile;
 use wire::dta::hash::{self, FlowBytes};
 use wire::dta::layout::{self, BlockTrailer, SketchTrailer};
-use wire::dta::{Control, Report, artifact};
+use wire::dta::{Control, Operation, PlainAppend, Report, artifact};
 use wire::roce::{self, Beginnings, Ends, Opcode, Packet, Psn};
 
 /// A DTA datagram, whichever layout: what is read keeps to its limits, lies in the datagram, and is written again as it was, but for
 /// reserved bits.
 pub fn dta(payload: &[u8], _: &Profile) {
+    plain_is_read_alike(payload);
     if let Ok(report) = Report::parse(payload) {
         assert_eq!((report.operation.check(), report.len()), (Ok(()), payload.len()));
         let again = written(payload.len(), |out| report.emit(out));
@@ -32,6 +33,19 @@ pub fn dta(payload: &[u8], _: &Profile) {
     if let Ok(nack) = artifact::Nack::parse(payload) {
         assert_eq!(artifact::Nack::parse(&nack.emit()), Ok(nack));
     }
+}
+
+/// The short way reads exactly those Appends that are neither essential nor immediate, and the same of them.
+fn plain_is_read_alike(payload: &[u8]) {
+    let whole = match Report::parse(payload) {
+        Ok(Report { base, operation: Operation::Append { list, entry_len, entries } })
+            if !base.essential && !base.immediate =>
+        {
+            Some(PlainAppend { list, entry_len, entries })
+        }
+        _ => None,
+    };
+    assert_eq!(PlainAppend::parse(payload), whole);
 }
 
 /// What `emit` writes: exactly as many bytes as there were, and with less room nothing.

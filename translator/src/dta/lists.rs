@@ -93,6 +93,12 @@ impl Lists {
         }
     }
 
+    /// Bytes of all heads and blocks in the making.
+    #[inline(always)]
+    pub(super) fn footprint(&self) -> usize {
+        self.blocks.len() + size_of_val(&self.lists[..])
+    }
+
     /// Bytes of an entry.
     #[inline(always)]
     pub(super) fn entry_len(&self) -> usize {
@@ -137,7 +143,7 @@ impl Lists {
     }
 
     /// Puts entries (a whole number of them) at the end of a list.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append<W: Way>(
         &mut self,
         (at, now): (usize, u64),
@@ -147,17 +153,16 @@ impl Lists {
         stats: &mut Entries,
     ) -> Result<(), Fault> {
         let list = &self.lists[at];
-        let capacity = usize::from(self.capacity(list));
-        let filled = usize::from(list.filled);
-        if filled * self.entry_len + entries.len() < capacity * self.entry_len && !wish.immediate {
+        let room = usize::from(self.capacity(list)) * self.entry_len;
+        if usize::from(list.filled) * self.entry_len + entries.len() < room && !wish.immediate {
             // The usual case: they fit, and the block is not full yet.
-            self.fill(at, now, entries, wish);
-            stats.taken += self.count(entries.len()) as u64;
+            stats.taken += u64::from(self.fill(at, now, entries, wish.keep));
             return Ok(());
         }
         self.append_and_write((at, now), entries, wish, line, stats)
     }
 
+    #[inline(never)]
     fn append_and_write<W: Way>(
         &mut self,
         (at, now): (usize, u64),
@@ -178,8 +183,7 @@ impl Lists {
             let list = self.lists[at];
             let room = usize::from(self.capacity(&list)) - usize::from(list.filled);
             let (front, rest) = entries.split_at(entries.len().min(room * self.entry_len));
-            self.fill(at, now, front, wish);
-            stats.taken += self.count(front.len()) as u64;
+            stats.taken += u64::from(self.fill(at, now, front, wish.keep));
             entries = rest;
             let list = &mut self.lists[at];
             if wish.immediate && rest.is_empty() {
@@ -202,11 +206,15 @@ impl Lists {
         }
     }
 
-    /// Puts entries that fit into the block in the making.
+    /// Puts entries that fit into the block in the making, and says how many they are.
     #[inline(always)]
-    fn fill(&mut self, at: usize, now: u64, entries: &[u8], wish: Wish) {
+    fn fill(&mut self, at: usize, now: u64, entries: &[u8], keep: bool) -> u16 {
+        let count = self.count(entries.len()) as u16;
         let list = &mut self.lists[at];
-        let begin = at * self.block_len + usize::from(list.filled) * self.entry_len;
+        let before = list.filled;
+        list.filled += count;
+        list.keep |= keep;
+        let begin = at * self.block_len + usize::from(before) * self.entry_len;
         let place = &mut self.blocks[begin..begin + entries.len()];
         if self.entry.swapped {
             for (to, from) in place.as_chunks_mut::<4>().0.iter_mut().zip(entries.as_chunks::<4>().0) {
@@ -220,11 +228,10 @@ impl Lists {
         } else {
             place.copy_from_slice(entries);
         }
-        list.keep |= wish.keep;
-        if list.filled == 0 && !entries.is_empty() {
+        if before == 0 && count > 0 {
             self.waiting.push(&mut self.lists, at, now);
         }
-        self.lists[at].filled += self.count(entries.len()) as u16;
+        count
     }
 
     /// Writes what waits in a list, and goes on behind it. What can never be written is lost.

@@ -60,6 +60,12 @@ impl Meter {
         }
     }
 
+    /// Is there no limit?
+    #[inline(always)]
+    pub(super) fn is_endless(&self) -> bool {
+        self.messages.cost | self.bytes.cost == 0
+    }
+
     /// Counts an operation with so many bytes of data.
     #[inline(always)]
     pub(super) fn spend(&mut self, data: usize) {
@@ -70,7 +76,7 @@ impl Meter {
     /// The level at `now`.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
-        if self.messages.cost | self.bytes.cost == 0 {
+        if self.is_endless() {
             return 0;
         }
         let elapsed = now.saturating_sub(self.at);

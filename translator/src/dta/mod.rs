@@ -24,7 +24,7 @@ pub mod workload;
 use core::net::{IpAddr, SocketAddr};
 
 use wire::Refusal;
-use wire::dta::{Operation, Priority, Report, artifact};
+use wire::dta::{Opcode, Operation, PlainAppend, Priority, Report, artifact};
 
 use line::{Fault, Line};
 use lists::Wish;
@@ -279,22 +279,59 @@ impl Translator {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut burst = burst.into_iter();
         let mut some = [(nobody, &[][..]); TOGETHER];
+        self.now = now;
         loop {
-            let mut count = 0;
-            for (place, report) in some.iter_mut().zip(burst.by_ref()) {
+            let smooth = self.is_smooth(now, collector);
+            // What needs no large table does not wait for others.
+            let at_once = smooth && self.memories[usize::from(collector)].stores.are_lists_few();
+            let is_long =
+                |(_, payload): &(_, &[u8])| !(at_once && self.take_plain(now, collector, payload, way));
+            let Some(first) = burst.find(is_long) else { return };
+            some[0] = first;
+            let mut count = 1;
+            for (place, report) in some[1..].iter_mut().zip(burst.by_ref()) {
                 *place = report;
                 count += 1;
             }
             for (_, payload) in &some[..count] {
                 self.prefetch(collector, payload);
             }
+            let mut smooth = smooth;
             for (sender, payload) in &some[..count] {
+                if smooth && self.take_plain(now, collector, payload, way) {
+                    continue;
+                }
                 self.take(now, Origin { sender: *sender, collector }, payload, way, out);
-            }
-            if count < TOGETHER {
-                return;
+                smooth = self.is_smooth(now, collector);
             }
         }
+    }
+
+    /// Is nothing to be looked at but the report itself: no meter, no congestion, nobody who waits or must be told, no trigger?
+    #[inline(always)]
+    fn is_smooth(&self, now: u64, collector: u8) -> bool {
+        let Some(memory) = self.memories.get(usize::from(collector)) else { return false };
+        let unmetered = self.senders.is_unmetered() && memory.meter.is_endless();
+        let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
+        let v1 = self.config.accept != Accept::Artifact;
+        v1 && unmetered && calm && self.senders.is_nobody_told(now) && self.config.triggers.is_empty()
+    }
+
+    /// Takes a plain Append while everything is smooth. False: nothing was done, and it goes the long way.
+    #[inline(always)]
+    fn take_plain(&mut self, now: u64, collector: u8, payload: &[u8], way: &mut impl Way) -> bool {
+        let Some(plain) = PlainAppend::parse(payload) else { return false };
+        let memory = &mut self.memories[usize::from(collector)];
+        let mut line = Line { way, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let done = memory.stores.append_plain(now, &plain, &mut line, &mut self.stats.entries);
+        let reports = &mut self.stats.reports;
+        match done {
+            Some(Ok(())) => reports.done[Opcode::Append as usize - 1] += 1,
+            Some(Err(reason)) => reports.dropped[reason as usize] += 1,
+            None => return false,
+        }
+        reports.taken += 1;
+        true
     }
 
     /// Asks for what a report will need, by a look at its first bytes. What they say is not believed, only tried.

@@ -82,10 +82,22 @@ impl Senders {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
+    /// May all send as many reports as they like?
+    #[inline(always)]
+    pub(super) fn is_unmetered(&self) -> bool {
+        self.rate.is_endless()
+    }
+
+    /// Does nobody hold back because it was told so?
+    #[inline(always)]
+    pub(super) fn is_nobody_told(&self, now: u64) -> bool {
+        now >= self.told_until
+    }
+
     /// May this sender send another report?
     #[inline(always)]
     pub(super) fn meter(&mut self, now: u64, sender: SocketAddr) -> bool {
-        self.rate.is_endless() || self.meter_one(now, sender)
+        self.is_unmetered() || self.meter_one(now, sender)
     }
 
     fn meter_one(&mut self, now: u64, sender: SocketAddr) -> bool {
@@ -130,7 +142,7 @@ impl Senders {
     /// A report of this sender met none: is it to be told that what it was told is over?
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
-        if now >= self.told_until { None } else { self.relieve(now, sender) }
+        if self.is_nobody_told(now) { None } else { self.relieve(now, sender) }
     }
 
     fn relieve(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {

@@ -2,14 +2,14 @@
 
 use wire::dta::hash::{self, Family, Hashes};
 use wire::dta::layout::{self, Geometry};
-use wire::dta::{Base, Operation, Report};
+use wire::dta::{Base, Operation, PlainAppend, Report};
 
 use super::config::{CollectorConfig, Config, StoreEntry};
 use super::line::{Fault, Line, Target};
 use super::lists::{Lists, Wish};
 use super::paths::{Paths, Postcard};
 use super::sketch::{Delivery, Sketch};
-use super::stats::{Cause, Reason, Stats};
+use super::stats::{Cause, Entries, Reason, Stats};
 use super::way::Way;
 
 /// Bytes of slots that are made ready the short way.
@@ -80,6 +80,9 @@ struct Counters {
     family: Family,
     slots: u64,
 }
+
+/// Bytes that a core has near, whatever else it does: a part of its second cache.
+const NEAR: usize = 1 << 16;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -228,10 +231,37 @@ impl Stores {
         }
     }
 
+    /// Carries out an Append without wishes. `None`: nothing was done, and the long way says why.
+    #[inline(always)]
+    pub(super) fn append_plain<W: Way>(
+        &mut self,
+        now: u64,
+        plain: &PlainAppend<'_>,
+        line: &mut Line<'_, W>,
+        stats: &mut Entries,
+    ) -> Option<Result<(), Reason>> {
+        let (lists, at) = self.list(plain.list)?;
+        if usize::from(plain.entry_len) != lists.entry_len() {
+            return None;
+        }
+        let wish = Wish { immediate: false, keep: false };
+        match lists.append((at, now), plain.entries, wish, line, stats) {
+            Ok(()) => Some(Ok(())),
+            Err(Fault::Drop(reason)) => Some(Err(reason)),
+            Err(Fault::Blocked | Fault::ColumnGap { .. }) => None,
+        }
+    }
+
     /// The region of a list, and its place there.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
         self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
+    }
+
+    /// Are all lists' heads and blocks in the making likely to be near, so that they need not be asked for?
+    #[inline(always)]
+    pub(super) fn are_lists_few(&self) -> bool {
+        self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR
     }
 
     /// Asks for a list's head and the block in the making.

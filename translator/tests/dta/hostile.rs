@@ -6,7 +6,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 use crate::model::{KEY, MS, Random, World, append, config, plain, sender, stores, with};
 
 /// A report like a real one, of any kind, with numbers that are sometimes wrong.
-fn report(random: &mut Random, bytes: &mut Vec<u8>) {
+pub(crate) fn report(random: &mut Random, bytes: &mut Vec<u8>) {
     let priority = [Priority::Low, Priority::Medium, Priority::High][random.below(3) as usize];
     let base = Base {
         immediate: random.below(8) == 0,

@@ -443,6 +443,38 @@ impl<'a> Report<'a> {
     }
 }
 
+/// An Append that wants nothing but to be done: neither essential nor immediate. A busy translator gets little else, and this reads
+/// it in a few instructions. [`PlainAppend::parse`] reads what [`Report::parse`] reads as such an Append, and nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PlainAppend<'a> {
+    /// The list.
+    pub list: u32,
+    /// Bytes of an entry, at least 1.
+    pub entry_len: u16,
+    /// 1 to 255 entries.
+    pub entries: &'a [u8],
+}
+
+impl<'a> PlainAppend<'a> {
+    /// Reads the payload of a datagram, whole. `None`: it is something else, or wrong.
+    #[inline(always)]
+    pub fn parse(payload: &'a [u8]) -> Option<Self> {
+        const LEN: usize = BASE_LEN + field::append::LEN;
+        const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
+        const WISHES: u16 = (IMMEDIATE | ESSENTIAL) as u16;
+        const NO_PRIORITY: u16 = 3 << 4;
+        let (header, entries) = payload.split_first_chunk::<LEN>()?;
+        let first = u16_at(header, field::VERSION_OPCODE);
+        if first & (0xff00 | WISHES) != FIRST || first & NO_PRIORITY == NO_PRIORITY {
+            return None;
+        }
+        let entry_len = u16_at(header, BASE_LEN + field::append::ENTRY_LEN);
+        let len = usize::from(entry_len) * usize::from(header[BASE_LEN + field::append::COUNT]);
+        let list = u32_at(header, BASE_LEN + field::append::LIST);
+        (len == entries.len() && len > 0).then_some(Self { list, entry_len, entries })
+    }
+}
+
 /// The sub-header's `N` bytes, and what follows.
 #[inline(always)]
 fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
