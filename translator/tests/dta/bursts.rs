@@ -60,6 +60,7 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
         // Too many to be near.
         let ring = Ring { entry_len: 4, entries: 64, batch: 4, tagged: true };
         collector.stores[1].geometry = Geometry::Append { lists: 4_096, first_list: 0, ring };
+        collector.stores.truncate(5);
     }
     let trigger = Trigger {
         opcode: 2,
