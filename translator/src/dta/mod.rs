@@ -512,6 +512,7 @@ impl Translator {
                 }
                 Err(Fault::Drop(reason)) => self.stats.reports.dropped[reason as usize] += 1,
                 Err(Fault::ColumnGap { .. }) => {
+                    memory.stores.untold(&report);
                     self.stats.reports.dropped[Reason::ColumnGap as usize] += 1;
                 }
             }

@@ -49,6 +49,45 @@ enum State {
     Closed,
 }
 
+/// Reporters at a time whose first column did not come.
+const STRANGERS: usize = 8;
+
+/// A reporter that has delivered nothing of an epoch yet, and when it was told to begin.
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    reporter: u32,
+    told_at: u64,
+}
+
+/// Those that were told last. They take no place among an epoch's members: anybody can make up an ID.
+#[derive(Debug, Default)]
+struct Strangers {
+    told: [Option<Stranger>; STRANGERS],
+    oldest: usize,
+}
+
+impl Strangers {
+    /// Is it time to tell this one?
+    fn tell(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
+        if let Some(known) = self.told.iter_mut().flatten().find(|known| known.reporter == reporter) {
+            let due = now.saturating_sub(known.told_at) >= config.nack_interval;
+            if due {
+                known.told_at = now;
+            }
+            return due;
+        }
+        self.told[self.oldest] = Some(Stranger { reporter, told_at: now });
+        self.oldest = (self.oldest + 1) % STRANGERS;
+        true
+    }
+
+    fn forget(&mut self, reporter: u32) {
+        for place in &mut self.told {
+            *place = place.filter(|known| known.reporter != reporter);
+        }
+    }
+}
+
 /// One epoch.
 #[derive(Debug)]
 struct Buffer {
@@ -60,6 +99,7 @@ struct Buffer {
     /// By column, how many reporters delivered it.
     delivered: Vec<u16>,
     members: Places<u64, Member>,
+    strangers: Strangers,
     /// Columns below are all reporters'.
     complete: u32,
     /// Columns below are at least one reporter's.
@@ -98,6 +138,7 @@ impl Sketch {
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
             members: Places::new(entry.reporters as usize),
+            strangers: Strangers::default(),
             complete: 0,
             touched: 0,
             written: 0,
@@ -143,9 +184,7 @@ impl Sketch {
         self.open_epoch(now, delivery.epoch, config, line, stats)?;
         self.last_at = now;
         let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
-        let key = u64::from(delivery.reporter);
-        let (member, _) = buffer.members.find_or_make(key).ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
-        let member = buffer.members.at(member);
+        let member = buffer.member(now, &delivery, self.entry.reporters, config)?;
         if delivery.first != member.next {
             return Err(member.out_of_order(now, delivery.first, config));
         }
@@ -159,6 +198,15 @@ impl Sketch {
         }
         self.write(usize::from(delivery.epoch & 1), config.sketch_columns, line, stats);
         Ok(())
+    }
+
+    /// A reporter whose columns are missing could not be told: it is when the next ones come.
+    pub(super) fn untold(&mut self, reporter: u32, epoch: u16) {
+        let buffer = &mut self.buffers[usize::from(epoch & 1)];
+        match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
+            Some(member) => buffer.members.at(member).nacked = false,
+            None => buffer.strangers.forget(reporter),
+        }
     }
 
     /// Makes this epoch one whose columns are taken.
@@ -302,8 +350,27 @@ impl Buffer {
         self.first_at = now;
         self.delivered.fill(0);
         self.members.clear();
+        self.strangers = Strangers::default();
         (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
         (self.reopened, self.notice) = (false, false);
+    }
+
+    /// How far this reporter is. Only a first column makes it a member.
+    fn member(
+        &mut self,
+        now: u64,
+        delivery: &Delivery<'_>,
+        reporters: u32,
+        config: &Config,
+    ) -> Result<&mut Member, Fault> {
+        let key = u64::from(delivery.reporter);
+        let known = self.members.find(key);
+        if known.is_none() && delivery.first > 0 && (self.members.len() as u64) < u64::from(reporters) {
+            let tell = self.strangers.tell(delivery.reporter, now, config);
+            return Err(Fault::ColumnGap { due: 0, tell });
+        }
+        let place = known.or_else(|| self.members.find_or_make(key).map(|(place, _)| place));
+        place.map(|place| self.members.at(place)).ok_or(Fault::Drop(Reason::OneReporterTooMany))
     }
 
     /// Puts a delivery's counters to those that are there; where none are, they are the first.

@@ -252,6 +252,16 @@ impl Stores {
         }
     }
 
+    /// Nobody was there to be told of the columns that are missing before this report's.
+    #[cold]
+    pub(super) fn untold(&mut self, report: &Report<'_>) {
+        if let Operation::SketchMerge { sketch, epoch, .. } = report.operation
+            && let Some(sketch) = self.sketches.find(sketch)
+        {
+            sketch.untold(report.base.reporter, epoch);
+        }
+    }
+
     /// The region of a list, and its place there.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {

@@ -3,9 +3,9 @@
 use translator::dta::{Blocked, Config, Reason, Room, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
-use wire::dta::{Base, MergeOp, Operation};
+use wire::dta::{Base, MergeOp, Operation, Priority};
 
-use crate::model::{MS, World, config, immediate, plain, sender, stores};
+use crate::model::{KEY, MS, World, config, immediate, plain, put, sender, stores, with};
 
 /// The tests' sketch: 10 columns of 4 counters of 4 bytes.
 const BUFFER: usize = 10 * 16 + 16;
@@ -109,6 +109,53 @@ fn a_column_out_of_order_is_dropped_and_told() {
     // A reporter that is first heard in the midst is told to begin.
     deliver(&mut world, 1, 1, 3, 1, 1);
     assert_eq!(world.told(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 1, column: 0 })]);
+}
+
+#[test]
+fn who_begins_in_the_midst_takes_no_members_place() {
+    let mut world = World::new();
+    let begin = Body::SketchNack { sketch: 4, epoch: 0, column: 0 };
+    // Two are told to begin, once each in a millisecond, however their columns mix.
+    for _ in 0..3 {
+        deliver(&mut world, 8, 0, 3, 1, 1);
+        deliver(&mut world, 9, 0, 3, 1, 1);
+    }
+    assert_eq!(world.told(), [(sender(1), begin), (sender(1), begin)]);
+    world.now += MS;
+    deliver(&mut world, 9, 0, 3, 1, 1);
+    assert_eq!(world.told(), [(sender(1), begin)]);
+    for reporter in [1, 2] {
+        deliver(&mut world, reporter, 0, 0, 10, 1);
+    }
+    assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
+    // When all members are there, it would not help to begin.
+    for reporter in [1, 2] {
+        deliver(&mut world, reporter, 1, 0, 1, 1);
+    }
+    deliver(&mut world, 9, 1, 3, 1, 1);
+    assert_eq!((world.told(), world.dropped(Reason::OneReporterTooMany)), (vec![], 1));
+}
+
+#[test]
+fn a_gap_among_columns_from_local_memory_is_told_with_the_next_ones() {
+    for (due, reporter) in [(2, 1), (0, 2)] {
+        let mut world = World::new();
+        let high = Base { priority: Priority::High, ..base(reporter) };
+        let counters = 1u32.to_be_bytes().repeat(4);
+        deliver(&mut world, 1, 0, 0, 2, 1);
+        world.memory.room[0] = Room::NONE;
+        // Something that needs room closes the way for those behind it, of which the first is lost.
+        world.send(with(Priority::High), put(&KEY));
+        send(&mut world, high, (0, due + 1, 1), &counters);
+        assert_eq!(world.stats().reports.waiting, 2);
+        world.memory.room[0] = Room::ENDLESS;
+        world.pass(1);
+        assert_eq!((world.stats().reports.waiting, world.dropped(Reason::ColumnGap)), (0, 1));
+        world.told();
+        send(&mut world, high, (0, due + 2, 1), &counters);
+        let column = due;
+        assert_eq!(world.told()[..1], [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column })]);
+    }
 }
 
 #[test]
