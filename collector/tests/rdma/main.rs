@@ -3,5 +3,6 @@
 
 mod chain;
 mod hostile;
+mod room;
 mod together;
 mod world;

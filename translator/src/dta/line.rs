@@ -48,7 +48,7 @@ impl<W: Way> Line<'_, W> {
     /// Is there room for so much now?
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u32, bytes: u64, keep: bool) -> bool {
-        self.way.room(self.collector, keep).holds(messages, bytes)
+        self.way.has_room(self.collector, messages, bytes, keep)
     }
 
     #[inline(always)]

@@ -85,8 +85,15 @@ pub trait Way {
     /// Operations for which an idle way must have room at once: the batches that the longest Append report can fill.
     const LEAST: u32 = 256;
 
-    /// Operations, and bytes of their data, that this collector takes now; none while paused. `keep` as in [`Way::write`].
+    /// Operations, and bytes of their data, that this collector takes now, both together; none while paused. `keep` as in
+    /// [`Way::write`].
     fn room(&self, collector: u8, keep: bool) -> Room;
+
+    /// Does this collector take so many operations now, with so many bytes of data between them? What says yes takes them all.
+    #[inline(always)]
+    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+        self.room(collector, keep).holds(messages, bytes)
+    }
 
     /// Is this collector there? While it is not, there is no room either, but not because of load: what that costs is counted apart.
     fn is_connected(&self, _collector: u8) -> bool {

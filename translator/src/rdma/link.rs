@@ -262,7 +262,7 @@ impl Link {
 
     // Taking operations.
 
-    /// Operations and bytes that would be taken now.
+    /// Operations, and bytes of their data, that would be taken now, both together.
     pub(super) fn room(&self, keep: bool, outbox: &Outbox, now: u64) -> (u32, u64) {
         if self.ours.is_none() {
             return (0, 0);
@@ -270,13 +270,43 @@ impl Link {
         if keep || self.unreliable.is_none() {
             return (self.kept.free() as u32, self.kept.free_bytes() as u64);
         }
-        if self.state != State::Up || now < self.paused_until {
+        if !self.may_leave(now) {
             return (0, 0);
         }
-        // In frames of the largest size, which is an understatement for bytes that take fewer.
-        let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0)) as u32;
-        let payload = outbox.free_bytes() / most_bytes(self.mtu) * self.mtu as usize;
-        (frames, payload as u64)
+        // Half of the frames for what is in short operations, the others for what long ones have beyond their first frames.
+        let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0));
+        let messages = frames.div_ceil(2);
+        let rest = outbox.free_bytes().saturating_sub(messages * most_bytes(0));
+        let further = (frames - messages).min(rest / most_bytes(self.mtu));
+        let bytes = ((further + 1) * self.mtu as usize).min(rest - further * most_bytes(0));
+        (messages as u32, bytes as u64)
+    }
+
+    /// Would so many operations, with so many bytes of data between them, be taken now?
+    #[inline]
+    pub(super) fn has_room(
+        &self,
+        (messages, bytes): (u32, u64),
+        keep: bool,
+        outbox: &Outbox,
+        now: u64,
+    ) -> bool {
+        if self.ours.is_none() {
+            return false;
+        }
+        if keep || self.unreliable.is_none() {
+            return self.kept.free() as u64 >= u64::from(messages) && self.kept.free_bytes() as u64 >= bytes;
+        }
+        // The path MTU is a power of two.
+        let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
+        let needed = frames.saturating_mul(most_bytes(0) as u64).saturating_add(bytes);
+        self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
+    }
+
+    /// Is there a way for what leaves at once?
+    #[inline]
+    fn may_leave(&self, now: u64) -> bool {
+        self.state == State::Up && now >= self.paused_until
     }
 
     /// Takes a write.
@@ -391,7 +421,7 @@ impl Link {
             return Err(Refused::Down);
         };
         let frames = frames_for(target.len, self.mtu);
-        let bytes = frames as usize * most_bytes(target.len.min(self.mtu));
+        let bytes = frames as usize * most_bytes(0) + target.len as usize;
         if !outbox.has_room(frames as usize, bytes) {
             return Err(Refused::OutboxFull);
         }

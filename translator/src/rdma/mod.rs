@@ -174,6 +174,12 @@ impl Way for Links {
         })
     }
 
+    #[inline]
+    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+        let link = self.links.get(usize::from(collector));
+        link.is_some_and(|link| link.has_room((messages, bytes), keep, &self.outbox, self.now))
+    }
+
     fn is_connected(&self, collector: u8) -> bool {
         self.state(collector) == State::Up
     }

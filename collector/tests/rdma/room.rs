@@ -1,0 +1,72 @@
+//! What the links say there is room for.
+
+use translator::dta::{Place, Way};
+use translator::rdma::{Config, Links};
+
+use crate::world::{Dice, Faults, World};
+
+const LOSSY: Place = Place { collector: 0, region: 1 };
+
+/// `bytes` of data in so many operations, anyhow.
+fn shared(dice: &mut Dice, messages: u32, bytes: u64) -> Vec<u64> {
+    let mut cuts: Vec<u64> = (1..messages).map(|_| dice.below(bytes + 1)).collect();
+    cuts.extend([0, bytes]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// Writes as much as was asked for, in every state of the outbox on the way to a full one; whether all was taken.
+fn takes(links: &mut Links, lens: &[u64], keep: bool) -> bool {
+    lens.iter().all(|len| links.write(LOSSY, 0, &vec![7; *len as usize], None, keep).is_ok())
+}
+
+#[test]
+fn what_there_is_room_for_is_taken_whole() {
+    let (mut asked, mut had, mut by_box) = (0, 0, 0);
+    for seed in 0..2000 {
+        let mut dice = Dice::new(seed);
+        let config = Config {
+            outbox_frames: 1 + dice.below(40) as usize,
+            outbox_bytes: 200 + dice.below(12_000) as usize,
+            kept_operations: 8,
+            kept_bytes: 1 << 12,
+            ..Config::default()
+        };
+        let mut world = World::with(seed, Faults::default(), config);
+        world.mtu = 256 << dice.below(3);
+        world.connect();
+        for _ in 0..20 {
+            let keep = dice.permille(300);
+            let scale = 4 + dice.below(9);
+            let (messages, bytes) = (1 + dice.below(8) as u32, dice.below(1 << scale));
+            let room = world.links.room(0, keep);
+            let lens = if dice.permille(300) && room.messages > 0 {
+                // The corner of what is said, in any shape.
+                by_box += u32::from(room.bytes > 0);
+                shared(&mut dice, room.messages.min(1 + messages * 8), room.bytes)
+            } else if world.links.has_room(0, messages, bytes, keep) {
+                had += 1;
+                shared(&mut dice, messages, bytes)
+            } else {
+                assert!(!room.holds(messages, bytes), "seed {seed}: {room:?} is more than there is");
+                asked += 1;
+                continue;
+            };
+            let largest = lens.iter().copied().max().unwrap_or(0);
+            if largest <= u64::from(world.config.max_message.min(1 << 12)) {
+                assert!(takes(&mut world.links, &lens, keep), "seed {seed}: {lens:?} of {room:?}, {keep}");
+            }
+        }
+    }
+    assert!(asked > 1_000 && had > 1_000 && by_box > 1_000, "{asked} {had} {by_box}");
+}
+
+#[test]
+fn an_idle_link_has_room_for_the_longest_report() {
+    let mut world = World::new(1, Faults::default());
+    world.connect();
+    let (messages, bytes) = (Links::LEAST, 1 << 17);
+    assert!(
+        world.links.has_room(0, messages, bytes, false) && world.links.room(0, false).holds(messages, bytes)
+    );
+}
