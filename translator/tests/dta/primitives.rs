@@ -477,3 +477,28 @@ fn settings_that_cannot_be_used_are_named() {
     let mut world = World::new();
     assert_eq!(world.translator.attach(1, CollectorConfig::default()), Err(ConfigError::NoCollector));
 }
+
+#[test]
+fn a_batch_of_a_list_is_no_longer_than_a_write_may_be() {
+    use translator::dta::{CollectorConfig, MAX_WRITE};
+    // Entries of 512 bytes; a tagged batch has a trailer too.
+    let cases =
+        [(128, false, Some(MAX_WRITE)), (129, false, None), (127, true, Some(65_040)), (128, true, None)];
+    for (batch, tagged, written) in cases {
+        let ring = Ring { entry_len: 512, entries: 2 * u64::from(batch), batch, tagged };
+        let stores = vec![StoreEntry::new(5, 0, Geometry::Append { lists: 1, first_list: 100, ring })];
+        let mut world = World::of(config(Vec::new()));
+        let memory = CollectorConfig { stores, ..CollectorConfig::default() };
+        let attached = world.translator.attach(0, memory).map_err(|error| error.to_string());
+        world.memory.regions.insert((0, 5), vec![0; 4 * MAX_WRITE]);
+        for entries in vec![7; 512 * usize::from(batch)].chunks(512 * 64) {
+            world.send(plain(), Operation::Append { list: 100, entry_len: 512, entries });
+        }
+        let done: Vec<usize> = world.memory.done().iter().map(|done| done.data.len()).collect();
+        let too_long =
+            "store, list or sketch 100: a batch has more than 65536 bytes: fewer or shorter entries"
+                .to_owned();
+        let expected = written.map_or((Err(too_long), vec![]), |len| (Ok(()), vec![len]));
+        assert_eq!((attached, done), expected, "{batch} {tagged}");
+    }
+}
