@@ -288,6 +288,30 @@ fn uncertain_additions_can_be_given_up_instead() {
 }
 
 #[test]
+fn what_was_kept_for_memory_that_is_gone_is_not_written_to_what_comes_in_its_place() {
+    let mut world = World::new(5, Faults::default());
+    world.connect();
+    world.net.cut = true;
+    for place in [KEPT, LOSSY, KEPT] {
+        world.links.write(place, 0, &[7; 8], None, true).unwrap();
+    }
+    world.send();
+    world.net.cut = false;
+    world.links.give_up(KEPT);
+    // What is kept later is for the new memory.
+    world.links.write(KEPT, 8, &[9; 8], None, true).unwrap();
+    world.restart_responder();
+    world.connect();
+    world.send();
+    world.settle();
+    world.check_books();
+    let found = [(0, 0), (0, 8), (1, 0)].map(|(region, offset)| world.u64_at(region, offset));
+    let (stats, no_place) = (world.links.stats(0).unwrap(), translator::rdma::GivenUp::NoPlace as usize);
+    assert_eq!(found, [0, u64::from_le_bytes([9; 8]), u64::from_le_bytes([7; 8])]);
+    assert_eq!((stats.kept, stats.acknowledged, stats.given_up[no_place]), (4, 2, 2));
+}
+
+#[test]
 fn a_full_receive_queue_makes_the_links_wait() {
     let mut world = World::new(3, Faults::default());
     world.receives = 3;

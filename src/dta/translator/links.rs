@@ -211,6 +211,10 @@ impl Peers {
         let memory = memory(&welcome.stores, number, settings)?;
         let regions: Vec<_> = welcome.stores.iter().filter_map(region).collect();
         translator.attach(number, memory).map_err(|error| format!("its stores cannot be used: {error}"))?;
+        let other = peer.instance.as_ref().is_some_and(|before| *before != welcome.instance);
+        if other {
+            translator.renew(number, *links);
+        }
         let connection = Connection {
             path: Path::new(source.ip(), target.ip(), source.port()),
             mtu: welcome.mtu.into(),
@@ -227,7 +231,6 @@ impl Peers {
                 translator.set_next(number, list, *next);
             }
         }
-        let other = peer.instance.as_ref().is_some_and(|before| *before != welcome.instance);
         peer.restarts += u64::from(other);
         peer.instance = Some(welcome.instance.clone());
         peer.target = Some(target);

@@ -122,6 +122,21 @@ impl Way for Road {
         }
     }
 
+    #[inline]
+    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+        match self {
+            Self::Frames(links) => links.has_room(collector, messages, bytes, keep),
+            Self::Card(cards) => cards.has_room(collector, messages, bytes, keep),
+        }
+    }
+
+    fn give_up(&mut self, place: Place) {
+        match self {
+            Self::Frames(links) => links.give_up(place),
+            Self::Card(cards) => cards.give_up(place),
+        }
+    }
+
     fn is_connected(&self, collector: u8) -> bool {
         self.state(collector) == State::Up
     }

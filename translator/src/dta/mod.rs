@@ -184,6 +184,16 @@ impl Translator {
         Ok(())
     }
 
+    /// Tells that a collector came back as another one, whose memory may be new and empty; between [`Translator::attach`] and
+    /// connecting its way. The sketches that are here are written again as a whole: who reads one could not tell that columns written
+    /// before are missing.
+    pub fn renew(&mut self, collector: u8, way: &mut impl Way) {
+        let Some(memory) = self.memories.get_mut(usize::from(collector)) else { return };
+        for region in memory.stores.renew() {
+            way.give_up(Place { collector, region });
+        }
+    }
+
     /// Tells the number of the next batch of a tagged list, or the place of the next entry of a bare one, as the collector found
     /// it in its memory: a translator that begins anew goes on behind it. False if there is no such list.
     pub fn set_next(&mut self, collector: u8, list: u32, next: u64) -> bool {

@@ -45,8 +45,10 @@ enum State {
     Open,
     /// No more are taken; the rest is being written, as this cause wants.
     Closing(Cause),
-    /// All was written.
-    Closed,
+    /// All was written, because of this cause.
+    Closed(Cause),
+    /// It could never be written.
+    Lost,
 }
 
 /// Reporters at a time whose first column did not come.
@@ -111,6 +113,8 @@ struct Buffer {
     notice: bool,
     /// Reporters that delivered all, when it was closed.
     reporters: u32,
+    /// It was written, and counted, before its memory was lost.
+    again: bool,
 }
 
 /// One sketch.
@@ -145,6 +149,7 @@ impl Sketch {
             reopened: false,
             notice: false,
             reporters: 0,
+            again: false,
         };
         let saturates = kind == SketchKind::CountMin;
         let buffers = [buffer(), buffer()];
@@ -157,7 +162,7 @@ impl Sketch {
 
     /// Epochs that are neither idle nor written.
     pub(super) fn open(&self) -> u64 {
-        self.buffers.iter().filter(|buffer| buffer.is_open()).count() as u64
+        self.buffers.iter().filter(|buffer| buffer.is_open() && !buffer.again).count() as u64
     }
 
     /// Since when the oldest open epoch waits.
@@ -209,6 +214,16 @@ impl Sketch {
         }
     }
 
+    /// What was written is in no memory any more: both epochs are written again, from their first columns on.
+    pub(super) fn renew(&mut self) {
+        for buffer in &mut self.buffers {
+            (buffer.written, buffer.reopened) = (0, false);
+            if let State::Closed(cause) = buffer.state {
+                (buffer.state, buffer.again) = (State::Closing(cause), true);
+            }
+        }
+    }
+
     /// Makes this epoch one whose columns are taken.
     fn open_epoch<W: Way>(
         &mut self,
@@ -252,8 +267,8 @@ impl Sketch {
         let batch = batch.min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32).max(1);
         let Err(blocked) = self.write_some(at, batch, line, stats) else { return };
         if !blocked.passes() {
-            self.buffers[at].state = State::Closed;
-            stats.lost += 1;
+            self.buffers[at].state = State::Lost;
+            stats.lost += u64::from(!self.buffers[at].again);
         }
     }
 
@@ -298,9 +313,9 @@ impl Sketch {
         let immediate = buffer.notice.then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
         put(shape.trailer(buffer.epoch), &trailer(shape.columns, buffer.reporters), immediate)?;
         let is_whole = cause == Cause::Full;
-        stats.complete += u64::from(is_whole);
-        stats.partial += u64::from(!is_whole);
-        buffer.state = State::Closed;
+        stats.complete += u64::from(is_whole && !buffer.again);
+        stats.partial += u64::from(!is_whole && !buffer.again);
+        buffer.state = State::Closed(cause);
         Ok(())
     }
 
@@ -352,7 +367,7 @@ impl Buffer {
         self.members.clear();
         self.strangers = Strangers::default();
         (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
-        (self.reopened, self.notice) = (false, false);
+        (self.reopened, self.notice, self.again) = (false, false, false);
     }
 
     /// How far this reporter is. Only a first column makes it a member.

@@ -159,6 +159,14 @@ impl Stores {
         found.map(|(lists, at)| lists.set_next(at, next)).is_some()
     }
 
+    /// See [`super::Translator::renew`]. The regions of which a part would not do.
+    pub(super) fn renew(&mut self) -> impl Iterator<Item = u16> {
+        self.sketches.iter_mut().map(|sketch| {
+            sketch.renew();
+            sketch.entry().region
+        })
+    }
+
     /// Entries and postcards that wait now.
     pub(super) fn held(&self) -> (u64, u64) {
         (self.append.iter().map(Lists::held).sum(), self.postcarding.iter().map(Paths::held).sum())

@@ -95,6 +95,10 @@ pub trait Way {
         self.room(collector, keep).holds(messages, bytes)
     }
 
+    /// The memory of this region is gone: what is kept for it and was not acknowledged is given up when its collector is connected
+    /// again, and not written to the memory that comes in its place.
+    fn give_up(&mut self, _place: Place) {}
+
     /// Is this collector there? While it is not, there is no room either, but not because of load: what that costs is counted apart.
     fn is_connected(&self, _collector: u8) -> bool {
         true

@@ -33,6 +33,8 @@ pub(super) struct Operation {
     pub(super) sent: bool,
     /// The collector answered with an error, on an earlier connection.
     pub(super) refused: bool,
+    /// Its region's memory is gone.
+    pub(super) outdated: bool,
     /// Where its bytes begin; counts all bytes ever.
     start: u64,
     /// Where the bytes of the next operation may begin.
@@ -62,6 +64,7 @@ impl Operation {
         kind: Kind::Write(0),
         sent: false,
         refused: false,
+        outdated: false,
         start: 0,
         end: 0,
     };

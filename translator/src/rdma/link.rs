@@ -204,6 +204,14 @@ impl Link {
         }
     }
 
+    /// What is kept for this region is not sent on another connection.
+    pub(super) fn give_up(&mut self, region: u16) {
+        for position in self.kept.first()..self.kept.end() {
+            let operation = self.kept.at_mut(position);
+            operation.outdated |= operation.region == region;
+        }
+    }
+
     /// Gives what is kept its numbers on a new connection, and forgets what cannot be sent there.
     fn renumber(&mut self, first: Psn, uncertain: UncertainAdds) {
         let mut psn = first;
@@ -232,7 +240,8 @@ impl Link {
     /// Whether a kept operation is to be given up, now that it would be sent on another connection.
     fn reconsider(&mut self, operation: &Operation, uncertain: UncertainAdds) -> Option<GivenUp> {
         let len = if matches!(operation.kind, Kind::Add(_)) { 8 } else { operation.len() };
-        if operation.packets == 0 || self.target(operation.region, operation.offset, len).is_err() {
+        let gone = operation.packets == 0 || operation.outdated;
+        if gone || self.target(operation.region, operation.offset, len).is_err() {
             return Some(GivenUp::NoPlace);
         }
         if operation.sent && matches!(operation.kind, Kind::Add(_)) {

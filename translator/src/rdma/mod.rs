@@ -180,6 +180,12 @@ impl Way for Links {
         link.is_some_and(|link| link.has_room((messages, bytes), keep, &self.outbox, self.now))
     }
 
+    fn give_up(&mut self, place: Place) {
+        if let Some(link) = self.links.get_mut(usize::from(place.collector)) {
+            link.give_up(place.region);
+        }
+    }
+
     fn is_connected(&self, collector: u8) -> bool {
         self.state(collector) == State::Up
     }

@@ -62,7 +62,7 @@ impl Refused {
 pub enum GivenUp {
     /// The collector refused it on two connections.
     RefusedTwice,
-    /// After a reconnect its region is gone, smaller or otherwise addressed.
+    /// After a reconnect its region is gone, smaller or otherwise addressed, or has other memory.
     NoPlace,
     /// An addition whose answer was lost with the connection, and additions are not to be made twice.
     Uncertain,

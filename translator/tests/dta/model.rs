@@ -40,6 +40,8 @@ pub(crate) struct Memory {
     /// What it then says.
     pub(crate) says: Blocked,
     pub(crate) is_logging: bool,
+    /// Regions whose memory is gone.
+    pub(crate) given_up: Vec<Place>,
 }
 
 impl Memory {
@@ -74,6 +76,10 @@ impl Memory {
 impl Way for Memory {
     fn room(&self, collector: u8, _: bool) -> Room {
         if self.away[usize::from(collector)] { Room::NONE } else { self.room[usize::from(collector)] }
+    }
+
+    fn give_up(&mut self, place: Place) {
+        self.given_up.push(place);
     }
 
     fn is_connected(&self, collector: u8) -> bool {
@@ -172,6 +178,7 @@ impl World {
             fuse: None,
             says: Blocked::Broken,
             is_logging: true,
+            given_up: Vec::new(),
         };
         let translator = Translator::new(config).expect("good settings");
         Self { translator, memory, mail: Mail::default(), now: 1_000 * MS }

@@ -1,6 +1,6 @@
 //! Sketch-Merge: 5.4, 5.5 and 5.9.
 
-use translator::dta::{Blocked, Config, Reason, Room, StoreEntry};
+use translator::dta::{Blocked, Config, Place, Reason, Room, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
 use wire::dta::{Base, MergeOp, Operation, Priority};
@@ -271,6 +271,34 @@ fn a_closed_way_delays_columns_and_loses_none() {
     // Taking the trailer back, three batches, the trailer: one of each time.
     assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
     assert_eq!(world.memory.done().len(), 5);
+}
+
+#[test]
+fn a_collector_with_new_memory_gets_both_epochs_whole() {
+    use translator::dta::CollectorConfig;
+    let mut world = World::new();
+    for reporter in [1, 2] {
+        deliver(&mut world, reporter, 6, 0, 10, 3);
+    }
+    deliver(&mut world, 1, 7, 0, 10, 3);
+    // Of this one four columns are written.
+    deliver(&mut world, 2, 7, 0, 5, 3);
+    for region in world.memory.regions.values_mut() {
+        region.fill(0);
+    }
+    world.memory.done();
+    let memory = CollectorConfig { stores: stores(), ..CollectorConfig::default() };
+    world.translator.attach(0, memory).expect("good stores");
+    world.translator.renew(0, &mut world.memory);
+    assert_eq!(world.memory.given_up, [Place { collector: 0, region: 4 }]);
+    world.pass(MS);
+    let whole = |epoch| SketchTrailer { epoch, sketch: 4, columns: 10, reporters: 2 };
+    let expected = (whole(6), vec![6; 10], SketchTrailer { columns: 0, reporters: 0, ..whole(7) });
+    assert_eq!((trailer(&world, 6), columns(&world, 6), trailer(&world, 7)), expected);
+    deliver(&mut world, 2, 7, 5, 5, 3);
+    assert_eq!((trailer(&world, 7), columns(&world, 7)), (whole(7), vec![6; 10]));
+    let stats = world.stats().sketches;
+    assert_eq!((stats.complete, stats.partial, stats.lost, world.translator.deadline()), (2, 0, 0, None));
 }
 
 #[test]
