@@ -17,7 +17,11 @@ use tokio::sync::Semaphore;
 
 use crate::{
     api::{self, Api},
-    config::{Overrides, Settings, build},
+    config::{
+        Overrides, Settings, build,
+        memory::{MemoryMode, MemorySettings},
+        rdma::{DtaMode, DtaSettings},
+    },
     control::{Control, Message, Reloaded},
     dta,
     error::CliError,
@@ -95,6 +99,41 @@ struct Gauges {
     fanouts: Vec<Arc<fanout::FanoutGauge>>,
 }
 
+/// The roles of Direct Telemetry Access, set up.
+struct Dta {
+    translator: Option<dta::translator::Ready>,
+    memory: Option<dta::memory::Ready>,
+}
+
+impl Dta {
+    /// Those with RDMA cards, or those without. The system lets a card be used only by threads with the very credentials of the one
+    /// that opened it: cards come after privileges were given up, sockets and what else takes them before.
+    fn open(settings: &Settings, cards: bool) -> Result<Self, CliError> {
+        let (translator, memory) = Self::wanted(settings);
+        let translator = translator.filter(|dta| (dta.mode == DtaMode::Card) == cards);
+        let memory = memory.filter(|memory| (memory.mode == MemoryMode::Card) == cards);
+        Ok(Self {
+            translator: translator.map(dta::translator::Ready::open).transpose()?,
+            memory: memory.map(dta::memory::Ready::open).transpose()?,
+        })
+    }
+
+    fn wanted(settings: &Settings) -> (Option<&DtaSettings>, Option<&MemorySettings>) {
+        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+        (translator, settings.collector.memory.as_ref())
+    }
+
+    fn has_cards(settings: &Settings) -> bool {
+        let (translator, memory) = Self::wanted(settings);
+        translator.is_some_and(|dta| dta.mode == DtaMode::Card)
+            || memory.is_some_and(|memory| memory.mode == MemoryMode::Card)
+    }
+
+    fn or(self, others: Self) -> Self {
+        Self { translator: self.translator.or(others.translator), memory: self.memory.or(others.memory) }
+    }
+}
+
 impl Server {
     /// A server of these settings. `file` is read again by a reload.
     pub(crate) fn new(settings: Settings, file: Option<PathBuf>, log: Log) -> Self {
@@ -161,22 +200,22 @@ impl Server {
         let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
         let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
         let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
-        let dta = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
-        let dta = dta.map(dta::translator::Ready::open).transpose()?;
-        let mut memory = settings.collector.memory.as_ref().map(dta::memory::Ready::open).transpose()?;
+        let mut dta = Dta::open(&settings, false)?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
-        let others = switch.is_some() || memory.as_ref().is_some_and(dta::memory::Ready::opens_again);
-        let begin = || Giving::begin(settings.collector.rights, opens_again || others);
+        let others = switch.is_some() || dta.memory.as_ref().is_some_and(dta::memory::Ready::opens_again);
+        let cards = Dta::has_cards(&settings);
+        let begin = || Giving::begin(settings.collector.rights, opens_again || others, cards);
         let giving = self.gives_up.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
-        if let Some(memory) = &mut memory {
+        if let Some(memory) = &mut dta.memory {
             memory.keep(&self.control)?;
         }
         if let Some(giving) = giving {
             giving.end();
         }
+        let dta = dta.or(Dta::open(&settings, true)?);
         self.translator = translator.map(|stage| stage.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
@@ -184,7 +223,7 @@ impl Server {
         } else {
             Gauges::default()
         };
-        self.start_dta(&settings, dta, memory)?;
+        self.start_dta(&settings, dta)?;
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Monitor::new(
             gauges.workers,
@@ -219,12 +258,7 @@ impl Server {
         Ok(Addresses { api, inputs, translator, dta, memory })
     }
 
-    fn start_dta(
-        &mut self,
-        settings: &Settings,
-        translator: Option<dta::translator::Ready>,
-        memory: Option<dta::memory::Ready>,
-    ) -> Result<(), CliError> {
+    fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {
         if let Some(memory) = memory {
             let events = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
             let events = events.map(|outlet| (outlet, rule_names(settings)));

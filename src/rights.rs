@@ -20,13 +20,14 @@ pub(crate) struct Giving {
 
 impl Giving {
     /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
-    /// again when they fail.
-    pub(crate) fn begin(wanted: Rights, opens_again: bool) -> Self {
+    /// again when they fail. `cards`: memory is given to RDMA cards later on.
+    pub(crate) fn begin(wanted: Rights, opens_again: bool, cards: bool) -> Self {
         // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
         // are made when they are needed.
         let root = current().is_ok_and(|rights| rights.root);
         let mut kept = vec![Cap::NET_BIND_SERVICE];
         kept.extend(root.then_some(Cap::DAC_OVERRIDE));
+        kept.extend(cards.then_some(Cap::IPC_LOCK));
         let giving = Self { wanted, kept: CapSet::of(&kept) };
         if wanted != Rights::All {
             if wanted == Rights::Reopen && opens_again {

@@ -20,7 +20,6 @@ pub mod source;
 mod sys;
 pub mod time;
 pub mod udp;
-#[cfg(feature = "verbs")]
 pub mod verbs;
 pub mod xdp;
 

@@ -1,8 +1,8 @@
-//! RDMA cards, by libibverbs (feature `verbs`): memory that a card may write, and queue pairs that write to others' memory.
+//! RDMA cards, by libibverbs: memory that a card may write, and queue pairs that write to others' memory.
 //!
 //! Connecting is by numbers that both ends tell each other beforehand. Any RoCEv2 device of the kernel will do, a card or soft-RoCE.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
@@ -11,20 +11,17 @@ use std::sync::Arc;
 use memory::Region;
 
 use crate::Error;
+use library::{
+    Capacity, Completion, Context, DeviceAttributes, Domain, GidEntry, Library, MemoryRegion, PairAttributes,
+    PairInit, PortAttributes, Queue, QueuePair, ReceiveRequest, Way, access, library, mask, state,
+};
 
+mod library;
 mod sender;
 
 pub use sender::{Refused, Sender};
 
-#[repr(C)]
-struct RawCard([u8; 0]);
-#[repr(C)]
-struct RawPair([u8; 0]);
-#[repr(C)]
-struct RawMemory([u8; 0]);
-
 /// What was done: as the card tells it.
-#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
     /// The number given with the request.
@@ -35,55 +32,14 @@ pub struct Done {
     pub immediate: u32,
     /// Bytes of what was received.
     pub len: u32,
-    is_receive: u32,
 }
 
-unsafe extern "C" {
-    fn hopwise_card_open(address: *const u8, out: *mut *mut RawCard, mtu: *mut c_int) -> c_int;
-    fn hopwise_card_close(card: *mut RawCard);
-    fn hopwise_register(
-        card: *mut RawCard,
-        at: *mut c_void,
-        len: usize,
-        for_others: c_int,
-        out: *mut *mut RawMemory,
-        lkey: *mut u32,
-        rkey: *mut u32,
-    ) -> c_int;
-    fn hopwise_unregister(memory: *mut RawMemory);
-    fn hopwise_pair_make(
-        card: *mut RawCard,
-        reliable: c_int,
-        depth: u32,
-        receives: u32,
-        out: *mut *mut RawPair,
-        number: *mut u32,
-    ) -> c_int;
-    fn hopwise_pair_close(pair: *mut RawPair);
-    fn hopwise_pair_connect(
-        card: *mut RawCard,
-        pair: *mut RawPair,
-        peer: *const u8,
-        number: u32,
-        rq_psn: u32,
-        sq_psn: u32,
-        mtu: u32,
-    ) -> c_int;
-    fn hopwise_pair_post(
-        pair: *mut RawPair,
-        work: u64,
-        with: c_int,
-        local: u64,
-        len: u32,
-        lkey: u32,
-        remote: u64,
-        rkey: u32,
-        value: u64,
-        tell: c_int,
-    ) -> c_int;
-    fn hopwise_pair_receive(pair: *mut RawPair, count: u32) -> c_int;
-    fn hopwise_pair_poll(pair: *mut RawPair, of_received: c_int, out: *mut Done, most: c_int) -> c_int;
-    fn hopwise_status_name(status: u32) -> *const c_char;
+/// Reads of others' memory and additions that a queue pair may have under way, both as asker and as asked.
+pub const ATOMICS: u8 = 4;
+
+/// What is handed back by its address: null is a failure, which the system has numbered.
+fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Result<NonNull<T>, Error> {
+    NonNull::new(made).ok_or_else(|| Error::last(call, about))
 }
 
 fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Result<(), Error> {
@@ -92,8 +48,11 @@ fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Res
 
 /// What a status means, in libibverbs' words.
 pub fn status_name(status: u32) -> &'static str {
+    let Ok(library) = library() else { return "unknown" };
     // SAFETY: the function returns one of its constant strings for any number.
-    unsafe { CStr::from_ptr(hopwise_status_name(status)) }.to_str().unwrap_or("unknown")
+    let name = unsafe { (library.ibv_wc_status_str)(status) };
+    // SAFETY: as above.
+    unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
 }
 
 /// An address as a card's table holds it.
@@ -106,7 +65,12 @@ fn octets(address: IpAddr) -> [u8; 16] {
 
 #[derive(Debug)]
 struct Opened {
-    raw: NonNull<RawCard>,
+    library: &'static Library,
+    context: NonNull<Context>,
+    domain: NonNull<Domain>,
+    port: u8,
+    /// Of the address in the port's table.
+    gid_index: u8,
     mtu: u16,
 }
 
@@ -117,9 +81,41 @@ unsafe impl Sync for Opened {}
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: opened once, closed once, after all that was made with it (which holds the `Arc`).
-        unsafe { hopwise_card_close(self.raw.as_ptr()) }
+        // SAFETY: made once, given back once, after all that was made with it (which holds the `Arc`).
+        unsafe {
+            (self.library.ibv_dealloc_pd)(self.domain.as_ptr());
+            (self.library.ibv_close_device)(self.context.as_ptr());
+        }
     }
+}
+
+/// A device's port that has the address: its number, where the address is in its table, and its path MTU.
+fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
+    let mut device = DeviceAttributes::default();
+    // SAFETY: the device is open, and what is written there is shorter than ours.
+    if unsafe { (library.ibv_query_device)(context.as_ptr(), &raw mut device) } != 0 {
+        return None;
+    }
+    for port in 1..=device.ports {
+        let mut attributes = PortAttributes::default();
+        // SAFETY: as above.
+        if unsafe { (library.ibv_query_port)(context.as_ptr(), port, &raw mut attributes) } != 0 {
+            continue;
+        }
+        // What names a source has eight bits for it.
+        for index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
+            let mut entry = GidEntry::default();
+            let (at, len) = (index.into(), size_of::<GidEntry>());
+            // SAFETY: as above; the length is given.
+            let result = unsafe {
+                (library._ibv_query_gid_ex)(context.as_ptr(), port.into(), at, &raw mut entry, 0, len)
+            };
+            if result == 0 && entry.kind == library::ROCE_V2 && entry.gid.0 == address {
+                return Some((port, index, 128 << attributes.active_mtu.clamp(1, 5)));
+            }
+        }
+    }
+    None
 }
 
 /// A device that speaks RoCEv2.
@@ -127,23 +123,62 @@ impl Drop for Opened {
 pub struct Card(Arc<Opened>);
 
 impl Card {
-    /// The device that has this address.
+    /// The device that has this address. It works only in threads with the very credentials (rights) that the calling one has now.
     ///
     /// # Errors
-    /// If there is none, or it cannot be opened.
+    /// If there is none, or it cannot be opened; if this machine has no libibverbs.
     pub fn open(address: IpAddr) -> Result<Self, Error> {
-        let (mut raw, mut mtu) = (std::ptr::null_mut(), 0);
-        // SAFETY: 16 bytes are read, and the two variables written.
-        let result = unsafe { hopwise_card_open(octets(address).as_ptr(), &raw mut raw, &raw mut mtu) };
-        let advice = || {
-            format!(
+        let library = library().map_err(|reason| {
+            let advice = "install libibverbs and its drivers (Debian: libibverbs1 ibverbs-providers)";
+            Error::new("dlopen", "", io::Error::other(reason)).with_advice(advice.to_owned())
+        })?;
+        let mut count = 0;
+        // SAFETY: the variable is written.
+        let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
+        let mut outcome = Err(io::Error::from_raw_os_error(libc::ENODEV));
+        for at in 0..if list.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) } {
+            // SAFETY: the list has so many devices.
+            let device = unsafe { *list.add(at) };
+            // SAFETY: the device is one of the list, which is there until it is given back below.
+            let context = NonNull::new(unsafe { (library.ibv_open_device)(device) });
+            outcome = context
+                .ok_or_else(io::Error::last_os_error)
+                .and_then(|context| Self::of(library, context, octets(address)));
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        if !list.is_null() {
+            // SAFETY: it was made above; devices that were opened stay.
+            unsafe { (library.ibv_free_device_list)(list) };
+        }
+        outcome.map_err(|error| {
+            let advice = format!(
                 "no RoCEv2 device has {address}: `rdma link` lists the devices, `ibv_devinfo -v` their addresses (GIDs)"
-            )
+            );
+            Error::new("ibv_open_device", address, error).with_advice(advice)
+        })
+    }
+
+    /// An open device, which is closed if it has not the address.
+    fn of(library: &'static Library, context: NonNull<Context>, address: [u8; 16]) -> io::Result<Self> {
+        let found = find(library, context, address);
+        let made = match found {
+            // SAFETY: the device is open.
+            Some(_) => NonNull::new(unsafe { (library.ibv_alloc_pd)(context.as_ptr()) })
+                .ok_or_else(io::Error::last_os_error),
+            None => Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)),
         };
-        good(result, "ibv_open_device", address).map_err(|error| error.with_advice(advice()))?;
-        let raw = NonNull::new(raw)
-            .ok_or_else(|| Error::new("ibv_open_device", address, io::ErrorKind::Other.into()))?;
-        Ok(Self(Arc::new(Opened { raw, mtu: u16::try_from(mtu).unwrap_or(1024) })))
+        match (found, made) {
+            (Some((port, gid_index, mtu)), Ok(domain)) => {
+                Ok(Self(Arc::new(Opened { library, context, domain, port, gid_index, mtu })))
+            }
+            (_, made) => {
+                // SAFETY: opened once, closed once, and nothing was made with it.
+                unsafe { (library.ibv_close_device)(context.as_ptr()) };
+                Err(made.err().unwrap_or_else(|| io::ErrorKind::Other.into()))
+            }
+        }
     }
 
     /// The largest path MTU of its port, bytes.
@@ -169,29 +204,37 @@ impl Card {
         start: u64,
         for_others: bool,
     ) -> Result<Registered, Error> {
-        let (mut raw, mut lkey, mut rkey) = (std::ptr::null_mut(), 0, 0);
         let Some(len) = region.len().checked_sub(start).filter(|len| *len > 0) else {
             return Err(Error::new("ibv_reg_mr", start, io::ErrorKind::InvalidInput.into()));
         };
         let at = region.as_ptr().wrapping_add(start as usize);
+        let others = if for_others { access::REMOTE_WRITE | access::REMOTE_ATOMIC } else { 0 };
+        let rights = access::LOCAL_WRITE | others;
         // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the card writes there at any moment is
         // what regions are for.
-        let result = unsafe {
-            hopwise_register(
-                self.0.raw.as_ptr(),
-                at.cast(),
-                len as usize,
-                for_others.into(),
-                &raw mut raw,
-                &raw mut lkey,
-                &raw mut rkey,
-            )
-        };
-        let advice = "the card could not take the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)";
-        good(result, "ibv_reg_mr", region.len()).map_err(|error| error.with_advice(advice.to_owned()))?;
         let raw =
-            NonNull::new(raw).ok_or_else(|| Error::new("ibv_reg_mr", "", io::ErrorKind::Other.into()))?;
-        Ok(Registered { raw, lkey, rkey, start, region, _card: self.clone() })
+            unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, rights) };
+        let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {
+            let advice = match error.errno() {
+                // The kernel lets no card write what it would have to write back to a disk.
+                Some(libc::EFAULT | libc::EOPNOTSUPP) => {
+                    "a card can write only what stays in memory: put it on a tmpfs (/dev/shm) or hugetlbfs"
+                }
+                _ => "the card could not take the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)",
+            };
+            error.with_advice(advice.to_owned())
+        })?;
+        // SAFETY: it was just made.
+        let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
+        Ok(Registered { raw, lkey, rkey, start, region, card: self.clone() })
+    }
+
+    fn queue(&self, requests: u32) -> Result<NonNull<Queue>, Error> {
+        let (none, requests) = (std::ptr::null_mut(), c_int::try_from(requests).unwrap_or(c_int::MAX));
+        // SAFETY: the device is open; nothing is asked for but the queue.
+        let queue =
+            unsafe { (self.0.library.ibv_create_cq)(self.0.context.as_ptr(), requests, none, none, 0) };
+        had(queue, "ibv_create_cq", requests)
     }
 
     /// A queue pair that can have `depth` requests outstanding and takes `receives` immediates before it must be asked.
@@ -199,28 +242,59 @@ impl Card {
     /// # Errors
     /// If the card cannot make one.
     pub fn pair(&self, reliable: bool, depth: u32, receives: u32) -> Result<Pair, Error> {
-        let (mut raw, mut number) = (std::ptr::null_mut(), 0);
-        let card = self.0.raw.as_ptr();
-        // SAFETY: the card is open, and the two variables are written.
-        let result = unsafe {
-            hopwise_pair_make(card, reliable.into(), depth, receives, &raw mut raw, &raw mut number)
+        let about = if reliable { "RC" } else { "UC" };
+        let mut pair = Pair {
+            raw: None,
+            sent: Some(self.queue(depth + 1)?),
+            received: None,
+            number: 0,
+            reliable,
+            card: self.clone(),
         };
-        good(result, "ibv_create_qp", if reliable { "RC" } else { "UC" })?;
-        let raw =
-            NonNull::new(raw).ok_or_else(|| Error::new("ibv_create_qp", "", io::ErrorKind::Other.into()))?;
-        Ok(Pair { raw, number, card: self.clone() })
+        pair.received = Some(self.queue(receives + 1)?);
+        let pointer = |queue: Option<NonNull<Queue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        let mut init = PairInit {
+            context: std::ptr::null_mut(),
+            send_cq: pointer(pair.sent),
+            recv_cq: pointer(pair.received),
+            shared: std::ptr::null_mut(),
+            capacity: Capacity {
+                max_send_wr: depth,
+                max_recv_wr: receives.max(1),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            kind: if reliable { library::RELIABLE } else { library::UNRELIABLE },
+            tell_all: 0,
+        };
+        // SAFETY: the domain and both queues are open.
+        let raw = unsafe { (self.0.library.ibv_create_qp)(self.0.domain.as_ptr(), &raw mut init) };
+        let raw = had(raw, "ibv_create_qp", about)?;
+        pair.raw = Some(raw);
+        // SAFETY: it was just made.
+        pair.number = unsafe { (*raw.as_ptr()).number };
+        let rights = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
+        let attributes = PairAttributes {
+            state: state::INIT,
+            access: rights as u32,
+            port: self.0.port,
+            ..PairAttributes::default()
+        };
+        pair.modify(attributes, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS, about)?;
+        Ok(pair)
     }
 }
 
 /// Memory that a card may touch, until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
-    raw: NonNull<RawMemory>,
+    raw: NonNull<MemoryRegion>,
     lkey: u32,
     rkey: u32,
     start: u64,
     region: Arc<Region>,
-    _card: Card,
+    card: Card,
 }
 
 // SAFETY: a registration belongs to no thread.
@@ -256,7 +330,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: registered once, given back once; the region is still mapped.
-        unsafe { hopwise_unregister(self.raw.as_ptr()) }
+        unsafe { (self.card.0.library.ibv_dereg_mr)(self.raw.as_ptr()) };
     }
 }
 
@@ -278,8 +352,12 @@ pub struct Peer {
 /// A queue pair.
 #[derive(Debug)]
 pub struct Pair {
-    raw: NonNull<RawPair>,
+    /// None of all three while it is being made.
+    raw: Option<NonNull<QueuePair>>,
+    sent: Option<NonNull<Queue>>,
+    received: Option<NonNull<Queue>>,
     number: u32,
+    reliable: bool,
     card: Card,
 }
 
@@ -292,25 +370,64 @@ impl Pair {
         self.number
     }
 
+    fn modify(
+        &mut self,
+        mut attributes: PairAttributes,
+        mask: c_int,
+        about: impl std::fmt::Display,
+    ) -> Result<(), Error> {
+        let result = match self.raw {
+            // SAFETY: the pair is open; the attributes are read.
+            Some(raw) => unsafe {
+                (self.card.0.library.ibv_modify_qp)(raw.as_ptr(), &raw mut attributes, mask)
+            },
+            None => libc::EINVAL,
+        };
+        good(result, "ibv_modify_qp", about)
+    }
+
     /// Makes it ready to receive and to send.
     ///
     /// # Errors
     /// If the card refuses: usually because there is no route to the address.
     pub fn connect(&mut self, peer: &Peer) -> Result<(), Error> {
-        let (card, address) = (self.card.0.raw.as_ptr(), octets(peer.address));
-        // SAFETY: both are open; 16 bytes are read.
-        let result = unsafe {
-            hopwise_pair_connect(
-                card,
-                self.raw.as_ptr(),
-                address.as_ptr(),
-                peer.queue_pair,
-                peer.psn,
-                peer.own_psn,
-                peer.mtu.into(),
-            )
+        let about = format!("to {} queue pair {}", peer.address, peer.queue_pair);
+        let way = Way {
+            destination: library::Gid(octets(peer.address)),
+            source_index: self.card.0.gid_index,
+            hop_limit: 64,
+            is_global: 1,
+            port: self.card.0.port,
+            ..Way::default()
         };
-        good(result, "ibv_modify_qp", format_args!("to {} queue pair {}", peer.address, peer.queue_pair))
+        let receiving = PairAttributes {
+            state: state::READY_TO_RECEIVE,
+            path_mtu: mtu_code(peer.mtu),
+            peer: peer.queue_pair,
+            rq_psn: peer.psn,
+            max_dest_rd_atomic: ATOMICS,
+            // 0.64 ms before the other end tries again a message for which there was no place.
+            min_rnr_timer: 12,
+            way,
+            ..PairAttributes::default()
+        };
+        let reliable = if self.reliable { mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { 0 };
+        let always = mask::STATE | mask::WAY | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
+        self.modify(receiving, always | reliable, &about)?;
+        let sending = PairAttributes {
+            state: state::READY_TO_SEND,
+            sq_psn: peer.own_psn,
+            // 67 ms, seven times.
+            timeout: 14,
+            retry_cnt: 7,
+            // Without end.
+            rnr_retry: 7,
+            max_rd_atomic: ATOMICS,
+            ..PairAttributes::default()
+        };
+        let reliable = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_RD_ATOMIC;
+        let mask = mask::STATE | mask::SQ_PSN | if self.reliable { reliable } else { 0 };
+        self.modify(sending, mask, &about)
     }
 
     /// Takes `count` more messages with immediate data; without, their senders wait.
@@ -318,32 +435,84 @@ impl Pair {
     /// # Errors
     /// If there is no room for so many.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
-        // SAFETY: the pair is open; a receive request of no bytes refers to no memory.
-        good(unsafe { hopwise_pair_receive(self.raw.as_ptr(), count) }, "ibv_post_recv", count)
+        let (next, pieces) = (std::ptr::null(), std::ptr::null());
+        let request = ReceiveRequest { work: 0, next, pieces, count: 0 };
+        for _ in 0..count {
+            let Some(raw) = self.raw else { break };
+            let mut bad = std::ptr::null();
+            // SAFETY: the pair is open, and with it its device; a request of no bytes refers to no memory, and is copied.
+            let result = unsafe {
+                ((*(*raw.as_ptr()).context).post_recv)(raw.as_ptr(), &raw const request, &raw mut bad)
+            };
+            good(result, "ibv_post_recv", count)?;
+        }
+        Ok(())
     }
 
     /// What was received.
     pub fn received<'a>(&mut self, out: &'a mut [Done]) -> &'a [Done] {
-        self.poll(true, out)
+        poll(self.received, out)
     }
 
     /// What was sent and is done.
     fn sent<'a>(&mut self, out: &'a mut [Done]) -> &'a [Done] {
-        self.poll(false, out)
+        poll(self.sent, out)
     }
+}
 
-    fn poll<'a>(&mut self, of_received: bool, out: &'a mut [Done]) -> &'a [Done] {
-        let most = c_int::try_from(out.len()).unwrap_or(c_int::MAX);
-        // SAFETY: at most `most` entries of `out` are written.
-        let count =
-            unsafe { hopwise_pair_poll(self.raw.as_ptr(), of_received.into(), out.as_mut_ptr(), most) };
-        out.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default()
+/// What a queue has, as far as there is room, and at most 16.
+fn poll(queue: Option<NonNull<Queue>>, out: &mut [Done]) -> &[Done] {
+    let mut done = [Completion::default(); 16];
+    let most = out.len().min(done.len());
+    let Some(queue) = queue else { return &[] };
+    // SAFETY: the queue is open, and with it its device; at most `most` entries of `done` are written.
+    let count =
+        unsafe { ((*(*queue.as_ptr()).context).poll_cq)(queue.as_ptr(), most as c_int, done.as_mut_ptr()) };
+    let count = usize::try_from(count).unwrap_or(0).min(most);
+    for (out, done) in out.iter_mut().zip(&done[..count]) {
+        let told = done.flags & library::WITH_IMMEDIATE != 0;
+        let immediate = if told { u32::from_be(done.immediate) } else { 0 };
+        *out = Done { work: done.work, status: done.status, immediate, len: done.len };
+    }
+    &out[..count]
+}
+
+/// As the card numbers it.
+fn mtu_code(bytes: u16) -> u32 {
+    match bytes {
+        4096.. => 5,
+        2048.. => 4,
+        1024.. => 3,
+        512.. => 2,
+        _ => 1,
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: made once, closed once, before its card.
-        unsafe { hopwise_pair_close(self.raw.as_ptr()) }
+        let library = self.card.0.library;
+        // SAFETY: each was made once and is given back once, the pair before its queues, and all before their card.
+        unsafe {
+            self.raw.map(|raw| (library.ibv_destroy_qp)(raw.as_ptr()));
+            self.sent.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
+            self.received.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_card_has_is_refused_with_advice() {
+        let error = Card::open([192, 0, 2, 1].into()).unwrap_err().to_string();
+        assert!(error.contains("libibverbs1") || error.contains("rdma link"), "{error}");
+    }
+
+    #[test]
+    fn path_mtus_are_numbered_as_the_specification_does() {
+        assert_eq!([256, 512, 1024, 2048, 4096].map(mtu_code), [1, 2, 3, 4, 5]);
+        assert_eq!([300, 1500, 9000].map(mtu_code), [1, 3, 5]);
     }
 }

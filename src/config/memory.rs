@@ -22,7 +22,7 @@ section! {
         /// `interface`, before anything else sees the frames; the memory is then the kernel's. It is written to the files in
         /// `directory` when the program stops in good order, and read from there when it starts; a crash loses what came since. It takes
         /// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and where it cannot be had, the program does not start. `card`: the RDMA card that has the
-        /// address of `listen`; only in a program that was built with the feature `verbs`.
+        /// address of `listen`, by libibverbs; `directory` must then be on a tmpfs or hugetlbfs.
         pub(crate) mode: MemoryMode = MemoryMode::Socket,
         /// The interface of `mode = "xdp"`, on which `listen` is an address.
         pub(crate) interface: Option<String> = None,
@@ -56,10 +56,6 @@ choice! {
         Card = "card",
     }
 }
-
-/// Why there are no cards, where there are none.
-pub(crate) const NO_CARDS: &str = "this hopwise was built without RDMA cards; build it by `cargo build --release --features verbs` \
-                                   (Debian: libibverbs-dev), or write mode = \"socket\"";
 
 choice! {
     /// Which answer holds when the copies of a key differ.
@@ -356,7 +352,6 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
 fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
     match (memory.mode, &memory.interface) {
         (MemoryMode::Socket, None) => return,
-        (MemoryMode::Card, _) if !cfg!(feature = "verbs") => return refuse("mode", NO_CARDS),
         (MemoryMode::Card, None) => {}
         (MemoryMode::Socket | MemoryMode::Card, Some(_)) => {
             return refuse("interface", "only mode = \"xdp\" has an interface; remove the line, or set mode");

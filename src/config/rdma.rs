@@ -24,7 +24,7 @@ section! {
         /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
         pub(crate) layout: DtaLayout = DtaLayout::V1,
         /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `card`: the RDMA card that has the
-        /// address `source`; only in a program that was built with the feature `verbs`.
+        /// address `source`, by libibverbs.
         pub(crate) mode: DtaMode = DtaMode::Socket,
         /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
         pub(crate) source: Option<IpAddr> = None,
@@ -198,12 +198,8 @@ pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) 
     if dta.collectors.len() > MOST_COLLECTORS {
         wrong("collectors", "at most 16 collectors; start another translator for the rest");
     }
-    if dta.mode == DtaMode::Card {
-        if !cfg!(feature = "verbs") {
-            wrong("mode", super::memory::NO_CARDS);
-        } else if dta.source.is_none() {
-            wrong("mode", "which card? add source = \"10.0.0.5\", the card's address");
-        }
+    if dta.mode == DtaMode::Card && dta.source.is_none() {
+        wrong("mode", "which card? add source = \"10.0.0.5\", the card's address");
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
         wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");

@@ -2,7 +2,6 @@
 //! translators learn of them. One thread receives; others follow lists and take snapshots. With `mode = "xdp"` the regions lie in
 //! the kernel, and a responder there fills them: [`kernel`].
 
-#[cfg_attr(not(feature = "verbs"), path = "memory/no_card.rs")]
 mod card;
 pub(crate) mod events;
 pub(crate) mod kept;

@@ -1,7 +1,6 @@
 //! The DTA translator's role: reports from UDP sockets, RoCEv2 out of others and answers back, and a link to every collector's
 //! exchange. One thread does all of it; each link's TCP connection has one of its own.
 
-#[cfg_attr(not(feature = "verbs"), path = "translator/no_card.rs")]
 mod card;
 mod links;
 mod road;

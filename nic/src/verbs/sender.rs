@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use super::{Card, Done, Pair, Registered, hopwise_pair_post};
+use super::library::{AddTo, Piece, SendRequest, TELL, To, WriteTo, operation};
+use super::{Card, Done, Pair, Registered};
 use crate::Error;
 
 /// Why a request was not taken. Nothing of it was done.
@@ -100,8 +101,9 @@ impl Sender {
         }
         let at = self.slot()?;
         self.slots.region().write(at, data).map_err(|_| Refused::TooLong)?;
-        let with = immediate.is_some().into();
-        self.post((at, data.len()), with, (address, key), immediate.unwrap_or(0).into())
+        let to = To { write: WriteTo { address, rkey: key } };
+        let operation = if immediate.is_some() { operation::WRITE_WITH_IMMEDIATE } else { operation::WRITE };
+        self.post((at, data.len()), operation, immediate.unwrap_or(0), to)
     }
 
     /// Adds to eight bytes of the other's memory. Only on a reliable pair.
@@ -110,7 +112,8 @@ impl Sender {
     /// Nothing was done.
     pub fn add(&mut self, address: u64, key: u32, delta: u64) -> Result<(), Refused> {
         let at = self.slot()?;
-        self.post((at, 8), 2, (address, key), delta)
+        let to = To { add: AddTo { address, delta, swap: 0, rkey: key } };
+        self.post((at, 8), operation::FETCH_AND_ADD, 0, to)
     }
 
     /// Learns what the card has done.
@@ -144,28 +147,30 @@ impl Sender {
     fn post(
         &mut self,
         (at, len): (u64, usize),
-        with: i32,
-        (address, key): (u64, u32),
-        value: u64,
+        operation: u32,
+        immediate: u32,
+        to: To,
     ) -> Result<(), Refused> {
         // A card tells of every request that it is asked to tell of, which costs it time: where it may be, of a few on the way round.
         let tell = self.tells_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
-        // SAFETY: the slot lies inside the registered memory, and is not used again before the card has done with it.
-        let result = unsafe {
-            hopwise_pair_post(
-                self.pair.raw.as_ptr(),
-                self.given,
-                with,
-                local,
-                len as u32,
-                self.slots.lkey,
-                address,
-                key,
-                value,
-                tell.into(),
-            )
+        let piece = Piece { address: local, len: len as u32, lkey: self.slots.lkey };
+        let request = SendRequest {
+            work: self.given,
+            next: std::ptr::null(),
+            pieces: &raw const piece,
+            count: i32::from(len > 0),
+            operation,
+            flags: if tell { TELL } else { 0 },
+            immediate: immediate.to_be(),
+            to,
+            others: [0; 7],
         };
+        let (Some(raw), mut bad) = (self.pair.raw, std::ptr::null()) else { return Err(Refused::Broken) };
+        // SAFETY: the pair is open, and with it its device; request and piece are copied. The slot lies inside the registered
+        // memory, and is not used again before the card has done with it.
+        let result =
+            unsafe { ((*(*raw.as_ptr()).context).post_send)(raw.as_ptr(), &raw const request, &raw mut bad) };
         if result != 0 {
             return Err(Refused::Full);
         }

@@ -1,4 +1,4 @@
-//! Regions that an RDMA card writes (feature `verbs`): it has the keys, the addresses and the queue pairs, and this program hears of
+//! Regions that an RDMA card writes: it has the keys, the addresses and the queue pairs, and this program hears of
 //! immediates only.
 
 use std::{

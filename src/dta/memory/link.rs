@@ -15,8 +15,8 @@ use super::kernel::{self, Kernel};
 use super::{Memory, RECEIVES};
 use crate::dta::exchange::{End, Hello, Shape, StoreOffer, VERSION, Welcome, server::Host};
 
-/// Additions that a card has under way at a time, as its queue pairs are made (`shim.c`: max_dest_rd_atomic).
-const CARD_ATOMICS: u32 = 4;
+/// Additions that a card has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
+const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
 
 /// A translator's link, known by who it is and its number there.
 pub(super) type Name = (String, u8);

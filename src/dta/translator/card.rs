@@ -1,4 +1,4 @@
-//! RDMA by a card (feature `verbs`): an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
+//! RDMA by a card: an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
 //! to each collector.
 //!
 //! The card sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data

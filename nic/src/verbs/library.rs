@@ -1,0 +1,406 @@
+//! libibverbs, loaded when it is first asked for: a build needs nothing of it, and neither does a machine without RDMA cards.
+//!
+//! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
+//! ABI has stood since 2006; the assertions below compare ours with what a C compiler says.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::offset_of;
+use std::sync::OnceLock;
+
+/// `ibv_device`.
+#[repr(C)]
+pub(super) struct Device([u8; 0]);
+/// `ibv_pd`.
+#[repr(C)]
+pub(super) struct Domain([u8; 0]);
+
+/// `ibv_context`: as far as the calls that are not symbols of the library.
+#[repr(C)]
+pub(super) struct Context {
+    device: *mut Device,
+    others: [*const c_void; 11],
+    pub(super) poll_cq: unsafe extern "C" fn(*mut Queue, c_int, *mut Completion) -> c_int,
+    more: [*const c_void; 13],
+    pub(super) post_send:
+        unsafe extern "C" fn(*mut QueuePair, *const SendRequest, *mut *const SendRequest) -> c_int,
+    pub(super) post_recv:
+        unsafe extern "C" fn(*mut QueuePair, *const ReceiveRequest, *mut *const ReceiveRequest) -> c_int,
+}
+
+/// `ibv_mr`.
+#[repr(C)]
+pub(super) struct MemoryRegion {
+    pointers: [*mut c_void; 3],
+    len: usize,
+    handle: u32,
+    pub(super) lkey: u32,
+    pub(super) rkey: u32,
+}
+
+/// `ibv_cq`: its beginning.
+#[repr(C)]
+pub(super) struct Queue {
+    pub(super) context: *mut Context,
+}
+
+/// `ibv_qp`: its beginning.
+#[repr(C)]
+pub(super) struct QueuePair {
+    pub(super) context: *mut Context,
+    pointers: [*mut c_void; 5],
+    handle: u32,
+    pub(super) number: u32,
+}
+
+/// `ibv_gid`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Gid(pub(super) [u8; 16]);
+
+/// `ibv_gid_entry`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct GidEntry {
+    pub(super) gid: Gid,
+    index: u32,
+    port: u32,
+    pub(super) kind: u32,
+    interface: u32,
+}
+
+/// `IBV_GID_TYPE_ROCE_V2`
+pub(super) const ROCE_V2: u32 = 2;
+
+/// `ibv_device_attr`, and room for more.
+#[repr(C, align(8))]
+pub(super) struct DeviceAttributes {
+    others: [u8; 227],
+    pub(super) ports: u8,
+    more: [u8; 284],
+}
+
+impl Default for DeviceAttributes {
+    fn default() -> Self {
+        Self { others: [0; 227], ports: 0, more: [0; 284] }
+    }
+}
+
+/// `ibv_port_attr`, and room for more.
+#[repr(C, align(8))]
+#[derive(Default)]
+pub(super) struct PortAttributes {
+    state: u32,
+    max_mtu: u32,
+    /// 1 is 256 bytes, each more twice as many.
+    pub(super) active_mtu: u32,
+    pub(super) gids: c_int,
+    others: [u32; 28],
+}
+
+/// `ibv_qp_cap`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct Capacity {
+    pub(super) max_send_wr: u32,
+    pub(super) max_recv_wr: u32,
+    pub(super) max_send_sge: u32,
+    pub(super) max_recv_sge: u32,
+    pub(super) max_inline_data: u32,
+}
+
+/// `ibv_qp_init_attr`.
+#[repr(C)]
+pub(super) struct PairInit {
+    pub(super) context: *mut c_void,
+    pub(super) send_cq: *mut Queue,
+    pub(super) recv_cq: *mut Queue,
+    pub(super) shared: *mut c_void,
+    pub(super) capacity: Capacity,
+    pub(super) kind: u32,
+    pub(super) tell_all: c_int,
+}
+
+/// `IBV_QPT_RC`
+pub(super) const RELIABLE: u32 = 2;
+/// `IBV_QPT_UC`
+pub(super) const UNRELIABLE: u32 = 3;
+
+/// `ibv_ah_attr`, with `ibv_global_route` in it.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct Way {
+    pub(super) destination: Gid,
+    pub(super) flow_label: u32,
+    pub(super) source_index: u8,
+    pub(super) hop_limit: u8,
+    pub(super) traffic_class: u8,
+    pub(super) gap: u8,
+    pub(super) lid: u16,
+    pub(super) service_level: u8,
+    pub(super) path_bits: u8,
+    pub(super) rate: u8,
+    pub(super) is_global: u8,
+    pub(super) port: u8,
+}
+
+/// `ibv_qp_attr`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct PairAttributes {
+    pub(super) state: u32,
+    pub(super) current: u32,
+    pub(super) path_mtu: u32,
+    pub(super) migration: u32,
+    pub(super) qkey: u32,
+    pub(super) rq_psn: u32,
+    pub(super) sq_psn: u32,
+    pub(super) peer: u32,
+    pub(super) access: u32,
+    pub(super) capacity: Capacity,
+    pub(super) way: Way,
+    pub(super) other_way: Way,
+    pub(super) pkey_index: u16,
+    pub(super) other_pkey_index: u16,
+    pub(super) notify: u8,
+    pub(super) draining: u8,
+    pub(super) max_rd_atomic: u8,
+    pub(super) max_dest_rd_atomic: u8,
+    pub(super) min_rnr_timer: u8,
+    pub(super) port: u8,
+    pub(super) timeout: u8,
+    pub(super) retry_cnt: u8,
+    pub(super) rnr_retry: u8,
+    pub(super) other_port: u8,
+    pub(super) other_timeout: u8,
+    pub(super) rate_limit: u32,
+}
+
+/// `ibv_qp_state`.
+pub(super) mod state {
+    pub(in crate::verbs) const INIT: u32 = 1;
+    pub(in crate::verbs) const READY_TO_RECEIVE: u32 = 2;
+    pub(in crate::verbs) const READY_TO_SEND: u32 = 3;
+}
+
+/// `ibv_qp_attr_mask`.
+pub(super) mod mask {
+    pub(in crate::verbs) const STATE: c_int = 1;
+    pub(in crate::verbs) const ACCESS: c_int = 1 << 3;
+    pub(in crate::verbs) const PKEY_INDEX: c_int = 1 << 4;
+    pub(in crate::verbs) const PORT: c_int = 1 << 5;
+    pub(in crate::verbs) const WAY: c_int = 1 << 7;
+    pub(in crate::verbs) const PATH_MTU: c_int = 1 << 8;
+    pub(in crate::verbs) const TIMEOUT: c_int = 1 << 9;
+    pub(in crate::verbs) const RETRY_CNT: c_int = 1 << 10;
+    pub(in crate::verbs) const RNR_RETRY: c_int = 1 << 11;
+    pub(in crate::verbs) const RQ_PSN: c_int = 1 << 12;
+    pub(in crate::verbs) const MAX_RD_ATOMIC: c_int = 1 << 13;
+    pub(in crate::verbs) const MIN_RNR_TIMER: c_int = 1 << 15;
+    pub(in crate::verbs) const SQ_PSN: c_int = 1 << 16;
+    pub(in crate::verbs) const MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+    pub(in crate::verbs) const PEER: c_int = 1 << 20;
+
+    use std::ffi::c_int;
+}
+
+/// `ibv_access_flags`.
+pub(super) mod access {
+    use std::ffi::c_int;
+
+    pub(in crate::verbs) const LOCAL_WRITE: c_int = 1;
+    pub(in crate::verbs) const REMOTE_WRITE: c_int = 1 << 1;
+    pub(in crate::verbs) const REMOTE_ATOMIC: c_int = 1 << 3;
+}
+
+/// `ibv_sge`.
+#[repr(C)]
+pub(super) struct Piece {
+    pub(super) address: u64,
+    pub(super) len: u32,
+    pub(super) lkey: u32,
+}
+
+/// Of `ibv_send_wr`: where to.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct WriteTo {
+    pub(super) address: u64,
+    pub(super) rkey: u32,
+}
+
+/// Of `ibv_send_wr`: what to add, where.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AddTo {
+    pub(super) address: u64,
+    pub(super) delta: u64,
+    pub(super) swap: u64,
+    pub(super) rkey: u32,
+}
+
+/// Of `ibv_send_wr`.
+#[repr(C)]
+pub(super) union To {
+    pub(super) write: WriteTo,
+    pub(super) add: AddTo,
+}
+
+/// `ibv_send_wr`.
+#[repr(C)]
+pub(super) struct SendRequest {
+    pub(super) work: u64,
+    pub(super) next: *const SendRequest,
+    pub(super) pieces: *const Piece,
+    pub(super) count: c_int,
+    pub(super) operation: u32,
+    pub(super) flags: u32,
+    /// Big-endian.
+    pub(super) immediate: u32,
+    pub(super) to: To,
+    pub(super) others: [u64; 7],
+}
+
+/// `ibv_wr_opcode`.
+pub(super) mod operation {
+    pub(in crate::verbs) const WRITE: u32 = 0;
+    pub(in crate::verbs) const WRITE_WITH_IMMEDIATE: u32 = 1;
+    pub(in crate::verbs) const FETCH_AND_ADD: u32 = 6;
+}
+
+/// `IBV_SEND_SIGNALED`
+pub(super) const TELL: u32 = 1 << 1;
+
+/// `ibv_recv_wr`.
+#[repr(C)]
+pub(super) struct ReceiveRequest {
+    pub(super) work: u64,
+    pub(super) next: *const ReceiveRequest,
+    pub(super) pieces: *const Piece,
+    pub(super) count: c_int,
+}
+
+/// `ibv_wc`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Completion {
+    pub(super) work: u64,
+    pub(super) status: u32,
+    operation: u32,
+    vendor: u32,
+    pub(super) len: u32,
+    /// Big-endian.
+    pub(super) immediate: u32,
+    pair: u32,
+    source_pair: u32,
+    pub(super) flags: u32,
+    pkey_index: u16,
+    lid: u16,
+    service_level: u8,
+    path_bits: u8,
+}
+
+/// `IBV_WC_WITH_IMM`
+pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
+
+/// What `offsetof` and `sizeof` say on 64-bit machines, of rdma-core 44.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(offset_of!(Context, poll_cq) == 96);
+    assert!(offset_of!(Context, post_send) == 208 && offset_of!(Context, post_recv) == 216);
+    assert!(offset_of!(MemoryRegion, lkey) == 36 && offset_of!(MemoryRegion, rkey) == 40);
+    assert!(offset_of!(QueuePair, number) == 52);
+    assert!(offset_of!(GidEntry, kind) == 24 && size_of::<GidEntry>() == 32);
+    assert!(offset_of!(DeviceAttributes, ports) == 227 && size_of::<DeviceAttributes>() >= 232);
+    assert!(offset_of!(PortAttributes, active_mtu) == 8 && offset_of!(PortAttributes, gids) == 12);
+    assert!(size_of::<PortAttributes>() >= 52);
+    assert!(offset_of!(PairInit, capacity) == 32 && offset_of!(PairInit, kind) == 52);
+    assert!(size_of::<PairInit>() == 64);
+    assert!(offset_of!(PairAttributes, rq_psn) == 20 && offset_of!(PairAttributes, access) == 32);
+    assert!(offset_of!(PairAttributes, way) == 56 && offset_of!(PairAttributes, other_way) == 88);
+    assert!(
+        offset_of!(Way, source_index) == 20
+            && offset_of!(Way, is_global) == 29
+            && offset_of!(Way, port) == 30
+    );
+    assert!(offset_of!(PairAttributes, max_rd_atomic) == 126 && offset_of!(PairAttributes, port) == 129);
+    assert!(offset_of!(PairAttributes, rnr_retry) == 132 && size_of::<PairAttributes>() == 144);
+    assert!(offset_of!(SendRequest, immediate) == 36 && offset_of!(SendRequest, to) == 40);
+    assert!(offset_of!(WriteTo, rkey) == 8 && offset_of!(AddTo, delta) == 8 && offset_of!(AddTo, rkey) == 24);
+    assert!(size_of::<SendRequest>() == 128 && size_of::<ReceiveRequest>() == 32 && size_of::<Piece>() == 16);
+    assert!(offset_of!(Completion, len) == 20 && offset_of!(Completion, immediate) == 24);
+    assert!(offset_of!(Completion, flags) == 36 && size_of::<Completion>() == 48);
+};
+
+macro_rules! library {
+    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)+) => {
+        /// Its functions.
+        pub(super) struct Library {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
+        }
+
+        impl Library {
+            fn load() -> Result<Self, String> {
+                // SAFETY: the names end with 0; the library stays loaded, so that its functions do.
+                let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+                if handle.is_null() {
+                    return Err(reason());
+                }
+                $(
+                    // SAFETY: the handle is the library's, and the name ends with 0.
+                    let $name = unsafe { libc::dlsym(handle, concat!(stringify!($name), "\0").as_ptr().cast()) };
+                    if $name.is_null() {
+                        return Err(reason());
+                    }
+                )+
+                // SAFETY: the functions are of these types, by `<infiniband/verbs.h>`.
+                Ok(Self { $($name: unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($name) },)+ })
+            }
+        }
+    };
+}
+
+library! {
+    ibv_get_device_list(*mut c_int) -> *mut *mut Device;
+    ibv_free_device_list(*mut *mut Device);
+    ibv_open_device(*mut Device) -> *mut Context;
+    ibv_close_device(*mut Context) -> c_int;
+    ibv_query_device(*mut Context, *mut DeviceAttributes) -> c_int;
+    ibv_query_port(*mut Context, u8, *mut PortAttributes) -> c_int;
+    _ibv_query_gid_ex(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int;
+    ibv_alloc_pd(*mut Context) -> *mut Domain;
+    ibv_dealloc_pd(*mut Domain) -> c_int;
+    ibv_reg_mr(*mut Domain, *mut c_void, usize, c_int) -> *mut MemoryRegion;
+    ibv_dereg_mr(*mut MemoryRegion) -> c_int;
+    ibv_create_cq(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut Queue;
+    ibv_destroy_cq(*mut Queue) -> c_int;
+    ibv_create_qp(*mut Domain, *mut PairInit) -> *mut QueuePair;
+    ibv_destroy_qp(*mut QueuePair) -> c_int;
+    ibv_modify_qp(*mut QueuePair, *mut PairAttributes, c_int) -> c_int;
+    ibv_wc_status_str(u32) -> *const c_char;
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("libibverbs")
+    }
+}
+
+/// Why the loader refused.
+fn reason() -> String {
+    // SAFETY: no arguments; the text is this thread's until the loader's next call.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "it cannot be loaded".to_owned();
+    }
+    // SAFETY: as above; it ends with 0.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The library, if this machine has it.
+///
+/// # Errors
+/// The loader's words.
+pub(super) fn library() -> Result<&'static Library, &'static str> {
+    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+    LIBRARY.get_or_init(Library::load).as_ref().map_err(String::as_str)
+}
