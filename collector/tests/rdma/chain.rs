@@ -23,7 +23,7 @@ const LISTS: Geometry = Geometry::Append {
 const COUNTERS: Geometry = Geometry::KeyIncrement { slots: 1 << 12, family: Family::V1 };
 const STORES: [(Geometry, u16); 3] = [(VALUES, 1), (LISTS, 0), (COUNTERS, 1)];
 
-const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
+pub(crate) const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediate: false };
 const OTHER: How = How { priority: Priority::Low, essential: false, immediate: false };
 
 /// What was reported.
@@ -45,12 +45,12 @@ fn key(number: u32) -> [u8; 13] {
     key
 }
 
-fn entry(number: u32) -> [u8; 6] {
+pub(crate) fn entry(number: u32) -> [u8; 6] {
     let [a, b, c, d] = number.to_be_bytes();
     [a, b, c, d, a ^ b ^ c ^ d, 0xee]
 }
 
-fn stores() -> Vec<Store> {
+pub(crate) fn stores() -> Vec<Store> {
     let made = STORES.iter().map(|(geometry, id)| {
         let region = Arc::new(Region::anonymous(region_len(geometry), false).unwrap());
         let header = Header {
@@ -66,10 +66,23 @@ fn stores() -> Vec<Store> {
     made.collect()
 }
 
-fn translator() -> Translator {
+pub(crate) fn translator() -> Translator {
     let stores = (0..).zip(STORES).map(|(region, (geometry, id))| StoreEntry::new(region, id, geometry));
     let memory = CollectorConfig { stores: stores.collect(), ..CollectorConfig::default() };
     Translator::new(Translating { collectors: vec![Some(memory)], ..Translating::default() }).unwrap()
+}
+
+/// Another translator, which knows of what was only what the collector's memory says.
+pub(crate) fn restart_translator(world: &mut World) {
+    let chain = world.chain.as_mut().unwrap();
+    chain.translator = translator();
+    let lists = Store::open(Arc::clone(&world.memory[1])).unwrap().lists().unwrap();
+    for (list, newest) in lists.heads() {
+        assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
+    }
+    world.links = translator::rdma::Links::new(world.config).unwrap();
+    world.pair = None;
+    world.connect();
 }
 
 struct Run {
@@ -268,17 +281,7 @@ fn a_translator_that_restarts_loses_no_more_than_it_held() {
             }
             let chain = world.chain.as_mut().unwrap();
             held = world.links.stats(0).unwrap().held + chain.translator.stats().entries.held;
-            chain.translator = translator();
-            let heads = {
-                let header = Store::open(Arc::clone(&world.memory[1])).unwrap();
-                header.lists().unwrap().heads().collect::<Vec<_>>()
-            };
-            for (list, newest) in heads {
-                assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
-            }
-            world.links = translator::rdma::Links::new(world.config).unwrap();
-            world.pair = None;
-            world.connect();
+            restart_translator(world);
         });
         let entries = run.told.entries[0].len() - run.followed(0).0.len()
             + run.told.entries[1].len()

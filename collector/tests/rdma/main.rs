@@ -3,6 +3,7 @@
 
 mod chain;
 mod hostile;
+mod restarts;
 mod room;
 mod together;
 mod world;

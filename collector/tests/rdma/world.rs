@@ -185,6 +185,8 @@ pub(crate) struct Chain {
     pub(crate) reporter: Reporter,
     pub(crate) outbox: Outbox,
     pub(crate) translator: Translator,
+    /// What is sent to the translator finds nobody.
+    pub(crate) down: bool,
     controls: Controls,
 }
 
@@ -199,7 +201,8 @@ impl translator::dta::Out for Controls {
 
 impl Chain {
     pub(crate) fn new(reporter: Reporter, translator: Translator) -> Self {
-        Self { reporter, outbox: Outbox::new(1 << 20, 4096), translator, controls: Controls::default() }
+        let outbox = Outbox::new(1 << 20, 4096);
+        Self { reporter, outbox, translator, down: false, controls: Controls::default() }
     }
 
     fn send(&mut self, now: u64, net: &mut Net) {
@@ -215,7 +218,7 @@ impl Chain {
     fn take(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links) {
         if to == Side::Reporter {
             self.reporter.control(0, payload, now, &mut self.outbox);
-        } else {
+        } else if !self.down {
             let origin = Origin { sender: ([10, 0, 0, 7], 50000).into(), collector: 0 };
             self.translator.take(now, origin, payload, links, &mut self.controls);
         }

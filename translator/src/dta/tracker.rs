@@ -6,6 +6,9 @@ use super::config::Config;
 const WINDOW: u16 = 256;
 /// So many numbers in a row from behind the window are a reporter that began anew.
 const RESTART_RUN: u8 = 8;
+/// After so long without anything new, ns, and with no NACK that would have asked for them, numbers in a row from within the window
+/// are no repetitions either: a network that doubles reports does it sooner, and the last one is all that is sent unasked.
+const CALM: u64 = 250_000_000;
 /// One ACK for so many accepted reports.
 const ACK_EVERY: u8 = 64;
 
@@ -45,7 +48,7 @@ pub(super) struct Tracker {
     nacked_at: u64,
     /// What was due was refused since the last NACK for a gap: what is behind it is missing because of us.
     refused: bool,
-    /// Numbers in a row from far behind, the first of them, and the one that would be next.
+    /// Numbers in a row from behind, the first of them, and the one that would be next.
     run: u8,
     run_first: u16,
     run_next: u16,
@@ -122,11 +125,11 @@ impl Tracker {
             self.seen = now;
             return Verdict::Duplicate;
         }
-        if !silent && !self.is_restart(sequence, ahead, width) {
+        if !self.is_restart(sequence, ahead, width, (now, config)) && !silent {
             return Verdict::Duplicate;
         }
         // The reporter still holds those that were taken for repetitions: it is asked for them.
-        let first = if silent { sequence } else { self.run_first };
+        let first = if self.run > 0 { self.run_first } else { sequence };
         self.last = first.wrapping_sub(1) & width.mask();
         (self.seen, self.run, self.refused) = (now, 0, false);
         if first == sequence {
@@ -137,20 +140,21 @@ impl Tracker {
         Verdict::Gap { nack: true, restart: true }
     }
 
-    /// Is this the eighth of numbers in a row from far behind? One that comes twice, as a reporter's last does when nothing follows
-    /// it, is in a row too.
-    fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width) -> bool {
-        let behind = ahead.wrapping_neg() & width.mask();
-        if width == Width::Eight || behind < WINDOW {
+    /// Is this the eighth of numbers in a row from far behind, or from behind at all, but out of the blue? One that comes twice, as a
+    /// reporter's last does when nothing follows it, is in a row too.
+    fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> bool {
+        if width == Width::Eight {
             return false;
         }
         let in_a_row = self.run_next.wrapping_sub(sequence) <= 1;
         if self.run == 0 || sequence.wrapping_sub(self.run_first) >= WINDOW {
             self.run_first = sequence;
         }
-        self.run = if self.run > 0 && in_a_row { self.run + 1 } else { 1 };
+        self.run = if self.run > 0 && in_a_row { self.run.saturating_add(1) } else { 1 };
         self.run_next = sequence.wrapping_add(1);
-        self.run >= RESTART_RUN
+        let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
+        let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
+        self.run >= RESTART_RUN && (ahead.wrapping_neg() >= WINDOW || is_calm)
     }
 
     fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
@@ -320,6 +324,34 @@ mod tests {
             assert_eq!(judge(&mut tracker, sequence), Verdict::Duplicate);
         }
         assert_eq!((judge(&mut tracker, 110), tracker.last(110, Width::Sixteen)), (ANEW, 99));
+    }
+
+    #[test]
+    fn a_reporter_that_began_anew_a_little_behind_is_seen_when_nothing_else_explains_its_numbers() {
+        let config = Config::default();
+        let from = |tracker: &mut Tracker, first: u16, now: u64| -> Vec<Verdict> {
+            let numbers = first..first + 8;
+            numbers.map(|sequence| tracker.judge(sequence, Width::Sixteen, now, &config)).collect()
+        };
+        let [calm, soon] = [250_000 * US, 249_999 * US];
+        // 4,900 to 4,907 once more, of a reporter that came to 5,000.
+        let mut tracker = after(5_000, Width::Sixteen);
+        assert_eq!(from(&mut tracker, 4_900, soon), [Verdict::Duplicate; 8]);
+        let mut tracker = after(5_000, Width::Sixteen);
+        assert_eq!(from(&mut tracker, 4_900, calm)[6..], [Verdict::Duplicate, ANEW]);
+        assert_eq!(tracker.last(4_907, Width::Sixteen), 4_899);
+        // They may be what a NACK asked for.
+        let mut tracker = after(4_999, Width::Sixteen);
+        tracker.may_nack(1, &config);
+        tracker.accept(5_000);
+        assert_eq!(from(&mut tracker, 4_900, calm), [Verdict::Duplicate; 8]);
+        // After a long silence they are not, and those before are asked for.
+        assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
+        assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
+        // A whole window of them counts no further than it can.
+        let mut tracker = after(5_000, Width::Sixteen);
+        let judged = (0..300).map(|_| tracker.judge(4_900, Width::Sixteen, soon, &config));
+        assert!(judged.into_iter().all(|verdict| verdict == Verdict::Duplicate));
     }
 
     #[test]
