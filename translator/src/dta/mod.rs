@@ -614,8 +614,9 @@ impl Translator {
         if let Some(notice) = self.senders.congested(intake.now, sender, (2, true, true), &self.config) {
             self.notify(intake, notice, out);
         }
+        // The first of a reporter is followed too: it would not be missed otherwise.
         if intake.report.base.essential
-            && let Some(at) = self.senders.known_tracker(intake.sequence(), &self.config)
+            && let Ok(at) = self.senders.tracker(intake.now, intake.sequence(), &self.config)
             && self.senders.at(at).is_next(intake.report.base.sequence, intake.width())
         {
             self.refuse(intake, at, out);

@@ -6,7 +6,7 @@ use wire::dta::hash::Family;
 use wire::dta::layout::Geometry;
 use wire::dta::{Base, Operation, Priority};
 
-use crate::model::{KEY, MS, US, World, append, config, essential, put, sender, stores, with};
+use crate::model::{KEY, MS, US, World, append, config, essential, plain, put, sender, stores, with};
 
 /// A collector that takes a million operations per second: 1 us each, 1,600 at once. Levels begin above 800, 1,200, 1,500.
 fn slow(settings: Config) -> Config {
@@ -258,6 +258,27 @@ fn a_metered_essential_report_is_sent_again() {
     world.now += 2 * MS;
     (2..4).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
     assert_eq!((world.done(), world.stats().sequences.lost), (4, 0));
+}
+
+#[test]
+fn the_very_first_report_is_sent_again_when_it_was_metered() {
+    let mut world = World::of(Config { reporter_rate: 1_000, reporter_burst: 2, ..config(stores()) });
+    // Something else of the same sender takes what it may send.
+    (0..2).for_each(|_| world.send(plain(), put(&KEY)));
+    (7..10).for_each(|sequence| world.send(essential(sequence), put(&KEY)));
+    let first = Body::Nack { cause: Cause::Overload, last: 6, trigger: 7 };
+    assert_eq!(world.told()[1..], [(sender(1), first)]);
+    // The last one is sent again unasked.
+    world.now += 3 * MS;
+    world.send(essential(9), put(&KEY));
+    assert_eq!(world.told(), [(sender(1), Body::Nack { cause: Cause::Gap, last: 6, trigger: 9 })]);
+    world.now += 3 * MS;
+    for sequence in 7..10 {
+        world.send(essential(sequence), put(&KEY));
+        world.now += MS;
+    }
+    let (stats, done) = (world.stats(), world.done());
+    assert_eq!((done, stats.sequences.accepted, stats.sequences.lost), (5, 3, 0));
 }
 
 /// Two collectors, each with a key-write store of its own region.
