@@ -373,8 +373,8 @@ impl Follower {
     }
 
     /// Nothing yet. Beyond its patience it looks for a later batch, so that a lost one does not hold it up for ever: in each call at one
-    /// distance that doubles from call to call, for a short way to what lies far off, and at the next [`Self::WINDOW`] of all distances, so
-    /// that none is left out.
+    /// distance that doubles from call to call, for a short way to what lies far off, and at the next window of all distances, so that none is
+    /// left out.
     #[cold]
     fn waits(&mut self, torn: bool) -> Next<'static> {
         self.vain = self.vain.saturating_add(1);
@@ -382,9 +382,10 @@ impl Follower {
         let Some(calls) = self.vain.checked_sub(self.patience) else { return answer };
         // The block of `next` itself is no later batch's.
         let last = self.view.blocks.saturating_sub(1).min(ROUND as u64) as i64;
-        let windows = last.unsigned_abs().div_ceil(Self::WINDOW).max(1);
-        let from = (u64::from(calls) % windows * Self::WINDOW) as i64;
-        let near = (from + 1..=last.min(from + Self::WINDOW as i64)).find(|by| self.later(*by).is_some());
+        let window = self.window();
+        let windows = last.unsigned_abs().div_ceil(window).max(1);
+        let from = (u64::from(calls) % windows * window) as i64;
+        let near = (from + 1..=last.min(from + window as i64)).find(|by| self.later(*by).is_some());
         let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
@@ -416,12 +417,15 @@ impl Follower {
         (seen == sequence || later_lap(self)).then_some(seen)
     }
 
-    /// Distances that a call in vain looks at.
-    const WINDOW: u64 = 32;
+    /// Distances that a call in vain looks at: few, and of a long ring so many that a thousand calls look at all. Over all lists of a
+    /// region that is a thousandth of its memory for a call each.
+    fn window(&self) -> u64 {
+        (self.view.blocks / 1024).max(32)
+    }
 
     /// After so many calls in vain in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.
     pub fn calls_to_the_end(&self) -> u32 {
-        let windows = self.view.blocks.div_ceil(Self::WINDOW);
+        let windows = self.view.blocks.div_ceil(self.window());
         self.patience.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
     }
 }

@@ -211,6 +211,24 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
 }
 
 #[test]
+fn a_ring_of_a_million_batches_is_looked_through_in_a_thousand_calls() {
+    let store = lists(1, Ring { entries: 4 << 20, ..RING });
+    let mut follower = store.lists().unwrap().from_now(100).unwrap();
+    assert_eq!(follower.calls_to_the_end(), Follower::PATIENCE + 1024 + 1);
+    let mut writer = Writer::new(&store, 100);
+    writer.lose(900_000);
+    writer.append_numbers(3);
+    let found = (0..follower.calls_to_the_end()).find_map(|_| match follower.next() {
+        Next::Missing { lost } => Some(lost),
+        next => {
+            assert_eq!(next, Next::Nothing);
+            None
+        }
+    });
+    assert_eq!((found, drain(&mut follower)), (Some(900_000), vec![900_001, 900_002, 900_003]));
+}
+
+#[test]
 fn a_batch_that_comes_late_is_waited_for() {
     let store = lists(1, RING);
     let mut writer = Writer::new(&store, 100);
