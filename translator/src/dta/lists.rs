@@ -175,7 +175,11 @@ impl Lists {
         let batch = usize::from(self.ring.batch);
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
         let writes = (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(wish.immediate);
-        if !line.has_room(writes, u64::from(writes) * self.block_len as u64, wish.keep || list.keep) {
+        let has_room =
+            |writes: u32, keep| line.has_room(writes, u64::from(writes) * self.block_len as u64, keep);
+        // What waits may have to be kept, and what comes behind it not.
+        let is_mixed = list.keep && !wish.keep && writes > 1;
+        if !has_room(writes, wish.keep || list.keep) || is_mixed && !has_room(writes - 1, false) {
             return Err(Fault::Blocked);
         }
         let whole = entries.len();

@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     pub(crate) room: [Room; 4],
     /// Which collectors are away.
     pub(crate) away: [bool; 4],
+    /// Nothing is taken that may be lost.
+    pub(crate) is_kept_only: bool,
     /// Refuses operations after so many, though there is room.
     pub(crate) fuse: Option<u32>,
     /// What it then says.
@@ -74,8 +76,12 @@ impl Memory {
 }
 
 impl Way for Memory {
-    fn room(&self, collector: u8, _: bool) -> Room {
-        if self.away[usize::from(collector)] { Room::NONE } else { self.room[usize::from(collector)] }
+    fn room(&self, collector: u8, keep: bool) -> Room {
+        if self.away[usize::from(collector)] || self.is_kept_only && !keep {
+            Room::NONE
+        } else {
+            self.room[usize::from(collector)]
+        }
     }
 
     fn give_up(&mut self, place: Place) {
@@ -94,6 +100,9 @@ impl Way for Memory {
         immediate: Option<u32>,
         keep: bool,
     ) -> Result<(), Blocked> {
+        if self.is_kept_only && !keep {
+            return Err(Blocked::Full);
+        }
         self.check(place, offset, data.len())?.copy_from_slice(data);
         if self.is_logging {
             self.log.push(Done { place, offset, data: data.to_vec(), immediate, keep });
@@ -175,6 +184,7 @@ impl World {
             log: Vec::new(),
             room: [Room::ENDLESS; 4],
             away: [false; 4],
+            is_kept_only: false,
             fuse: None,
             says: Blocked::Broken,
             is_logging: true,

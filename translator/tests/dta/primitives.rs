@@ -479,6 +479,20 @@ fn settings_that_cannot_be_used_are_named() {
 }
 
 #[test]
+fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
+    let mut world = World::new();
+    world.send(essential(1), append(3, &entries([1])));
+    world.memory.is_kept_only = true;
+    // The first batch would be kept, because of the essential entry in it, and the others not.
+    world.send(plain(), append(3, &entries(2..13)));
+    let stats = world.stats();
+    assert_eq!((world.dropped(Reason::CongestedMedium), stats.entries.taken, stats.entries.held), (1, 1, 1));
+    // One batch is as essential as one of its entries.
+    world.send(plain(), append(3, &entries(2..5)));
+    assert_eq!((world.done(), world.stats().entries.written), (2, 4));
+}
+
+#[test]
 fn a_batch_of_a_list_is_no_longer_than_a_write_may_be() {
     use translator::dta::{CollectorConfig, MAX_WRITE};
     // Entries of 512 bytes; a tagged batch has a trailer too.
