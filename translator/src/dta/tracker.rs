@@ -52,6 +52,8 @@ pub(super) struct Tracker {
     run: u8,
     run_first: u16,
     run_next: u16,
+    /// Nothing else explained them, see [`CALM`].
+    run_calm: bool,
     /// Accepted since the last ACK.
     accepted: u8,
 }
@@ -146,15 +148,18 @@ impl Tracker {
         if width == Width::Eight {
             return false;
         }
-        let in_a_row = self.run_next.wrapping_sub(sequence) <= 1;
+        let is_far = ahead.wrapping_neg() >= WINDOW;
+        let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
+        let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
+        // Those nearby that came while something explained them say nothing.
+        let in_a_row = self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_calm);
+        self.run_calm = is_calm;
         if self.run == 0 || sequence.wrapping_sub(self.run_first) >= WINDOW {
             self.run_first = sequence;
         }
         self.run = if self.run > 0 && in_a_row { self.run.saturating_add(1) } else { 1 };
         self.run_next = sequence.wrapping_add(1);
-        let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
-        let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
-        self.run >= RESTART_RUN && (ahead.wrapping_neg() >= WINDOW || is_calm)
+        self.run >= RESTART_RUN && (is_far || is_calm)
     }
 
     fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
@@ -348,6 +353,11 @@ mod tests {
         // After a long silence they are not, and those before are asked for.
         assert_eq!(from(&mut tracker, 4_908, 10_000_000 * US)[0], ANEW);
         assert_eq!(tracker.last(4_908, Width::Sixteen), 4_899);
+        // Eight of the row came when something else explained them: those after them are counted anew, and all are asked for.
+        let mut tracker = after(5_000, Width::Sixteen);
+        from(&mut tracker, 4_900, soon);
+        assert_eq!(from(&mut tracker, 4_907, calm), [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat());
+        assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
         // A whole window of them counts no further than it can.
         let mut tracker = after(5_000, Width::Sixteen);
         let judged = (0..300).map(|_| tracker.judge(4_900, Width::Sixteen, soon, &config));
