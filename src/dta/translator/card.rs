@@ -39,6 +39,8 @@ struct Head {
     what: What,
     offset: u64,
     len: u32,
+    /// Its region's memory is gone.
+    outdated: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +183,7 @@ impl Link {
             let data = &mut data[..head.len as usize];
             let place = find(&self.regions, head.region, head.offset, u64::from(head.len).max(1));
             let sent = match (head.what, place) {
+                _ if head.outdated => false,
                 (What::Add(delta), Ok((address, key))) => {
                     self.stats.uncertain_adds += 1;
                     pairs.reliable.add(address, key, delta).is_ok()
@@ -273,7 +276,14 @@ impl Link {
             self.stats.bytes += part.len() as u64;
             if keep {
                 let (what, offset) = (What::Write(immediate), offset + at as u64);
-                self.heads.push_back(Head { region, ends, what, offset, len: part.len() as u32 });
+                self.heads.push_back(Head {
+                    region,
+                    ends,
+                    what,
+                    offset,
+                    len: part.len() as u32,
+                    outdated: false,
+                });
             }
         }
         self.stats.kept += u64::from(keep);
@@ -293,7 +303,14 @@ impl Link {
         if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
             return Err(Refused::KeptFull);
         }
-        self.heads.push_back(Head { region, ends: true, what: What::Add(delta), offset, len: 0 });
+        self.heads.push_back(Head {
+            region,
+            ends: true,
+            what: What::Add(delta),
+            offset,
+            len: 0,
+            outdated: false,
+        });
         self.stats.frames += 1;
         self.stats.kept += 1;
         self.stats.held += 1;
@@ -306,6 +323,14 @@ impl Way for Cards {
     fn room(&self, collector: u8, keep: bool) -> Room {
         let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.room(keep));
         Room { messages, bytes: u64::from(messages) * SLOT as u64 }
+    }
+
+    fn give_up(&mut self, place: Place) {
+        if let Some(link) = self.link(place.collector) {
+            for head in &mut link.heads {
+                head.outdated |= head.region == place.region;
+            }
+        }
     }
 
     fn is_connected(&self, collector: u8) -> bool {
