@@ -395,6 +395,8 @@ unsafe fn store(target: *mut u8, bytes: &[u8]) {
                 16 => return store_exactly::<16, 2>(target, bytes),
                 24 => return store_exactly::<24, 3>(target, bytes),
                 32 => return store_exactly::<32, 4>(target, bytes),
+                // A batch of 16 entries of 4 bytes.
+                80 => return store_exactly::<80, 10>(target, bytes),
                 _ => {}
             }
         }

@@ -149,6 +149,12 @@ impl Regions {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
     }
 
+    /// The region in whose part of the address space this lies, perhaps.
+    #[inline]
+    pub(super) fn around(&self, address: u64) -> Option<&Entry> {
+        self.at(u8::try_from((address / SPACE).checked_sub(1)?).ok()?)
+    }
+
     /// The region with this key, if it may be done there.
     #[inline]
     pub(super) fn open(&self, key: u32, access: Access) -> Result<(u8, &Entry), Reason> {

@@ -114,8 +114,12 @@ impl Responder {
     }
 
     /// Takes whole Ethernet frames, in the order they came. Answers go to `out`; acknowledgements of writes once for all
-    /// frames of this call.
-    pub fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>, out: &mut impl Out) {
+    /// frames of this call. They are gone through twice: the memory of later ones is asked for before earlier ones are executed.
+    pub fn take<'a>(
+        &mut self,
+        frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+        out: &mut impl Out,
+    ) {
         self.server.take(&self.regions, frames, out);
     }
 

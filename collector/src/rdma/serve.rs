@@ -10,11 +10,12 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::work::{Verdict, Work};
 
-/// Packets that are read together. Their memory is asked for at once, and that of all bursts takes places in the processor that the
-/// next frames need, too: there are 10 to 16.
-const BURST: usize = 8;
-/// Bursts that are under way.
-const BURSTS: usize = 3;
+/// Packets whose memory is asked for at once: the processor translates addresses side by side only if no more than a few dozen
+/// instructions lie between.
+const TOGETHER: usize = 8;
+/// For so many before they are executed: their memory has as long as that takes. What is on its way takes places in the processor that
+/// the next frames need, too: there are 10 to 16.
+const AHEAD: usize = 2 * TOGETHER;
 
 /// Queue pairs, and what was counted.
 #[derive(Debug)]
@@ -26,48 +27,110 @@ pub(super) struct Server {
     pub(super) stats: Stats,
 }
 
-/// A write that needs no more than its bytes stored, unless its queue pair expects another one.
-#[derive(Clone, Copy)]
-struct Ready<'a> {
-    frame: &'a [u8],
-    payload: &'a [u8],
-    at: u64,
-    psn: Psn,
-    pair: u16,
-    region: u8,
-    ack: bool,
-}
-
-/// Writes that are under way together: while one is read, the memory of those before is on its way to the processor.
-struct Burst<'a> {
-    ready: [Ready<'a>; BURST],
-    len: usize,
-}
-
-/// Why no more packets were read.
-enum End<'a> {
-    Full,
-    Over,
-    /// This one must be read from its first byte on.
-    Other(&'a [u8]),
-}
-
 /// How the last write began, and its region: as a rule the next one begins like it and goes there, too. Holds as long as no
 /// queue pair and no region goes.
 #[derive(Clone, Copy)]
 struct Recent<'r> {
     beginning: Beginning,
     pair: u16,
-    region: u8,
     entry: &'r Entry,
 }
 
-impl Burst<'_> {
-    const NONE: Self = {
-        let none =
-            Ready { frame: &[], payload: &[], at: 0, psn: Psn::new(0), pair: 0, region: 0, ack: false };
-        Self { ready: [none; BURST], len: 0 }
-    };
+/// Writes in one packet, one after the other at one queue pair, that were executed and are to be counted.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// The packet that continues it.
+    expected: Psn,
+    count: u32,
+    ack: bool,
+}
+
+impl Recent<'_> {
+    /// Executes a write like this one, if it is the expected one and is good in every way. It is not counted yet.
+    fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
+        self.beginning.read(frame).is_some_and(|brief| self.store(&brief, brief.payload, run))
+    }
+
+    /// Executes up to `most` writes like this one, and tells how many they were. The first that is not, is given back.
+    #[inline(always)]
+    fn execute_some<'a>(
+        &self,
+        frames: &mut impl Iterator<Item = &'a [u8]>,
+        most: usize,
+        run: &mut Run,
+    ) -> (Option<&'a [u8]>, usize) {
+        match self.beginning.payload_len() {
+            8 if !self.beginning.is_v6() => self.execute_sized::<8>(frames, most, run),
+            16 if !self.beginning.is_v6() => self.execute_sized::<16>(frames, most, run),
+            24 if !self.beginning.is_v6() => self.execute_sized::<24>(frames, most, run),
+            32 if !self.beginning.is_v6() => self.execute_sized::<32>(frames, most, run),
+            80 if !self.beginning.is_v6() => self.execute_sized::<80>(frames, most, run),
+            _ => execute_while(frames, most, run, |frame, run| self.execute(frame, run)),
+        }
+    }
+
+    /// The usual slots, and batches of 16 entries of 4 bytes: to know their length beforehand saves many instructions.
+    #[inline(never)]
+    fn execute_sized<'a, const LEN: usize>(
+        &self,
+        frames: &mut impl Iterator<Item = &'a [u8]>,
+        most: usize,
+        run: &mut Run,
+    ) -> (Option<&'a [u8]>, usize) {
+        execute_while(frames, most, run, |frame, run| {
+            let brief = self.beginning.read_v4::<LEN>(frame);
+            let sized = brief.and_then(|brief| Some((brief, brief.payload.first_chunk::<LEN>()?)));
+            sized.is_some_and(|(brief, payload)| self.store(&brief, payload, run))
+        })
+    }
+
+    #[inline(always)]
+    fn store(&self, brief: &Brief<'_>, payload: &[u8], run: &mut Run) -> bool {
+        if brief.psn != run.expected || !self.entry.has(brief.reth.key) {
+            return false;
+        }
+        let Some(at) = self.entry.place(brief.reth.address, brief.reth.len) else { return false };
+        self.entry.store(at, payload);
+        run.expected = brief.psn.next();
+        run.ack |= brief.ack_request;
+        true
+    }
+}
+
+#[inline(always)]
+fn execute_while<'a>(
+    frames: &mut impl Iterator<Item = &'a [u8]>,
+    most: usize,
+    run: &mut Run,
+    execute: impl Fn(&'a [u8], &mut Run) -> bool,
+) -> (Option<&'a [u8]>, usize) {
+    let mut now = *run;
+    for done in 0..most {
+        let frame = frames.next();
+        if !frame.is_some_and(|frame| execute(frame, &mut now)) {
+            *run = Run { count: run.count + done as u32, ..now };
+            return (frame, done);
+        }
+    }
+    *run = Run { count: run.count + most as u32, ..now };
+    (None, most)
+}
+
+/// Asks for the memory to which the next packets seem to go.
+#[inline(always)]
+fn foresee<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
+    for frame in ahead.take(TOGETHER) {
+        let Some(recent) = recent else { continue };
+        let Some(seen) = recent.beginning.peek(frame) else { continue };
+        let of_recent = recent.entry.place(seen.address, 1).map(|at| (recent.entry, at));
+        let found = of_recent.or_else(|| {
+            let entry = regions.around(seen.address)?;
+            entry.place(seen.address, 1).map(|at| (entry, at))
+        });
+        if let Some((entry, at)) = found {
+            entry.memory.prefetch_write(at);
+        }
+    }
 }
 
 impl Server {
@@ -81,27 +144,47 @@ impl Server {
     pub(super) fn take<'a>(
         &mut self,
         regions: &Regions,
-        frames: impl IntoIterator<Item = &'a [u8]>,
+        frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
         out: &mut impl Out,
     ) {
-        let (mut frames, mut bursts, mut recent) = (frames.into_iter(), [Burst::NONE; BURSTS], None);
-        for newest in (0..BURSTS).cycle() {
-            // Each burst is executed when some behind it were read: its memory has as long as that takes.
-            let end = self.look(regions, &mut frames, &mut bursts[newest], &mut recent);
-            let oldest = (newest + 1) % BURSTS;
-            self.finish(regions, &mut bursts[oldest], out);
-            if matches!(end, End::Full) {
-                continue;
-            }
-            for later in 1..BURSTS {
-                self.finish(regions, &mut bursts[(oldest + later) % BURSTS], out);
-            }
-            match end {
-                End::Other(frame) => self.read(regions, frame, out),
-                _ => break,
+        let mut frames = frames.into_iter();
+        let mut ahead = frames.clone();
+        let mut recent = frames.clone().next().and_then(|frame| self.search(regions, frame));
+        let mut run = self.begin(&mut recent);
+        for _ in 0..AHEAD / TOGETHER {
+            foresee(regions, &mut ahead, recent.as_ref());
+        }
+        loop {
+            foresee(regions, &mut ahead, recent.as_ref());
+            let mut left = TOGETHER;
+            while left > 0 {
+                let (frame, done) = match &recent {
+                    Some(recent) => recent.execute_some(&mut frames, left, &mut run),
+                    None => (frames.next(), 0),
+                };
+                left -= done;
+                if left == 0 {
+                    break;
+                }
+                let Some(frame) = frame else {
+                    self.settle(recent.as_ref(), &run);
+                    return self.acknowledge_all(regions, out);
+                };
+                left -= 1;
+                self.settle(recent.as_ref(), &run);
+                let found = self.search(regions, frame);
+                let is_other = found.is_some();
+                recent = found.or(recent);
+                run = self.begin(&mut recent);
+                if is_other && recent.as_ref().is_some_and(|recent| recent.execute(frame, &mut run)) {
+                    run.count += 1;
+                    continue;
+                }
+                self.stats.packets += 1;
+                self.read(regions, frame, out);
+                run = self.begin(&mut recent);
             }
         }
-        self.acknowledge_all(regions, out);
     }
 
     /// Takes packets that were read, or refused, before.
@@ -123,121 +206,47 @@ impl Server {
         self.acknowledge_all(regions, out);
     }
 
-    /// Reads packets as long as they are like others of their queue pairs, and asks for the memory that they go to.
-    #[inline(always)]
-    fn look<'a, 'r>(
-        &mut self,
-        regions: &'r Regions,
-        frames: &mut impl Iterator<Item = &'a [u8]>,
-        burst: &mut Burst<'a>,
-        recent: &mut Option<Recent<'r>>,
-    ) -> End<'a> {
-        let (mut end, mut len) = (End::Full, 0);
-        for place in &mut burst.ready {
-            let Some(frame) = frames.next() else {
-                end = End::Over;
-                break;
-            };
-            let Some(ready) = self.glance(regions, frame, recent) else {
-                self.stats.packets += 1;
-                end = End::Other(frame);
-                break;
-            };
-            *place = ready;
-            len += 1;
-        }
-        burst.len = len;
-        self.stats.packets += len as u64;
-        // All at once: the processor translates addresses side by side only if no more than a few dozen instructions lie between.
-        for ready in &burst.ready[..len] {
-            if let Some(entry) = regions.at(ready.region) {
-                entry.memory.prefetch_write(ready.at);
-            }
-        }
-        end
-    }
-
-    #[inline(always)]
-    fn glance<'a, 'r>(
-        &self,
-        regions: &'r Regions,
-        frame: &'a [u8],
-        recent: &mut Option<Recent<'r>>,
-    ) -> Option<Ready<'a>> {
-        let brief = match recent.as_ref().and_then(|recent| recent.beginning.read(frame)) {
-            Some(brief) => brief,
-            None => self.search(regions, frame, recent)?,
-        };
-        let (recent, reth) = (recent.as_mut()?, &brief.reth);
-        if !recent.entry.has(reth.key) {
-            (recent.region, recent.entry) = regions.open(reth.key, Access::Write).ok()?;
-        }
-        let at = recent.entry.place(reth.address, reth.len)?;
-        let Brief { payload, psn, ack_request: ack, .. } = brief;
-        Some(Ready { frame, payload, at, psn, pair: recent.pair, region: recent.region, ack })
-    }
-
-    /// Reads a packet that is not like the last one.
+    /// What a packet seems to be like, if its queue pair saw others like it and expects this one. It was not checked.
     #[inline(never)]
-    fn search<'a, 'r>(
-        &self,
-        regions: &'r Regions,
-        frame: &'a [u8],
-        recent: &mut Option<Recent<'r>>,
-    ) -> Option<Brief<'a>> {
+    fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = Beginnings::queue_pair(frame)?;
         let index = number & 0xfff;
         let pair = self.pairs.get(index as usize)?.as_ref().filter(|pair| pair.number == number)?;
         let beginning = pair.beginnings.of(frame)?;
-        let brief = beginning.read(frame)?;
-        if brief.reth.len == 0 || brief.reth.len > pair.mtu {
+        let seen = beginning.peek(frame)?;
+        if pair.takes()? != seen.psn || beginning.payload_len() == 0 || beginning.payload_len() > pair.mtu {
             return None;
         }
-        let (region, entry) = regions.open(brief.reth.key, Access::Write).ok()?;
-        *recent = Some(Recent { beginning: *beginning, pair: index as u16, region, entry });
-        Some(brief)
+        let (_, entry) = regions.open(seen.key, Access::Write).ok()?;
+        Some(Recent { beginning: *beginning, pair: index as u16, entry })
     }
 
-    /// Executes what was glanced at.
+    /// A run of writes like these, unless their queue pair takes none now.
     #[inline]
-    fn finish(&mut self, regions: &Regions, burst: &mut Burst<'_>, out: &mut impl Out) {
-        let mut ready = &burst.ready[..std::mem::take(&mut burst.len)];
-        while let Some(first) = ready.first() {
-            let done = self.run(regions, ready);
-            ready = &ready[done..];
-            if done == 0 {
-                self.read(regions, first.frame, out);
-                ready = &ready[1..];
+    fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
+        let pair = recent.as_ref().and_then(|recent| self.pairs.get(usize::from(recent.pair))?.as_ref());
+        match pair.and_then(Pair::takes) {
+            Some(expected) => Run { expected, ..Run::default() },
+            None => {
+                *recent = None;
+                Run::default()
             }
         }
     }
 
-    /// Executes the first of these writes that are one queue pair's, and those that it expects; tells how many they were.
+    /// Counts what was executed.
     #[inline]
-    fn run(&mut self, regions: &Regions, ready: &[Ready<'_>]) -> usize {
-        let Some(first) = ready.first() else { return 0 };
-        let number = first.pair;
-        let Some(pair) = self.pairs.get_mut(usize::from(number)).and_then(Option::as_mut) else { return 0 };
-        let Some(mut expected) = pair.takes() else { return 0 };
-        let Some(entry) = regions.at(first.region) else { return 0 };
-        let (mut done, mut bytes, mut ack) = (0, 0, false);
-        for ready in ready {
-            if ready.pair != number || ready.psn != expected || ready.region != first.region {
-                break;
-            }
-            entry.store(ready.at, ready.payload);
-            expected = expected.next();
-            done += 1;
-            bytes += ready.payload.len() as u64;
-            ack |= ready.ack;
+    fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
+        let Some(recent) = recent.filter(|_| run.count > 0) else { return };
+        if let Some(pair) = self.pairs.get_mut(usize::from(recent.pair)).and_then(Option::as_mut)
+            && pair.advance(run.count, run.ack)
+        {
+            self.owing.push(recent.pair);
         }
-        if done > 0 && pair.advance(done as u32, ack) {
-            self.owing.push(number);
-        }
-        self.stats.executed += done as u64;
-        self.stats.messages += done as u64;
-        self.stats.bytes += bytes;
-        done
+        self.stats.packets += u64::from(run.count);
+        self.stats.executed += u64::from(run.count);
+        self.stats.messages += u64::from(run.count);
+        self.stats.bytes += u64::from(run.count) * u64::from(recent.beginning.payload_len());
     }
 
     /// Reads a packet from its first byte on.

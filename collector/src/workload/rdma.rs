@@ -64,7 +64,7 @@ pub struct Feed {
     /// Where the bytes of each place lie in `frames`, packet by packet.
     payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
-    ends: Vec<usize>,
+    whole: Vec<Range<usize>>,
     out: Nowhere,
 }
 
@@ -105,7 +105,7 @@ impl Case {
             places: Vec::new(),
             payloads: Vec::new(),
             frames: Vec::new(),
-            ends: Vec::new(),
+            whole: Vec::new(),
             out: Nowhere::default(),
         })
     }
@@ -121,7 +121,7 @@ impl Feed {
         self.places.clear();
         self.payloads.clear();
         self.frames.clear();
-        self.ends.clear();
+        self.whole.clear();
         for _ in 0..operations {
             let place = if self.case.random { self.random() % all } else { self.number % all };
             self.number += 1;
@@ -151,7 +151,7 @@ impl Feed {
         let end = begin + len - ICRC_LEN - (segment.len.wrapping_neg() & 3);
         self.payloads.push((START + offset + segment.at as u64, end - segment.len..end));
         self.frames.truncate(begin + len);
-        self.ends.push(begin + len);
+        self.whole.push(begin..begin + len);
         Ok(())
     }
 
@@ -164,14 +164,8 @@ impl Feed {
 
     /// Gives the frames to the responder, at most `burst` at once as a socket or ring does, and tells how many writes they were.
     pub fn respond(&mut self, burst: usize) -> u64 {
-        let mut begin = 0;
-        for ends in self.ends.chunks(burst.max(1)) {
-            let frames = ends.iter().map(|end| {
-                let frame = &self.frames[begin..*end];
-                begin = *end;
-                frame
-            });
-            self.responder.take(frames, &mut self.out);
+        for places in self.whole.chunks(burst.max(1)) {
+            self.responder.take(places.iter().map(|place| &self.frames[place.clone()]), &mut self.out);
         }
         self.places.len() as u64
     }

@@ -66,6 +66,16 @@ impl Bed {
         }
     }
 
+    /// From now on it speaks for another queue pair, of the other kind.
+    fn turn(&mut self) {
+        let (there, path) = paths();
+        self.transport = if self.transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
+        let psn = Psn::new(0xff_fffe);
+        let pair = PairConfig { transport: self.transport, path, peer: 0x77, psn, mtu: 256, receives: 2 };
+        self.pair = self.responder.connect(&pair).unwrap();
+        self.writer = Writer::new(there, self.transport, self.pair).unwrap();
+    }
+
     fn reth(&self, offset: u64, len: u32) -> Reth {
         Reth { address: self.address + offset, key: self.key, len }
     }
@@ -546,13 +556,19 @@ fn places_are_bounded_and_old_names_open_nothing() {
 }
 
 /// Packets at random, good and bad, for three responders: one gets them in bursts, one singly, one read before. They must not differ.
+/// Some are of two queue pairs by turns.
 #[test]
 fn a_glance_sees_what_a_reader_sees() {
-    for transport in [Transport::Uc, Transport::Rc] {
+    for (transport, order) in [(Transport::Uc, Order::Ascending), (Transport::Rc, Order::HeadLast)] {
         for seed in 0..40 {
             let mut dice = Dice::new(seed);
-            let mut beds = [Bed::new(transport), Bed::new(transport), Bed::new(transport)];
-            let frames: Vec<Frame> = stream(&mut beds[0], &mut dice);
+            let mut beds = [0; 3].map(|_| Bed::ordered(transport, Rights::ALL, order));
+            let mut frames: Vec<Frame> = stream(&mut beds[0], &mut dice);
+            if seed % 2 == 1 {
+                beds.iter_mut().for_each(Bed::turn);
+                let other = stream(&mut beds[0], &mut dice);
+                frames = by_turns(frames, other, &mut dice);
+            }
             let [bursts, singly, read] = &mut beds;
             for burst in frames.chunks(1 + dice.below(40) as usize) {
                 bursts.responder.take(burst.iter().map(Vec::as_slice), &mut bursts.heard);
@@ -581,6 +597,16 @@ fn a_glance_sees_what_a_reader_sees() {
 }
 
 /// 300 packets, most of them good and in order.
+/// Some of these, some of those, each in its order.
+fn by_turns(these: Vec<Frame>, those: Vec<Frame>, dice: &mut Dice) -> Vec<Frame> {
+    let (mut these, mut those, mut all) = (these.into_iter(), those.into_iter(), Vec::new());
+    while these.len() + those.len() > 0 {
+        all.extend(these.by_ref().take(dice.below(20) as usize));
+        all.extend(those.by_ref().take(dice.below(20) as usize));
+    }
+    all
+}
+
 fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
     let reliable = bed.transport == Transport::Rc;
     let mut psn = 0xff_fffe;

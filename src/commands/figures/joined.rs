@@ -107,7 +107,7 @@ impl Receiving {
     }
 
     /// Takes frames of the other half.
-    pub(crate) fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
         self.responder.take(frames, &mut self.answers);
     }
 

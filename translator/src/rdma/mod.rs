@@ -137,7 +137,7 @@ impl Links {
 
     /// The frames that wait to be sent, in order, and which collector each is for. A UDP socket sends what stands
     /// behind the UDP header ([`Path::headers_len`](roce::Path::headers_len)).
-    pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> {
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.outbox.frames()
     }
 

@@ -53,7 +53,7 @@ impl Outbox {
     }
 
     /// The frames, and which collector each is for.
-    pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> {
+    pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.frames.iter().map(|frame| {
             let start = frame.start as usize;
             (frame.collector, &self.bytes[start..start + usize::from(frame.len)])

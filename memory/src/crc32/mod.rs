@@ -9,6 +9,9 @@
 //! Bits are reflected: bit i of a word of n bits stands for `x^(n - 1 - i)`.
 
 #[cfg(target_arch = "x86_64")]
+mod wide;
+
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
     __m128i, _mm_clmulepi64_si128, _mm_cvtsi32_si128, _mm_extract_epi32, _mm_loadu_si128, _mm_setzero_si128,
     _mm_xor_si128,
@@ -28,6 +31,17 @@ pub type Crc32 = fn(u32, &[u8]) -> u32;
 /// `None` on a processor without carry-less multiplication.
 #[cfg(target_arch = "x86_64")]
 pub fn crc_32(len: usize) -> Option<Crc32> {
+    // A vector or less is done before its parts are added up.
+    let is_short = len <= 4 * BLOCK && len.is_multiple_of(BLOCK);
+    if !is_short && wide::is_possible() {
+        return Some(wide::of(if len.is_multiple_of(BLOCK) { len / BLOCK } else { 0 }));
+    }
+    narrow(len)
+}
+
+/// The same with one block after the other.
+#[cfg(target_arch = "x86_64")]
+fn narrow(len: usize) -> Option<Crc32> {
     const SHORT: [Crc32; 8] = [
         of_blocks::<1>,
         of_blocks::<2>,
@@ -189,12 +203,26 @@ static POWERS: [[[u64; 2]; 2]; BLOCKS] = powers();
 
 #[cfg(target_arch = "x86_64")]
 const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
+    let words = word_powers::<BLOCKS, BLOCKS>();
     let mut powers = [[[0; 2]; 2]; BLOCKS];
+    let mut block = 0;
+    while block < BLOCKS {
+        powers[block][0][1] = words[block][0];
+        powers[block][1][1] = words[block][1];
+        block += 1;
+    }
+    powers
+}
+
+/// For both words of the last `N` blocks of a string, as told at [`POWERS`]; zeros behind them.
+#[cfg(target_arch = "x86_64")]
+const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
+    let mut powers = [[0; 2]; ALL];
     // x^32 modulo P.
     let (mut value, mut word) = (POLYNOMIAL, 0);
-    while word < 2 * BLOCKS {
-        let from_front = 2 * BLOCKS - 1 - word;
-        powers[from_front / 2][from_front % 2][1] = (value as u64) << 1;
+    while word < 2 * N {
+        let from_front = 2 * N - 1 - word;
+        powers[from_front / 2][from_front % 2] = (value as u64) << 1;
         let mut bit = 0;
         while bit < 64 {
             value = times_x(value);
@@ -243,13 +271,19 @@ const fn table() -> [u32; 256] {
 mod tests {
     use std::io::Write as _;
 
-    use super::{crc_32, times_x};
+    use super::{Crc32, crc_32, narrow, times_x};
 
     /// Bit by bit, as the definition says.
     fn slowly(state: u32, bytes: &[u8]) -> u32 {
         bytes
             .iter()
             .fold(state, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state)))
+    }
+
+    /// All ways that this processor has, each for strings of these lengths.
+    fn ways(best: &[usize]) -> Vec<(&'static str, Crc32)> {
+        let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
+        best.iter().flat_map(each).filter_map(|(name, way)| Some((name, way?))).collect()
     }
 
     #[test]
@@ -259,8 +293,8 @@ mod tests {
             return;
         }
         let mut random = 1_u64;
-        let mut bytes = vec![0; 1300];
-        for len in (0..300).chain([511, 512, 513, 527, 528, 1024, 1039, 1300]) {
+        let mut bytes = vec![0; 2300];
+        for len in (0..300).chain([511, 512, 513, 527, 528, 1023, 1024, 1025, 1039, 1040, 1300, 2048, 2300]) {
             for byte in &mut bytes[..len] {
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -269,11 +303,10 @@ mod tests {
             let begin = (random >> 24) as u32;
             let expected = slowly(begin, &bytes[..len]);
             // A function takes strings of all lengths, also those that it is not best for.
-            for best in [len, 0, 16, 48, 128, 1024] {
-                let crc_32 = crc_32(best).expect("one for each length, or for none");
-                assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len} by that for {best}");
+            for (way, crc_32) in ways(&[len, 0, 16, 48, 128, 1024]) {
+                assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {way}");
                 let (front, back) = bytes[..len].split_at(len / 3);
-                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces");
+                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces, {way}");
             }
         }
         assert_eq!(crc_32(9).map(|crc_32| crc_32(u32::MAX, b"123456789")), Some(!0xcbf4_3926));
@@ -281,12 +314,13 @@ mod tests {
 
     #[test]
     fn every_bit_of_a_long_string_counts() {
-        let Some(crc_32) = crc_32(528) else { return };
-        let mut bytes = [0; 528];
-        for bit in 0..bytes.len() * 8 {
-            bytes[bit / 8] = 1 << (bit % 8);
-            assert_eq!(crc_32(0, &bytes), slowly(0, &bytes), "bit {bit}");
-            bytes[bit / 8] = 0;
+        for (way, crc_32) in ways(&[528, 1104]) {
+            let mut bytes = [0; 1104];
+            for bit in 0..bytes.len() * 8 {
+                bytes[bit / 8] = 1 << (bit % 8);
+                assert_eq!(crc_32(0, &bytes), slowly(0, &bytes), "bit {bit}, {way}");
+                bytes[bit / 8] = 0;
+            }
         }
     }
 }

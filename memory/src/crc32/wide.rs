@@ -1,0 +1,110 @@
+//! The same sum with four blocks side by side, where the processor multiplies vectors of 64 bytes.
+
+use std::arch::x86_64::{
+    __m128i, __m512i, _mm_clmulepi64_si128, _mm_cvtsi32_si128, _mm_extract_epi32, _mm_loadu_si128,
+    _mm_xor_si128, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256,
+    _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_loadu_si512,
+    _mm512_maskz_loadu_epi64, _mm512_setzero_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    _mm512_zextsi128_si512,
+};
+
+use super::{BLOCK, Crc32, POLYNOMIAL, RECIPROCAL, by_table, word_powers};
+
+/// The most blocks of one sum: a kilobyte.
+const BLOCKS: usize = 64;
+/// Blocks of a vector.
+const LANES: usize = 4;
+
+/// For the first and the second word of each block, as [`POWERS`](super::POWERS); behind them what is multiplied with nothing.
+static POWERS: [[u64; 2]; BLOCKS + LANES] = word_powers::<BLOCKS, { BLOCKS + LANES }>();
+
+/// Whether the processor can.
+pub(super) fn is_possible() -> bool {
+    std::arch::is_x86_feature_detected!("vpclmulqdq") && std::arch::is_x86_feature_detected!("avx512f")
+}
+
+/// A function for strings of any length that is best for those of so many blocks; only if it [is possible](is_possible).
+pub(super) fn of(blocks: usize) -> Crc32 {
+    const SHORT: [Crc32; 4] = [of_blocks::<5>, of_blocks::<6>, of_blocks::<7>, of_blocks::<8>];
+    SHORT.get(blocks.wrapping_sub(5)).copied().unwrap_or(of_any)
+}
+
+fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
+    match bytes.as_chunks() {
+        (blocks, []) if blocks.len() == N => {
+            // SAFETY: the processor has VPCLMULQDQ and AVX-512: only `of` hands out this function.
+            unsafe { sum(state, &blocks[..N]) }
+        }
+        _ => of_any(state, bytes),
+    }
+}
+
+fn of_any(state: u32, bytes: &[u8]) -> u32 {
+    // As where there is one block at a time.
+    let (front, blocks) = bytes.as_rchunks::<BLOCK>();
+    let state = if front.is_empty() { state } else { by_table(state, front) };
+    // SAFETY: as of `of_blocks`.
+    unsafe { many(state, blocks) }
+}
+
+#[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
+fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
+    // The shorter piece first: no block waits for it but by its state.
+    let (front, rest) = blocks.as_rchunks::<BLOCKS>();
+    let state = if front.is_empty() { state } else { sum(state, front) };
+    rest.iter().fold(state, |state, blocks| sum(state, blocks))
+}
+
+/// The register behind these blocks, no more than [`BLOCKS`].
+#[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
+#[inline]
+fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
+    let Some(powers) = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..) else { return state };
+    let (fours, rest) = blocks.as_chunks::<LANES>();
+    let mut state = _mm512_zextsi128_si512(_mm_cvtsi32_si128(state as i32));
+    let mut sum = _mm512_setzero_si512();
+    let mut powers = powers.chunks_exact(LANES);
+    for four in fours {
+        // SAFETY: 64 bytes that were borrowed; this load takes them at any address.
+        let words = unsafe { _mm512_loadu_si512(four.as_ptr().cast()) };
+        sum = add(sum, _mm512_xor_si512(words, state), powers.next());
+        state = _mm512_setzero_si512();
+    }
+    if !rest.is_empty() {
+        let mask = (1_u8 << (2 * rest.len())) - 1;
+        // SAFETY: only the words of the mask are read, all of them borrowed; this load takes them at any address.
+        let words = unsafe { _mm512_maskz_loadu_epi64(mask, rest.as_ptr().cast()) };
+        sum = add(sum, _mm512_xor_si512(words, state), powers.next());
+    }
+    if blocks.is_empty() { 0 } else { reduce(sum) }
+}
+
+#[target_feature(enable = "vpclmulqdq,avx512f")]
+#[inline]
+fn add(sum: __m512i, words: __m512i, powers: Option<&[[u64; 2]]>) -> __m512i {
+    let Some(powers) = powers.and_then(|powers| powers.first_chunk::<LANES>()) else { return sum };
+    // SAFETY: 64 bytes that were borrowed; this load takes them at any address.
+    let powers = unsafe { _mm512_loadu_si512(powers.as_ptr().cast()) };
+    let first = _mm512_clmulepi64_epi128::<0x00>(words, powers);
+    let second = _mm512_clmulepi64_epi128::<0x11>(words, powers);
+    // The sum of all three.
+    _mm512_ternarylogic_epi64::<0x96>(sum, first, second)
+}
+
+/// As of one block at a time, behind the sum of the four.
+#[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
+#[inline]
+fn reduce(sum: __m512i) -> u32 {
+    let sum = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
+    let sum = _mm_xor_si128(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+    let quotient = _mm_clmulepi64_si128::<0x00>(sum, pair(&[RECIPROCAL, 0]));
+    let product = _mm_clmulepi64_si128::<0x00>(quotient, pair(&[(POLYNOMIAL as u64) << 1 | 1, 0]));
+    _mm_extract_epi32::<2>(_mm_xor_si128(sum, product)) as u32
+}
+
+#[target_feature(enable = "sse4.1")]
+#[inline]
+fn pair(words: &[u64; 2]) -> __m128i {
+    // SAFETY: 16 bytes that were borrowed; this load takes them at any address.
+    unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
+}
