@@ -60,6 +60,8 @@ pub(crate) struct Server {
     generation: u32,
     /// Gives up privileges when they are no longer needed.
     gives_up: bool,
+    /// Something could not be kept for the next start.
+    lost: bool,
 }
 
 /// The inputs and workers at work.
@@ -167,6 +169,7 @@ impl Server {
             api: None,
             generation: 0,
             gives_up: false,
+            lost: false,
         }
     }
 
@@ -429,11 +432,20 @@ impl Server {
         drop(self.switch.take());
         drop(self.translator.take());
         drop(self.dta.take());
-        drop(self.memory.take());
+        if let Some(memory) = self.memory.take() {
+            let handle = memory.handle();
+            drop(memory);
+            self.lost |= handle.is_lost();
+        }
         if let Some(collecting) = self.collecting.take() {
             collecting.stop();
         }
         self.pipeline.stop();
+    }
+
+    /// Was something lost at the stop that should be there at the next start? The log says what.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost
     }
 
     /// What was stored in the end; `None` without a store.

@@ -55,6 +55,17 @@ impl Sockets {
         Ok(sockets)
     }
 
+    /// Sends to these from now on; a way to one that stays is kept.
+    pub(crate) fn set_collectors(&mut self, collectors: &[SocketAddr]) {
+        let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
+        for to in collectors {
+            let sender = before.iter_mut().find(|(at, _)| at == to).and_then(|(_, sender)| sender.take());
+            self.collectors.push(*to);
+            self.senders.push(sender);
+        }
+        self.look();
+    }
+
     /// Tries again to reach collectors for which there was no way.
     pub(crate) fn look(&mut self) {
         let from = SocketAddr::new(self.control.local_addr().ip(), 0);

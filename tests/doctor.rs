@@ -169,6 +169,35 @@ fn inputs_of_a_configuration_are_examined() {
     assert_eq!((check(input, "rung"), check(input, "port")), (("in_the_way".to_owned(), None), good()));
 }
 
+#[test]
+fn memory_that_the_kernel_or_a_card_writes_is_examined() {
+    let Some(namespace) = cable("1") else { return };
+    let directory = TempDir::new();
+    let config = directory.join("hopwise.toml");
+    let text = "collector.listen = [\"udp://127.0.0.1:32766\"]\n[collector.memory]\nmode = \"xdp\"\ninterface = \"one\"\n\
+        listen = \"192.0.2.1:4791\"\n[[collector.memory.stores]]\nname = \"paths\"\nkind = \"key-write\"\nid = 1\nslots = 1024\n\
+        data = 4\n[translator.dta]\nmode = \"card\"\nsource = \"192.0.2.7\"\n[[translator.dta.collectors]]\n\
+        exchange = \"192.0.2.1:18515\"\n";
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let (report, code) = examined(&namespace, &["-c", config, "--try"]);
+    let inputs = report["inputs"].as_array().unwrap();
+    let titles: Vec<_> = inputs.iter().map(|input| &input["input"]).collect();
+    assert_eq!(
+        titles,
+        ["udp://127.0.0.1:32766", "[collector.memory] on one", "[translator.dta] by the card of 192.0.2.7"]
+    );
+    for name in ["kernel", "capabilities", "responder_program", "link", "driver", "xdp_program"] {
+        assert_eq!(check(&inputs[1], name), good(), "{name}");
+    }
+    // Nobody has this address.
+    assert_eq!(check(&inputs[2], "rdma_device"), mended("in_the_way", "rdma link"));
+    assert_eq!(code, Some(1));
+    fs::write(config, text.replace("\"one\"", "\"none0\"")).unwrap();
+    let (report, _) = examined(&namespace, &["-c", config]);
+    assert_eq!(check(&report["inputs"][1], "interface"), mended("in_the_way", "ip -br link"));
+}
+
 /// The options of `setpriv` for an ordinary user with these capabilities.
 fn nobody(capabilities: &str) -> Vec<String> {
     let mut options: Vec<_> =

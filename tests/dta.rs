@@ -193,10 +193,19 @@ fn commands(from: &[&str]) {
     let tail = ask(&["tail", "2"]);
     assert!(tail.contains("src=10.0.0.1") && tail.contains("node=101"), "{tail}");
     assert_eq!(ask(&["tail", "10", "--limit", "3", "--json"]).lines().count(), 3);
+    for (list, batch, told) in [
+        ("10", "99999", "list 10 has no batch 99999: its newest is "),
+        ("3", "1", "list 3 is empty; --follow waits for entries"),
+    ] {
+        let run = hopwise(["tail", list, "--from", batch].iter().chain(from));
+        assert!(run.code == Some(1) && run.stderr.contains(told), "{:?} {}", run.code, run.stderr);
+    }
     let stores = ask(&["stores"]);
     assert!(stores.contains("key-write") && stores.contains("lists 0 to 3"), "{stores}");
     let run = hopwise(["get", "paths", "10.9.9.9"].iter().chain(from));
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "empty: never reported, or overwritten since\n"));
+    let run = hopwise(["get", "paths", "10.9.9.9", "--copies", "1"].iter().chain(from));
+    assert!(run.stdout.ends_with(" (looked at 1 of up to 4 copies)\n"), "{}", run.stdout);
     let run = hopwise(["get", "paths", "what"].iter().chain(from));
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is no key; write a flow such as"), "{}", run.stderr);

@@ -330,27 +330,58 @@ fn a_growth_made_in_one_place_reaches_those_who_report_and_those_who_ask() {
         assert_eq!(answer["collector"], if there { "c1" } else { "c0" }, "{key}: {answer}");
         assert_eq!(answer["fields"]["value"][0], if again { key + 100 } else { key }, "{key}: {answer}");
     }
+    the_stores_of_all(&new);
     // Nothing of a key that did not move is at the new one.
     let reader = store(&at.join("m1/paths.region")).key_write().unwrap();
     let there = |key: u32| reader.get(&key.to_be_bytes(), Policy::First, 4, &mut [0; 20]).unwrap();
     assert!((0..32).filter(|key| !moved(*key)).all(|key| there(key) == Answer::Empty));
-    let refused = hopwise([
-        "report",
-        "--map",
-        text(&new),
-        "--to",
-        "127.0.0.1:1",
-        "append",
-        "--list",
-        "1",
-        "--entry",
-        "00",
-    ]);
+    let both = format!("report --map {} --to 127.0.0.1:1 append --list 1 --entry 00", text(&new));
+    let refused = hopwise(both.split(' '));
     assert_eq!(refused.code, Some(2), "either a map or addresses");
     let silent = hopwise(["map", "new", "a=http://127.0.0.1:1"]);
     fs::write(&old, silent.stdout).unwrap();
     let refused = hopwise(["report", "--map", text(&old), "append", "--list", "1", "--entry", "00"]);
     assert!(refused.code == Some(2) && refused.stderr.contains("reports for `a` go"), "{}", refused.stderr);
+}
+
+/// Two collectors, as a map names them.
+fn the_stores_of_all(map: &Path) {
+    let stores = &hopwise(["stores", "--json", "--map", text(map)]).json()[0]["stores"];
+    let paths = stores.as_array().unwrap().iter().filter(|store| store["name"] == "paths");
+    assert_eq!(paths.map(|store| store["collector"].clone()).collect::<Vec<_>>(), ["c0", "c1"]);
+    let table = hopwise(["stores", "--map", text(map)]).stdout;
+    assert!(
+        table.starts_with("collector  store") && table.contains("\nc1         losses  append"),
+        "{table}"
+    );
+    let table = hopwise(["stores", "--take-snapshot", "paths", "--map", text(map)]).stdout;
+    assert_eq!(
+        table.lines().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>(),
+        ["collector", "c0", "c1"]
+    );
+}
+
+#[test]
+fn what_no_collector_took_before_the_end_is_told() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", ""));
+    let mut stage = Program::start(&at, "t.toml", &translator(&[keeper.memory.unwrap().1], ""));
+    stage.translator("connected", |dta| connected(dta, 0));
+    keeper.kill();
+    stage.translator("lost", |dta| !connected(dta, 0));
+    let mut reporter = Reporter::new(stage.reports[0]);
+    for key in 0..3_u32 {
+        let (key, data) = (key.to_be_bytes(), path_of(key));
+        reporter.send(true, false, Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data });
+    }
+    // Two copies of each.
+    stage.translator("held", |dta| dta["collectors"][0]["held"] == 6);
+    let said = stage.stop();
+    assert!(
+        said.iter().any(|line| line.contains("and 6 operations that were not acknowledged")),
+        "{said:#?}"
+    );
 }
 
 /// A reporter, a translator and two collectors, each in a namespace of its own; the translator has a link to each.

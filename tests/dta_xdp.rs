@@ -2,6 +2,8 @@
 //! RoCEv2 over a link between them. Needs root and `ip`; without, it says so.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "support/dta.rs"]
+mod roles;
 #[path = "support/schema.rs"]
 mod schema;
 #[path = "support/server.rs"]
@@ -10,38 +12,18 @@ mod server;
 mod support;
 
 use std::{
+    fs,
     net::UdpSocket,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use nic::netns::{Pair, within};
+use roles::{FLOW, STORES, flow, path_of};
 use serde_json::{Value, json};
 use server::Server;
 use support::{Run, TempDir, hex, hopwise, skipped, text};
 use wire::dta::{Base, Operation, Priority, Report};
-
-const STORES: &str = r#"
-[[collector.memory.stores]]
-name = "paths"
-kind = "key-write"
-id = 1
-slots = 4096
-value = "u32[5]"
-[[collector.memory.stores]]
-name = "losses"
-kind = "append"
-lists = "0-3"
-entries = 4096
-batch = 4
-fields = "src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8"
-events = "drop"
-[[collector.memory.stores]]
-name = "bytes"
-kind = "key-increment"
-id = 2
-slots = 4096
-"#;
 
 /// The memory's configuration, on the device of the far end.
 fn collector(directory: &Path, family: usize, interface: &str) -> String {
@@ -95,7 +77,7 @@ impl Reporter {
 
     /// A path, a loss (told at once), and three additions.
     fn report(&mut self, first: u32) {
-        let data: Vec<u8> = (first..first + 5).flat_map(u32::to_be_bytes).collect();
+        let data = path_of(first);
         self.send(false, Operation::KeyWrite { copies: 2, store: 1, key: &flow(), data: &data });
         let entry = hex("0a0000010a00000204d2005006 00000065 07");
         self.send(true, Operation::Append { list: 2, entry_len: 18, entries: &entry });
@@ -105,13 +87,6 @@ impl Reporter {
         }
     }
 }
-
-/// 10.0.0.1:1234 > 10.0.0.2:80 tcp.
-fn flow() -> Vec<u8> {
-    hex("0a0000010a00000204d2005006")
-}
-
-const FLOW: &str = "10.0.0.1:1234 > 10.0.0.2:80 tcp";
 
 /// What the API says at `path` once `done` is true of it.
 fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
@@ -283,6 +258,22 @@ fn an_interface_that_goes_and_comes_back_is_taken_again() {
     // What came while the program was away went to the socket, and was dropped there: only one of both knows the sequence.
     let view = keeper.json("/api/v1/dta");
     assert_eq!(view["adds_up"], true, "{view:#}");
+}
+
+#[test]
+fn what_cannot_be_saved_at_the_stop_is_said_and_the_exit_code_is_one() {
+    let Some(pair) = pair() else { return };
+    let directory = TempDir::new();
+    let memory = memory(&directory);
+    let keeper = start(&pair, &memory, 0);
+    // What is begun is written beside the file, and here that cannot be.
+    fs::create_dir(memory.join("paths.begun")).unwrap();
+    keeper.signal("-TERM");
+    let told = keeper.log_line("the store `paths` is lost");
+    assert!(told.contains("paths.region cannot be written") && told.contains("make room there"), "{told}");
+    let (status, _kept) = keeper.stop();
+    assert_eq!(status.code(), Some(1));
+    assert!(memory.join("losses.region").exists() && !memory.join("paths.region").exists());
 }
 
 #[test]

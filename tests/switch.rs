@@ -8,6 +8,7 @@ mod server;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::fs;
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -480,14 +481,18 @@ fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
 }
 
 /// Every path of UDP by DTA, essential.
-const DTA: &str = "[[switch.watch]]\nmode = \"md\"\n[switch.dta]\ncollectors = [\"127.0.0.1:40040\"]\n\
+const DTA: &str = "[[switch.watch]]\nmode = \"md\"\n[switch.dta]\nprobe = \"0s\"\ncollectors = [\"127.0.0.1:40040\"]\n\
                    [[switch.dta.report]]\nname = \"paths\"\non = \"path\"\nproto = \"udp\"\noperation = \"key-write\"\nstore = 1\n\
                    key = [\"flow\"]\ndata = [\"node[5]\"]\nessential = true\n";
 
 #[test]
 fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     use wire::dta::{Control, Operation, Report, control};
-    let Some(line) = Line::new(DTA) else { return };
+    let directory = support::TempDir::new();
+    let (map, one) = (directory.join("map.json"), "a=http://127.0.0.1:1,127.0.0.1:40040");
+    fs::write(&map, support::hopwise(["map", "new", one]).stdout).unwrap();
+    let config = DTA.replace("collectors = [\"127.0.0.1:40040\"]", &format!("map = \"{}\"", map.display()));
+    let Some(line) = Line::new(&config) else { return };
     let translator = line.namespaces[2].run(|| UdpSocket::bind("127.0.0.1:40040")).unwrap().unwrap();
     translator.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "400k", "-l", "500"]);
@@ -535,4 +540,21 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     }
     assert_eq!(line.paths(2), [], "no Telemetry Reports");
     line.assert_balanced(&["queue_full", "not_sent"]);
+    a_map_is_read_again(&line.switches[2], &map, one);
+}
+
+/// It grows; and one that does not fit is refused, and changes nothing.
+fn a_map_is_read_again(switch: &Server, map: &std::path::Path, one: &str) {
+    let grown = support::hopwise(["map", "grow", support::text(map), "b=http://127.0.0.1:2,127.0.0.1:40041"]);
+    fs::write(map, grown.stdout).unwrap();
+    switch.signal("-HUP");
+    switch.log_line("configuration reloaded");
+    let view = switch.json("/api/v1/switch");
+    let ways: Vec<_> =
+        view["dta"]["collectors"].as_array().unwrap().iter().map(|one| one["address"].clone()).collect();
+    assert_eq!(ways, ["127.0.0.1:40040", "127.0.0.1:40041"]);
+    fs::write(map, support::hopwise(["map", "new", one]).stdout).unwrap();
+    switch.signal("-HUP");
+    switch.log_line("none can be taken away");
+    assert_eq!(switch.json("/api/v1/switch")["dta"]["collectors"].as_array().unwrap().len(), 2);
 }

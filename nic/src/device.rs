@@ -9,12 +9,14 @@ pub(crate) mod link;
 mod machine;
 pub(crate) mod netlink;
 pub(crate) mod program;
+mod rdma;
 
 use std::fs;
 use std::path::Path;
 
 pub use attempt::{Attempt, attempt};
 pub use machine::{HugePages, Limits, Machine, machine};
+pub use rdma::{RdmaDevice, rdma_devices};
 
 use crate::error::Error;
 use ethtool::Ethtool;

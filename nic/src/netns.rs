@@ -149,7 +149,8 @@ impl Pair {
             for address in other.map(|address| address.to_string()) {
                 side.ip(&[
                     "neighbour",
-                    "add",
+                    // Somebody may be asking for it already.
+                    "replace",
                     &address,
                     "lladdr",
                     other_mac,

@@ -46,6 +46,14 @@ fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Res
     if result == 0 { Ok(()) } else { Err(Error::new(call, about, io::Error::from_raw_os_error(result))) }
 }
 
+/// Has this machine the library?
+///
+/// # Errors
+/// The loader's words.
+pub fn is_there() -> Result<(), &'static str> {
+    library().map(|_| ())
+}
+
 /// What a status means, in libibverbs' words.
 pub fn status_name(status: u32) -> &'static str {
     let Ok(library) = library() else { return "unknown" };

@@ -40,7 +40,7 @@ pub(crate) struct Source {
     #[arg(long, value_name = "FILE", conflicts_with = "map")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// Ask the collector that this map says (see `hopwise map`)
+    /// Ask the collector that this map says (see `hopwise map`), or all of them where that makes sense
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
 
@@ -72,6 +72,13 @@ impl Source {
             Some(collector) => remote::Api { url: collector.api.clone(), ..self.api.clone() }.client(),
             None => self.api.client(),
         }
+    }
+
+    /// Clients of all collectors of the map, with their names; or of the one that was named.
+    pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
+        let Some(map) = self.map()? else { return Ok(vec![(self.client(None)?, None)]) };
+        let one = |collector: &Collector| Ok((self.client(Some(collector))?, Some(collector.name.clone())));
+        map.collectors.iter().map(one).collect()
     }
 
     /// Asks the collectors that a map says, the first first, until one knows; or the one that was named.

@@ -38,7 +38,7 @@ Examples:
   hopwise run -c hopwise.toml                    profiles, thresholds, rules, sizes: docs/reference/config.md
   hopwise run -l udp://*:32766 -l udp://*:54321  two ports
   hopwise run --api 127.0.0.1:9000 --store /tmp/try
-SIGHUP reads the configuration again, SIGTERM stops when everything is on disk.";
+SIGHUP reads the configuration again, SIGTERM stops when everything is on disk; exit code 1 when something could not be written there.";
 
 fn api_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
@@ -90,5 +90,5 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         let lost = stored.shed + stored.failed;
         tracing::info!(stored = stored.committed, lost, "stopped");
     }
-    ended.map(|()| ExitCode::SUCCESS)
+    ended.map(|()| if server.has_lost() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -28,7 +28,7 @@ section! {
         /// Addresses of the collectors, in the order of their numbers from 0; a translator on the way takes what is for them. At most
         /// 64. The same at all reporters, and at whoever asks: which collector keeps a key follows from it.
         pub(crate) collectors: Vec<SocketAddr> = Vec::new(),
-        /// A map of the collectors that was made in one place (`hopwise map`), read at the start: it says which of them keeps which key and
+        /// A map of the collectors that was made in one place (`hopwise map`), read at the start and by a reload: it says which of them keeps which key and
         /// list and all sketches, and where reports for them go, unless `collectors` says so.
         pub(crate) map: Option<PathBuf> = None,
         /// Reporter ID. Not set: the node's id.
@@ -496,12 +496,12 @@ impl DtaSettings {
         self.build(node).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
-    /// Where reports for each collector go.
+    /// Where reports for each collector go, and which of them gets what. A map is read now.
     ///
     /// # Errors
     /// A map that cannot be read or does not fit; in words.
-    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
-        self.spread().map(|(addresses, _)| addresses).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+    pub(crate) fn ways(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
+        self.spread().map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
     /// The collectors' addresses, and which of them gets what.
@@ -579,7 +579,8 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
         }
     }
     let of_map = settings.map.as_ref().filter(|_| settings.collectors.is_empty());
-    let addresses = of_map.and_then(|_| settings.addresses().ok()).unwrap_or_default();
+    let addresses =
+        of_map.and_then(|_| settings.ways().ok()).map(|(addresses, _)| addresses).unwrap_or_default();
     if addresses.iter().any(|address| address.is_ipv6() != settings.control.is_ipv6()) {
         let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
         refuse(&["dta", "map"], why.to_owned());

@@ -27,6 +27,14 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     checks
 }
 
+/// Those that matter to any program on it.
+pub(super) fn of_programs(facts: &Facts) -> Vec<Check> {
+    let mut checks = vec![link(facts), driver(facts), program(facts)];
+    checks.extend(peer_queues(facts));
+    checks.extend(member(facts));
+    checks
+}
+
 fn link(facts: &Facts) -> Check {
     let why = "Nothing arrives on an interface that is down or has nobody at its other end.";
     let check = |found: &str| Check::good("link", found, why);

@@ -5,6 +5,7 @@
 
 mod interface;
 mod machine;
+mod memory;
 mod rung;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,9 @@ use nic::ladder::Rung;
 use crate::{
     config::{Settings, sections::XdpMode, values::Listen},
     error::CliError,
-    input::device::{memory, rungs},
+    input::device::{memory as frames_memory, rungs},
 };
+use memory::Writer;
 pub(crate) use rung::Expected;
 
 /// What is to be thought of a fact, worst last.
@@ -64,6 +66,10 @@ pub(crate) struct Check {
 impl Check {
     fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
         Self { name, verdict: Verdict::Good, found: found.into(), why: why.to_owned(), mend: None }
+    }
+
+    fn because(self, why: &str) -> Self {
+        Self { why: why.to_owned(), ..self }
     }
 
     fn with(self, verdict: Verdict) -> Self {
@@ -149,6 +155,8 @@ pub(crate) struct Wishes {
     best: Rung,
     /// A rung below this is not good enough.
     lowest: Rung,
+    /// Who writes memory otherwise than by a socket.
+    writers: Vec<Writer>,
 }
 
 impl Wishes {
@@ -160,10 +168,11 @@ impl Wishes {
             inputs: collector.listen.iter().map(Input::of).collect(),
             namespace: collector.namespace.clone(),
             receive_buffer: collector.receive_buffer.0,
-            memory: memory(&collector.xdp),
+            memory: frames_memory(&collector.xdp),
             kernel_mode: collector.xdp.mode == XdpMode::Kernel,
             best,
             lowest,
+            writers: Writer::of(settings),
         }
     }
 }
@@ -223,6 +232,14 @@ pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError>
     if depth.try_rungs && inputs.iter().any(|examined| examined.facts.is_some()) {
         checks.push(program("steering_program", bpf::STEER));
         checks.extend(wishes.kernel_mode.then(|| program("detection_program", bpf::DETECT)));
+    }
+    for writer in &wishes.writers {
+        let facts = writer.interface().map(device::facts).transpose();
+        let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
+        let program = (depth.try_rungs && writer.interface().is_some())
+            .then(|| program("responder_program", bpf::RDMA));
+        let found = memory::Found { facts, devices: device::rdma_devices(), library: nic::verbs::is_there() };
+        inputs.push(memory::examine(writer, &machine, found, program));
     }
     Ok(Report { machine, checks, inputs })
 }

@@ -68,6 +68,8 @@ pub(crate) struct Memory {
     card: Option<Cards>,
     /// Where regions of the kernel are kept from a stop to the next start, and the word that they are not there now.
     kept: Option<Mark>,
+    /// Some of it could not be written to its file at the end.
+    lost: AtomicBool,
 }
 
 /// To the follower of lists: an immediate came.
@@ -150,6 +152,7 @@ impl Ready {
             kernel,
             card,
             kept,
+            lost: AtomicBool::new(false),
         };
         Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), keeper: None })
     }
@@ -165,10 +168,12 @@ impl Ready {
     /// The system has no thread for us.
     pub(crate) fn keep(&mut self, control: &Control) -> Result<(), CliError> {
         if self.opens_again() {
-            let (memory, stop) = (Arc::clone(&self.memory), Arc::clone(&self.stop));
-            let work = move || memory.kernel.iter().for_each(|kernel| kernel.keep(&stop));
+            // It has a flag of its own: it ends before the others do.
+            let (memory, stop) = (Arc::clone(&self.memory), Arc::new(AtomicBool::new(false)));
+            let stopped = Arc::clone(&stop);
+            let work = move || memory.kernel.iter().for_each(|kernel| kernel.keep(&stopped));
             let thread = Some(control.spawn("memory-interface", work)?);
-            self.keeper = Some(Keeper { stop: Arc::clone(&self.stop), thread });
+            self.keeper = Some(Keeper { stop, thread });
         }
         Ok(())
     }
@@ -244,15 +249,17 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
+        drop(self.server.take());
+        // Nobody puts the program in the kernel back on its interface, and it is taken off: what it wrote is all that followers will see.
+        drop(self.keeper.take());
+        self.memory.detach();
         // Relaxed: the flag carries nothing but itself; joining the threads orders everything else.
         self.stop.store(true, Ordering::Relaxed);
-        drop(self.server.take());
-        drop(self.keeper.take());
         for thread in self.threads.drain(..) {
             // One that panicked has said so already.
             let _ = thread.join();
         }
-        self.memory.close();
+        self.memory.save();
         let stats = self.memory.stats();
         tracing::info!(packets = stats.packets, bytes = stats.bytes, "the collector's memory is closed");
     }
@@ -285,15 +292,30 @@ impl Memory {
         }
     }
 
+    /// After this the kernel writes nothing any more.
+    fn detach(&self) {
+        if let Some(kernel) = &self.kernel {
+            kernel.close(self.links().values().flat_map(link::Link::pairs));
+        }
+    }
+
+    /// Could something not be written to its file at the end? The log says what.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     /// The end: regions that end with the process are written to their files.
-    fn close(&self) {
-        let (Some(kernel), Some(_)) = (&self.kernel, &self.kept) else { return };
-        kernel.close(self.links().values().flat_map(link::Link::pairs));
+    fn save(&self) {
+        if self.kept.is_none() {
+            return;
+        }
         for store in self.shelf.stores() {
             let file = regions::file(&self.settings.directory, store.name());
             if let Err(error) = kept::save(store, &file) {
+                self.lost.store(true, Ordering::Relaxed);
                 tracing::error!(
-                    "the store `{}` is lost: {} cannot be written: {error}; make room there, or write another directory",
+                    "the store `{}` is lost: {} cannot be written: {error}; it is as it was at the stop before: make room there, or write \
+                     another [collector.memory] directory, before the next start",
                     store.name(),
                     file.display()
                 );

@@ -148,6 +148,16 @@ impl Drop for Role {
             let _ = thread.join();
         }
         let view = view(&self.shared);
+        let held: u64 = view.collectors.iter().map(|collector| collector.held).sum();
+        if view.waiting + view.entries.held + view.postcards.held + held > 0 {
+            tracing::warn!(
+                "what no collector took in time is lost: {} reports that waited, {} entries and {} postcards that were held, \
+                 and {held} operations that were not acknowledged",
+                view.waiting,
+                view.entries.held,
+                view.postcards.held
+            );
+        }
         tracing::info!(
             reports = view.reports,
             operations = view.writes + view.adds,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dataplane::{
-    dta::{Attached, DestinationStats, MappingStats, Reporter},
+    dta::{Attached, DestinationStats, MappingStats, Reporter, Spread},
     router::Router,
 };
 use serde::Serialize;
@@ -13,6 +13,9 @@ use crate::{
     error::CliError,
     reporter::{Sockets, first_sequence},
 };
+
+/// Where reports for each collector go, and which of them gets what.
+pub(super) type Ways = (Vec<SocketAddr>, Spread);
 
 /// Between two ticks of the reporter at least so much passes, ns.
 const TICK: u64 = 200_000;
@@ -41,10 +44,30 @@ impl Dta {
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
         let reporter = Reporter::new(config).map_err(|error| told(&error))?;
-        let collectors = settings.addresses().map_err(|error| told(&error))?;
+        let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
         let sockets = Sockets::open(&collectors, settings.control).map_err(|error| told(&error))?;
         router.switch_mut().set_dta(Some(Attached::new(reporter, settings.also_reports)));
         Ok(Self { collectors, sockets, next_tick: 0 })
+    }
+
+    /// Reports go where this says from now on.
+    ///
+    /// # Errors
+    /// There are fewer collectors than before; nothing was changed.
+    pub(super) fn set_ways(
+        &mut self,
+        (collectors, spread): Ways,
+        now: u64,
+        router: &mut Router,
+    ) -> Result<(), String> {
+        if let Some(Attached { reporter, .. }) = router.switch_mut().dta_mut() {
+            reporter
+                .set_spread(spread, first_sequence(now))
+                .map_err(|error| format!("[switch.dta] map: {error}"))?;
+        }
+        self.sockets.set_collectors(&collectors);
+        self.collectors = collectors;
+        Ok(())
     }
 
     /// Takes control messages, does what is due, sends what there is.

@@ -105,9 +105,13 @@ impl Role {
     /// # Errors
     /// A sentence; nothing or not everything was changed.
     pub(crate) fn reload(&self, settings: SwitchSettings) -> Result<(), String> {
+        // A map may be another by now, whatever else of DTA stays until a restart.
+        let mapped = settings.dta.as_ref().filter(|dta| dta.map.is_some());
+        let ways =
+            mapped.map(|dta| dta.ways()).transpose().map_err(|error| format!("[switch.dta] {error}"))?;
         let (told, result) = std::sync::mpsc::sync_channel(1);
         self.handle.post(Box::new(move |core| {
-            let _ = told.send(core.apply(settings));
+            let _ = told.send(core.apply(settings, ways));
         }));
         result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }

@@ -15,7 +15,10 @@ use nic::{
     udp::Sender,
 };
 
-use super::{Mail, change, dta::Dta};
+use super::{
+    Mail, change,
+    dta::{Dta, Ways},
+};
 use crate::{
     config::{
         filter::{self, FilterSettings},
@@ -310,12 +313,15 @@ impl Core {
         Ok(())
     }
 
-    /// Puts the live parts of other settings in force.
+    /// Puts the live parts of other settings in force, and other ways to collectors.
     ///
     /// # Errors
     /// A sentence; what came before it was changed.
-    pub(super) fn apply(&mut self, settings: SwitchSettings) -> Result<(), String> {
+    pub(super) fn apply(&mut self, settings: SwitchSettings, ways: Option<Ways>) -> Result<(), String> {
         change::same_ports(&self.settings.ports, &settings.ports)?;
+        if let (Some(dta), Some(ways)) = (&mut self.dta, ways) {
+            dta.set_ways(ways, self.clock.now(), &mut self.router)?;
+        }
         for port in &settings.ports {
             self.set_port(port.clone())?;
         }

@@ -141,13 +141,14 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Ends it in good order.
-    pub(crate) fn stop(&mut self) {
+    /// Ends it in good order; what it said since its start.
+    pub(crate) fn stop(&mut self) -> Vec<String> {
         let sent = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());
         let status = self.child.wait().unwrap();
-        let said: Vec<String> = self.lines.try_iter().collect();
+        let said: Vec<String> = self.lines.iter().collect();
         assert!(status.success(), "{said:?}");
+        said
     }
 }
 

@@ -112,6 +112,11 @@ impl Destination {
         }
     }
 
+    /// Bytes of the longest essential report.
+    pub(super) fn longest(&self) -> usize {
+        self.width
+    }
+
     /// Does congestion keep back what has this priority?
     #[inline]
     pub(super) fn suppresses(&self, priority: Priority, now: u64) -> bool {

@@ -131,6 +131,22 @@ impl Engine {
         }
     }
 
+    /// See [`Reporter::set_spread`](super::Reporter::set_spread).
+    pub(super) fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
+        let (so_far, now) = (self.destinations.len(), spread.collectors());
+        if now < so_far {
+            return Err(format!("there were {so_far} collectors, and now {now}; none can be taken away"));
+        }
+        let longest = self.destinations.first().map_or(0, Destination::longest);
+        let more = (so_far..now).map(|number| Destination::new(number as u8, longest, first));
+        self.destinations.extend(more);
+        for pack in self.mappings.iter_mut().flat_map(|one| &mut one.packs) {
+            pack.collector = spread.of_list(pack.list);
+        }
+        self.spread = spread;
+        Ok(())
+    }
+
     /// Is there a mapping for this occasion?
     pub(super) fn listens_to(&self, occasion: Occasion) -> bool {
         !self.by_occasion[occasion as usize].is_empty()

@@ -206,6 +206,15 @@ impl Reporter {
         })
     }
 
+    /// From now on reports go to the collectors that this says, entries that wait for others too. Those so far keep their numbers and
+    /// sequences; more may follow, whose first essential report has sequence `first`.
+    ///
+    /// # Errors
+    /// There are fewer collectors than before; nothing was changed.
+    pub fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
+        self.engine.set_spread(spread, first)
+    }
+
     /// Must it be shown every packet, by [`Reporter::packet`]?
     pub fn wants_packets(&self) -> bool {
         !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Occasion::Packet)

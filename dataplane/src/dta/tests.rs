@@ -236,6 +236,44 @@ fn keys_choose_the_collector_and_each_has_its_own_sequence() {
 }
 
 #[test]
+fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone() {
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let list = mapping(Occasion::Path, append(3, "node", 4));
+    let config = Config { reporter: 7, mappings: vec![keyed, list], ..Config::default() };
+    let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
+    let path = Path::new();
+    let mut report = |reporter: &mut Reporter, flows: std::ops::Range<u16>| {
+        out.clear();
+        flows.for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+        out.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect::<Vec<_>>()
+    };
+    assert!(report(&mut reporter, 0..3).iter().all(|(collector, _)| *collector == 0));
+    let spread = Spread::even(2);
+    reporter.set_spread(spread.clone(), 100).unwrap();
+    assert!(reporter.set_spread(Spread::even(1), 0).is_err(), "none is taken away");
+    let told = report(&mut reporter, 3..40);
+    let mut next = [4_u16, 100];
+    let mut lists = 0;
+    for (collector, payload) in &told {
+        let report = Report::parse(payload).unwrap();
+        match report.operation {
+            // List 3 is dealt out to the second, and with it the three entries that waited.
+            Operation::Append { entries, .. } => {
+                assert_eq!((*collector, entries.len()), (1, 16));
+                lists += 1;
+            }
+            operation => {
+                assert_eq!(*collector, spread.of_key(operation.key().unwrap()));
+                let next = &mut next[usize::from(*collector)];
+                assert_eq!(report.base.sequence, *next);
+                *next += 1;
+            }
+        }
+    }
+    assert_eq!((lists, next[0] > 10, next[1] > 110), (10, true, true), "{next:?}");
+}
+
+#[test]
 fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
     let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());

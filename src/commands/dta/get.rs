@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = policy)]
     policy: Option<Policy>,
 
-    /// Copies to look at, 1 to 4
+    /// Copies to look at, 1 to 4: the first so many of those that reports write. Not given: 4, which finds a key however many there are
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: Option<u8>,
 
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
         None => ask(&args)?,
     };
-    print(&answer, args.json, text)?;
+    print(&answer, args.json, |answer| text(answer, args.copies))?;
     Ok(if matches!(answer.answer.as_str(), "found" | "unproven") {
         ExitCode::SUCCESS
     } else {
@@ -91,7 +91,7 @@ fn ask(args: &Args) -> Result<Answer, CliError> {
     args.source.ask(&collectors, &path, knows, |answer, name| answer.collector = Some(name.to_owned()))
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &Answer, copies: Option<u8>) -> String {
     let value = match (&answer.fields, &answer.path, &answer.data) {
         (Some(fields), ..) => fields_text(fields),
         (None, Some(path), _) => {
@@ -101,11 +101,15 @@ fn text(answer: &Answer) -> String {
         (None, None, Some(data)) => format!("0x{data}"),
         (None, None, None) => {
             let why = match answer.answer.as_str() {
-                "ambiguous" => "the copies differ; try --policy first, or ask for each with --copies",
+                "ambiguous" => {
+                    "the copies differ; --policy first takes the first of them that is the key's, whatever others say"
+                }
                 "torn" => "it is being written; ask again",
                 _ => "never reported, or overwritten since",
             };
-            format!("{}: {why}", answer.answer)
+            let left = copies.filter(|copies| *copies < 4 && answer.answer == "empty");
+            let left = left.map(|copies| format!(" (looked at {copies} of up to 4 copies)"));
+            format!("{}: {why}{}", answer.answer, left.unwrap_or_default())
         }
     };
     let copies = match (answer.agreeing, answer.copies) {

@@ -22,6 +22,7 @@ use crate::{
   hopwise stores
   hopwise stores --json | jq '.stores[] | {name, occupied}'
   hopwise stores --directory /dev/shm/hopwise
+  hopwise stores --map map.json              of all collectors of a map
   hopwise stores --take-snapshot paths       copy a store to a file now; without a name all of them
   hopwise stores --list-snapshots")]
 pub(crate) struct Args {
@@ -41,57 +42,96 @@ pub(crate) struct Args {
     source: Source,
 }
 
-/// `/dta/stores`.
-#[derive(Serialize, Deserialize)]
+/// `/dta/stores`, of one collector or several.
+#[derive(Default, Serialize, Deserialize)]
 struct Stores {
-    stores: Vec<StoreView>,
+    stores: Vec<Of<StoreView>>,
 }
 
-/// `/dta/snapshots`.
-#[derive(Serialize, Deserialize)]
+/// `/dta/snapshots`, likewise.
+#[derive(Default, Serialize, Deserialize)]
 struct Snapshots {
-    snapshots: Vec<SnapshotView>,
+    snapshots: Vec<Of<SnapshotView>>,
+}
+
+/// Something of a collector.
+#[derive(Serialize, Deserialize)]
+struct Of<T> {
+    #[serde(flatten)]
+    view: T,
+    /// The collector's name in the map; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    collector: Option<String>,
+}
+
+impl<T> Of<T> {
+    fn named(mut self, name: Option<&str>) -> Self {
+        self.collector = name.map(str::to_owned);
+        self
+    }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    if args.list_snapshots {
-        let answer: Snapshots = fetch(&args.source.client(None)?, "/dta/snapshots")?;
-        print(&answer, args.json, snapshot_table)?;
+    let taken = args.take_snapshot.as_deref().map(|store| Some(store).filter(|name| !name.is_empty()));
+    if args.list_snapshots || taken.is_some() {
+        let mut all = Snapshots::default();
+        for (client, name) in args.source.each()? {
+            let answer: Snapshots = match taken {
+                None => fetch(&client, "/dta/snapshots")?,
+                Some(store) => {
+                    let stores: Vec<&str> = store.into_iter().collect();
+                    let answer = client.send("POST", "/dta/snapshots", &json!({ "stores": stores }))?;
+                    serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))?
+                }
+            };
+            all.snapshots.extend(answer.snapshots.into_iter().map(|one| one.named(name.as_deref())));
+        }
+        print(&all, args.json, snapshot_table)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(store) = &args.take_snapshot {
-        let names: Vec<&str> = Some(store.as_str()).filter(|name| !name.is_empty()).into_iter().collect();
-        let answer = args.source.client(None)?.send("POST", "/dta/snapshots", &json!({ "stores": names }))?;
-        let answer: Snapshots =
-            serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))?;
-        print(&answer, args.json, snapshot_table)?;
-        return Ok(ExitCode::SUCCESS);
+    let mut all = Stores::default();
+    match args.source.shelf()? {
+        Some(shelf) => {
+            let views = shelf.stores().iter().map(|store| Of { view: store.view(), collector: None });
+            all.stores.extend(views);
+        }
+        None => {
+            for (client, name) in args.source.each()? {
+                let answer: Stores = fetch(&client, "/dta/stores")?;
+                all.stores.extend(answer.stores.into_iter().map(|one| one.named(name.as_deref())));
+            }
+        }
     }
-    let answer = match args.source.shelf()? {
-        Some(shelf) => Stores { stores: shelf.stores().iter().map(|store| store.view()).collect() },
-        None => fetch(&args.source.client(None)?, "/dta/stores")?,
-    };
-    print(&answer, args.json, table)?;
+    print(&all, args.json, table)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// A table with a column of collectors before these, where there are several.
+fn columns<T, const N: usize>(of: &[Of<T>], columns: [(&'static str, Align); N]) -> Table {
+    let collector = of.iter().any(|one| one.collector.is_some()).then_some(("collector", Align::Left));
+    Table::new(collector.into_iter().chain(columns))
+}
+
 fn table(answer: &Stores) -> String {
-    let mut table = Table::new([
-        ("store", Align::Left),
-        ("kind", Align::Left),
-        ("id", Align::Right),
-        ("shape", Align::Left),
-        ("memory", Align::Right),
-        ("pages", Align::Left),
-        ("occupied", Align::Right),
-        ("answered, 2 copies", Align::Right),
-        ("fields", Align::Left),
-    ]);
-    for store in &answer.stores {
+    let mut table = columns(
+        &answer.stores,
+        [
+            ("store", Align::Left),
+            ("kind", Align::Left),
+            ("id", Align::Right),
+            ("shape", Align::Left),
+            ("memory", Align::Right),
+            ("pages", Align::Left),
+            ("occupied", Align::Right),
+            ("answered, 2 copies", Align::Right),
+            ("fields", Align::Left),
+        ],
+    );
+    for Of { view: store, collector } in &answer.stores {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let two = store.expected.iter().find(|expected| expected.copies == 2);
-        table.row([
+        table.row(collector.clone().into_iter().chain([
             store.name.clone(),
             store.shape.kind().to_owned(),
             store.id.to_string(),
@@ -101,7 +141,7 @@ fn table(answer: &Stores) -> String {
             store.occupied.map(percent).unwrap_or_default(),
             two.map(|expected| percent(expected.answered)).unwrap_or_default(),
             store.fields.clone().unwrap_or_default(),
-        ]);
+        ]));
     }
     table.render()
 }
@@ -126,17 +166,17 @@ fn shape(store: &StoreView) -> String {
 }
 
 fn snapshot_table(answer: &Snapshots) -> String {
-    let columns =
+    let names =
         [("store", Align::Left), ("taken", Align::Left), ("size", Align::Right), ("file", Align::Left)];
-    let mut table = Table::new(columns);
-    for snapshot in &answer.snapshots {
+    let mut table = columns(&answer.snapshots, names);
+    for Of { view: snapshot, collector } in &answer.snapshots {
         let file = Path::new(&snapshot.file).display().to_string();
-        table.row([
+        table.row(collector.clone().into_iter().chain([
             snapshot.store.clone(),
             units::date_time(snapshot.ts),
             units::bytes(snapshot.bytes),
             file,
-        ]);
+        ]));
     }
     if table.is_empty() { "no snapshots\n".to_owned() } else { table.render() }
 }

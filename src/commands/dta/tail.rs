@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut answer = ask(&asked, args.list, args.from, args.limit)?;
     show(&answer, args.json)?;
     if answer.entries.is_empty() && !args.follow {
-        eprintln!("hopwise: list {} is empty; --follow waits for entries", args.list);
+        eprintln!("hopwise: {}; --follow waits for entries", nothing(&asked, args.list, args.from)?);
         return Ok(ExitCode::from(1));
     }
     if args.follow {
@@ -77,6 +77,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why there was nothing from this batch on.
+fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
+    let newest = match from {
+        Some(_) => ask(asked, list, None, 1)?.entries.last().map(|entry| entry.sequence),
+        None => None,
+    };
+    Ok(match (from, newest) {
+        (Some(from), Some(newest)) => format!("list {list} has no batch {from}: its newest is {newest}"),
+        _ => format!("list {list} is empty"),
+    })
 }
 
 fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {

@@ -128,7 +128,7 @@ impl Sending {
     }
 
     /// The frames that wait.
-    pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.links.frames().map(|(_, frame)| frame)
     }
 

@@ -6,6 +6,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{RecvTimeoutError, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -143,7 +144,7 @@ fn serve(stream: TcpStream, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     let local = stream.local_addr()?.ip().to_canonical();
     let mut lines = Lines::new(stream, SLEEP)?;
     let Some(hello) = hello(&mut lines, stop)? else { return Ok(()) };
-    let welcome = match host.welcome(&hello, local) {
+    let welcome = match welcome(&mut lines, host, &hello, local)? {
         Ok(welcome) => welcome,
         Err(reason) => {
             tracing::warn!("a translator at {} is refused: {reason}", hello.address);
@@ -154,6 +155,28 @@ fn serve(stream: TcpStream, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     let outcome = said.and_then(|()| stay(&mut lines, stop));
     host.gone(&hello, &welcome);
     outcome
+}
+
+/// What the host answers. It may take its time, for it looks at every list: meanwhile the translator hears that we are alive.
+fn welcome(
+    lines: &mut Lines,
+    host: &dyn Host,
+    hello: &Hello,
+    local: IpAddr,
+) -> io::Result<Result<Welcome, String>> {
+    std::thread::scope(|scope| {
+        let (told, answer) = sync_channel(1);
+        scope.spawn(move || told.send(host.welcome(hello, local)));
+        loop {
+            match answer.recv_timeout(ALIVE_EVERY) {
+                Ok(answer) => return Ok(answer),
+                // One that has gone is noticed when it is answered.
+                Err(RecvTimeoutError::Timeout) => drop(lines.send(&Message::Alive)),
+                // It panicked, and so do we when it is joined.
+                Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
+            }
+        }
+    })
 }
 
 /// The first message, if it is one that can be answered.

@@ -2,7 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, mpsc::channel},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, channel},
+    },
 };
 
 use super::client::{Link, News};
@@ -146,6 +149,41 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
     drop(link);
     drop(server);
     assert_eq!(book.read()[..3], ["a1 came", "a1 went", "bad came"]);
+}
+
+/// A collector that thinks until it is told that its translator has heard of it.
+struct Slow(Mutex<Receiver<()>>);
+
+impl Host for Slow {
+    fn welcome(&self, _: &Hello, _: IpAddr) -> Result<Welcome, String> {
+        self.0.lock().unwrap().recv_timeout(PATIENCE).map_err(|_| "nobody was told of us".to_owned())?;
+        Ok(welcome())
+    }
+
+    fn gone(&self, _: &Hello, _: &Welcome) {}
+}
+
+#[test]
+fn who_has_many_lists_is_alive_while_it_looks_at_them() {
+    let (control, _messages) = Control::new();
+    let (go_on, heard) = channel();
+    let listening = Listening::open(any()).unwrap();
+    let mut stream = TcpStream::connect(listening.address().unwrap()).unwrap();
+    let _server = listening.start(Arc::new(Slow(Mutex::new(heard))), &control).unwrap();
+    stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+    let line = serde_json::to_string(&Message::Hello(hello("a1"))).unwrap() + "\n";
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let mut read = || serde_json::from_str::<Message>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(read(), Message::Alive);
+    go_on.send(()).unwrap();
+    let answer = loop {
+        match read() {
+            Message::Alive => {}
+            answer => break answer,
+        }
+    };
+    assert_eq!(answer, Message::Welcome(welcome()));
 }
 
 #[test]

@@ -14,9 +14,12 @@ use std::{
 use collector::rdma::{Completion, PairConfig, PairError, PairState, Registered};
 use memory::Region;
 use nic::verbs::{Card, Done, Pair, Peer};
-use wire::roce::Transport;
+use wire::{
+    dta::layout::{CHECKSUM_LEN, Geometry},
+    roce::Transport,
+};
 
-use super::{Memory, Wake};
+use super::{Memory, Wake, regions::Offered};
 use crate::error::CliError;
 
 /// Immediates that a queue pair takes before we have seen them.
@@ -45,6 +48,26 @@ impl Cards {
             CliError::new(format!("[collector.memory] mode = \"card\": {error}; or write mode = \"socket\""))
         })?;
         Ok(Self { card, regions: Mutex::default(), pairs: Mutex::default(), most })
+    }
+
+    /// Tells of stores whose slots take more than one packet of `mtu` bytes, where a smaller one than `told` was told before.
+    pub(super) fn tell_of_long_slots(&self, offered: &[Offered], mtu: u16, told: u16) {
+        for offered in offered {
+            let len = match offered.shelved.store.geometry() {
+                Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
+                Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
+                // These are not read before their end is there, which a card writes last.
+                Geometry::Append { .. } | Geometry::KeyIncrement { .. } | Geometry::Sketch { .. } => continue,
+            };
+            if len > usize::from(mtu) && len <= usize::from(told) {
+                tracing::warn!(
+                    "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a card writes them one after the other, so that one \
+                     that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
+                     ([translator.dta] pmtu, and the interfaces' MTU)",
+                    offered.shelved.name()
+                );
+            }
+        }
     }
 
     fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (Pair, PairState)>> {

@@ -1,0 +1,269 @@
+//! Checks of collector memory that the kernel or an RDMA card writes, and of a translator with a card.
+
+use std::net::IpAddr;
+
+use nic::device::{Facts, Machine, RdmaDevice};
+use nic::rights::Cap;
+
+use super::{Check, Examined, Input, Verdict, interface, machine::size};
+use crate::{
+    config::{Settings, memory::MemoryMode, rdma::DtaMode},
+    dta::memory::regions::geometry,
+};
+
+/// Somebody who writes or is written otherwise than by a socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Writer {
+    /// `[collector.memory] mode = "xdp"` on this interface.
+    Kernel { interface: String },
+    /// `mode = "card"`: of which section, at which address, with so many bytes to be locked.
+    Card { section: &'static str, address: IpAddr, bytes: u64 },
+}
+
+/// What a translator's card locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB.
+const UNDER_WAY: u64 = 2 * 1024 * 8192;
+
+impl Writer {
+    /// Those of a configuration.
+    pub(super) fn of(settings: &Settings) -> Vec<Self> {
+        let mut writers = Vec::new();
+        if let Some(memory) = &settings.collector.memory {
+            match (memory.mode, &memory.interface) {
+                (MemoryMode::Socket, _) | (MemoryMode::Xdp, None) => {}
+                (MemoryMode::Xdp, Some(interface)) => {
+                    writers.push(Self::Kernel { interface: interface.clone() });
+                }
+                (MemoryMode::Card, _) => {
+                    let bytes = memory.stores.iter().map(|store| geometry(store).body_len()).sum();
+                    let address = memory.listen.ip();
+                    writers.push(Self::Card { section: "[collector.memory]", address, bytes });
+                }
+            }
+        }
+        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+        if let Some(dta) = translator.filter(|dta| dta.mode == DtaMode::Card)
+            && let Some(address) = dta.source
+        {
+            let bytes = UNDER_WAY * dta.collectors.len() as u64;
+            writers.push(Self::Card { section: "[translator.dta]", address, bytes });
+        }
+        writers
+    }
+
+    /// Its interface, if it has one.
+    pub(super) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Kernel { interface } => Some(interface),
+            Self::Card { .. } => None,
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Self::Kernel { interface } => format!("[collector.memory] on {interface}"),
+            Self::Card { section, address, .. } => format!("{section} by the card of {address}"),
+        }
+    }
+}
+
+/// What was found for it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) facts: Option<Facts>,
+    pub(super) devices: Vec<RdmaDevice>,
+    pub(super) library: Result<(), &'static str>,
+}
+
+/// Examines one. `program`: what the kernel says of the responder, if it was asked.
+pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program: Option<Check>) -> Examined {
+    let mut checks = Vec::new();
+    match writer {
+        Writer::Kernel { interface } => {
+            checks.extend([kernel(machine), rights(machine)]);
+            checks.extend(program);
+            match &found.facts {
+                None => checks.push(interface::missing(interface).because(
+                    "Until it is there hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
+                )),
+                Some(facts) => checks.extend(interface::of_programs(facts)),
+            }
+        }
+        Writer::Card { address, bytes, .. } => {
+            checks.extend([
+                library(found.library),
+                device(*address, &found.devices),
+                locked(*bytes, machine),
+            ]);
+        }
+    }
+    let input = Input { listen: writer.title(), interface: None, sockets: Vec::new(), asked: true };
+    Examined { input, facts: found.facts, expected: None, checks }
+}
+
+fn kernel(machine: &Machine) -> Check {
+    let (name, why) = (
+        "kernel",
+        "The responder calls what came with Linux 5.18; where hopwise gives up its privileges, 5.19.",
+    );
+    let Some(version) = machine.kernel_version() else { return Check::unknown(name, why) };
+    let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
+    match version {
+        (5, 19..) | (6.., _) => check,
+        (5, 18) => check.with(Verdict::Better),
+        _ => check.with(Verdict::Blocking),
+    }
+}
+
+/// Gives a program what the responder takes.
+const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
+
+fn rights(machine: &Machine) -> Check {
+    let (name, why) = (
+        "capabilities",
+        "Loading the responder and putting it on its interface takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. This is what the process \
+         that asks now has; the packaged service has no CAP_PERFMON.",
+    );
+    let Some(rights) = machine.rights else { return Check::unknown(name, why) };
+    let wanted = [
+        ("CAP_BPF", rights.may_load()),
+        ("CAP_PERFMON", rights.may_compute()),
+        ("CAP_NET_ADMIN", rights.effective.has(Cap::NET_ADMIN)),
+    ];
+    let missing: Vec<&str> = wanted.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect();
+    if missing.is_empty() {
+        return Check::good(name, "all that are needed", why);
+    }
+    Check::good(name, format!("{} missing", missing.join(", ")), why)
+        .with(Verdict::Blocking)
+        .mended_by(SETCAP)
+}
+
+fn library(found: Result<(), &'static str>) -> Check {
+    let (name, why) = ("rdma_library", "Cards are used by libibverbs and the drivers that belong to it.");
+    match found {
+        Ok(()) => Check::good(name, "libibverbs is there", why),
+        Err(reason) => Check::good(name, reason, why)
+            .with(Verdict::Blocking)
+            .mended_by("apt install libibverbs1 ibverbs-providers"),
+    }
+}
+
+fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
+    let (name, why) = (
+        "rdma_device",
+        "The kernel shows the cards that speak RoCEv2, and their addresses, in /sys/class/infiniband; an address is the card's when it is its \
+         network interface's. Soft-RoCE will do: `rdma link add rxe0 type rxe netdev eth1`.",
+    );
+    if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
+        return Check::good(name, format!("{} has {address}", device.name), why);
+    }
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    let found = match names.as_slice() {
+        [] => "there is no RDMA device".to_owned(),
+        names => format!("{address} is of none of {}", names.join(", ")),
+    };
+    Check::good(name, found, why).with(Verdict::Blocking).mended_by("rdma link")
+}
+
+fn locked(bytes: u64, machine: &Machine) -> Check {
+    let (name, why) = (
+        "memlock",
+        "What a card writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both.",
+    );
+    if machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
+        return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
+    }
+    let Some(limits) = machine.memlock else { return Check::unknown(name, why) };
+    match limits.soft {
+        u64::MAX => Check::good(name, "not limited", why),
+        soft if soft >= bytes => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why),
+        soft => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why)
+            .with(Verdict::Blocking)
+            .mended_by(format!("ulimit -l {}", bytes.div_ceil(1024))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use nic::device::Limits;
+    use nic::rights::{CapSet, Rights};
+
+    use super::*;
+
+    fn machine(kernel: &str, caps: &[Cap]) -> Machine {
+        Machine {
+            kernel: Some(kernel.to_owned()),
+            rights: Some(Rights { effective: CapSet::of(caps), ..Rights::default() }),
+            memlock: Some(Limits { soft: 8 << 20, hard: 8 << 20 }),
+            ..nic::device::machine()
+        }
+    }
+
+    /// Name, verdict and command of all checks.
+    fn checks(writer: &Writer, machine: &Machine, found: &Found) -> Vec<String> {
+        let examined = examine(writer, machine, found.clone(), None);
+        let one = |check: &Check| {
+            let mend = check.mend.as_deref().unwrap_or("-");
+            format!("{}: {}: {}: {mend}", check.name, check.verdict.name(), check.found)
+        };
+        examined.checks.iter().map(one).collect()
+    }
+
+    const NOTHING: Found = Found { facts: None, devices: Vec::new(), library: Ok(()) };
+
+    #[test]
+    fn the_responder_takes_a_kernel_three_capabilities_and_an_interface() {
+        let writer = Writer::Kernel { interface: "eth1".to_owned() };
+        let all = [Cap::BPF, Cap::PERFMON, Cap::NET_ADMIN];
+        assert_eq!(
+            checks(&writer, &machine("6.1.0-18-amd64", &all), &NOTHING),
+            [
+                "kernel: good: 6.1.0-18-amd64: -",
+                "capabilities: good: all that are needed: -",
+                "interface: in_the_way: there is no eth1: ip -br link"
+            ]
+        );
+        let told = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
+        assert_eq!(told[0], "kernel: in_the_way: 5.17.3: -");
+        assert_eq!(told[1], format!("capabilities: in_the_way: CAP_NET_ADMIN missing: {SETCAP}"));
+        assert_eq!(
+            checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0],
+            "kernel: could_be_better: 5.18.0: -"
+        );
+    }
+
+    #[test]
+    fn a_card_takes_the_library_a_device_with_the_address_and_memory_that_may_be_locked() {
+        let address = IpAddr::from([10, 0, 0, 9]);
+        let writer = Writer::Card { section: "[translator.dta]", address, bytes: 16 << 20 };
+        let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
+        let none = Found { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
+        assert_eq!(
+            checks(&writer, &poor, &none),
+            [
+                "rdma_library: in_the_way: libibverbs.so.1: cannot open shared object file: apt install libibverbs1 ibverbs-providers",
+                "rdma_device: in_the_way: there is no RDMA device: rdma link",
+                "memlock: in_the_way: 8 MiB, 16 MiB needed: ulimit -l 16384"
+            ]
+        );
+        let device =
+            |name: &str, address: IpAddr| RdmaDevice { name: name.to_owned(), addresses: vec![address] };
+        let other = device("mlx5_0", Ipv4Addr::LOCALHOST.into());
+        let found = Found { devices: vec![other.clone()], ..NOTHING };
+        assert_eq!(
+            checks(&writer, &rich, &found)[1],
+            "rdma_device: in_the_way: 10.0.0.9 is of none of mlx5_0: rdma link"
+        );
+        let found = Found { devices: vec![other, device("mlx5_1", address)], ..NOTHING };
+        assert_eq!(
+            checks(&writer, &rich, &found),
+            [
+                "rdma_library: good: libibverbs is there: -",
+                "rdma_device: good: mlx5_1 has 10.0.0.9: -",
+                "memlock: good: not limited, by CAP_IPC_LOCK: -"
+            ]
+        );
+    }
+}
