@@ -5,10 +5,12 @@
 help:            ## list what can be made
 	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
 
+PROGRAM := $(or $(CARGO_TARGET_DIR),target)/release/hopwise
+
 all: build
 
 demo: build      ## a simulated fabric, a real collector, the web page on http://127.0.0.1:8080
-	./target/release/hopwise demo
+	$(PROGRAM) demo
 
 build: ui        ## the program with its web page: target/release/hopwise
 	@scripts/setup build
@@ -27,7 +29,7 @@ CASES ?= fastpath-6x8-1k fastpath-6x8-100k fastpath-1x1-1k fastpath-6x8-change f
 	store-insert store-query
 
 bench: build     ## the figures of docs/reference/performance.md, on this machine
-	./target/release/hopwise bench $(CASES)
+	$(PROGRAM) bench $(CASES)
 
 fmt:             ## format everything
 	cargo fmt
