@@ -377,7 +377,8 @@ impl Follower {
     /// left out.
     #[cold]
     fn waits(&mut self, torn: bool) -> Next<'static> {
-        self.vain = self.vain.saturating_add(1);
+        // Those of days begin again behind the patience.
+        self.vain = self.vain.checked_add(1).unwrap_or(self.patience);
         let answer = if torn { Next::Torn } else { Next::Nothing };
         let Some(calls) = self.vain.checked_sub(self.patience) else { return answer };
         // The block of `next` itself is no later batch's.
@@ -417,10 +418,10 @@ impl Follower {
         (seen == sequence || later_lap(self)).then_some(seen)
     }
 
-    /// Distances that a call in vain looks at: few, and of a long ring so many that a thousand calls look at all. Over all lists of a
-    /// region that is a thousandth of its memory for a call each.
+    /// Distances that a call in vain looks at: few, and of a long ring so many that a thousand calls look at all; but no more than take
+    /// some microseconds, since lists that are followed and idle are asked for ever.
     fn window(&self) -> u64 {
-        (self.view.blocks / 1024).max(32)
+        (self.view.blocks / 1024).clamp(32, 1024)
     }
 
     /// After so many calls in vain in a row, whatever they were asked of memory at rest, there is no later batch: everything was handed on.

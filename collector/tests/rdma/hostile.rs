@@ -1,6 +1,7 @@
 //! What a responder does with packets that are wrong: nothing outside of its region changes, everything is counted, and a reliable
 //! requester is told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use collector::rdma::{
@@ -26,6 +27,7 @@ struct Bed {
     key: u32,
     pair: u32,
     writer: Writer,
+    paths: (Path, Path),
     heard: Heard,
 }
 
@@ -43,13 +45,17 @@ impl Bed {
     }
 
     fn ordered(transport: Transport, rights: Rights, order: Order) -> Self {
+        Self::over(paths(), transport, rights, order)
+    }
+
+    /// Over these paths: there, and back.
+    fn over((there, path): (Path, Path), transport: Transport, rights: Rights, order: Order) -> Self {
         let config = Config { atomic_depth: 4, ..Config::default() };
         let mut responder = Responder::new(config).unwrap();
         let memory = Arc::new(Region::anonymous(LEN, false).unwrap());
         let what =
             Registration { memory: Arc::clone(&memory), start: START, len: BODY, rights, order, region: 3 };
         let at = responder.register(&what).unwrap();
-        let (there, path) = paths();
         let pair =
             PairConfig { transport, path, peer: 0x77, psn: Psn::new(0xff_fffe), mtu: 256, receives: 2 };
         let pair = responder.connect(&pair).unwrap();
@@ -62,13 +68,14 @@ impl Bed {
             key: at.key,
             pair,
             writer,
+            paths: (there, path),
             heard: Heard::default(),
         }
     }
 
     /// From now on it speaks for another queue pair, of the other kind.
     fn turn(&mut self) {
-        let (there, path) = paths();
+        let (there, path) = self.paths;
         self.transport = if self.transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         let psn = Psn::new(0xff_fffe);
         let pair = PairConfig { transport: self.transport, path, peer: 0x77, psn, mtu: 256, receives: 2 };
@@ -555,6 +562,21 @@ fn places_are_bounded_and_old_names_open_nothing() {
     assert_ne!(responder.connect(&pair), Ok(number));
 }
 
+#[test]
+fn each_gap_is_told_also_when_the_packet_due_came_the_short_way() {
+    let mut bed = Bed::new(Transport::Rc);
+    let mut psn = Psn::new(0xff_fffe);
+    for round in 0..4 {
+        for ahead in [0, 1, 3, 4] {
+            let frame = bed.only(psn.plus(ahead).value(), bed.reth(0, 24));
+            bed.take(&frame);
+        }
+        psn = psn.plus(2);
+        let is_gap = |aeth: &Aeth| aeth.syndrome == Syndrome::Nak(Nak::SequenceError);
+        assert_eq!(bed.answers().iter().filter(|(_, aeth, _)| is_gap(aeth)).count(), 1, "round {round}");
+    }
+}
+
 /// Packets at random, good and bad, for three responders: one gets them in bursts, one singly, one read before. They must not differ.
 /// Some are of two queue pairs by turns.
 #[test]
@@ -562,7 +584,10 @@ fn a_glance_sees_what_a_reader_sees() {
     for (transport, order) in [(Transport::Uc, Order::Ascending), (Transport::Rc, Order::HeadLast)] {
         for seed in 0..40 {
             let mut dice = Dice::new(seed);
-            let mut beds = [0; 3].map(|_| Bed::ordered(transport, Rights::ALL, order));
+            let v6 = |last: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
+            let over_v6 = (Path::new(v6(1), v6(2), 0xc001), Path::new(v6(2), v6(1), 0xc001));
+            let paths = if seed % 4 < 2 { paths() } else { over_v6 };
+            let mut beds = [0; 3].map(|_| Bed::over(paths, transport, Rights::ALL, order));
             let mut frames: Vec<Frame> = stream(&mut beds[0], &mut dice);
             if seed % 2 == 1 {
                 beds.iter_mut().for_each(Bed::turn);
@@ -587,6 +612,12 @@ fn a_glance_sees_what_a_reader_sees() {
             let (mut a, mut b) = (*bursts.responder.stats(), *read.responder.stats());
             (a.acks, b.acks) = (0, 0);
             assert_eq!(a, b);
+            // Most of it is good.
+            assert!(
+                read.responder.stats().executed > 200,
+                "{transport:?} {seed}: {:?}",
+                read.responder.stats()
+            );
             for bed in &beds {
                 assert!(bed.bytes(0, START as usize).iter().all(|byte| *byte == 0));
                 assert!(bed.bytes(START + BODY, (LEN - START - BODY) as usize).iter().all(|byte| *byte == 0));
@@ -596,7 +627,6 @@ fn a_glance_sees_what_a_reader_sees() {
     }
 }
 
-/// 300 packets, most of them good and in order.
 /// Some of these, some of those, each in its order.
 fn by_turns(these: Vec<Frame>, those: Vec<Frame>, dice: &mut Dice) -> Vec<Frame> {
     let (mut these, mut those, mut all) = (these.into_iter(), those.into_iter(), Vec::new());
@@ -607,23 +637,28 @@ fn by_turns(these: Vec<Frame>, those: Vec<Frame>, dice: &mut Dice) -> Vec<Frame>
     all
 }
 
+/// 300 packets, most of them good and in order.
 fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
     let reliable = bed.transport == Transport::Rc;
-    let mut psn = 0xff_fffe;
+    let (mut psn, mut told) = (0xff_fffe, 0);
     let mut frames = Vec::new();
-    for _ in 0..300 {
-        let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][dice.below(9) as usize];
-        let mut reth = bed.reth(dice.below(BODY - u64::from(len) / 2), len);
-        if dice.permille(5) {
+    for round in 0..300 {
+        // A reliable pair does not outlive what is refused, nor goes on without room for another immediate: that comes at the end.
+        let gentle = reliable && round < 270;
+        let len = [8, 24, 24, 24, 80, 0, 5, 256, 300][dice.below(if gentle { 8 } else { 9 }) as usize];
+        let room = if gentle { 500 } else { u64::from(len) / 2 };
+        let mut reth = bed.reth(dice.below(BODY - room), len);
+        if !gentle && dice.permille(5) {
             reth.key ^= 1 << dice.below(32);
         }
-        if dice.permille(5) {
+        if !gentle && dice.permille(5) {
             reth.address ^= 1 << dice.below(64);
         }
         let head = Head { ack_request: dice.permille(100), ..Head::new(Psn::new(psn)) };
         let byte = dice.next() as u8;
         let mut frame = match dice.below(20) {
-            0 => bed.make(|writer, out| {
+            0 if !gentle || told < 2 => bed.make(|writer, out| {
+                told += 1;
                 writer.write_only_immediate(out, head, reth, psn, &vec![byte; reth.len as usize]).unwrap()
             }),
             1 if reliable => {
@@ -642,18 +677,36 @@ fn stream(bed: &mut Bed, dice: &mut Dice) -> Vec<Frame> {
                 writer.write_only(out, head, reth, &vec![byte; reth.len as usize]).unwrap()
             }),
         };
-        if dice.permille(20) {
+        if reliable && dice.permille(20) {
+            // The requester goes back to it.
+            let mut spoilt = frame.clone();
+            spoilt[dice.below(frame.len() as u64) as usize] ^= 1;
+            frames.push(spoilt);
+        } else if !gentle && dice.permille(20) {
             let bit = dice.below(frame.len() as u64 * 8) as usize;
             frame[bit / 8] ^= 1 << (bit % 8);
             if dice.permille(500) {
                 frame = sealed(frame);
             }
         }
-        let times = if dice.permille(20) { 2 } else { u64::from(!dice.permille(20)) };
+        let times = if dice.permille(20) { 2 } else { u64::from(gentle || !dice.permille(20)) };
         for _ in 0..times {
             frames.push(frame.clone());
         }
         psn += 1;
     }
-    frames
+    if reliable { lost_and_sent_again(&frames, dice) } else { frames }
+}
+
+/// Now and then a frame is lost, some behind it come, and then it and they.
+fn lost_and_sent_again(frames: &[Frame], dice: &mut Dice) -> Vec<Frame> {
+    let mut all = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        if dice.permille(30) {
+            let behind = 1 + dice.below(4) as usize;
+            all.extend(frames[at + 1..].iter().take(behind).cloned());
+        }
+        all.push(frame.clone());
+    }
+    all
 }

@@ -292,6 +292,11 @@ mod tests {
             let _ = writeln!(std::io::stderr(), "SKIPPED CRC-32 by multiplication: this processor has none");
             return;
         }
+        #[cfg(target_arch = "x86_64")]
+        if !super::wide::is_possible() {
+            let _ =
+                writeln!(std::io::stderr(), "SKIPPED CRC-32 by vectors of 64 bytes: this processor has none");
+        }
         let mut random = 1_u64;
         let mut bytes = vec![0; 2300];
         for len in (0..300).chain([511, 512, 513, 527, 528, 1023, 1024, 1025, 1039, 1040, 1300, 2048, 2300]) {

@@ -20,7 +20,9 @@ static POWERS: [[u64; 2]; BLOCKS + LANES] = word_powers::<BLOCKS, { BLOCKS + LAN
 
 /// Whether the processor can.
 pub(super) fn is_possible() -> bool {
-    std::arch::is_x86_feature_detected!("vpclmulqdq") && std::arch::is_x86_feature_detected!("avx512f")
+    use std::arch::is_x86_feature_detected;
+    let vectors = is_x86_feature_detected!("vpclmulqdq") && is_x86_feature_detected!("avx512f");
+    vectors && is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1")
 }
 
 /// A function for strings of any length that is best for those of so many blocks; only if it [is possible](is_possible).
@@ -32,7 +34,7 @@ pub(super) fn of(blocks: usize) -> Crc32 {
 fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
-            // SAFETY: the processor has VPCLMULQDQ and AVX-512: only `of` hands out this function.
+            // SAFETY: the processor can: only `of` hands out this function, after `is_possible` was asked.
             unsafe { sum(state, &blocks[..N]) }
         }
         _ => of_any(state, bytes),
@@ -59,7 +61,8 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 #[inline]
 fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
-    let Some(powers) = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..) else { return state };
+    let powers = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..);
+    let Some(powers) = powers.filter(|_| !blocks.is_empty()) else { return state };
     let (fours, rest) = blocks.as_chunks::<LANES>();
     let mut state = _mm512_zextsi128_si512(_mm_cvtsi32_si128(state as i32));
     let mut sum = _mm512_setzero_si512();
@@ -76,7 +79,7 @@ fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
         let words = unsafe { _mm512_maskz_loadu_epi64(mask, rest.as_ptr().cast()) };
         sum = add(sum, _mm512_xor_si512(words, state), powers.next());
     }
-    if blocks.is_empty() { 0 } else { reduce(sum) }
+    reduce(sum)
 }
 
 #[target_feature(enable = "vpclmulqdq,avx512f")]

@@ -306,7 +306,8 @@ impl Translator {
             for (_, payload) in &some[..count] {
                 self.prefetch(collector, payload);
             }
-            let mut smooth = smooth;
+            // The first one was tried.
+            let mut smooth = smooth && !at_once;
             for (sender, payload) in &some[..count] {
                 if smooth && self.take_plain(now, collector, payload, way) {
                     continue;

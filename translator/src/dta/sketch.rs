@@ -51,41 +51,35 @@ enum State {
     Lost,
 }
 
-/// Reporters at a time whose first column did not come.
-const STRANGERS: usize = 8;
+/// Places that are looked at for one that may be forgotten, when there is none.
+const SWEEP: usize = 16;
 
-/// A reporter that has delivered nothing of an epoch yet, and when it was told to begin.
-#[derive(Clone, Copy, Debug)]
-struct Stranger {
-    reporter: u32,
-    told_at: u64,
-}
-
-/// Those that were told last. They take no place among an epoch's members: anybody can make up an ID.
-#[derive(Debug, Default)]
-struct Strangers {
-    told: [Option<Stranger>; STRANGERS],
-    oldest: usize,
-}
+/// Reporters that delivered nothing of an epoch yet, and from when on they may be told (again) to begin. They take no place among its
+/// members: anybody can make up an ID. No more are known than may be members; while all of those were just told, others are not.
+#[derive(Debug)]
+struct Strangers(Places<u64, u64>);
 
 impl Strangers {
     /// Is it time to tell this one?
     fn tell(&mut self, reporter: u32, now: u64, config: &Config) -> bool {
-        if let Some(known) = self.told.iter_mut().flatten().find(|known| known.reporter == reporter) {
-            let due = now.saturating_sub(known.told_at) >= config.nack_interval;
-            if due {
-                known.told_at = now;
-            }
-            return due;
+        let key = u64::from(reporter);
+        let place = self.0.find_or_make(key).or_else(|| {
+            self.0.sweep(SWEEP, |_, due| now >= *due);
+            self.0.find_or_make(key)
+        });
+        let Some((place, _)) = place else { return false };
+        let due = self.0.at(place);
+        let tell = now >= *due;
+        if tell {
+            *due = now.saturating_add(config.nack_interval);
         }
-        self.told[self.oldest] = Some(Stranger { reporter, told_at: now });
-        self.oldest = (self.oldest + 1) % STRANGERS;
-        true
+        tell
     }
 
+    /// It could not be told.
     fn forget(&mut self, reporter: u32) {
-        for place in &mut self.told {
-            *place = place.filter(|known| known.reporter != reporter);
+        if let Some(place) = self.0.find(u64::from(reporter)) {
+            *self.0.at(place) = 0;
         }
     }
 }
@@ -142,7 +136,7 @@ impl Sketch {
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
             members: Places::new(entry.reporters as usize),
-            strangers: Strangers::default(),
+            strangers: Strangers(Places::new(entry.reporters as usize)),
             complete: 0,
             touched: 0,
             written: 0,
@@ -365,7 +359,7 @@ impl Buffer {
         self.first_at = now;
         self.delivered.fill(0);
         self.members.clear();
-        self.strangers = Strangers::default();
+        self.strangers.0.clear();
         (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
         (self.reopened, self.notice, self.again) = (false, false, false);
     }

@@ -255,7 +255,7 @@ pub struct Postcards {
 pub struct Sketches {
     /// Columns of reporters that were merged.
     pub merged: u64,
-    /// Merged columns that were written.
+    /// Merged columns that were written; again, too, when the collector came back with other memory.
     pub written: u64,
     /// Epochs written with all columns of all reporters.
     pub complete: u64,

@@ -52,6 +52,8 @@ pub(super) struct Tracker {
     run: u8,
     run_first: u16,
     run_next: u16,
+    /// When the newest of them came.
+    run_at: u64,
     /// Nothing else explained them, see [`CALM`].
     run_calm: bool,
     /// Accepted since the last ACK.
@@ -153,10 +155,12 @@ impl Tracker {
         let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
         // Those nearby that came while something explained them say nothing.
         let in_a_row = self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_calm);
-        self.run_calm = is_calm;
-        if self.run == 0 || sequence.wrapping_sub(self.run_first) >= WINDOW {
-            self.run_first = sequence;
+        // What straggled in before a silence is no part of what comes behind it.
+        let is_old = now.saturating_sub(self.run_at) >= config.idle;
+        if self.run == 0 || is_old || sequence.wrapping_sub(self.run_first) >= WINDOW {
+            (self.run, self.run_first) = (0, sequence);
         }
+        (self.run_calm, self.run_at) = (is_calm, now);
         self.run = if self.run > 0 && in_a_row { self.run.saturating_add(1) } else { 1 };
         self.run_next = sequence.wrapping_add(1);
         self.run >= RESTART_RUN && (is_far || is_calm)
@@ -222,6 +226,14 @@ mod tests {
     const DUE: Verdict = Verdict::Due { lost: 0, restart: false };
     const GAP: Verdict = Verdict::Gap { nack: true, restart: false };
     const SILENT: Verdict = Verdict::Gap { nack: false, restart: false };
+
+    #[test]
+    fn what_straggled_in_before_a_long_silence_is_no_part_of_the_new_row() {
+        let (config, mut tracker) = (Config::default(), after(5_000, Width::Sixteen));
+        assert_eq!(tracker.judge(4_800, Width::Sixteen, 2, &config), Verdict::Duplicate);
+        let verdict = tracker.judge(4_900, Width::Sixteen, 20_000_000 * US, &config);
+        assert_eq!(verdict, Verdict::Due { lost: 0, restart: true });
+    }
 
     fn after(last: u16, width: Width) -> Tracker {
         let mut tracker = Tracker::default();

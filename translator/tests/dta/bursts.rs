@@ -1,6 +1,6 @@
 //! A burst is what its reports are one by one: the short way of plain Appends changes nothing but the time.
 
-use translator::dta::{Accept, Config, Rate, Room, Trigger};
+use translator::dta::{Accept, Blocked, Config, Rate, Room, Stats, Trigger};
 use wire::dta::layout::{Geometry, Ring};
 
 use crate::hostile::report;
@@ -32,6 +32,8 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
         };
         for world in [&mut alone, &mut together] {
             world.memory.room[0] = room;
+            // Now and then what there was room for is refused all the same.
+            (world.memory.fuse, world.memory.says) = ((round % 3 == 1).then_some(round % 7), Blocked::Full);
             world.now += if round % 16 == 0 { 30 * MS } else { 4_000 };
         }
         burst.iter().for_each(|(from, bytes)| alone.send_bytes(*from, 0, bytes));
@@ -40,7 +42,12 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
         let at = format!("{name}, round {round}");
         assert_eq!(together.memory.done(), alone.memory.done(), "{at}");
         assert_eq!(together.mail.0, alone.mail.0, "{at}");
-        assert_eq!(together.stats(), alone.stats(), "{at}");
+        // What is refused although there was room is tried once more in a burst.
+        let blind = |mut stats: Stats| {
+            stats.operations.blocked = [0; 5];
+            stats
+        };
+        assert_eq!(blind(together.stats()), blind(alone.stats()), "{at}");
         assert_eq!(together.translator.deadline(), alone.translator.deadline(), "{at}");
         alone.pass(1_000);
         together.pass(1_000);

@@ -419,3 +419,23 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
         assert_eq!((world.stats().sketches.partial, world.translator.deadline()), (0, None));
     }
 }
+
+#[test]
+fn many_who_begin_in_the_midst_are_told_once_each() {
+    let mut all = stores();
+    let sketches = all.iter_mut().filter(|store| matches!(store.geometry, Geometry::Sketch { .. }));
+    sketches.for_each(|store| store.reporters = 16);
+    let mut world = World::of(config(all));
+    for column in 1..10 {
+        for reporter in 1..=9 {
+            deliver(&mut world, reporter, 0, column, 1, 1);
+        }
+    }
+    assert_eq!(world.told().len(), 9);
+    // Where all places are taken by others that were just told, nobody is; later somebody is again.
+    (100..200).for_each(|reporter| deliver(&mut world, reporter, 0, 1, 1, 1));
+    assert_eq!(world.told().len(), 7);
+    world.now += 1_000 * MS;
+    (200..300).for_each(|reporter| deliver(&mut world, reporter, 0, 1, 1, 1));
+    assert_eq!(world.told().len(), 16);
+}
