@@ -129,9 +129,17 @@ mod tests {
 
     #[test]
     fn a_process_is_found_told_to_end_and_seen_to_have_ended() {
-        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        // Whoever reads what the test says does not wait for it.
+        let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
+        let mut command = Command::new("sleep");
+        let mut child = command.arg("600").stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
         let held = all().unwrap().into_iter().find(|process| process.id() == child.id()).unwrap();
         assert!(!held.wait(Duration::from_millis(1)));
+        // It may be told to have begun before its words can be read.
+        let end = Instant::now() + Duration::from_secs(20);
+        while held.command().is_empty() && Instant::now() < end {
+            assert!(!held.wait(Duration::from_millis(1)));
+        }
         assert_eq!(held.command(), ["sleep", "600"]);
         assert!(!held.is_in("hopwise-none"));
         held.signal(Signal::Terminate).unwrap();
