@@ -108,16 +108,27 @@ struct Dta {
 }
 
 impl Dta {
-    /// Those with RDMA cards, or those without. The system lets a card be used only by threads with the very credentials of the one
-    /// that opened it: cards come after privileges were given up, sockets and what else takes them before.
-    fn open(settings: &Settings, cards: bool) -> Result<Self, CliError> {
+    /// All but RDMA cards.
+    fn open(settings: &Settings) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
-        let translator = translator.filter(|dta| (dta.mode == DtaMode::Card) == cards);
-        let memory = memory.filter(|memory| (memory.mode == MemoryMode::Card) == cards);
+        let memory = memory.filter(|memory| memory.mode != MemoryMode::Card);
         Ok(Self {
             translator: translator.map(dta::translator::Ready::open).transpose()?,
             memory: memory.map(dta::memory::Ready::open).transpose()?,
         })
+    }
+
+    /// RDMA cards. The system lets one be used only by threads with the very credentials of the one that opened it: they come after
+    /// privileges were given up, sockets and what else takes them before.
+    fn open_cards(&mut self, settings: &Settings) -> Result<(), CliError> {
+        if let Some(translator) = &mut self.translator {
+            translator.open_card()?;
+        }
+        if self.memory.is_none() {
+            let (_, memory) = Self::wanted(settings);
+            self.memory = memory.map(dta::memory::Ready::open).transpose()?;
+        }
+        Ok(())
     }
 
     fn wanted(settings: &Settings) -> (Option<&DtaSettings>, Option<&MemorySettings>) {
@@ -129,10 +140,6 @@ impl Dta {
         let (translator, memory) = Self::wanted(settings);
         translator.is_some_and(|dta| dta.mode == DtaMode::Card)
             || memory.is_some_and(|memory| memory.mode == MemoryMode::Card)
-    }
-
-    fn or(self, others: Self) -> Self {
-        Self { translator: self.translator.or(others.translator), memory: self.memory.or(others.memory) }
     }
 }
 
@@ -203,7 +210,7 @@ impl Server {
         let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
         let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
         let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
-        let mut dta = Dta::open(&settings, false)?;
+        let mut dta = Dta::open(&settings)?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(dta::memory::Ready::opens_again);
@@ -218,7 +225,7 @@ impl Server {
         if let Some(giving) = giving {
             giving.end();
         }
-        let dta = dta.or(Dta::open(&settings, true)?);
+        dta.open_cards(&settings)?;
         self.translator = translator.map(|stage| stage.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;

@@ -839,7 +839,9 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
         assert_eq!(kept_as_told(&kernel.tables), told, "round {round}");
     }
     let counters = kernel.tables.counters().unwrap();
-    assert_eq!(counters.datagrams + counters.told, u64::from(2 * ROUNDS * REPORTS), "{counters:?}");
+    // What meets an entry that the other one holds just now goes up, and is counted: seldom, but where a processor is taken away meanwhile.
+    let all = counters.datagrams + counters.told + counters.contended;
+    assert_eq!(all, u64::from(2 * ROUNDS * REPORTS), "{counters:?}");
     assert!(counters.told > 5000, "{counters:?}");
 }
 

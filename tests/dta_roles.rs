@@ -359,6 +359,19 @@ fn the_stores_of_all(map: &Path) {
         table.lines().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>(),
         ["collector", "c0", "c1"]
     );
+    // One that is away hides no other.
+    let known: Value = serde_json::from_str(&fs::read_to_string(map).unwrap()).unwrap();
+    let c1 = format!("c1={}", known["collectors"][1]["api"].as_str().unwrap());
+    let away = map.with_file_name("away.json");
+    fs::write(&away, hopwise(["map", "new", "away=http://127.0.0.1:1", &c1]).stdout).unwrap();
+    let told = hopwise(["stores", "--map", text(&away)]);
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.stderr.contains("hopwise: away: ") && told.stdout.contains("\nc1 "),
+        "{} {}",
+        told.stderr,
+        told.stdout
+    );
 }
 
 #[test]

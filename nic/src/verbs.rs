@@ -126,6 +126,11 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
     None
 }
 
+/// Whether it says that no device has the address.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV))
+}
+
 /// A device that speaks RoCEv2.
 #[derive(Clone, Debug)]
 pub struct Card(Arc<Opened>);
@@ -137,7 +142,7 @@ impl Card {
     /// If there is none, or it cannot be opened; if this machine has no libibverbs.
     pub fn open(address: IpAddr) -> Result<Self, Error> {
         let library = library().map_err(|reason| {
-            let advice = "install libibverbs and its drivers (Debian: libibverbs1 ibverbs-providers)";
+            let advice = "install libibverbs, of rdma-core 32 or newer, and its drivers (Debian: libibverbs1 ibverbs-providers)";
             Error::new("dlopen", "", io::Error::other(reason)).with_advice(advice.to_owned())
         })?;
         let mut count = 0;
@@ -149,9 +154,14 @@ impl Card {
             let device = unsafe { *list.add(at) };
             // SAFETY: the device is one of the list, which is there until it is given back below.
             let context = NonNull::new(unsafe { (library.ibv_open_device)(device) });
-            outcome = context
+            let tried = context
                 .ok_or_else(io::Error::last_os_error)
                 .and_then(|context| Self::of(library, context, octets(address)));
+            // One that could not be opened may be the one: that says more than that another is not.
+            let says_more = outcome.as_ref().is_err_and(is_absent);
+            if tried.is_ok() || says_more {
+                outcome = tried;
+            }
             if outcome.is_ok() {
                 break;
             }
@@ -161,9 +171,11 @@ impl Card {
             unsafe { (library.ibv_free_device_list)(list) };
         }
         outcome.map_err(|error| {
-            let advice = format!(
-                "no RoCEv2 device has {address}: `rdma link` lists the devices, `ibv_devinfo -v` their addresses (GIDs)"
-            );
+            let advice = if is_absent(&error) {
+                format!("no RoCEv2 device has {address}: `rdma link` lists the devices, `ibv_devinfo -v` their addresses (GIDs)")
+            } else {
+                "may /dev/infiniband/uverbs* be opened? See its permissions, and PrivateDevices= of a systemd unit".to_owned()
+            };
             Error::new("ibv_open_device", address, error).with_advice(advice)
         })
     }

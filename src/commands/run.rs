@@ -86,9 +86,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     tracing::info!("{what} http://{}/", addresses.api);
     let ended = server.wait();
     server.stop();
+    let mut is_whole = !server.has_lost();
     if let Some(stored) = server.stored() {
         let lost = stored.shed + stored.failed;
+        is_whole &= stored.failed == 0;
         tracing::info!(stored = stored.committed, lost, "stopped");
     }
-    ended.map(|()| if server.has_lost() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    ended.map(|()| if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

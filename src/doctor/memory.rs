@@ -20,8 +20,9 @@ pub(super) enum Writer {
     Card { section: &'static str, address: IpAddr, bytes: u64 },
 }
 
-/// What a translator's card locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB.
-const UNDER_WAY: u64 = 2 * 1024 * 8192;
+/// What a translator's card locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
+/// while it connects again; and queues.
+const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
 impl Writer {
     /// Those of a configuration.
@@ -79,7 +80,14 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
     let mut checks = Vec::new();
     match writer {
         Writer::Kernel { interface } => {
-            checks.extend([kernel(machine), rights(machine)]);
+            let mut kernel = kernel(machine);
+            // Some distributions bring what is newer into a kernel of an older number: what loads is the answer.
+            if program.as_ref().is_some_and(|program| program.verdict == Verdict::Good)
+                && kernel.verdict == Verdict::Blocking
+            {
+                kernel = kernel.with(Verdict::Better);
+            }
+            checks.extend([kernel, rights(machine)]);
             checks.extend(program);
             match &found.facts {
                 None => checks.push(interface::missing(interface).because(
@@ -139,7 +147,10 @@ fn rights(machine: &Machine) -> Check {
 }
 
 fn library(found: Result<(), &'static str>) -> Check {
-    let (name, why) = ("rdma_library", "Cards are used by libibverbs and the drivers that belong to it.");
+    let (name, why) = (
+        "rdma_library",
+        "Cards are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.",
+    );
     match found {
         Ok(()) => Check::good(name, "libibverbs is there", why),
         Err(reason) => Check::good(name, reason, why)
@@ -168,7 +179,8 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
 fn locked(bytes: u64, machine: &Machine) -> Check {
     let (name, why) = (
         "memlock",
-        "What a card writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both.",
+        "What a card writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both, \
+         but keeps devices away: docs/how-to/dta.md, section 6.",
     );
     if machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
         return Check::good(name, "not limited, by CAP_IPC_LOCK", why);

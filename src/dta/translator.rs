@@ -25,7 +25,11 @@ use nic::{
 use translator::dta::{Out, Translator};
 use wire::roce::{Ends, Packet};
 
-use crate::{config::rdma::DtaSettings, control::Control, error::CliError};
+use crate::{
+    config::rdma::{DtaMode, DtaSettings},
+    control::Control,
+    error::CliError,
+};
 use links::{Parts, Peers};
 use road::Road;
 use view::DtaView;
@@ -44,7 +48,8 @@ pub(crate) struct Ready {
     settings: DtaSettings,
     reports: Vec<Reports>,
     translator: Translator,
-    links: Road,
+    /// None: a card, which is still to be opened.
+    links: Option<Road>,
 }
 
 /// A translator at work.
@@ -91,8 +96,21 @@ impl Ready {
             reports.push(Reports { receiver, cut: 0, said: Answered::default() });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
-        let links = Road::open(settings)?;
+        // A card comes last: see `open_card`.
+        let links = (settings.mode != DtaMode::Card).then(|| Road::open(settings)).transpose()?;
         Ok(Self { settings: settings.clone(), reports, translator, links })
+    }
+
+    /// Opens the card, if there is to be one. The system lets it be used only by threads with the very credentials of the one that opened
+    /// it, while the sockets of reports take privileges that are given up before.
+    ///
+    /// # Errors
+    /// There is no such card, or it cannot be opened.
+    pub(crate) fn open_card(&mut self) -> Result<(), CliError> {
+        if self.links.is_none() {
+            self.links = Some(Road::open(&self.settings)?);
+        }
+        Ok(())
     }
 
     /// Starts the threads.
@@ -101,6 +119,7 @@ impl Ready {
     /// The system has no thread for us.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let Self { settings, reports, translator, links } = self;
+        let links = links.map_or_else(|| Road::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let (news, told) = channel();
         let peers = Peers::start(&settings, news, told, control)?;

@@ -1,7 +1,7 @@
 //! libibverbs, loaded when it is first asked for: a build needs nothing of it, and neither does a machine without RDMA cards.
 //!
 //! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
-//! ABI has stood since 2006; the assertions below compare ours with what a C compiler says.
+//! ABI has stood since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;

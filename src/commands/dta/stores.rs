@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Source, print};
 use crate::{
-    commands::remote::fetch,
+    commands::{client::Client, remote::fetch},
     dta::{
         memory::snapshots::SnapshotView,
         shelf::{Shape, StoreView},
@@ -73,38 +73,57 @@ impl<T> Of<T> {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let taken = args.take_snapshot.as_deref().map(|store| Some(store).filter(|name| !name.is_empty()));
-    if args.list_snapshots || taken.is_some() {
+    if args.list_snapshots || args.take_snapshot.is_some() {
         let mut all = Snapshots::default();
-        for (client, name) in args.source.each()? {
-            let answer: Snapshots = match taken {
-                None => fetch(&client, "/dta/snapshots")?,
-                Some(store) => {
-                    let stores: Vec<&str> = store.into_iter().collect();
-                    let answer = client.send("POST", "/dta/snapshots", &json!({ "stores": stores }))?;
-                    serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))?
-                }
-            };
-            all.snapshots.extend(answer.snapshots.into_iter().map(|one| one.named(name.as_deref())));
-        }
+        let code = of_each(&args.source, |client, name| {
+            let answer = snapshots(client, args.take_snapshot.as_deref())?;
+            all.snapshots.extend(answer.snapshots.into_iter().map(|one| one.named(name)));
+            Ok(())
+        })?;
         print(&all, args.json, snapshot_table)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut all = Stores::default();
-    match args.source.shelf()? {
-        Some(shelf) => {
-            let views = shelf.stores().iter().map(|store| Of { view: store.view(), collector: None });
-            all.stores.extend(views);
-        }
-        None => {
-            for (client, name) in args.source.each()? {
-                let answer: Stores = fetch(&client, "/dta/stores")?;
-                all.stores.extend(answer.stores.into_iter().map(|one| one.named(name.as_deref())));
+    let code = if let Some(shelf) = args.source.shelf()? {
+        let views = shelf.stores().iter().map(|store| Of { view: store.view(), collector: None });
+        all.stores.extend(views);
+        ExitCode::SUCCESS
+    } else {
+        of_each(&args.source, |client, name| {
+            let answer: Stores = fetch(client, "/dta/stores")?;
+            all.stores.extend(answer.stores.into_iter().map(|one| one.named(name)));
+            Ok(())
+        })?
+    };
+    print(&all, args.json, table)?;
+    Ok(code)
+}
+
+/// The snapshots of a collector; those that it takes now, if it is to take some: of this store, or of all without a name.
+fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
+    let Some(store) = take else { return fetch(client, "/dta/snapshots") };
+    let stores: Vec<&str> = Some(store).filter(|name| !name.is_empty()).into_iter().collect();
+    let answer = client.send("POST", "/dta/snapshots", &json!({ "stores": stores }))?;
+    serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// Asks the collector, or each of a map. One of several that cannot be asked is told of, and the others are asked all the same: then
+/// the exit code is 1.
+fn of_each(
+    source: &Source,
+    mut ask: impl FnMut(&Client, Option<&str>) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let mut code = ExitCode::SUCCESS;
+    for (client, name) in source.each()? {
+        match (ask(&client, name.as_deref()), name) {
+            (Err(error), Some(name)) => {
+                eprintln!("hopwise: {name}: {error}");
+                code = ExitCode::from(1);
             }
+            (outcome, _) => outcome?,
         }
     }
-    print(&all, args.json, table)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// A table with a column of collectors before these, where there are several.

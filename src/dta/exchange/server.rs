@@ -166,7 +166,8 @@ fn welcome(
 ) -> io::Result<Result<Welcome, String>> {
     std::thread::scope(|scope| {
         let (told, answer) = sync_channel(1);
-        scope.spawn(move || told.send(host.welcome(hello, local)));
+        let work = move || drop(told.send(host.welcome(hello, local)));
+        std::thread::Builder::new().name("exchange-welcome".to_owned()).spawn_scoped(scope, work)?;
         loop {
             match answer.recv_timeout(ALIVE_EVERY) {
                 Ok(answer) => return Ok(answer),

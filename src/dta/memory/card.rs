@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     time::Duration,
 };
@@ -36,6 +36,8 @@ pub(super) struct Cards {
     regions: Mutex<Vec<nic::verbs::Registered>>,
     pairs: Mutex<BTreeMap<u32, (Pair, PairState)>>,
     most: usize,
+    /// The smallest packet for which long slots were told of.
+    told: AtomicU16,
 }
 
 impl Cards {
@@ -47,11 +49,18 @@ impl Cards {
         let card = Card::open(address).map_err(|error| {
             CliError::new(format!("[collector.memory] mode = \"card\": {error}; or write mode = \"socket\""))
         })?;
-        Ok(Self { card, regions: Mutex::default(), pairs: Mutex::default(), most })
+        Ok(Self {
+            card,
+            regions: Mutex::default(),
+            pairs: Mutex::default(),
+            most,
+            told: AtomicU16::new(u16::MAX),
+        })
     }
 
-    /// Tells of stores whose slots take more than one packet of `mtu` bytes, where a smaller one than `told` was told before.
-    pub(super) fn tell_of_long_slots(&self, offered: &[Offered], mtu: u16, told: u16) {
+    /// Tells of stores whose slots take more than one packet of `mtu` bytes: each once, unless packets become smaller.
+    pub(super) fn tell_of_long_slots(&self, offered: &[Offered], mtu: u16) {
+        let told = self.told.fetch_min(mtu, Ordering::Relaxed);
         for offered in offered {
             let len = match offered.shelved.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),

@@ -69,7 +69,7 @@ impl Kernel {
         let interface = settings.interface.as_deref().unwrap_or_default();
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             CliError::new(format!(
-                "[collector.memory] mode = \"xdp\": {what}: {error}; mend that (`hopwise doctor {interface}` helps), or write mode = \
+                "[collector.memory] mode = \"xdp\": {what}: {error}; mend that (`hopwise doctor -c FILE` helps), or write mode = \
                  \"socket\", which needs no rights and no interface"
             ))
         };

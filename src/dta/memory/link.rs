@@ -152,7 +152,7 @@ impl Memory {
                 );
             }
             mtu = mtu.min(card.mtu());
-            card.tell_of_long_slots(&self.offered, mtu, card.mtu());
+            card.tell_of_long_slots(&self.offered, mtu);
         }
         Ok(mtu)
     }

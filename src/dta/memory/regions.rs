@@ -99,7 +99,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         offered.push(Offered { shelved, registered, reporters: written.reporters.into(), swapped });
     }
     if let Some(card) = &card {
-        card.tell_of_long_slots(&offered, card.mtu(), u16::MAX);
+        card.tell_of_long_slots(&offered, card.mtu());
     }
     let shelf = Shelf::new(offered.iter().map(|offered| Arc::clone(&offered.shelved)).collect());
     Ok(Opened { shelf, offered, kernel, card, kept })

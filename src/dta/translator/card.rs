@@ -100,6 +100,10 @@ impl Cards {
     /// # Errors
     /// A sentence.
     pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
+        // What was offered before and not taken; those that are connected stay until the new ones take over.
+        if let Some(link) = self.link(collector) {
+            link.offered = None;
+        }
         let sender =
             |reliable| Sender::new(&self.card, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
         let (mut unreliable, mut reliable) = (sender(false)?, sender(true)?);
