@@ -86,8 +86,8 @@ impl Control {
     }
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into messages. Runs until its runtime ends.
-pub(crate) async fn signals(control: Control) {
+/// Turns SIGTERM, SIGINT and SIGHUP into messages, from now on and until the runtime ends within which it is called.
+pub(crate) fn signals(control: &Control) {
     for (kind, reload) in
         [(SignalKind::terminate(), false), (SignalKind::interrupt(), false), (SignalKind::hangup(), true)]
     {

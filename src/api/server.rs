@@ -65,6 +65,11 @@ impl Api {
         let (stop, stopped) = oneshot::channel();
         let context = Arc::clone(&self.context);
         let control = context.control.clone();
+        {
+            // Before anybody can know that we are here: a signal that nobody listens for ends the program on the spot.
+            let _within = runtime.enter();
+            control::signals(&control);
+        }
         let serving = move || {
             runtime.block_on(serve(listener, context, stopped));
             // A query that still runs is left behind: it only reads.
@@ -108,7 +113,6 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
             return;
         }
     };
-    tokio::spawn(control::signals(context.control.clone()));
     tokio::spawn(sample(Arc::clone(&context)));
     let (end, ended) = oneshot::channel::<()>();
     let ending = async {
