@@ -459,19 +459,18 @@ impl<'a> PlainAppend<'a> {
     /// Reads the payload of a datagram, whole. `None`: it is something else, or wrong.
     #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
-        const LEN: usize = BASE_LEN + field::append::LEN;
         const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
         const WISHES: u16 = (IMMEDIATE | ESSENTIAL) as u16;
         const NO_PRIORITY: u16 = 3 << 4;
-        let (header, entries) = payload.split_first_chunk::<LEN>()?;
+        let (header, body) = payload.split_first_chunk::<BASE_LEN>()?;
         let first = u16_at(header, field::VERSION_OPCODE);
         if first & (0xff00 | WISHES) != FIRST || first & NO_PRIORITY == NO_PRIORITY {
             return None;
         }
-        let entry_len = u16_at(header, BASE_LEN + field::append::ENTRY_LEN);
-        let len = usize::from(entry_len) * usize::from(header[BASE_LEN + field::append::COUNT]);
-        let list = u32_at(header, BASE_LEN + field::append::LIST);
-        (len == entries.len() && len > 0).then_some(Self { list, entry_len, entries })
+        match append(body) {
+            Ok(Operation::Append { list, entry_len, entries }) => Some(Self { list, entry_len, entries }),
+            _ => None,
+        }
     }
 }
 
@@ -491,7 +490,7 @@ fn key_write(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     Ok(Operation::KeyWrite { copies: header[at::COPIES], store: u16_at(header, at::STORE), key, data })
 }
 
-#[inline]
+#[inline(always)]
 fn append(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::append as at;
     let (header, entries) = split::<{ at::LEN }>(body)?;
