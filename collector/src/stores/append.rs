@@ -390,20 +390,32 @@ impl Follower {
         let far = Some(1_i64 << (calls % 32)).filter(|by| *by <= last && self.later(*by).is_some());
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later(by)?)));
-        // Batches come in order: when a later one is there, this one is, or it was lost.
-        if !torn && self.view.sequence(self.block) == self.next {
-            return answer;
-        }
+        // Batches come in order: when a later one is there, this one was before it, or it was lost. So one more look.
+        let overwritten = match self.view.whole(self.block, &mut self.scratch) {
+            Some(trailer) if trailer.sequence == self.next => return answer,
+            Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
+                return self.overtaken(trailer.sequence);
+            }
+            Some(_) => false,
+            None => self.is_writer_here(),
+        };
         match first {
-            Some((lost, there)) if there == moved(self.next, lost) => {
+            Some((lost, there)) if there == moved(self.next, lost) && !overwritten => {
                 self.seen.missing += lost.unsigned_abs();
                 self.go_to(there);
                 Next::Missing { lost: lost.unsigned_abs() }
             }
-            // One of a later lap: the writer came by here, and what it wrote in this block was lost.
+            // One of a later lap: the writer came by here, or is here now.
             Some((_, there)) => self.overtaken(there),
             None => answer,
         }
+    }
+
+    /// Has the writer, a lap ahead, come to the block of the number that is waited for? When that block is not whole, it may stand still in
+    /// the middle of it, as one does that has no core: nothing was damaged. What was damaged a lap ago looks the same and counts the same.
+    fn is_writer_here(&self) -> bool {
+        let following = BlockTrailer::next(self.view.newest_after(self.next));
+        block_of(following, self.view.blocks) == self.block
     }
 
     /// The number in the block of the batch `by` after the one that is waited for: that one's, or a whole one's of a later lap.

@@ -259,6 +259,33 @@ fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
 }
 
 #[test]
+fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
+    let ring = Ring { entries: 12, batch: 3, entry_len: 5, tagged: true };
+    // The writer stands behind each byte of the block but the last.
+    for written in 1..ring.block_len() as usize {
+        let store = lists(1, ring);
+        let mut model = Model::new(&store, 100, 1);
+        (0..4).for_each(|_| model.append(3, false));
+        let mut follower = store.lists().unwrap().from_sequence(100, 1).unwrap();
+        let at = model.writer.at(5);
+        let block = model.writer.block(&entries(5, 15));
+        store.region().write(at, &block[..written]).unwrap();
+        let told = loop {
+            match follower.next() {
+                Next::Nothing | Next::Torn => {}
+                Next::Lapped { lost } => break Told::Lapped(lost),
+                Next::Missing { lost } => break Told::Missing(lost),
+                Next::Batch { sequence, .. } => break Told::Batch(sequence),
+            }
+        };
+        assert_eq!(told, Told::Lapped(1), "{written} bytes of the block");
+        (2..5).for_each(|sequence| assert_eq!(ask(&mut follower), Told::Batch(sequence)));
+        store.region().write(at, &block).unwrap();
+        assert_eq!(ask(&mut follower), Told::Batch(5));
+    }
+}
+
+#[test]
 fn after_a_writer_has_ended_nothing_is_left_behind() {
     let mut dice = Dice(5);
     for round in 0..60_u32 {
