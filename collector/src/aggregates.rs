@@ -178,6 +178,7 @@ impl Core {
             units: *units,
             hop_limit: None,
             signature: 0,
+            shared: false,
             ingress,
             egress,
             wide: false,

@@ -154,6 +154,7 @@ impl Core {
             units: *envelope.units,
             hop_limit,
             signature,
+            shared: false,
             ingress: ends.ingress,
             egress: ends.egress,
             wide: ends.wide,

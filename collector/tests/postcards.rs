@@ -294,6 +294,63 @@ fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
     }
 }
 
+/// Packets that repeat themselves: constant payload, no identification that counts.
+#[test]
+fn packets_that_look_alike_are_several_and_no_circle() {
+    // Nodes, whether they route, and how far apart the packets are.
+    for (nodes, routed, gap) in
+        [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
+    {
+        let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+        for packet in 0..20_u64 {
+            for (at, &node) in nodes.iter().enumerate() {
+                let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
+                let card = Card::of(3, node, if routed { at as u8 } else { 0 });
+                cards.give(card.at(t, t + 500 + packet));
+            }
+        }
+        cards.wait();
+        assert_eq!(cards.path(), nodes, "{gap}");
+        let whole = 1000 * (nodes.len() as u64 - 1) + 500 + 19;
+        assert_eq!(cards.latency(), (Some(whole), Basis::Measured, Basis::Stamps), "{nodes:?}");
+        let counts = cards.counts();
+        // The first one met is not believed yet.
+        assert_eq!((counts.sets, counts.joined), (19, 19 * nodes.len() as u64));
+        assert!(!cards.bench.collector.flow(&flow()).unwrap().looped);
+    }
+}
+
+/// What becomes of a circle of bridges: its nodes with their interfaces.
+fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Cards {
+    let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+    for packet in 0..3 {
+        for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
+            let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
+            let ident = if signed { 3 + packet as u16 } else { 0 };
+            cards.give(Card { ports: (ingress, 9), ..Card::of(ident, node, 0) }.at(t, t + 500));
+        }
+        cards.wait();
+    }
+    cards
+}
+
+#[test]
+fn a_circle_of_bridges_is_seen_by_its_interfaces() {
+    let nodes = [(7, 1), (5, 1), (9, 1), (7, 2), (5, 1), (9, 1), (7, 2), (8, 1)];
+    for signed in [false, true] {
+        let mut cards = bridged(signed, &nodes);
+        assert_eq!(cards.path(), nodes.map(|(node, _)| node), "{signed}");
+        assert!(cards.bench.collector.flow(&flow()).unwrap().looped);
+        assert!(cards.path_events().iter().any(|event| event.starts_with("path_loop")));
+    }
+    // Where a node follows another than before by the same interface, a card is missing.
+    for nodes in [&[(7, 1), (5, 1), (9, 1), (5, 1), (9, 1)][..], &[(7, 1), (5, 1), (5, 1)], &[(7, 1), (7, 2)]]
+    {
+        let cards = bridged(true, nodes);
+        assert!(cards.bench.collector.flow(&flow()).is_none_or(|view| !view.looped), "{nodes:?}");
+    }
+}
+
 #[test]
 fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
     let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::order::{Links, arrange};
+use super::order::{Links, arrange, way_in};
 use super::{Card, Counts, Partial, Settings, Unjoinable, Way};
 use crate::event::{Basis, Nanos, Sink};
 use crate::flows::{ABSENT, HopState};
@@ -324,16 +324,11 @@ impl Held {
         }
         let linked = !self.links.is_empty();
         let way = |card: &Card| card.way(linked).unwrap_or(Way::Flow);
-        let timed = || cards.iter().filter(|card| way(card) == Way::Time);
-        let base = timed().next().map_or(0, |card| card.ingress);
-        let wide = timed().all(|card| card.wide);
-        cards.sort_unstable_by_key(|card| {
-            let time = match way(card) {
-                Way::Time => Card::after(card.ingress, base, wide),
-                _ => card.received.cast_signed(),
-            };
-            (way(card) as u8, card.signature, time, card.reading.node)
-        });
+        let mut order = sort(&mut cards, way);
+        if mark_shared(&mut cards, way) {
+            order = sort(&mut cards, way);
+        }
+        let (base, wide) = order;
         let proximity = i64::try_from(self.settings.proximity).unwrap_or(i64::MAX);
         // The cards before are in one node after the other; how long until the next?
         let mut latest = i64::MIN;
@@ -354,7 +349,7 @@ impl Held {
                 self.settle(slot, set, way(&set[0]), (closing, state), sink);
             } else {
                 set.iter().for_each(|card| {
-                    self.put(slot, card);
+                    self.put(slot, &Card { shared: false, ..*card });
                 });
             }
         }
@@ -376,7 +371,9 @@ impl Held {
         self.counts.released += double.len() as u64;
         self.counts.unjoinable[Unjoinable::Duplicate as usize] += double.len() as u64;
         match way {
-            Way::Time if !is_once_each(cards) => self.settle_several(slot, cards, (closing, state), sink),
+            Way::Time if !is_once_each(cards) && !is_circle(cards) => {
+                self.settle_several(slot, cards, (closing, state), sink)
+            }
             Way::Signature if is_ambiguous(cards) => {
                 self.settle_flow(slot, cards, (closing, state), sink);
             }
@@ -584,20 +581,66 @@ fn is_once_each(cards: &[Card]) -> bool {
     true
 }
 
-/// Did a node see the packet twice, and not because it went in a circle?
+/// Did a node see the packet twice, with the same hop limit? Then they are several packets, or a circle of bridges.
 fn is_ambiguous(cards: &[Card]) -> bool {
     let who = |card: &Card| (card.reading.node, card.hop_limit);
     let mut rest = cards;
     while let [card, others @ ..] = rest {
-        if others
-            .iter()
-            .any(|other| who(other) == who(card) && (!card.has_time() || card.hop_limit.is_none()))
-        {
+        if others.iter().any(|other| who(other) == who(card)) {
             return true;
         }
         rest = others;
     }
     false
+}
+
+/// Did one packet go in a circle? `cards` lie in the order of their stamps. It entered the first node once, from outside; and
+/// wherever it came by again, by the same interface, it came from the same node. Of several packets the first card has its like,
+/// and where one of theirs was lost, nodes seem to follow others than before.
+fn is_circle(cards: &[Card]) -> bool {
+    let Some((first, later)) = cards.split_first() else { return false };
+    let first_entry = way_in(first);
+    if first_entry.is_none() || later.iter().any(|card| way_in(card).is_none() || way_in(card) == first_entry)
+    {
+        return false;
+    }
+    let step = |pair: &[Card]| (pair[0].reading.node, way_in(&pair[1]));
+    let mut rest = cards;
+    while let [one, next, ..] = rest {
+        let (from, into) = step(&[*one, *next]);
+        let elsewhere = |pair: &[Card]| step(pair).1 == into && step(pair).0 != from;
+        if one.reading.node == next.reading.node || rest.windows(2).any(elsewhere) {
+            return false;
+        }
+        rest = &rest[1..];
+    }
+    true
+}
+
+/// Sorts cards by way, packet and time. Tells what the stamps of those that are joined by time are counted from, and whether all of
+/// them are wide.
+fn sort(cards: &mut [Card], way: impl Fn(&Card) -> Way) -> (u64, bool) {
+    let timed = || cards.iter().filter(|card| way(card) == Way::Time);
+    let base = timed().next().map_or(0, |card| card.ingress);
+    let wide = timed().all(|card| card.wide);
+    cards.sort_unstable_by_key(|card| match way(card) {
+        way @ Way::Time => (way as u8, 0, Card::after(card.ingress, base, wide), card.reading.node),
+        way => (way as u8, card.signature, card.received.cast_signed(), card.reading.node),
+    });
+    (base, wide)
+}
+
+/// Of sorted cards, marks those whose signature several packets share, and whose stamps tell these apart. Are there any?
+fn mark_shared(cards: &mut [Card], way: impl Fn(&Card) -> Way) -> bool {
+    let mut any = false;
+    let alike = |one: &Card, next: &Card| way(one) == way(next) && one.signature == next.signature;
+    for set in cards.chunk_by_mut(alike) {
+        if way(&set[0]) == Way::Signature && set.iter().all(Card::has_time) && is_ambiguous(set) {
+            set.iter_mut().for_each(|card| card.shared = true);
+            any = true;
+        }
+    }
+    any
 }
 
 /// Sorts the cards of several packets by packet and tells how many nodes each packet met. `None`: they cannot be told

@@ -4,7 +4,8 @@
 //! What a card says of its node is taken when it comes. Beside that it is **held**, with its flow, until the others of its
 //! packet have come:
 //!
-//! - cards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]);
+//! - cards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
+//!   has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
 //! - cards with time stamps of clocks that agree are of one packet when each begins where the one before ends, give or take
 //!   a link ([`Settings::proximity`]); several packets in one such cluster are told apart only if each card of a node lies
 //!   between its packet's card of the node before and that of the next packet;
@@ -220,6 +221,8 @@ pub(crate) struct Card {
     pub(crate) hop_limit: Option<u8>,
     /// 0: it has none.
     pub(crate) signature: u64,
+    /// Found, while a flow's cards are looked at: other packets of it have this signature, too.
+    pub(crate) shared: bool,
     /// Stamps, device units; [`crate::reading::NO_VALUE`] where there is none.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
@@ -243,6 +246,7 @@ impl Card {
     pub(crate) fn way(&self, linked: bool) -> Option<Way> {
         match (self.signature, self.has_time()) {
             (0, true) => Some(Way::Time),
+            _ if self.shared => Some(Way::Time),
             (0, false) if self.hop_limit.is_some() || linked => Some(Way::Flow),
             (0, false) => None,
             _ if self.has_time() || self.hop_limit.is_some() || linked => Some(Way::Signature),

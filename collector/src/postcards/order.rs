@@ -58,7 +58,8 @@ impl Links {
     }
 }
 
-fn way_in(card: &Card) -> Option<(u32, u32)> {
+/// The node and the interface by which the packet came into it; `None`: not known.
+pub(crate) fn way_in(card: &Card) -> Option<(u32, u32)> {
     let ingress = card.reading.link >> 16;
     (!card.reading.level_2 && ingress != 0xffff).then_some((card.reading.node, ingress))
 }
