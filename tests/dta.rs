@@ -21,7 +21,9 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let at = directory.join("");
     let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", "snapshots = { keep = 2 }"));
     let (_, exchange) = keeper.memory.unwrap();
-    let mut stage = Program::start(&at, "t.toml", &translator(&[exchange], ""));
+    // The cards of a path may come slowly.
+    let patient = translator(&[exchange], "postcard_timeout = \"60s\"");
+    let mut stage = Program::start(&at, "t.toml", &patient);
     stage.translator("connected", |dta| connected(dta, 0));
     let mut reporter = Reporter::new(stage.reports[0]);
 
@@ -290,7 +292,8 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
         (&true.into(), &true.into()),
         "{after:#}"
     );
-    assert_eq!(after["collectors"][1]["connections"], 2);
+    // A collector that begins slowly may need a third.
+    assert!(after["collectors"][1]["connections"].as_u64() >= Some(2), "{after:#}");
 
     // The first collector lost nothing, the second exactly what was counted.
     let frames = |number: usize| after["collectors"][number]["unkept"].as_u64().unwrap();
@@ -325,7 +328,7 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             let entry = value.to_be_bytes();
             reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
         }
-        stage.translator("taken", |dta| dta["done"]["append"] == 20);
+        stage.translator("taken", |dta| dta["done"]["append"] == 20 && dta["collectors"][0]["held"] == 0);
         // What is held is written at the end.
         stage.stop();
     }

@@ -110,7 +110,7 @@ fn same_answers(mode: &str) {
             // What the kernel tells is on its way for a moment longer than its counters.
             let (mut concluded, start) = (conclusions(&server, &status), std::time::Instant::now());
             while expected.as_ref().is_some_and(|expected: &Value| expected["events"] != concluded["events"])
-                && start.elapsed() < server::PATIENCE / 4
+                && start.elapsed() < server::PATIENCE
             {
                 concluded = conclusions(&server, &server.json("/api/v1/status"));
             }
@@ -152,6 +152,7 @@ fn thresholds_that_change_while_it_runs_give_the_same_answers() {
             hop / 1_000
         )
     };
+    let mut expected = None;
     let answers = ["", KERNEL].map(|mode| {
         let listen = "collector.listen = [\"xdp://veth0\"]";
         let server =
@@ -171,7 +172,13 @@ fn thresholds_that_change_while_it_runs_give_the_same_answers() {
         loop {
             std::thread::sleep(std::time::Duration::from_millis(200));
             let again = conclusions(&server, &server.json("/api/v1/status"));
-            if again == concluded || start.elapsed() > server::PATIENCE / 4 {
+            // The kernel's are known by the others; those come to an end.
+            let settled = match &expected {
+                Some(events) => *events == again["events"],
+                None => again == concluded,
+            };
+            if settled || start.elapsed() > server::PATIENCE {
+                expected.get_or_insert_with(|| again["events"].clone());
                 break again;
             }
             concluded = again;
@@ -190,7 +197,7 @@ fn several_workers_share_an_interface() {
     let server = Server::start_within(
         pair.far.name(),
         "xdp://veth0",
-        "collector.workers = 3\ncollector.worker_queue = 1024",
+        "collector.workers = 3\ncollector.worker_queue = 8192",
     )
     .unwrap();
     let datagrams: Vec<_> = (0..6_000_u32)
@@ -237,7 +244,7 @@ fn goes_and_comes_back(mode: &str) {
     // An interface is made first and set up then; in between it may be read by a lower rung.
     let back =
         server.wait_for("up again", |status| input(status)["up"] == true && input(status)["kind"] == kind);
-    assert!((1..=2).contains(&input(&back)["reopened"].as_u64().unwrap()), "{back:#}");
+    assert!(input(&back)["reopened"].as_u64() >= Some(1), "{back:#}");
     let more: Vec<_> = (500..1_000).map(|seq| report(seq, 1, [1, 2, 3])).collect();
     send(&pair, 0, &more);
     let status = server.settled(1_000);
@@ -260,8 +267,10 @@ fn an_interface_that_comes_later_is_taken_when_it_comes() {
     let reason = input(&without)["tried"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("there is no interface `veth0`"), "{reason}");
     pair.link().unwrap();
-    let with = server.wait_for("opened again", |status| input(status)["reopened"] == 1);
-    assert_ne!(input(&with)["kind"], "udp", "{with:#}");
+    // While it is set up it may be read by a lower rung for a moment.
+    server.wait_for("opened again", |status| {
+        input(status)["up"] == true && input(status)["kind"] == "xdp-native"
+    });
     let datagrams: Vec<_> = (0..100).map(|seq| report(seq, 1, [1, 2, 3])).collect();
     send(&pair, 1, &datagrams);
     assert_balanced(&server.settled(100));

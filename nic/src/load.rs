@@ -29,8 +29,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true. Returns how many
-    /// datagrams were sent.
+    /// Sends `payloads` over and over from one socket, until the total is reached or `stop` becomes true, but once at least: who
+    /// stops it after a time may find that it had no core until then. Returns how many datagrams were sent.
     ///
     /// # Errors
     /// The first datagrams of a call could not be sent.
@@ -45,7 +45,7 @@ impl Load {
         let (started, mut sent) = (time::monotonic(), 0);
         for turn in 0.. {
             // Relaxed: only the flag itself matters; joining the thread orders everything else.
-            if stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
+            if turn > 0 && stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
                 break;
             }
             sent += if self.segmented {

@@ -199,7 +199,7 @@ impl Pair {
 
 /// Sends until something arrives, for some seconds.
 fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
-    const TRIES: u32 = 500;
+    const TRIES: u32 = 2000;
     receiver.set_read_timeout(Some(Duration::from_millis(10)))?;
     let to = receiver.local_addr()?;
     for _ in 0..TRIES {

@@ -248,7 +248,7 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Rights, Error> {
 }
 
 /// Milliseconds that other threads have to end: one that was joined is counted a moment longer.
-const ENDING: u32 = 50;
+const ENDING: u32 = 2000;
 
 /// Threads of this process.
 fn threads() -> Result<usize, Error> {

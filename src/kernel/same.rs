@@ -251,7 +251,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
         pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
         sent += frames.len() as u64;
         // The far end takes them from a queue of its own.
-        for _ in 0..1000 {
+        for _ in 0..20_000 {
             let counted = keeper.kernel().seen().unwrap();
             if counted >= sent {
                 return;

@@ -114,8 +114,8 @@ static int connect_pair(struct ibv_qp *qp, unsigned peer, unsigned rq_psn, unsig
         return -1;
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = sq_psn;
-    attr.timeout = 14;
-    attr.retry_cnt = 3;
+    attr.timeout = 18;
+    attr.retry_cnt = 7;
     attr.rnr_retry = 7;
     attr.max_rd_atomic = 4;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;

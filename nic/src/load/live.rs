@@ -62,7 +62,7 @@ impl LiveFrames {
         Ok(Self { object, interface: index })
     }
 
-    /// Sends `frame` `total` times, or until `stop` becomes true. Returns how many were sent: what the link itself had no room
+    /// Sends `frame` `total` times, or until `stop` becomes true, and at least in one call. Returns how many were sent: what the link itself had no room
     /// for is among them.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl LiveFrames {
     pub fn send(&self, frame: &[u8], total: u64, stop: &AtomicBool) -> Result<u64, Error> {
         let mut sent = 0;
         // Relaxed: only the flag itself matters; joining the thread orders everything else.
-        while sent < total && !stop.load(Ordering::Relaxed) {
+        while sent < total && (sent == 0 || !stop.load(Ordering::Relaxed)) {
             let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(Self::PER_CALL);
             self.object.run_live(Self::PROGRAM, frame, count, self.interface)?;
             sent += u64::from(count);

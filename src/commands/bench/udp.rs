@@ -215,7 +215,7 @@ fn collected(
         received: stats.datagrams,
         kernel_drops: stats.kernel_drops,
         link_drops: place.link_drops()? - drops_before,
-        per_second: stats.datagrams as f64 / elapsed.as_secs_f64(),
+        per_second: stats.datagrams as f64 * 1e9 / elapsed.as_nanos().max(1) as f64,
     })
 }
 

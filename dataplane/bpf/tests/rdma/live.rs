@@ -29,7 +29,7 @@ fn request(number: u32, opcode: u8, psn: u32, extension: Vec<u8>, payload: &[u8]
 
 /// Waits until `done` says so.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::yield_now();

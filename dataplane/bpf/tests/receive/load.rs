@@ -109,7 +109,10 @@ fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     // 10,000 at 100,000 per second are 100 ms; late is no fault of ours.
     assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
     let found = receive(opened.sources[0].as_mut(), 10_000);
-    assert_eq!((sent, found.len()), (10_000, 10_000));
+    assert_eq!(sent, 10_000);
+    // A reader without a core for so long that the link's ring was full misses some.
+    let missed = opened.watch.counters().unwrap().device_dropped;
+    assert_eq!(found.len() as u64 + missed, 10_000);
     let first: Vec<u8> = found[..8].iter().map(|(data, _)| data[3]).collect();
     assert_eq!(first, [4, 4, 5, 5, 6, 6, 4, 4]);
     assert!(found.iter().all(|(data, _)| data[..3] == [1, 2, 3] && data[4..] == [7; 54]));
