@@ -23,7 +23,7 @@ use crate::{
         rdma::{DtaMode, DtaSettings},
     },
     control::{Control, Message, Reloaded},
-    dta,
+    dta::{self, exchange::secret::Fresh},
     error::CliError,
     fanout::{self, Ledger, Plan, Share},
     first_stage,
@@ -404,6 +404,7 @@ impl Server {
             );
         };
         let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
+        let secrets = self.read_secrets()?;
         let before = self.in_force.settings();
         let (mut merged, mut kept) = before.reload(new);
         if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
@@ -416,6 +417,7 @@ impl Server {
         let generation = self.generation.wrapping_add(1);
         let detection = build::detection(&merged, generation)?;
         self.generation = generation;
+        secrets.into_iter().for_each(Fresh::put);
         let rules = rule_names(&merged);
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
         let told: Vec<_> =
@@ -428,6 +430,13 @@ impl Server {
         self.log.set_level(merged.log.level);
         self.in_force.replace(merged);
         Ok(kept)
+    }
+
+    /// The secrets of the exchange, as their files have them now.
+    fn read_secrets(&self) -> Result<Vec<Fresh>, String> {
+        let memory = self.memory.iter().filter_map(dta::memory::Role::secret);
+        let translator = self.dta.iter().flat_map(dta::translator::Role::secrets);
+        memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
     }
 
     /// Stops everything, in reverse: no more answers, no more datagrams, what is on its way goes to disk.

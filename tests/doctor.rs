@@ -185,8 +185,16 @@ fn memory_that_the_kernel_or_a_card_writes_is_examined() {
     let titles: Vec<_> = inputs.iter().map(|input| &input["input"]).collect();
     assert_eq!(
         titles,
-        ["udp://127.0.0.1:32766", "[collector.memory] on one", "[translator.dta] by the card of 192.0.2.7"]
+        [
+            "udp://127.0.0.1:32766",
+            "[collector.memory] on one",
+            "[translator.dta] by the card of 192.0.2.7",
+            "[collector.memory] exchange 127.0.0.1:18515",
+            "[translator.dta] exchange 192.0.2.1:18515"
+        ]
     );
+    assert_eq!(check(&inputs[3], "exchange_secret"), good());
+    assert_eq!(check(&inputs[4], "exchange_secret").0, "could_be_better");
     for name in ["kernel", "capabilities", "responder_program", "link", "driver", "xdp_program"] {
         assert_eq!(check(&inputs[1], name), good(), "{name}");
     }

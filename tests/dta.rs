@@ -8,7 +8,7 @@ mod roles;
 mod schema;
 mod support;
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
 use roles::{FLOW, Program, Reporter, collector, connected, escape, flow, path_of, translator};
 use serde_json::{Value, json};
@@ -339,6 +339,60 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
         tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
     assert_eq!(entries, expected);
     assert_eq!(tail["missing"], 0);
+}
+
+/// Writes a secret that only its owner may read.
+fn put_secret(file: &Path, secret: &str) {
+    fs::write(file, secret).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn who_has_another_secret_is_refused_until_it_is_told_the_right_one() {
+    let directory = TempDir::new();
+    let at = directory.join("");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| at.join(name));
+    put_secret(&ours, "0123456789abcdef\n");
+    put_secret(&theirs, "fedcba9876543210\n");
+    let secret = |file: &Path| format!("secret_file = \"{}\"", file.display());
+    let keeper = Program::start(&at, "c.toml", &collector(&at, "memory", &secret(&ours)));
+    let stage = Program::start(&at, "t.toml", &translator(&[keeper.memory.unwrap().1], &secret(&theirs)));
+    let view = stage.translator("refused", |dta| {
+        let message = dta["collectors"][0]["message"].as_str().unwrap_or_default();
+        message.starts_with("refused: the secrets differ")
+    });
+    assert!(view["collectors"][0]["exchange_refused"]["wrong_secret"].as_u64() > Some(0), "{view}");
+    assert_eq!((&view["collectors"][0]["exchange_secret"], connected(&view, 0)), (&true.into(), false));
+    let view = keeper.get("/api/v1/dta");
+    assert_eq!((&view["links"], &view["translators"]["secret"]), (&Value::Array(Vec::new()), &true.into()));
+
+    // A file that everybody may read is not taken: nothing changes. The right one is, without a restart.
+    let reload = |program: &Program| program.ask("POST", "/api/v1/config/reload", "");
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o644)).unwrap();
+    let (status, answer) = reload(&stage);
+    assert!(
+        status == 400 && answer.to_string().contains("everybody on this machine may read"),
+        "{status} {answer}"
+    );
+    put_secret(&theirs, "0123456789abcdef");
+    assert_eq!(reload(&stage).0, 200);
+    stage.translator("connected", |dta| connected(dta, 0));
+
+    // A new secret is for connections that come: this one stays.
+    put_secret(&ours, "another-secret-of-both");
+    assert_eq!(reload(&keeper).0, 200);
+    let mut reporter = Reporter::new(stage.reports[0]);
+    reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &[0, 0, 0, 7] });
+    let tail = keeper.wait("/api/v1/dta/lists/10?limit=9", "there", |view| {
+        view["next"] != 0 && view["entries"][0].is_object()
+    });
+    assert_eq!(tail["entries"][0]["data"], "00000007");
+    let counts = keeper.get("/api/v1/dta")["translators"].clone();
+    assert_eq!((&counts["welcomed"], &counts["adds_up"]), (&1.into(), &true.into()), "{counts}");
+    let sum = counts["refused"]["wrong_secret"].as_u64().unwrap() + 1;
+    assert_eq!(counts["connections"], sum, "{counts}");
+    metric(&keeper, "hopwise_memory_exchange_welcomed_total 1");
+    metric(&keeper, &format!("hopwise_memory_exchange_refused_total{{reason=\"wrong_secret\"}} {}", sum - 1));
 }
 
 #[test]

@@ -26,9 +26,13 @@ section! {
         pub(crate) mode: MemoryMode = MemoryMode::Socket,
         /// The interface of `mode = "xdp"`, on which `listen` is an address.
         pub(crate) interface: Option<String> = None,
-        /// Where translators ask what there is and get their queue pairs (TCP). Whoever reaches it can write into the memory: keep
-        /// it inside a network that you trust.
+        /// Where translators ask what there is and get their queue pairs (TCP). Without `secret_file` whoever reaches it can write into
+        /// the memory: keep it inside a network that you trust.
         pub(crate) exchange: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 18515)),
+        /// A file with a secret of 16 to 1024 characters without spaces (`openssl rand -hex 32`), not open to everybody (`chmod 600`). With
+        /// it the exchange talks only to translators that have the same; its content is read again by a reload. It protects the exchange, not
+        /// RoCEv2: see [the how-to](../how-to/dta.md).
+        pub(crate) secret_file: Option<PathBuf> = None,
         /// Directory of the regions' files: on a tmpfs (`/dev/shm`), a mounted hugetlbfs (2 MiB pages), or a disk.
         pub(crate) directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
         /// Which answer holds when the copies of a key differ. `first`: the first that is found; `majority`: that of most copies;
@@ -285,6 +289,18 @@ impl Setting for Fields {
 
     fn show(&self) -> Shown {
         Shown::Plain(self.to_string().into())
+    }
+}
+
+impl MemorySettings {
+    /// Can other machines reach the exchange without a secret? One sentence.
+    pub(crate) fn unguarded(&self) -> Option<String> {
+        (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
+            format!(
+                "whoever reaches the exchange at {} may write the collector's memory: give [collector.memory] and its translators a secret_file                  (openssl rand -hex 32 > FILE; chmod 600 FILE)",
+                self.exchange
+            )
+        })
     }
 }
 

@@ -1,6 +1,10 @@
 //! `[translator.dta]`: DTA reports in, RDMA out.
 
-use std::{net::IpAddr, net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use translator::dta::{Accept, Config, Trigger};
 
@@ -52,6 +56,9 @@ section! {
         pub(crate) waiting: Size = Size(16 << 20),
         /// Socket receive buffer to ask the kernel for.
         pub(crate) receive_buffer: Size = Size(16 << 20),
+        /// A file with the secret that the collectors' `[collector.memory] secret_file` has, for those that say no other. A collector that
+        /// does not prove that it knows it is not talked to. Its content is read again by a reload.
+        pub(crate) secret_file: Option<PathBuf> = None,
         /// Where it is written.
         pub(crate) collectors: Vec<DtaCollectorSettings> = Vec::new(),
         /// Reports that are also appended to a list when a condition holds.
@@ -88,6 +95,8 @@ section! {
         pub(crate) exchange: Option<SocketAddr> = None,
         /// Where reports for this collector come to. Not set for the first: `[translator.dta] listen`.
         pub(crate) listen: Option<SocketAddr> = None,
+        /// A file with the secret of this collector. Not set: `[translator.dta] secret_file`.
+        pub(crate) secret_file: Option<PathBuf> = None,
         /// RDMA messages per second that it bears: above it reports of low priority are dropped first. Not set: no bound.
         pub(crate) rate: Option<PerSecond> = None,
         /// The same in bits, such as `"10Gbit/s"`.
@@ -180,6 +189,11 @@ impl DtaSettings {
             collector.listen.or((index == 0).then_some(self.listen))
         };
         self.collectors.iter().enumerate().filter_map(one).collect()
+    }
+
+    /// The file with the secret of this collector.
+    pub(crate) fn secret_file<'s>(&'s self, collector: &'s DtaCollectorSettings) -> Option<&'s Path> {
+        collector.secret_file.as_deref().or(self.secret_file.as_deref())
     }
 }
 

@@ -77,9 +77,27 @@ fn the_reference_page_is_what_the_source_says() {
 }
 
 #[test]
-fn the_example_is_a_good_file_and_names_only_what_exists() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hopwise.toml");
-    Settings::load(Some(&file)).unwrap_or_else(|error| panic!("{error}"));
+fn the_examples_are_good_files_and_name_only_what_exists() {
+    for name in ["hopwise.toml", "dta-secret.toml"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+        Settings::load(Some(&file)).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_collector_without_a_secret_of_its_own_has_the_translators() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta-secret.toml");
+    let settings = Settings::load(Some(&file)).unwrap();
+    let dta = settings.translator.unwrap().dta.unwrap();
+    let files: Vec<_> =
+        dta.collectors.iter().map(|one| dta.secret_file(one).unwrap().display().to_string()).collect();
+    assert_eq!(files, ["/etc/hopwise/dta-secret", "/etc/hopwise/dta-secret-b"]);
+    let mut memory = settings.collector.memory.unwrap();
+    assert_eq!(memory.unguarded(), None, "it has a secret");
+    memory.secret_file = None;
+    assert!(memory.unguarded().unwrap().contains("10.0.0.9:18515"));
+    memory.exchange = "[::ffff:127.0.0.1]:18515".parse().unwrap();
+    assert_eq!(memory.unguarded(), None, "only this machine reaches it");
 }
 
 #[test]

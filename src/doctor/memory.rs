@@ -1,6 +1,9 @@
-//! Checks of collector memory that the kernel or an RDMA card writes, and of a translator with a card.
+//! Checks of collector memory that the kernel or an RDMA card writes, of a translator with a card, and of the secrets of the exchange.
 
-use std::net::IpAddr;
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use nic::device::{Facts, Machine, RdmaDevice};
 use nic::rights::Cap;
@@ -8,7 +11,7 @@ use nic::rights::Cap;
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::{
     config::{Settings, memory::MemoryMode, rdma::DtaMode},
-    dta::memory::regions::geometry,
+    dta::{exchange::secret::Secret, memory::regions::geometry},
 };
 
 /// Somebody who writes or is written otherwise than by a socket.
@@ -18,6 +21,8 @@ pub(super) enum Writer {
     Kernel { interface: String },
     /// `mode = "card"`: of which section, at which address, with so many bytes to be locked.
     Card { section: &'static str, address: IpAddr, bytes: u64 },
+    /// Whoever knows the secret of the exchange, or, without one, whoever reaches it.
+    Exchange { section: &'static str, at: SocketAddr, secret_file: Option<PathBuf> },
 }
 
 /// What a translator's card locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
@@ -48,14 +53,32 @@ impl Writer {
             let bytes = UNDER_WAY * dta.collectors.len() as u64;
             writers.push(Self::Card { section: "[translator.dta]", address, bytes });
         }
+        writers.extend(Self::exchanges(settings));
         writers
+    }
+
+    /// The exchanges of a configuration, from either side.
+    fn exchanges(settings: &Settings) -> Vec<Self> {
+        let own = settings.collector.memory.iter().map(|memory| Self::Exchange {
+            section: "[collector.memory]",
+            at: memory.exchange,
+            secret_file: memory.secret_file.clone(),
+        });
+        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+        let others = translator.into_iter().flat_map(|dta| {
+            dta.collectors.iter().filter_map(|collector| {
+                let secret_file = dta.secret_file(collector).map(PathBuf::from);
+                Some(Self::Exchange { section: "[translator.dta]", at: collector.exchange?, secret_file })
+            })
+        });
+        own.chain(others).collect()
     }
 
     /// Its interface, if it has one.
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),
-            Self::Card { .. } => None,
+            Self::Card { .. } | Self::Exchange { .. } => None,
         }
     }
 
@@ -63,6 +86,7 @@ impl Writer {
         match self {
             Self::Kernel { interface } => format!("[collector.memory] on {interface}"),
             Self::Card { section, address, .. } => format!("{section} by the card of {address}"),
+            Self::Exchange { section, at, .. } => format!("{section} exchange {at}"),
         }
     }
 }
@@ -103,6 +127,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
                 locked(*bytes, machine),
             ]);
         }
+        Writer::Exchange { at, secret_file, .. } => checks.push(secret(*at, secret_file.as_ref())),
     }
     let input = Input { listen: writer.title(), interface: None, sockets: Vec::new(), asked: true };
     Examined { input, facts: found.facts, expected: None, checks }
@@ -119,6 +144,28 @@ fn kernel(machine: &Machine) -> Check {
         (5, 19..) | (6.., _) => check,
         (5, 18) => check.with(Verdict::Better),
         _ => check.with(Verdict::Blocking),
+    }
+}
+
+/// The name of the check of an exchange's secret.
+pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
+
+fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
+    let why = "Without a secret whoever reaches the exchange may write the collector's memory, or pose as a collector: set secret_file in \
+               [collector.memory] and in [translator.dta], or keep it on a loopback address. What is told and written is not encrypted in \
+               any case.";
+    let Some(file) = file else {
+        let found = if at.ip().to_canonical().is_loopback() {
+            return Check::good(EXCHANGE_SECRET, "none, on a loopback address", why);
+        } else {
+            "none, and other machines may reach it"
+        };
+        let check = Check::good(EXCHANGE_SECRET, found, why).with(Verdict::Better);
+        return check.mended_by("(umask 077; openssl rand -hex 32 > /etc/hopwise/dta-secret)");
+    };
+    match Secret::read(file) {
+        Ok(_) => Check::good(EXCHANGE_SECRET, format!("in {}", file.display()), why),
+        Err(error) => Check::good(EXCHANGE_SECRET, error.to_string(), why).with(Verdict::Blocking),
     }
 }
 
@@ -244,6 +291,26 @@ mod tests {
             checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0],
             "kernel: could_be_better: 5.18.0: -"
         );
+    }
+
+    #[test]
+    fn an_exchange_that_others_reach_wants_a_secret() {
+        let file = std::env::temp_dir().join(format!("hopwise-doctor-secret-{}", std::process::id()));
+        std::fs::write(&file, "short").unwrap();
+        let one = |at: &str, secret_file: Option<&PathBuf>| {
+            let (at, secret_file) = (at.parse().unwrap(), secret_file.cloned());
+            let writer = Writer::Exchange { section: "[collector.memory]", at, secret_file };
+            let examined = examine(&writer, &machine("6.1.0", &[]), NOTHING, None);
+            let [check] = &examined.checks[..] else { panic!("{examined:?}") };
+            format!("{} {}: {}", check.name, check.verdict.name(), check.found)
+        };
+        assert_eq!(one("127.0.0.1:1", None), "exchange_secret good: none, on a loopback address");
+        assert_eq!(one("[::1]:1", None), "exchange_secret good: none, on a loopback address");
+        let open = "exchange_secret could_be_better: none, and other machines may reach it";
+        assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
+        let told = one("10.0.0.9:1", Some(&file));
+        assert!(told.starts_with("exchange_secret in_the_way: ") && !told.contains("short"), "{told}");
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

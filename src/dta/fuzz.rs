@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use wire::dta::{hash::MAX_KEY, layout::Geometry};
 
 use super::{
-    exchange::{Message, Shape},
+    exchange::{
+        Message, Read1, Shape, read, read_nonce,
+        secret::{Nonces, Seals, SecretFile, Side},
+        write,
+    },
     fields::{Fields, hex, unhex},
     key::Key,
     map::Map,
@@ -89,6 +93,37 @@ fn map(data: &[u8]) {
         assert!(differ.iter().all(|(_, new)| usize::from(**new) == map.collectors.len()));
         (0..4).for_each(|list| assert_eq!(grown.of_list(list), map.of_list(list)));
     }
+}
+
+/// The translator's and the collector's seals of some connection.
+fn seals() -> [Seals; 2] {
+    let nonces = Nonces { translator: [1; 32], collector: [2; 32] };
+    let secret = SecretFile::fixed("0123456789abcdef").current();
+    [Side::Translator, Side::Collector].map(|side| secret.seals(side, &nonces))
+}
+
+/// A line without seals is a message or refused in words; behind a seal nothing counts but what was sealed, byte for byte, in its place.
+fn line(data: &[u8]) {
+    let [mut translator, mut collector] = seals();
+    match read(data, None) {
+        Read1::Message(message) => {
+            let sealed = write(&message, Some(&mut translator)).unwrap_or_default();
+            assert_eq!(read(&sealed, Some(&mut collector)), Read1::Message(message));
+            assert_eq!(read(&sealed, Some(&mut collector)), Read1::Forged, "once more");
+        }
+        Read1::Wrong(told) => assert!(!told.is_empty()),
+        other => panic!("{other:?}"),
+    }
+    let [mut translator, mut collector] = seals();
+    let own = write(&Message::Alive, Some(&mut translator)).unwrap_or_default();
+    let expected = if data.eq_ignore_ascii_case(&own) && data[64..] == own[64..] {
+        Read1::Message(Box::new(Message::Alive))
+    } else {
+        Read1::Forged
+    };
+    assert_eq!(read(data, Some(&mut collector)), expected);
+    let nonce = read_nonce(&String::from_utf8_lossy(data));
+    assert!(nonce.is_none() || data.len() == 64);
 }
 
 /// A message reads back as it is written, and a store that is offered has a structure that fits into what is offered, or none.
@@ -274,8 +309,25 @@ fn messages_of_the_exchange() {
             r#"{{"type":"welcome","version":1,"instance":"00ff","address":"10.0.0.9","port":4791,"mtu":1024,"unreliable":17,"reliable":18,"atomics":16,"stores":[{stores}]}}"#
         )
     };
-    let mut examples = owned(&[hello, r#"{"type":"refused","reason":"no"}"#, r#"{"type":"alive"}"#]);
+    let refused = r#"{"type":"refused","reason":"no","cause":"no_secret"}"#;
+    let mut examples = owned(&[hello, refused, r#"{"type":"refused","reason":"no"}"#, r#"{"type":"alive"}"#]);
     examples.extend(stores.iter().map(|shape| welcome(&store(shape))));
     examples.push(welcome(&stores.map(store).join(",")));
     run(message, 5, &examples);
+}
+
+#[test]
+fn lines_with_and_without_seals() {
+    let digits = "0f".repeat(32);
+    let sealed = write(&Message::Alive, Some(&mut seals()[0])).unwrap_or_default();
+    let examples = [
+        format!(r#"{{"type":"begin","version":1,"nonce":"{digits}"}}"#),
+        format!(r#"{{"type":"challenge","nonce":"{digits}"}}"#),
+        format!(r#"{{"type":"proof","proof":"{digits}"}}"#),
+        r#"{"type":"alive"}"#.to_owned(),
+        String::from_utf8_lossy(&sealed).into_owned(),
+        format!("{digits} {{\"type\":\"alive\"}}"),
+        digits,
+    ];
+    run(line, 6, &examples);
 }

@@ -57,6 +57,8 @@ pub(crate) struct Memory {
     /// Where RoCEv2 comes to.
     listen: SocketAddr,
     exchange: SocketAddr,
+    /// Who is let in there.
+    door: Arc<exchange::server::Door>,
     pub(crate) shelf: Shelf,
     offered: Vec<Offered>,
     responder: Mutex<Responder>,
@@ -128,7 +130,11 @@ impl Ready {
     /// A port in use, a region that is another, no room.
     pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
         let receiver = (settings.mode != MemoryMode::Card).then(|| receiver(settings)).transpose()?;
+        let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
+        if let Some(danger) = settings.unguarded() {
+            tracing::warn!("{danger}");
+        }
         let config = collector::rdma::Config {
             pairs: settings.queue_pairs,
             seed: seed(),
@@ -142,6 +148,7 @@ impl Ready {
             instance: exchange::instance(),
             listen: receiver.as_ref().map_or(settings.listen, Receiver::local_addr),
             exchange: listening.address().unwrap_or(settings.exchange),
+            door: exchange::server::Door::new(secret),
             shelf,
             offered,
             responder: Mutex::new(responder),
@@ -230,7 +237,8 @@ impl Ready {
             None => Box::new(move || own.card.iter().for_each(|card| card.tell(&own, &wake, &stop))),
         };
         role.threads.push(control.spawn("responder", work)?);
-        role.server = Some(listening.start(memory, control)?);
+        let door = Arc::clone(&memory.door);
+        role.server = Some(listening.start(memory, door, control)?);
         Ok(role)
     }
 }
@@ -239,6 +247,11 @@ impl Role {
     /// Where others can ask.
     pub(crate) fn handle(&self) -> Handle {
         Arc::clone(&self.memory)
+    }
+
+    /// The secret of the exchange, if there is one.
+    pub(crate) fn secret(&self) -> Option<&Arc<exchange::secret::SecretFile>> {
+        self.memory.door.secret()
     }
 
     /// Where RoCEv2 comes to, and where translators ask.

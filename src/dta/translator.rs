@@ -28,6 +28,7 @@ use wire::roce::{Ends, Packet};
 use crate::{
     config::rdma::{DtaMode, DtaSettings},
     control::Control,
+    dta::exchange::secret::SecretFile,
     error::CliError,
 };
 use links::{Parts, Peers};
@@ -50,13 +51,18 @@ pub(crate) struct Ready {
     translator: Translator,
     /// None: a card, which is still to be opened.
     links: Option<Road>,
+    secrets: Secrets,
 }
+
+/// Of each collector, if it has one.
+type Secrets = Vec<Option<Arc<SecretFile>>>;
 
 /// A translator at work.
 #[derive(Debug)]
 pub(crate) struct Role {
     shared: Handle,
     addresses: Vec<SocketAddr>,
+    secrets: Secrets,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -87,6 +93,9 @@ impl Ready {
         let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.dta]: {error}"));
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
+        let secrets =
+            settings.collectors.iter().map(|collector| SecretFile::open(settings.secret_file(collector)));
+        let secrets = secrets.collect::<Result<_, _>>()?;
         let mut reports = Vec::new();
         for address in settings.listens() {
             let receiver = Receiver::bind(address, &options).map_err(|error| wrong(&error))?;
@@ -98,7 +107,7 @@ impl Ready {
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
         // A card comes last: see `open_card`.
         let links = (settings.mode != DtaMode::Card).then(|| Road::open(settings)).transpose()?;
-        Ok(Self { settings: settings.clone(), reports, translator, links })
+        Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
     }
 
     /// Opens the card, if there is to be one. The system lets it be used only by threads with the very credentials of the one that opened
@@ -118,11 +127,11 @@ impl Ready {
     /// # Errors
     /// The system has no thread for us.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { settings, reports, translator, links } = self;
+        let Self { settings, reports, translator, links, secrets } = self;
         let links = links.map_or_else(|| Road::open(&settings), Ok)?;
         let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
         let (news, told) = channel();
-        let peers = Peers::start(&settings, news, told, control)?;
+        let peers = Peers::start(&settings, &secrets, (news, told), control)?;
         let mut worker = Worker {
             settings,
             reports,
@@ -141,7 +150,7 @@ impl Ready {
                 failed.failed(format!("the translator cannot go on: {error}"));
             }
         };
-        Ok(Role { shared, addresses, stop, thread: Some(control.spawn("translator", work)?) })
+        Ok(Role { shared, addresses, secrets, stop, thread: Some(control.spawn("translator", work)?) })
     }
 }
 
@@ -149,6 +158,11 @@ impl Role {
     /// Where what it counted is.
     pub(crate) fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
+    }
+
+    /// The secrets that it shares with collectors.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Arc<SecretFile>> {
+        self.secrets.iter().flatten()
     }
 
     /// Where reports for each collector come to.

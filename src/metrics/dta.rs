@@ -98,6 +98,8 @@ fn links(text: &mut Text, view: Option<&DtaView>) {
         link.connections
     });
     each(("dta_link_broken_total", "counter", "Times a connection broke."), &|link| link.broken);
+    let help = "Times the exchange came to nothing because one side refused the other.";
+    each(("dta_link_exchange_refused_total", "counter", help), &|link| link.exchange_refused.values().sum());
 }
 
 /// The kernel's part of it.
@@ -144,6 +146,16 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_links", "gauge", "Translators that are connected."), |view| {
         view.links.iter().filter(|link| link.up).count() as u64
     });
+    let help = "Connections to the exchange: = welcomed + refused + waiting.";
+    one(text, view, ("memory_exchange_connections_total", "counter", help), |view| {
+        view.translators.connections
+    });
+    let help = "Connections to the exchange that were welcomed.";
+    one(text, view, ("memory_exchange_welcomed_total", "counter", help), |view| view.translators.welcomed);
+    let help = "Connections to the exchange that came to nothing, by reason.";
+    by(text, view, ("memory_exchange_refused_total", "reason", help), |view| &view.translators.refused);
+    let help = "Connections to the exchange that are not answered yet.";
+    one(text, view, ("memory_exchange_waiting", "gauge", help), |view| view.translators.waiting);
     let help = "Entries of lists told as events.";
     one(text, view, ("memory_entries_told_total", "counter", help), |view| view.events.entries);
     text.metric("memory_batches_lost_total", "counter", "Batches of lists that were not told, by reason.");

@@ -5,14 +5,18 @@ use std::{
     net::{IpAddr, SocketAddr, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use super::{ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, VERSION, Welcome};
+use super::{
+    ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, VERSION, Welcome,
+    handshake::{Patience, Refused, Why, prove, told},
+    secret::SecretFile,
+};
 use crate::{control::Control, error::CliError};
 
 /// Waits between attempts: from this, doubled, up to the other.
@@ -47,24 +51,56 @@ pub(crate) struct Link {
     orders: Sender<Order>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    refusals: Arc<Refusals>,
+}
+
+/// How often a link came to nothing, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals([AtomicU64; Why::COUNT]);
+
+impl Refusals {
+    /// All of them.
+    pub(crate) fn read(&self) -> [u64; Why::COUNT] {
+        // Relaxed: counts that travel alone.
+        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+
+    fn add(&self, why: Why) {
+        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Link {
-    /// Starts connecting to the exchange at `to`, from `source` if it is given.
+    /// Starts connecting to the exchange at `to`, and talks to it only if it knows the secret, where there is one.
     ///
     /// # Errors
     /// The system has no thread for us.
     pub(crate) fn start(
         number: u8,
-        to: SocketAddr,
+        (to, secret): (SocketAddr, Option<Arc<SecretFile>>),
         news: Sender<News>,
         control: &Control,
     ) -> Result<Self, CliError> {
         let (orders, inbox) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut worker = Worker { number, to, news, inbox, stop: Arc::clone(&stop), told: None };
+        let refusals = Arc::new(Refusals::default());
+        let mut worker = Worker {
+            number,
+            to,
+            secret,
+            news,
+            inbox,
+            stop: Arc::clone(&stop),
+            refusals: Arc::clone(&refusals),
+            told: None,
+        };
         let thread = control.spawn(&format!("exchange-{number}"), move || worker.work())?;
-        Ok(Self { orders, stop, thread: Some(thread) })
+        Ok(Self { orders, stop, thread: Some(thread), refusals })
+    }
+
+    /// How often it came to nothing, by reason.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// What to say, after [`News::Reached`].
@@ -92,9 +128,11 @@ impl Drop for Link {
 struct Worker {
     number: u8,
     to: SocketAddr,
+    secret: Option<Arc<SecretFile>>,
     news: Sender<News>,
     inbox: Receiver<Order>,
     stop: Arc<AtomicBool>,
+    refusals: Arc<Refusals>,
     /// The last reason that was told.
     told: Option<String>,
 }
@@ -138,6 +176,14 @@ impl Worker {
         let stream = TcpStream::connect_timeout(&self.to, CONNECT)?;
         let local = stream.local_addr()?.ip().to_canonical();
         let mut lines = Lines::new(stream, SLEEP)?;
+        if let Some(secret) = &self.secret {
+            let secret = secret.current();
+            let patience = Patience { until: Instant::now() + SILENCE, stopped: &|| self.stopped() };
+            if let Err(refused) = prove(&mut lines, &secret, &patience) {
+                return Ok(self.refused(refused));
+            }
+        }
+        lines.take_long();
         // Orders for an earlier connection mean nothing any more.
         while self.inbox.try_recv().is_ok() {}
         let _ = self.news.send(News::Reached(self.number, local));
@@ -151,6 +197,14 @@ impl Worker {
         };
         lines.send(&Message::Hello(*hello))?;
         self.talk(&mut lines)
+    }
+
+    /// Counts it; the reason.
+    fn refused(&self, refused: Refused) -> String {
+        if refused.why != Why::Stopped {
+            self.refusals.add(refused.why);
+        }
+        refused.text
     }
 
     fn talk(&mut self, lines: &mut Lines) -> io::Result<String> {
@@ -167,13 +221,26 @@ impl Worker {
                             self.told = None;
                             let _ = self.news.send(News::Welcomed(self.number, Box::new(welcome)));
                         }
-                        Message::Refused { reason } => return Ok(format!("refused: {reason}")),
+                        Message::Refused { reason, cause } => {
+                            return Ok(self.refused(told(&reason, cause.as_deref())));
+                        }
                         Message::Hello(_) | Message::Alive => {}
+                        // Without a secret nothing of the kind was asked for, with one it is past.
+                        Message::Begin(_) | Message::Challenge { .. } | Message::Proof { .. } => {
+                            return Ok(self.refused(Refused::new(
+                                Why::Malformed,
+                                "it speaks of secrets at the wrong time",
+                            )));
+                        }
                     }
                 }
                 Read1::Nothing => {}
                 Read1::Closed => return Ok("the exchange was closed".to_owned()),
-                Read1::Wrong(reason) => return Ok(reason),
+                Read1::Wrong(reason) => return Ok(self.refused(Refused::new(Why::Malformed, reason))),
+                Read1::Forged => {
+                    let text = "a message without its right tag: somebody is in between";
+                    return Ok(self.refused(Refused::new(Why::Forged, text)));
+                }
             }
             if heard.elapsed() >= SILENCE {
                 return Ok(format!("silent for {} s", SILENCE.as_secs()));

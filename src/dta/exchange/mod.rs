@@ -3,8 +3,15 @@
 //!
 //! The translator says `hello`, the collector answers `welcome` (or `refused`), then both say `alive` every
 //! [`ALIVE_EVERY`]. A side that hears nothing for [`SILENCE`] closes; the translator comes again, waiting longer each time.
+//!
+//! Where a secret is shared, each first proves to the other that it knows it ([`handshake`]), and every message after that carries a tag.
 
 pub(crate) mod client;
+mod hall;
+pub(crate) mod handshake;
+pub(crate) mod secret;
+#[cfg(test)]
+mod secret_tests;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
@@ -19,6 +26,11 @@ use serde::{Deserialize, Serialize};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 
+use super::fields::{hex, unhex};
+pub(crate) use hall::{HallView, by_name};
+use handshake::{Refused, Why, check_version};
+use secret::{LEN, Nonce, Seals};
+
 /// The version of these messages. Another one is refused.
 pub(crate) const VERSION: u32 = 1;
 /// Each side speaks at least so often.
@@ -27,12 +39,26 @@ pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// Longest line, bytes: 65,536 lists with their numbers, and room to spare.
 const LONGEST: usize = 4 << 20;
+/// Longest line of somebody who has proved nothing, and of a translator at any time, bytes.
+const LONGEST_SMALL: usize = 4 << 10;
 
 /// A message. Unknown fields are ignored, so that a later minor change does not part old and new.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// The translator's first.
+    /// The translator's first where there is a secret.
+    Begin(Begin),
+    /// The collector's answer to that.
+    Challenge {
+        /// In hexadecimal, drawn for this connection.
+        nonce: String,
+    },
+    /// I know the secret: the translator's, then the collector's.
+    Proof {
+        /// In hexadecimal ([`secret::Secret::proof`]).
+        proof: String,
+    },
+    /// The translator's first otherwise.
     Hello(Hello),
     /// The collector's answer.
     Welcome(Welcome),
@@ -40,9 +66,21 @@ pub(crate) enum Message {
     Refused {
         /// One sentence.
         reason: String,
+        /// Its name ([`handshake::Why`]), where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// I am still here.
     Alive,
+}
+
+/// A translator that wants proofs, and will give its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Begin {
+    /// [`VERSION`].
+    pub(crate) version: u32,
+    /// In hexadecimal, drawn for this connection.
+    pub(crate) nonce: String,
 }
 
 /// Longest `instance`.
@@ -200,19 +238,15 @@ impl Shape {
 
 impl Hello {
     /// Is it one that we understand?
-    fn check(&self) -> Result<(), String> {
-        if self.version != VERSION {
-            return Err(format!(
-                "this collector speaks version {VERSION} of the exchange, and not {}",
-                self.version
-            ));
-        }
+    fn check(&self) -> Result<(), Refused> {
+        check_version(self.version)?;
         // It is kept for as long as the link's queue pairs are.
         let digits = 1..=LONGEST_INSTANCE;
         if !digits.contains(&self.instance.len())
             || !self.instance.bytes().all(|byte| byte.is_ascii_alphanumeric())
         {
-            return Err(format!("an instance has 1 to {LONGEST_INSTANCE} letters and digits"));
+            let text = format!("an instance has 1 to {LONGEST_INSTANCE} letters and digits");
+            return Err(Refused::new(Why::Malformed, text));
         }
         Ok(())
     }
@@ -263,6 +297,10 @@ pub(crate) struct Lines {
     reader: BufReader<TcpStream>,
     /// A line that has come in part.
     begun: Vec<u8>,
+    /// Longest line that is taken, bytes.
+    longest: usize,
+    /// After the proofs: every line begins with a tag.
+    seals: Option<Seals>,
 }
 
 /// What reading a line gave.
@@ -275,21 +313,33 @@ pub(crate) enum Read1 {
     Closed,
     /// It said what we do not understand: one sentence.
     Wrong(String),
+    /// It lacks the tag that it must have: whoever sent this is not who proved something.
+    Forged,
 }
 
 impl Lines {
-    /// Speaks on `stream`; waits for a line at most `patience` at a time.
+    /// Speaks on `stream`; waits for a line at most `patience` at a time, and takes short lines only.
     pub(crate) fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let reader = BufReader::new(stream.try_clone()?);
-        Ok(Self { stream, reader, begun: Vec::new() })
+        Ok(Self { stream, reader, begun: Vec::new(), longest: LONGEST_SMALL, seals: None })
+    }
+
+    /// From now on takes a collector's long lines, too.
+    pub(crate) fn take_long(&mut self) {
+        self.longest = LONGEST;
+    }
+
+    /// From now on every line has a tag, both ways.
+    pub(crate) fn seal(&mut self, seals: Seals) {
+        self.seals = Some(seals);
     }
 
     /// Says something.
     pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
+        let mut line = write(message, self.seals.as_mut())?;
         line.push(b'\n');
         self.stream.write_all(&line)
     }
@@ -312,17 +362,59 @@ impl Lines {
             }
         };
         self.reader.consume(taken);
-        if self.begun.len() > LONGEST {
-            return Read1::Wrong("a line is longer than 4 MiB".to_owned());
+        if self.begun.len() > self.longest {
+            let (most, unit) = if self.longest < 1 << 20 {
+                (self.longest >> 10, "KiB")
+            } else {
+                (self.longest >> 20, "MiB")
+            };
+            return Read1::Wrong(format!("a line is longer than {most} {unit}"));
         }
         if !whole {
             return Read1::Nothing;
         }
-        match serde_json::from_slice(&std::mem::take(&mut self.begun)) {
-            Ok(message) => Read1::Message(Box::new(message)),
-            Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
-        }
+        let mut line = std::mem::take(&mut self.begun);
+        line.pop();
+        read(&line, self.seals.as_mut())
     }
+}
+
+/// A message as a line without its end: behind its tag, in hexadecimal, and a space where there are seals.
+pub(crate) fn write(message: &Message, seals: Option<&mut Seals>) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(message)?;
+    let Some(seals) = seals else { return Ok(json) };
+    let mut line = hex(&seals.tag(&json)).into_bytes();
+    line.push(b' ');
+    line.extend_from_slice(&json);
+    Ok(line)
+}
+
+/// Reads such a line. Nothing of what is said is looked at before its tag is found right.
+pub(crate) fn read(line: &[u8], seals: Option<&mut Seals>) -> Read1 {
+    let json = match seals {
+        None => line,
+        Some(seals) => match sealed(line, seals) {
+            Some(json) => json,
+            None => return Read1::Forged,
+        },
+    };
+    match serde_json::from_slice(json) {
+        Ok(message) => Read1::Message(Box::new(message)),
+        Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
+    }
+}
+
+fn sealed<'l>(line: &'l [u8], seals: &mut Seals) -> Option<&'l [u8]> {
+    let (tag, rest) = line.split_at_checked(2 * LEN)?;
+    let json = rest.strip_prefix(b" ")?;
+    let tag = unhex(std::str::from_utf8(tag).ok()?)?;
+    seals.is_next(&tag, json).then_some(json)
+}
+
+/// A nonce in hexadecimal.
+pub(crate) fn read_nonce(text: &str) -> Option<Nonce> {
+    let digits = (text.len() == 2 * LEN).then_some(text)?;
+    unhex(digits)?.try_into().ok()
 }
 
 /// A number drawn at the start of a process, in hexadecimal.

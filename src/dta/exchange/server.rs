@@ -4,19 +4,22 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{RecvTimeoutError, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use super::{ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, Welcome};
+use super::{
+    ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, Welcome,
+    hall::{Hall, HallView, MOST_LINKS},
+    handshake::{Patience, Refused, Why, admit},
+    secret::SecretFile,
+};
 use crate::{control::Control, error::CliError};
 
-/// Connections at the same time.
-const MOST_CONNECTIONS: usize = 64;
 /// How soon a stop is noticed.
 const SLEEP: Duration = Duration::from_millis(100);
 
@@ -37,6 +40,30 @@ pub(crate) trait Host: Send + Sync + 'static {
 pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The door: who must prove what, and what became of those that came.
+#[derive(Debug, Default)]
+pub(crate) struct Door {
+    secret: Option<Arc<SecretFile>>,
+    hall: Hall,
+}
+
+impl Door {
+    /// A door that opens to who knows this secret, or to all.
+    pub(crate) fn new(secret: Option<Arc<SecretFile>>) -> Arc<Self> {
+        Arc::new(Self { secret, hall: Hall::default() })
+    }
+
+    /// The secret, if there is one.
+    pub(crate) fn secret(&self) -> Option<&Arc<SecretFile>> {
+        self.secret.as_ref()
+    }
+
+    /// What became of connections.
+    pub(crate) fn view(&self) -> HallView {
+        self.hall.view(self.secret.is_some())
+    }
 }
 
 /// A listening socket, before anything is answered.
@@ -68,10 +95,16 @@ impl Listening {
     ///
     /// # Errors
     /// The system has no thread for us.
-    pub(crate) fn start(self, host: Arc<dyn Host>, control: &Control) -> Result<Server, CliError> {
+    pub(crate) fn start(
+        self,
+        host: Arc<dyn Host>,
+        door: Arc<Door>,
+        control: &Control,
+    ) -> Result<Server, CliError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, spawner) = (Arc::clone(&stop), control.clone());
-        let work = move || accept(&self.0, &host, &stopped, &spawner);
+        let serving = Serving { host, door, stop: Arc::clone(&stop) };
+        let spawner = control.clone();
+        let work = move || accept(&self.0, &serving, &spawner);
         Ok(Server { stop, thread: Some(control.spawn("exchange", work)?) })
     }
 }
@@ -86,75 +119,121 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &TcpListener, host: &Arc<dyn Host>, stop: &Arc<AtomicBool>, control: &Control) {
-    let open = Arc::new(AtomicUsize::new(0));
-    let threads: Mutex<Vec<JoinHandle<()>>> = Mutex::default();
-    while !stop.load(Ordering::Relaxed) {
-        let (stream, from) = match listener.accept() {
-            Ok(accepted) => accepted,
-            Err(_) => {
-                std::thread::sleep(SLEEP);
-                continue;
-            }
+/// What a connection's thread needs.
+#[derive(Clone)]
+struct Serving {
+    host: Arc<dyn Host>,
+    door: Arc<Door>,
+    stop: Arc<AtomicBool>,
+}
+
+fn accept(listener: &TcpListener, serving: &Serving, control: &Control) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !serving.stop.load(Ordering::Relaxed) {
+        let accepted = listener.accept().and_then(|(stream, from)| Ok((stream.try_clone()?, stream, from)));
+        let Ok((same, stream, from)) = accepted else {
+            std::thread::sleep(SLEEP);
+            continue;
         };
-        let mut threads = threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
-        if open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
-            tracing::warn!("exchange: {MOST_CONNECTIONS} connections are open; one from {from} is closed");
-            continue; // closed by being dropped
-        }
-        let taken = Taken::new(&open);
-        let (host, stop) = (Arc::clone(host), Arc::clone(stop));
+        let from = from.ip().to_canonical();
+        let number = serving.door.hall.enter(same, from);
+        let own = serving.clone();
         let work = move || {
-            let _taken = taken;
-            if let Err(error) = serve(stream, host.as_ref(), &stop) {
+            if let Err(error) = own.serve(stream, number, from) {
                 tracing::debug!("exchange: {error}");
             }
         };
         match control.spawn("exchange-link", work) {
             Ok(thread) => threads.push(thread),
-            Err(error) => tracing::warn!("exchange: {error}"),
+            Err(error) => {
+                serving.door.hall.refuse(number, Why::Full);
+                tracing::warn!("exchange: {error}");
+            }
         }
     }
-    let threads = threads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     for thread in threads {
         let _ = thread.join();
     }
 }
 
-/// A connection's place among those that may be open, given back however it ends.
-struct Taken(Arc<AtomicUsize>);
+/// A connection, our address as the translator sees it, and what it said.
+type Heard = (Lines, IpAddr, Hello);
+/// A connection that it can be told by, if there is one, and why it is refused.
+type Unheard = (Option<Box<Lines>>, Refused);
 
-impl Taken {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
+impl Serving {
+    /// One translator's link, until it ends.
+    fn serve(&self, stream: TcpStream, number: u64, from: IpAddr) -> io::Result<()> {
+        let (door, stop) = (&self.door, &*self.stop);
+        let (mut lines, local, hello) = match self.hear(stream) {
+            Ok(heard) => heard,
+            Err((lines, refused)) => {
+                tell(from, &refused, door.hall.refuse(number, refused.why));
+                return lines.map_or(Ok(()), |lines| answer(lines, refused));
+            }
+        };
+        let mut inside = match door.hall.admit(number) {
+            None => return Ok(()),
+            Some(Ok(inside)) => inside,
+            Some(Err(may_tell)) => {
+                let text = format!("{MOST_LINKS} translators are connected, and more cannot be");
+                let refused = Refused::new(Why::Full, text);
+                tell(from, &refused, may_tell);
+                return lines.send(&refused.message());
+            }
+        };
+        let welcome = match welcome(&mut lines, self.host.as_ref(), &hello, local)? {
+            Ok(welcome) => welcome,
+            Err(reason) => {
+                let refused = Refused::new(Why::Unwelcome, reason);
+                tell(from, &refused, inside.refused(Why::Unwelcome));
+                return lines.send(&refused.message());
+            }
+        };
+        inside.welcomed();
+        let said = lines.send(&Message::Welcome(welcome.clone()));
+        let outcome = said.and_then(|()| stay(&mut lines, stop));
+        self.host.gone(&hello, &welcome);
+        outcome
     }
-}
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// One translator's link, until it ends.
-fn serve(stream: TcpStream, host: &dyn Host, stop: &AtomicBool) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    let local = stream.local_addr()?.ip().to_canonical();
-    let mut lines = Lines::new(stream, SLEEP)?;
-    let Some(hello) = hello(&mut lines, stop)? else { return Ok(()) };
-    let welcome = match welcome(&mut lines, host, &hello, local)? {
-        Ok(welcome) => welcome,
-        Err(reason) => {
-            tracing::warn!("a translator at {} is refused: {reason}", hello.address);
-            return lines.send(&Message::Refused { reason });
+    /// The hello of who may say one.
+    fn hear(&self, stream: TcpStream) -> Result<Heard, Unheard> {
+        let until = Instant::now() + SILENCE;
+        let lines = || {
+            stream.set_nonblocking(false)?;
+            let local = stream.local_addr()?.ip().to_canonical();
+            Ok((local, Lines::new(stream, SLEEP)?))
+        };
+        let (local, mut lines) = lines().map_err(|error: io::Error| (None, error.into()))?;
+        let patience = Patience { until, stopped: &|| self.stop.load(Ordering::Relaxed) };
+        let secret = self.door.secret.as_ref().map(|file| file.current());
+        match admit(&mut lines, secret.as_ref(), &patience) {
+            Ok(hello) => Ok((lines, local, hello)),
+            Err(refused) => Err((Some(Box::new(lines)), refused)),
         }
-    };
-    let said = lines.send(&Message::Welcome(welcome.clone()));
-    let outcome = said.and_then(|()| stay(&mut lines, stop));
-    host.gone(&hello, &welcome);
-    outcome
+    }
+}
+
+/// Tells the other side why, if it is there to hear.
+fn answer(mut lines: Box<Lines>, refused: Refused) -> io::Result<()> {
+    match refused.why {
+        Why::Silent | Why::Closed | Why::Stopped => Ok(()),
+        _ => lines.send(&refused.message()),
+    }
+}
+
+/// Tells the log, if it may. What the other side wrote is not repeated there.
+fn tell(from: IpAddr, refused: &Refused, may: Option<u64>) {
+    let Some(untold) = may else { return };
+    let why = refused.why.name();
+    let more = if untold > 0 { format!(" ({untold} more since the last such line)") } else { String::new() };
+    if matches!(refused.why, Why::Malformed | Why::Version) {
+        tracing::warn!("exchange: one at {from} is refused: {why}{more}");
+    } else {
+        tracing::warn!("exchange: one at {from} is refused: {why}: {}{more}", refused.text);
+    }
 }
 
 /// What the host answers. It may take its time, for it looks at every list: meanwhile the translator hears that we are alive.
@@ -180,27 +259,6 @@ fn welcome(
     })
 }
 
-/// The first message, if it is one that can be answered.
-fn hello(lines: &mut Lines, stop: &AtomicBool) -> io::Result<Option<Hello>> {
-    let begun = Instant::now();
-    loop {
-        let reason = match lines.receive() {
-            Read1::Message(message) => match *message {
-                Message::Hello(hello) => match hello.check() {
-                    Ok(()) => return Ok(Some(hello)),
-                    Err(reason) => reason,
-                },
-                _ => "the first message must be a hello".to_owned(),
-            },
-            Read1::Nothing if begun.elapsed() < SILENCE && !stop.load(Ordering::Relaxed) => continue,
-            Read1::Nothing | Read1::Closed => return Ok(None),
-            Read1::Wrong(reason) => reason,
-        };
-        lines.send(&Message::Refused { reason })?;
-        return Ok(None);
-    }
-}
-
 /// Both are alive, until one is not.
 fn stay(lines: &mut Lines, stop: &AtomicBool) -> io::Result<()> {
     let (mut heard, mut said) = (Instant::now(), Instant::now());
@@ -208,6 +266,10 @@ fn stay(lines: &mut Lines, stop: &AtomicBool) -> io::Result<()> {
         match lines.receive() {
             Read1::Message(_) => heard = Instant::now(),
             Read1::Nothing => {}
+            Read1::Forged => {
+                tracing::warn!("exchange: a message without its right tag; the connection is closed");
+                break;
+            }
             Read1::Closed | Read1::Wrong(_) => break,
         }
         if said.elapsed() >= ALIVE_EVERY {

@@ -9,14 +9,14 @@ use std::{
 };
 
 use super::client::{Link, News};
-use super::server::{Host, Listening};
+use super::server::{Door, Host, Listening};
 use super::*;
 use crate::control::Control;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn hello(instance: &str) -> Hello {
+pub(super) fn hello(instance: &str) -> Hello {
     Hello {
         version: VERSION,
         instance: instance.to_owned(),
@@ -61,7 +61,7 @@ fn offer(geometry: &Geometry) -> StoreOffer {
     }
 }
 
-fn welcome() -> Welcome {
+pub(super) fn welcome() -> Welcome {
     Welcome {
         version: VERSION,
         instance: "00ff".to_owned(),
@@ -101,10 +101,10 @@ fn a_store_that_cannot_be_is_none() {
 
 /// A collector that says yes, and notes who came and went.
 #[derive(Default)]
-struct Book(Mutex<Vec<String>>);
+pub(super) struct Book(pub(super) Mutex<Vec<String>>);
 
 impl Book {
-    fn read(&self) -> Vec<String> {
+    pub(super) fn read(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -121,7 +121,7 @@ impl Host for Book {
     }
 }
 
-fn any() -> SocketAddr {
+pub(super) fn any() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
@@ -131,9 +131,9 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
     let book = Arc::new(Book::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
     let (news, told) = channel();
-    let link = Link::start(3, address, news, &control).unwrap();
+    let link = Link::start(3, (address, None), news, &control).unwrap();
     let Ok(News::Reached(3, LOCAL)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
     link.hello(hello("a1"));
     let Ok(News::Welcomed(3, got)) = told.recv_timeout(PATIENCE) else { panic!("not welcomed") };
@@ -169,7 +169,7 @@ fn who_has_many_lists_is_alive_while_it_looks_at_them() {
     let (go_on, heard) = channel();
     let listening = Listening::open(any()).unwrap();
     let mut stream = TcpStream::connect(listening.address().unwrap()).unwrap();
-    let _server = listening.start(Arc::new(Slow(Mutex::new(heard))), &control).unwrap();
+    let _server = listening.start(Arc::new(Slow(Mutex::new(heard))), Door::new(None), &control).unwrap();
     stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
     let line = serde_json::to_string(&Message::Hello(hello("a1"))).unwrap() + "\n";
     stream.write_all(line.as_bytes()).unwrap();
@@ -192,9 +192,9 @@ fn a_collector_that_goes_and_comes_is_found_again() {
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
     let book = Arc::new(Book::default());
-    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
     let (news, told) = channel();
-    let link = Link::start(0, address, news, &control).unwrap();
+    let link = Link::start(0, (address, None), news, &control).unwrap();
     let mut answered = 0;
     let mut server = Some(server);
     while answered < 2 {
@@ -206,7 +206,9 @@ fn a_collector_that_goes_and_comes_is_found_again() {
             }
             News::Lost(..) if server.is_none() => {
                 let listening = Listening::open(address).unwrap();
-                server = Some(listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap());
+                server = Some(
+                    listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap(),
+                );
             }
             News::Lost(..) => {}
         }
@@ -219,7 +221,7 @@ fn what_is_no_hello_is_refused_in_words() {
     let book = Arc::new(Book::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let _server = listening.start(Arc::clone(&book) as Arc<dyn Host>, &control).unwrap();
+    let _server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
     let old = Message::Hello(Hello { version: 9, ..hello("x") });
     let long = Message::Hello(hello(&"0".repeat(65)));
     for (line, told) in [
@@ -261,6 +263,7 @@ fn a_line_without_end_is_not_collected_for_ever() {
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
     let mut lines = Lines::new(stream, Duration::from_secs(5)).unwrap();
+    lines.take_long();
     let writing = std::thread::spawn(move || {
         let block = vec![b'x'; 1 << 16];
         while sender.write_all(&block).is_ok() {}

@@ -8,6 +8,7 @@ use wire::Refusal;
 
 use super::Memory;
 use super::kernel::{Kernel, Look};
+use crate::dta::exchange::HallView;
 
 /// `/api/v1/dta`.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +43,8 @@ pub(crate) struct MemoryView {
     pub(crate) naks: BTreeMap<&'static str, u64>,
     answers_lost: u64,
     pub(crate) links: Vec<LinkView>,
+    /// Connections to the exchange.
+    pub(crate) translators: HallView,
     pub(crate) events: EventsView,
     pub(crate) snapshots: SnapshotsView,
 }
@@ -189,6 +192,7 @@ impl Memory {
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
             answers_lost: count(&self.counts.answers_lost),
             links,
+            translators: self.door.view(),
             events: self.events_view(),
             snapshots: self.snapshots_view(),
         }

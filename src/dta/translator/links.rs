@@ -27,7 +27,9 @@ use crate::{
 /// A collector, as far as it is known.
 pub(super) struct Peer {
     pub(super) exchange: SocketAddr,
-    link: Link,
+    pub(super) link: Link,
+    /// Is there a secret that it must prove?
+    pub(super) secured: bool,
     /// Which socket its RoCEv2 leaves by.
     socket: Option<usize>,
     /// Where it goes.
@@ -62,16 +64,19 @@ impl Peers {
     /// Begins to connect to all.
     pub(super) fn start(
         settings: &DtaSettings,
-        news: Sender<News>,
-        inbox: Inbox<News>,
+        secrets: &super::Secrets,
+        (news, inbox): (Sender<News>, Inbox<News>),
         control: &Control,
     ) -> Result<Self, CliError> {
         let mut list = Vec::new();
         for (number, collector) in settings.collectors.iter().enumerate() {
             let Some(exchange) = collector.exchange else { continue };
+            let secret = secrets.get(number).cloned().flatten();
+            let secured = secret.is_some();
             list.push(Peer {
                 exchange,
-                link: Link::start(number as u8, exchange, news.clone(), control)?,
+                link: Link::start(number as u8, (exchange, secret), news.clone(), control)?,
+                secured,
                 socket: None,
                 target: None,
                 instance: None,

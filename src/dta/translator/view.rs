@@ -8,6 +8,7 @@ use translator::rdma::{GivenUp, Heard, Refused, State};
 use wire::Refusal;
 
 use super::Worker;
+use crate::dta::exchange::by_name;
 
 /// `dta` in `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize)]
@@ -104,6 +105,10 @@ pub(crate) struct CollectorView {
     timeouts: u64,
     pub(crate) connections: u64,
     pub(crate) broken: u64,
+    /// Must the collector prove that it knows a secret?
+    exchange_secret: bool,
+    /// Times the exchange came to nothing because one side refused the other, by reason.
+    pub(crate) exchange_refused: BTreeMap<&'static str, u64>,
     uncertain_adds: u64,
     adds_up: bool,
 }
@@ -209,6 +214,8 @@ impl Worker {
             timeouts: stats.timeouts,
             connections: stats.connections,
             broken: stats.broken,
+            exchange_secret: peer.secured,
+            exchange_refused: by_name(&peer.link.refusals().read()),
             uncertain_adds: stats.uncertain_adds,
             adds_up: stats.is_balanced(),
         })

@@ -1,0 +1,355 @@
+//! The exchange with a secret: who knows it, who does not, who has only listened, and who presses.
+
+use std::{
+    net::Shutdown,
+    sync::{Arc, mpsc::channel},
+    time::Instant,
+};
+
+use super::client::{Link, News};
+use super::hall::MOST_WAITING;
+use super::handshake::{Patience, prove};
+use super::secret::{Nonces, SecretFile, Side};
+use super::server::{Door, Host, Listening, Server};
+use super::tests::{Book, PATIENCE, any, hello, welcome};
+use super::*;
+use crate::control::Control;
+
+const SECRET: &str = "correct horse battery staple";
+const OTHER: &str = "another secret of some length";
+
+fn file(secret: &str) -> Arc<SecretFile> {
+    SecretFile::fixed(&secret.replace(' ', "-"))
+}
+
+/// A collector, and what it saw.
+struct Place {
+    book: Arc<Book>,
+    door: Arc<Door>,
+    at: std::net::SocketAddr,
+    server: Option<Server>,
+    control: Control,
+}
+
+impl Place {
+    fn open(secret: Option<&str>) -> Self {
+        let (control, _messages) = Control::new();
+        let (book, door) = (Arc::new(Book::default()), Door::new(secret.map(file)));
+        let listening = Listening::open(any()).unwrap();
+        let at = listening.address().unwrap();
+        let host = Arc::clone(&book) as Arc<dyn Host>;
+        let server = Some(listening.start(host, Arc::clone(&door), &control).unwrap());
+        Self { book, door, at, server, control }
+    }
+
+    fn connect(&self) -> Raw {
+        Raw::new(TcpStream::connect(self.at).unwrap())
+    }
+
+    /// What became of all connections that ended or were welcomed, and that nothing is missing.
+    fn became(&self) -> Vec<(&'static str, u64)> {
+        let view = self.door.view();
+        assert!(view.adds_up, "{view:?}");
+        let refused = view.refused.iter().map(|(why, count)| (*why, *count));
+        [("welcomed", view.welcomed)].into_iter().filter(|(_, count)| *count > 0).chain(refused).collect()
+    }
+
+    /// What a translator with this secret is told.
+    fn tried(&self, secret: Option<&str>) -> (News, [u64; Why::COUNT]) {
+        let (news, heard) = channel();
+        let link = Link::start(0, (self.at, secret.map(file)), news, &self.control).unwrap();
+        let told = loop {
+            match heard.recv_timeout(PATIENCE).unwrap() {
+                News::Reached(..) => link.hello(hello("a1")),
+                told => break told,
+            }
+        };
+        let refusals = link.refusals().read();
+        (told, refusals)
+    }
+}
+
+/// Somebody who says what they like.
+struct Raw {
+    stream: TcpStream,
+    lines: std::io::Lines<BufReader<TcpStream>>,
+}
+
+impl Raw {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        Self { stream, lines }
+    }
+
+    fn say(&mut self, line: &[u8]) {
+        self.stream.write_all(&[line, b"\n"].concat()).unwrap();
+    }
+
+    fn tell(&mut self, message: &Message) {
+        self.say(&write(message, None).unwrap());
+    }
+
+    /// The next line; empty when the other side has closed.
+    fn hear(&mut self) -> String {
+        self.lines.next().transpose().unwrap_or_default().unwrap_or_default()
+    }
+
+    fn message(&mut self) -> Message {
+        let line = self.hear();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// As a translator: begins, and gives what both drew.
+    fn begin(&mut self) -> Nonces {
+        let translator = [7; LEN];
+        self.tell(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }));
+        let Message::Challenge { nonce } = self.message() else { panic!("no challenge") };
+        Nonces { translator, collector: read_nonce(&nonce).unwrap() }
+    }
+
+    /// What it is refused for, and the sentence.
+    fn refused(&mut self) -> (String, String) {
+        let message = self.message();
+        let Message::Refused { reason, cause: Some(cause) } = message else { panic!("{message:?}") };
+        assert_eq!(self.hear(), "", "and then it is closed");
+        (cause, reason)
+    }
+}
+
+fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
+    Message::Proof { proof: hex(&file(secret).current().proof(side, nonces)) }
+}
+
+#[test]
+fn who_knows_the_secret_is_welcomed() {
+    let place = Place::open(Some(SECRET));
+    let (told, refusals) = place.tried(Some(SECRET));
+    let News::Welcomed(0, got) = told else { panic!("{told:?}") };
+    assert_eq!((*got, refusals), (welcome(), [0; Why::COUNT]));
+    assert_eq!(place.became(), [("welcomed", 1)]);
+    assert_eq!(place.book.read()[0], "a1 came");
+}
+
+#[test]
+fn who_knows_another_is_told_so_and_learns_nothing() {
+    let place = Place::open(Some(SECRET));
+    let (told, refusals) = place.tried(Some(OTHER));
+    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    assert!(
+        reason.starts_with("refused: the secrets differ: give [collector.memory] secret_file"),
+        "{reason}"
+    );
+    assert_eq!(refusals[Why::WrongSecret as usize], 1);
+    assert_eq!(place.became(), [("wrong_secret", 1)]);
+    assert!(place.book.read().is_empty());
+}
+
+#[test]
+fn a_collector_with_a_secret_refuses_a_translator_without() {
+    let place = Place::open(Some(SECRET));
+    let (told, refusals) = place.tried(None);
+    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    assert!(reason.contains("set [translator.dta] secret_file to a file with the secret"), "{reason}");
+    assert_eq!(refusals[Why::NoSecret as usize], 1);
+    assert_eq!(place.became(), [("no_secret", 1)]);
+    assert!(place.book.read().is_empty());
+}
+
+#[test]
+fn a_translator_with_a_secret_refuses_a_collector_without() {
+    let place = Place::open(None);
+    let (told, refusals) = place.tried(Some(SECRET));
+    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    assert!(reason.contains("this collector has no secret: set [collector.memory] secret_file"), "{reason}");
+    assert_eq!(refusals[Why::NotSecured as usize], 1);
+    assert_eq!(place.became(), [("not_secured", 1)]);
+}
+
+/// Those that pose as a collector: what they answer to the beginning, and to the proof.
+#[test]
+fn who_poses_as_a_collector_hears_no_hello() {
+    let welcome = Message::Welcome(welcome());
+    let nonce = Message::Challenge { nonce: hex(&[9; LEN]) };
+    let short = Message::Challenge { nonce: "00ff".to_owned() };
+    let mirrored = |lines: &str| serde_json::from_str::<Message>(lines).unwrap();
+    for (first, second, why) in [
+        (welcome.clone(), None, Why::NoSecret),
+        (Message::Alive, None, Why::NoSecret),
+        (short, None, Why::Malformed),
+        (nonce.clone(), Some(welcome), Why::Malformed),
+        (nonce.clone(), Some(Message::Proof { proof: hex(&[0; LEN]) }), Why::WrongSecret),
+        // The translator's own proof, sent back.
+        (nonce, None, Why::WrongSecret),
+    ] {
+        let listener = std::net::TcpListener::bind(any()).unwrap();
+        let (control, _messages) = Control::new();
+        let (news, heard) = channel();
+        let to = (listener.local_addr().unwrap(), Some(file(SECRET)));
+        let link = Link::start(0, to, news, &control).unwrap();
+        let mut collector = Raw::new(listener.accept().unwrap().0);
+        assert!(matches!(collector.message(), Message::Begin(_)));
+        let challenged =
+            matches!(first, Message::Challenge { .. }) && why != Why::Malformed || second.is_some();
+        collector.tell(&first);
+        if challenged {
+            let shown = collector.hear();
+            assert!(matches!(mirrored(&shown), Message::Proof { .. }), "{shown}");
+            collector.tell(&second.unwrap_or_else(|| mirrored(&shown)));
+        }
+        let told = heard.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(told, News::Lost(..)), "{told:?}");
+        assert_eq!(collector.hear(), "", "no hello");
+        assert_eq!(link.refusals().read()[why as usize], 1, "{why:?}");
+    }
+}
+
+#[test]
+fn what_was_heard_before_opens_nothing() {
+    let place = Place::open(Some(SECRET));
+    let mut first = place.connect();
+    let nonces = first.begin();
+    let shown = proof(SECRET, Side::Translator, &nonces);
+    first.tell(&shown);
+    assert_eq!(first.message(), proof(SECRET, Side::Collector, &nonces));
+    // The same words once more, by somebody who heard them: the collector has drawn another nonce.
+    let mut again = place.connect();
+    let later = again.begin();
+    assert_ne!(later.collector, nonces.collector);
+    again.tell(&shown);
+    assert_eq!(again.refused().0, "wrong_secret");
+    // And the collector's own proof, sent back to it.
+    let mut third = place.connect();
+    let nonces = third.begin();
+    third.tell(&proof(SECRET, Side::Collector, &nonces));
+    assert_eq!(third.refused().0, "wrong_secret");
+    assert_eq!(place.became(), [("wrong_secret", 2)]);
+}
+
+#[test]
+fn after_the_proofs_only_what_is_sealed_counts() {
+    let place = Place::open(Some(SECRET));
+    let proved = || {
+        let mut raw = place.connect();
+        let nonces = raw.begin();
+        raw.tell(&proof(SECRET, Side::Translator, &nonces));
+        assert!(matches!(raw.message(), Message::Proof { .. }));
+        (raw, file(SECRET).current().seals(Side::Translator, &nonces))
+    };
+    let good = |seals: &mut Seals| write(&Message::Hello(hello("a1")), Some(seals)).unwrap();
+    // Without a tag; changed on the way; with a tag of another place; in part.
+    type Spoil = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
+    let spoilt: [Spoil; 4] = [
+        |line, _| line[65..].to_vec(),
+        |line, _| String::from_utf8(line).unwrap().replace("\"a1\"", "\"b2\"").into_bytes(),
+        |_, next| next,
+        |line, _| line[..40].to_vec(),
+    ];
+    for spoil in spoilt {
+        let (mut raw, mut seals) = proved();
+        let (line, next) = (good(&mut seals), good(&mut seals));
+        raw.say(&spoil(line, next));
+        let answer = raw.hear();
+        assert!(answer.contains("\"cause\":\"forged\""), "{answer}");
+    }
+    let (mut raw, mut seals) = proved();
+    raw.say(&good(&mut seals));
+    let answer = raw.hear();
+    let Read1::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
+    assert_eq!(*answer, Message::Welcome(welcome()));
+    assert_eq!(place.became(), [("welcomed", 1), ("forged", 4)]);
+}
+
+#[test]
+fn what_is_cut_short_is_refused() {
+    let place = Place::open(Some(SECRET));
+    let begin = |nonce: &str, version: u32| Message::Begin(Begin { version, nonce: nonce.to_owned() });
+    for (first, cause) in [
+        (begin("00ff", 1), "malformed"),
+        (begin(&"x".repeat(64), 1), "malformed"),
+        (begin(&hex(&[7; LEN]), 9), "version"),
+        (Message::Alive, "malformed"),
+    ] {
+        let mut raw = place.connect();
+        raw.tell(&first);
+        assert_eq!(raw.refused().0, cause, "{first:?}");
+    }
+    let mut raw = place.connect();
+    let nonces = raw.begin();
+    let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else { panic!() };
+    raw.tell(&Message::Proof { proof: proof[..62].to_owned() });
+    assert_eq!(raw.refused().0, "wrong_secret");
+    // What only a collector says, in the translator's place.
+    let mut raw = place.connect();
+    raw.begin();
+    raw.tell(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
+    assert_eq!(raw.refused(), ("malformed".to_owned(), "a proof must come now".to_owned()));
+    // Gone in the middle of a line.
+    let mut raw = place.connect();
+    raw.begin();
+    raw.stream.write_all(br#"{"type":"proof","pro"#).unwrap();
+    raw.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(raw.hear(), "");
+    // A line longer than anybody needs who has proved nothing.
+    let mut raw = place.connect();
+    raw.say(&[b'x'; LONGEST_SMALL]);
+    assert!(raw.refused().1.contains("longer than 4 KiB"));
+    let expected = [("closed", 1), ("malformed", 5), ("version", 1), ("wrong_secret", 1)];
+    assert_eq!(place.became(), expected);
+}
+
+#[test]
+fn who_fills_the_hall_keeps_nobody_out() {
+    let mut place = Place::open(Some(SECRET));
+    // Each is heard before the next comes, so that it is known who is the oldest.
+    let mut idle: Vec<Raw> = (0..MOST_WAITING).map(|_| place.connect()).collect();
+    for raw in &mut idle {
+        raw.begin();
+    }
+    let (told, _) = place.tried(Some(SECRET));
+    assert!(matches!(told, News::Welcomed(..)), "{told:?}");
+    assert_eq!(idle[0].hear(), "", "the oldest had to go");
+    let view = place.door.view();
+    assert_eq!((view.waiting, view.refused["crowded"]), (MOST_WAITING as u64 - 1, 1));
+    assert_eq!(place.became(), [("welcomed", 1), ("crowded", 1)]);
+    place.server = None;
+    let stopped = ("stopped", MOST_WAITING as u64 - 1);
+    assert_eq!(place.became(), [("welcomed", 1), ("crowded", 1), stopped]);
+}
+
+#[test]
+fn a_new_secret_holds_from_the_next_connection_on() {
+    let path = std::env::temp_dir().join(format!("hopwise-exchange-secret-{}", std::process::id()));
+    let put = |secret: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(&path, secret.replace(' ', "-")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    put(SECRET);
+    let secret = SecretFile::open(Some(&path)).unwrap().unwrap();
+    let knows = |text: &str| {
+        let nonces = Nonces { translator: [1; LEN], collector: [2; LEN] };
+        let [now, other] = [secret.current(), file(text).current()];
+        now.is_proof(&other.proof(Side::Translator, &nonces), Side::Translator, &nonces)
+    };
+    put(OTHER);
+    let fresh = secret.again().unwrap();
+    assert!(knows(SECRET) && !knows(OTHER), "read, and not yet in force");
+    fresh.put();
+    assert!(knows(OTHER) && !knows(SECRET));
+    put("short");
+    assert!(secret.again().is_err() && knows(OTHER), "a bad file changes nothing");
+    std::fs::remove_file(&path).unwrap();
+    assert!(SecretFile::open(None).unwrap().is_none());
+}
+
+#[test]
+fn a_collector_that_says_nothing_is_left_in_time() {
+    let listener = std::net::TcpListener::bind(any()).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let _silent = listener.accept().unwrap();
+    let mut lines = Lines::new(stream, Duration::from_millis(1)).unwrap();
+    let patience = Patience { until: Instant::now(), stopped: &|| false };
+    let refused = prove(&mut lines, &file(SECRET).current(), &patience).unwrap_err();
+    assert_eq!(refused.why, Why::Silent);
+}
