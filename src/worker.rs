@@ -108,7 +108,9 @@ impl Core {
         match contents {
             Contents::Reports => self.take(datagrams),
             Contents::Aggregates => {
-                self.collector.handle_aggregates(datagrams, &mut self.batch);
+                let Self { collector, outlet, batch, rules, .. } = self;
+                collector
+                    .handle_aggregates(datagrams, &mut Overflow { batch, outlet, rules, patient: false });
                 self.send_full();
             }
         }
@@ -116,7 +118,9 @@ impl Core {
 
     /// Reports that arrived.
     pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
-        self.collector.handle(datagrams, &mut self.batch);
+        // A second that ends with the first of them tells all that it found.
+        let Self { collector, outlet, batch, rules, .. } = self;
+        collector.handle(datagrams, &mut Overflow { batch, outlet, rules, patient: false });
         if let Some(tap) = &mut self.tap {
             tap.take(datagrams, &self.outlet);
         }
@@ -124,7 +128,7 @@ impl Core {
     }
 
     fn send_full(&mut self) {
-        if self.batch.len() >= self.batch.capacity() / 2 {
+        if self.batch.is_half_full() {
             self.outlet.send(&mut self.batch, &self.rules);
         }
     }
@@ -238,7 +242,7 @@ struct Overflow<'b> {
 
 impl Overflow<'_> {
     fn check(&mut self) {
-        if self.batch.len() < self.batch.capacity() / 2 {
+        if !self.batch.is_half_full() {
             return;
         }
         if self.patient {

@@ -217,7 +217,7 @@ impl State {
         let (flow, cold, states) = self.flows.parts(slot);
         if let Some(latency) = kept.latency {
             flow.latency = latency;
-            flow.sum = flow.sum.wrapping_add(latency);
+            flow.sum = flow.sum.saturating_add(latency);
             flow.count = flow.count.wrapping_add(1);
             (cold.least, cold.greatest) = (cold.least.min(latency), cold.greatest.max(latency));
         }

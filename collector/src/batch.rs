@@ -16,6 +16,9 @@ pub struct Batch {
     refused: u64,
 }
 
+/// Room for paths, in nodes per record.
+const PATH_NODES: usize = 8;
+
 /// Where a path lies in the batch's arena.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
@@ -33,7 +36,7 @@ impl Batch {
             flows: Vec::with_capacity(capacity),
             drops: Vec::with_capacity(capacity),
             losses: Vec::with_capacity(capacity),
-            paths: Vec::with_capacity(capacity * 8),
+            paths: Vec::with_capacity(capacity * PATH_NODES),
             refused: 0,
         }
     }
@@ -83,6 +86,11 @@ impl Batch {
         self.refused
     }
 
+    /// Is it time to hand it on, so that what one more report or key tells finds room?
+    pub fn is_half_full(&self) -> bool {
+        self.len() >= self.capacity / 2 || self.paths.len() >= self.capacity * PATH_NODES / 2
+    }
+
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         self.events.clear();
@@ -100,7 +108,7 @@ impl Batch {
 
     #[inline]
     fn keep_path(&mut self, path: &[u32]) -> Option<Span> {
-        if self.paths.len() + path.len() > self.capacity * 8 {
+        if self.paths.len() + path.len() > self.capacity * PATH_NODES {
             return None;
         }
         let span = Span { start: self.paths.len() as u32, len: path.len() as u32 };
@@ -150,5 +158,30 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T, capacity: usize, refused: &mut u6
         list.push(item);
     } else {
         *refused += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Kind;
+
+    #[test]
+    fn long_paths_fill_a_batch_as_many_records_do() {
+        let mut batch = Batch::with_capacity(64);
+        let event = Event::blank(1, Kind::New);
+        let mut fill = |nodes: usize| {
+            batch.clear();
+            let path = vec![7; nodes];
+            let mut count = 0;
+            while !batch.is_half_full() {
+                batch.event(&event, &path);
+                count += 1;
+            }
+            assert_eq!((batch.refused(), batch.len()), (0, count));
+            count
+        };
+        // 32 records, or 256 nodes.
+        assert_eq!([0, 3, 8, 9, 20, 255].map(&mut fill), [32, 32, 32, 29, 13, 2]);
     }
 }

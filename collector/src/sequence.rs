@@ -283,7 +283,8 @@ impl Stream {
     }
 
     fn repeat(&mut self, number: u32, now: Nanos, sink: &mut dyn Sink) {
-        self.still += 1;
+        // Devices whose number never moves go on for ever.
+        self.still = self.still.saturating_add(1);
         if self.moved {
             self.duplicated += 1;
             self.note(now, What::Duplicate(number), sink);

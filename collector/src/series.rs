@@ -270,8 +270,8 @@ impl Series {
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
         let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
-        // Sixty seconds of ten million values of seventeen seconds each fit.
-        hot.sum = hot.sum.wrapping_add(value);
+        // Ten million values of seventeen seconds each fit; stamps of two epochs do not.
+        hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
         value.wrapping_sub(hot.low) > hot.width || hot.countdown == 0

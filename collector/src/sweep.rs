@@ -15,6 +15,10 @@ use crate::tell::{self, About, Origin, Teller};
 
 const SECOND: Nanos = 1_000_000_000;
 
+/// A clock that is so far behind what was seen of it was set back, ns. Reports that waited in a socket are behind it, too, but not
+/// the time of a tick.
+const SET_BACK: Nanos = 2 * SECOND;
+
 /// Flows looked at per tick, at most. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
@@ -120,18 +124,41 @@ impl Core {
     fn end_second(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.account(now, false, sink);
         let second = u64::from(self.state.second);
-        let closing = Closing {
-            second: second * SECOND,
-            minute: second / 60 != now / SECOND / 60,
-            elapsed: u32::try_from(now / SECOND - second).unwrap_or(u32::MAX),
+        let elapsed = u32::try_from(now / SECOND - second).unwrap_or(u32::MAX);
+        self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, sink);
+    }
+
+    /// The clock was set back to `now`. What is open is ended where it stood, and time begins anew: else nothing would be told until
+    /// the clock has come there again.
+    #[cold]
+    fn set_back(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        let before = self.sweep.now;
+        self.state.settle_cards(before, true, sink);
+        self.account(before, false, sink);
+        self.finish_joiner(sink);
+        self.state.close_second(self.closing(true, 1), before, sink);
+        self.state.set_back(now);
+        (self.sweep.now, self.sweep.pushed) = (now, now);
+        self.sweep.begin_round();
+        self.begin_second(now);
+    }
+
+    /// How the present second ends.
+    fn closing(&self, minute: bool, elapsed: u32) -> Closing {
+        Closing {
+            second: u64::from(self.state.second) * SECOND,
+            minute,
+            elapsed,
             timeout: u32::try_from(self.sweep.timeout.div_ceil(SECOND)).unwrap_or(u32::MAX),
             seconds: self.sweep.seconds,
             minutes: self.sweep.minutes,
-        };
-        self.state.close_second(closing, now, sink);
+        }
     }
 
     pub(crate) fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
+            self.set_back(now, sink);
+        }
         self.advance(now, sink);
         self.state.drain(KEYS_PER_TICK, sink);
         self.state.settle_cards(self.sweep.now, false, sink);
@@ -174,14 +201,7 @@ impl Core {
         self.account(self.sweep.now, true, sink);
         self.finish_joiner(sink);
         // As if the second and the minute ended now; time itself stays, so that more may come.
-        let closing = Closing {
-            second: u64::from(self.state.second) * SECOND,
-            minute: true,
-            elapsed: 0,
-            timeout: u32::MAX,
-            seconds: self.sweep.seconds,
-            minutes: self.sweep.minutes,
-        };
+        let closing = Closing { timeout: u32::MAX, ..self.closing(true, 0) };
         self.state.close_second(closing, self.sweep.now, sink);
         self.state.drain(usize::MAX, sink);
         for slot in 0..self.state.flows.slots() {
@@ -192,6 +212,19 @@ impl Core {
 }
 
 impl State {
+    /// The clock was set back to `now`.
+    fn set_back(&mut self, now: Nanos) {
+        if let Some(held) = &mut self.held {
+            held.set_back(now);
+        }
+        for slot in 0..self.flows.slots() {
+            if self.flows.is_used(slot) {
+                let (flow, ..) = self.flows.parts(slot);
+                flow.last_seen = flow.last_seen.min(now);
+            }
+        }
+    }
+
     /// Closes the second in all node-level tables, and tells which keys have expired.
     fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
         let counts = &mut self.counts;

@@ -51,7 +51,7 @@ impl State {
                 if reading.latency == NO_VALUE {
                     complete = false;
                 } else {
-                    latency = latency.wrapping_add(reading.latency);
+                    latency = latency.saturating_add(reading.latency);
                     self.levels.take_latency(state, &reading, band, &mut teller);
                 }
                 self.levels.take_others(state, &reading, &mut teller);
@@ -193,7 +193,7 @@ impl State {
 impl Sum {
     fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
         self.complete &= reading.latency != NO_VALUE;
-        self.latency = self.latency.wrapping_add(reading.latency);
+        self.latency = self.latency.saturating_add(reading.latency);
         self.hops += 1;
         if values.len() < values.capacity() {
             values.push(reading.values());
@@ -237,9 +237,9 @@ impl Levels {
         }
         let latency = held(reading.latency);
         state.latest = latency;
-        // Also when nothing has been told: that is all-ones, and further away than any band is wide.
         let above = u64::from(latency).wrapping_add(band).wrapping_sub(u64::from(state.told));
-        if above > band.wrapping_mul(2) {
+        // Nothing told yet is all-ones, which seconds come near to.
+        if above > band.wrapping_mul(2) || state.told == ABSENT {
             tell_hop_latency(state, teller);
         }
     }
@@ -413,7 +413,7 @@ impl Flow {
     #[inline(always)]
     fn take_latency(&mut self, cold: ColdPart<'_>, latency: u64, teller: &mut Teller<'_>) {
         self.latency = latency;
-        self.sum = self.sum.wrapping_add(latency);
+        self.sum = self.sum.saturating_add(latency);
         // A minute has room for 71 million reports per second of one flow.
         self.count = self.count.wrapping_add(1);
         if latency.wrapping_sub(self.low) > self.width {

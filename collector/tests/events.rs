@@ -489,6 +489,56 @@ fn stamped(at: u64, skew: i64) -> Sent {
 }
 
 #[test]
+fn a_first_latency_of_seconds_is_told_like_any_other() {
+    for latency in [u32::MAX - 1, u32::MAX - 6, u32::MAX - 200, 0] {
+        let mut bench = Bench::new(config());
+        let hops = vec![support::Node { latency: Some(latency), ..node(1) }];
+        bench.send(&Sent { hops, ..Sent::default() });
+        let told = format!("new hop_latency flow=1 node=1 {latency}");
+        assert!(bench.heard().lines().any(|line| line == told), "{told}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_stops_nothing() {
+    const BACK: u64 = 3600 * SECOND;
+    let config = Config { flow_timeout: 20 * SECOND, ..config() };
+    let mut bench = Bench::new(config);
+    let mut sent = 0;
+    for second in 0..10 {
+        for _ in 0..5 {
+            bench.send(&Sent::default()).pass(SECOND / 5);
+            sent += 1;
+        }
+        if second == 4 {
+            bench.now -= BACK;
+        }
+    }
+    let totals = |bench: &Bench, interval: u32| -> Vec<(u64, u64)> {
+        let ours = |rollup: &&collector::event::Rollup| {
+            rollup.interval == interval
+                && rollup.metric == detect::Metric::HopLatency
+                && rollup.node == Some(1)
+                && rollup.flow.is_none()
+        };
+        bench.log.rollups.iter().filter(ours).map(|rollup| (rollup.ts, rollup.count)).collect()
+    };
+    bench.pass(2 * SECOND);
+    let seconds = totals(&bench, 1);
+    assert_eq!(seconds.iter().map(|(_, count)| count).sum::<u64>(), sent, "{seconds:?}");
+    // Each is there under its own time, those of the clock before and behind.
+    assert!(seconds.len() >= 10 && seconds.iter().all(|(_, count)| *count <= 6), "{seconds:?}");
+    assert!(seconds.iter().filter(|(ts, _)| *ts < support::START).count() >= 5, "{seconds:?}");
+    // What falls silent expires after its time, not an hour later.
+    assert!(bench.collector.flow(&support::flow(1, false)).is_some());
+    bench.pass(30 * SECOND);
+    assert!(bench.collector.flow(&support::flow(1, false)).is_none());
+    bench.collector.finish(bench.now, &mut bench.log);
+    let minutes = totals(&bench, 60);
+    assert_eq!(minutes.iter().map(|(_, count)| count).sum::<u64>(), sent, "{minutes:?}");
+}
+
+#[test]
 fn latency_is_measured_only_where_clocks_agree() {
     let latency = |clocks, unit, sent: &Sent| {
         let default_profile = Profile { clocks, ..profile(unit, unit) };

@@ -451,6 +451,21 @@ fn few_places_for_many_cards_are_used_in_turn() {
     assert_eq!(cards.path(), [7, 5]);
 }
 
+#[test]
+fn rules_remember_earlier_packets() {
+    let rules = [("slow", "flow_latency > 1000 for 3")];
+    let detection = support::detection([0; 6], &rules);
+    let config = Config { detection, ..config() };
+    let mut cards = Cards { bench: Bench::new(config), numbers: [0; 32] };
+    let mut heard = Vec::new();
+    for ident in 1..8 {
+        cards.packet(ident, &[7, 5], &[0, 1]).wait();
+        heard.push(cards.bench.heard().lines().any(|line| line.starts_with("rule_on")));
+    }
+    // The path is believed with the second packet; the third that is too slow, of 1200 ns, is the fourth.
+    assert_eq!(heard, [false, false, false, true, false, false, false]);
+}
+
 /// Any cards at all, in any order: everything adds up, and nothing that is told was not so.
 #[test]
 fn whatever_comes_adds_up() {

@@ -124,7 +124,7 @@ impl State {
             looped: flow.flags.has(Flags::LOOP),
             hops: &self.scratch.values,
         };
-        let rules = self.detection.rules.evaluate(&observation);
+        let rules = self.detection.rules.evaluate_with(&observation, self.memories.of(slot));
         if rules != flow.rules {
             flow.take_rules(rules, &mut teller);
         }

@@ -123,6 +123,12 @@ impl Held {
         self.gaps.latest = now.max(self.gaps.latest);
     }
 
+    /// The clock was set back to `now`: no gap lies behind that.
+    pub(crate) fn set_back(&mut self, now: Nanos) {
+        let Gaps { by_node, unnamed, latest } = &mut self.gaps;
+        by_node.iter_mut().chain([unnamed, latest]).for_each(|at| *at = now.min(*at));
+    }
+
     pub(crate) fn refuse(&mut self, why: Unjoinable) {
         self.counts.unjoinable[why as usize] += 1;
     }

@@ -268,6 +268,8 @@ mod tests {
         sequencer.receive_run(&id(10), Run { last: 0, count: 1 << 40, same: true }, 2, &mut Silent);
         let view = sequencer.streams().next().unwrap();
         assert_eq!((view.datagrams, view.countable, view.duplicated), ((1 << 40) + 1, false, 0));
+        sequencer.observe(&id(10), 0, 3, &mut Silent);
+        assert_eq!(sequencer.streams().next().unwrap().datagrams, (1 << 40) + 2);
     }
 
     #[test]

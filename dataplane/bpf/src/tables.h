@@ -349,9 +349,12 @@ static inline_always u32 is_hop_news(u32 latest, u32 told, u64 threshold)
 {
     u64 band = threshold < WIDEST ? threshold : WIDEST;
 
+    /* All-ones, which seconds come near to. */
+    if (told == ABSENT)
+        return 1;
     if ((u64)latest + band - told <= 2 * band)
         return 0;
-    return told == ABSENT || distance(told, latest) > threshold;
+    return distance(told, latest) > threshold;
 }
 
 static inline_always struct counters *my_counters(void)
