@@ -112,10 +112,15 @@ impl Dta {
     fn open(settings: &Settings) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Card);
-        Ok(Self {
-            translator: translator.map(dta::translator::Ready::open).transpose()?,
-            memory: memory.map(dta::memory::Ready::open).transpose()?,
-        })
+        let memory = memory.map(dta::memory::Ready::open).transpose()?;
+        let mut translator = translator.cloned();
+        if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
+            // The system has chosen the port by now.
+            let own = translator.collectors.iter_mut().filter_map(|collector| collector.exchange.as_mut());
+            own.filter(|exchange| exchange.port() == 0).for_each(|exchange| *exchange = memory.exchange());
+        }
+        let translator = translator.as_ref().map(dta::translator::Ready::open).transpose()?;
+        Ok(Self { translator, memory })
     }
 
     /// RDMA cards. The system lets one be used only by threads with the very credentials of the one that opened it: they come after

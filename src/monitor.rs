@@ -18,7 +18,9 @@ use crate::{
     live::Hub,
     pipeline::Gauge,
     topology::Topology,
-    view::{self, InputView, Rates, Stage, StatusView, StoreView, TableView, TriedView, WorkerView},
+    view::{
+        self, InputView, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView, WorkerView,
+    },
     worker::Worker,
 };
 
@@ -39,6 +41,8 @@ pub(crate) struct Monitor {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
+    /// The same by the wall's clock, ns.
+    ts: u64,
     reports: u64,
     events: u64,
     datagrams: u64,
@@ -84,13 +88,14 @@ impl Monitor {
         let stats: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
         let sample = Sample {
             at: Instant::now(),
+            ts: nic::time::now(),
             reports: stats.iter().map(|stats| stats.reports).sum(),
             events: self.pipeline.events(),
             datagrams: self.inputs.iter().map(|input| input.stats().datagrams).sum(),
         };
         let mut samples = lock(&self.samples);
         samples.push_back(sample);
-        if samples.len() > RATE_SECONDS + 1 {
+        if samples.len() > HISTORY_SECONDS + 1 {
             samples.pop_front();
         }
     }
@@ -98,14 +103,16 @@ impl Monitor {
     /// Things per second over the last few seconds.
     pub(crate) fn rates(&self) -> Rates {
         let samples = lock(&self.samples);
-        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Rates::default() };
-        let seconds = (last.at - first.at).as_secs_f64();
-        let rate = |first: u64, last: u64| if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 };
-        Rates {
-            reports: rate(first.reports, last.reports),
-            events: rate(first.events, last.events),
-            datagrams: rate(first.datagrams, last.datagrams),
+        let first = samples.len().saturating_sub(RATE_SECONDS + 1);
+        match (samples.get(first), samples.back()) {
+            (Some(first), Some(last)) => rates(first, last),
+            _ => Rates::default(),
         }
+    }
+
+    /// The same for every second of the last 15 minutes, the oldest first.
+    pub(crate) fn rate_history(&self) -> Vec<RatesThen> {
+        history(&lock(&self.samples))
     }
 
     /// Asks every worker, and waits a moment for the answers. A worker that does not answer is left out.
@@ -507,11 +514,56 @@ fn address(octets: &[u8; 16]) -> String {
     Ipv6Addr::from(*octets).to_canonical().to_string()
 }
 
+/// Rates at every sample but the first.
+fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
+    let at = |index: usize| {
+        let (first, last) = (samples.get(index.saturating_sub(RATE_SECONDS))?, samples.get(index)?);
+        Some(RatesThen { ts: last.ts, rates: rates(first, last) })
+    };
+    (1..samples.len()).filter_map(at).collect()
+}
+
+/// Between two samples.
+fn rates(first: &Sample, last: &Sample) -> Rates {
+    let seconds = (last.at - first.at).as_secs_f64();
+    let rate = |first: u64, last: u64| if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 };
+    Rates {
+        reports: rate(first.reports, last.reports),
+        events: rate(first.events, last.events),
+        datagrams: rate(first.datagrams, last.datagrams),
+    }
+}
+
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rates are over so many seconds.
 const RATE_SECONDS: usize = 5;
+/// Rates are kept for so many seconds.
+const HISTORY_SECONDS: usize = 900;
 /// Sources on the first screen.
 const SHOWN_SOURCES: usize = 512;
 /// Streams and sources told per worker.
 const MOST_SOURCES: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_for_every_second_over_those_before_it() {
+        let begun = Instant::now();
+        let sample = |second: u64| Sample {
+            at: begun + Duration::from_secs(second),
+            ts: second * 1_000_000_000,
+            // 10 in the first second, 20 in the second, ...
+            reports: 5 * second * (second + 1),
+            events: 0,
+            datagrams: second,
+        };
+        let told = history(&(0..=7).map(sample).collect());
+        let told: Vec<_> = told.iter().map(|then| (then.ts / 1_000_000_000, then.rates.reports)).collect();
+        assert_eq!(told, [(1, 10.), (2, 15.), (3, 20.), (4, 25.), (5, 30.), (6, 40.), (7, 50.)]);
+        assert_eq!(history(&[sample(3)].into()), []);
+        assert_eq!(history(&(0..2).map(sample).collect())[0].rates.datagrams, 1.0);
+    }
+}

@@ -76,6 +76,11 @@ impl Sockets {
         }
     }
 
+    /// The address that control messages come to.
+    pub(crate) fn control_address(&self) -> SocketAddr {
+        self.control.local_addr()
+    }
+
     /// Where control messages come in.
     pub(crate) fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()

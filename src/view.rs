@@ -221,6 +221,15 @@ pub(crate) struct Rates {
     pub(crate) datagrams: f64,
 }
 
+/// The same at one moment.
+#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct RatesThen {
+    /// ns since the epoch.
+    pub(crate) ts: u64,
+    #[serde(flatten)]
+    pub(crate) rates: Rates,
+}
+
 /// One stage of the loss budget: `in = out + sum of drops + held`.
 #[derive(Serialize, Clone, PartialEq, Default, Debug)]
 pub(crate) struct Stage {

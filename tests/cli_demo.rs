@@ -38,6 +38,15 @@ impl Demo {
         (self.child.wait().unwrap().code(), rest)
     }
 
+    fn get(&self, path: &str) -> Value {
+        let host = self.api.strip_prefix("http://").unwrap();
+        let mut connection = std::net::TcpStream::connect(host).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    }
+
     fn top(&self) -> Value {
         hopwise(["top", "--once", "--json", "--api", &self.api]).json().remove(0)
     }
@@ -45,7 +54,7 @@ impl Demo {
 
 #[test]
 fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
-    let demo = Demo::start(&["--for", "8"]);
+    let demo = Demo::start(&["--for", "9"]);
     for promised in [
         "6 switches, 8 hosts, 60 flows",
         "0:05  microburst",
@@ -79,6 +88,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!((path.len(), &path[0]["text"]), (1, &flow["text"]));
     let nodes: Vec<&Value> = path[0]["hops"].as_array().unwrap().iter().map(|hop| &hop["node"]).collect();
     assert_eq!(json!(nodes), path[0]["path"]);
+    what_the_demo_says_can_be_asked_is_answered(&demo);
     let drawn = hopwise(["path", "--api", &demo.api, text]).stdout;
     assert!(drawn.lines().nth(2).unwrap().contains(" ─ 10"), "{drawn}");
     for view in ["flows", "nodes", "links"] {
@@ -90,8 +100,12 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let (code, rest) = demo.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("0:05  microburst"), "{rest}");
-    assert!(rest.trim_end().ends_with("every one is accounted for."), "{rest}");
-    assert!(!store.exists());
+    assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and what DTA told: {rest}");
+    let known =
+        "The memory knows the last path of 60 of 60 flows, and of what was told every one is accounted for.";
+    assert!(rest.trim_end().ends_with(known), "{rest}");
+    let memory = format!("/dev/shm/{}", store.file_name().unwrap().to_str().unwrap());
+    assert!(!store.exists() && !std::path::Path::new(&memory).exists());
 
     let followed = follow.wait_with_output().unwrap();
     let drops = String::from_utf8(followed.stdout).unwrap();
@@ -99,6 +113,50 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!((&first["kind"], &first["node"]), (&json!("drop"), &json!(201)));
     let told = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), told));
+}
+
+/// Every question that the demo prints, as it prints it, until it has an answer.
+fn what_the_demo_says_can_be_asked_is_answered(demo: &Demo) {
+    let questions: Vec<Vec<String>> = (demo.introduction.lines())
+        .filter_map(|line| line.strip_prefix("  hopwise "))
+        .map(|line| {
+            line.split(' ').filter(|word| *word != "--follow").map(|word| word.replace('\'', "")).collect()
+        })
+        .collect();
+    let commands: Vec<&str> = questions.iter().map(|words| words[0].as_str()).collect();
+    assert_eq!(commands, ["get", "get", "count", "sketch", "tail", "tail", "tail"], "{}", demo.introduction);
+    let answers: Vec<Value> = (questions.iter())
+        .map(|words| {
+            let asked = || hopwise(words.iter().map(String::as_str).chain(["--json"]));
+            // A sketch after its first two seconds, long queues and losses after five.
+            let run = (0..1000).map(|_| asked()).find(|run| run.code == Some(0) && !run.stdout.is_empty());
+            run.unwrap_or_else(|| panic!("{words:?}: {}", asked().stderr)).json().remove(0)
+        })
+        .collect();
+    let flow = &questions[0][2];
+    let path = hopwise(["path", "--json", "--api", &demo.api, flow]).json().remove(0);
+    let mut nodes = path["path"].as_array().unwrap().clone();
+    assert_eq!(nodes.len(), 3, "{path}");
+    assert_eq!(
+        answers[1]["path"].as_array().map(Vec::len),
+        Some(3),
+        "a latency for each hop: {}",
+        answers[1]
+    );
+    nodes.resize(5, json!(0));
+    assert_eq!(answers[0]["fields"]["path"], json!(nodes), "the way of {flow}");
+    let latency = answers[0]["fields"]["latency"].as_u64();
+    assert!(latency.is_some_and(|latency| (1_000..1_000_000_000).contains(&latency)), "{}", answers[0]);
+    assert!(answers[2]["estimate"].as_u64() > Some(100), "{}", answers[2]);
+    assert!(answers[3]["estimate"].as_f64() > Some(10.0), "{}", answers[3]);
+    assert!(answers[4]["fields"]["nodes"].as_u64() > Some(0), "{}", answers[4]);
+    assert_eq!(answers[5]["fields"]["node"], json!(201), "the queue to h8 is long at the spine");
+    assert_eq!(answers[6]["fields"]["reason"], json!(71), "a full queue: {}", answers[6]);
+    let kept = demo.get("/api/v1/rates");
+    assert!(
+        kept["rates"].as_array().unwrap().len() >= 3 && kept["rates"][2]["reports"].as_f64() > Some(1_000.0),
+        "{kept}"
+    );
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::{
     config::{Settings, build},
     metrics,
     view::{
-        self as shown, FlowDetail, FlowView, HopView, LinkView, NodeView, PathView, QueueView, Spread,
-        StatusView,
+        self as shown, FlowDetail, FlowView, HopView, LinkView, NodeView, PathView, QueueView, RatesThen,
+        Spread, StatusView,
     },
 };
 
@@ -28,6 +28,21 @@ pub(crate) async fn status(
 ) -> Result<Json<StatusView>, Refusal> {
     params.only(&[])?;
     Ok(Json(context.monitor.status(&context.in_force.settings()).await))
+}
+
+/// `/rates`.
+#[derive(Serialize)]
+pub(crate) struct RateHistory {
+    rates: Vec<RatesThen>,
+}
+
+/// How much there was, second by second.
+pub(crate) async fn rates(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<RateHistory>, Refusal> {
+    params.only(&[])?;
+    Ok(Json(RateHistory { rates: context.monitor.rate_history() }))
 }
 
 /// `/nodes`.

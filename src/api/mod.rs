@@ -71,6 +71,7 @@ macro_rules! routes {
 
 routes! {
     get "/api/v1/status" => answers::status,
+    get "/api/v1/rates" => answers::rates,
     get "/api/v1/nodes" => answers::nodes,
     get "/api/v1/links" => answers::links,
     get "/api/v1/flows" => answers::flows,

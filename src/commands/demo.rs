@@ -1,5 +1,6 @@
 //! `hopwise demo`: a simulated network whose switches send real reports, over loopback UDP, to a real collector.
 
+mod dta;
 mod network;
 
 use std::io::{self, ErrorKind, Write};
@@ -15,11 +16,13 @@ use dataplane::demo;
 use dataplane::fabric::Kind;
 use detect::Metric;
 
+use self::dta::{Done, Told};
 use self::network::{Network, Sent};
 use super::client::Client;
 use super::remote::{Stage, Status, fetch};
 use crate::api::pages;
 use crate::config::Settings;
+use crate::config::dta::DtaSettings;
 use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
 use crate::config::values::{Amount, Listen};
 use crate::error::CliError;
@@ -30,7 +33,8 @@ use crate::output::{Align, Table, Terminal, units};
 
 /// Run a simulated network into a real collector, and show it
 ///
-/// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. Every minute
+/// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. They report by DTA as
+/// well, through a translator into the collector's memory, which answers `get`, `count`, `sketch` and `tail`. Every minute
 /// there are microbursts, and a link that fails and is mended. Needs no root, no hardware, no configuration. Ctrl-C ends it
 /// and says whether every report is accounted for.
 #[derive(clap::Args, Debug)]
@@ -59,26 +63,33 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     pub(crate) store: Option<PathBuf>,
 
-    /// Keep nothing on disk
+    /// Keep nothing on disk, but for the collector's memory (under 1 MiB) where there is no /dev/shm
     #[arg(long)]
     pub(crate) no_store: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let scratch = (!args.no_store && args.store.is_none()).then(Scratch::new).transpose()?;
+    let scratch = (!args.no_store && args.store.is_none()).then(|| Scratch::new(&std::env::temp_dir()));
+    let scratch = scratch.transpose()?;
     let dir = args.store.as_deref().or(scratch.as_ref().map(|scratch| scratch.0.as_path()));
-    let (network, names) = Network::new(args.seed)?;
+    let memory = Scratch::in_memory()?;
+    let (mut network, names) = Network::new(args.seed)?;
     let (listen, moved) = free(args.listen);
-    let settings = settings(listen, dir, names);
+    let (mut settings, reporters) = settings(listen, dir, names)?;
+    dta::complete(&mut settings, &memory.0, network.listen()?);
     settings.is_guarded().map_err(CliError::new)?;
     let mut server = Server::new(settings, None, Log::start(Level::Warn));
     let addresses = server.start()?;
-    let Some(input) = addresses.inputs.first().copied() else {
+    let (Some(input), Some(translator)) = (addresses.inputs.first(), addresses.dta.first()) else {
         return Err(CliError::new("the collector listens nowhere; this is a fault of this build"));
     };
-    let url = format!("http://{}", addresses.api);
-    introduce(&url, input, moved.then_some(args.listen), &network, dir)?;
+    let (input, url) = (*input, format!("http://{}", addresses.api));
+    // Asked without a token: the demo sets none.
+    let client = Client::new(&url, None)?;
+    dta::wait_until_connected(&client)?;
+    network.report_to(*translator, &reporters)?;
+    introduce(&url, (input, *translator), moved.then_some(args.listen), &network, dir)?;
     if args.open {
         open(&url);
     }
@@ -87,11 +98,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let ended = server.wait();
     // Relaxed: the flag travels alone; joining orders the rest.
     stop.store(true, Ordering::Relaxed);
-    let sent = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
-    let told = conclude(&url, &sent);
+    let (sent, told) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
+    let told = conclude(&client, &sent, &told);
     server.stop();
     ended.and(told).map(|()| ExitCode::SUCCESS)
 }
+
+/// The network's thread: what was sent in the end, and what was told by DTA.
+type Running = thread::JoinHandle<Result<(Sent, Told), CliError>>;
 
 /// Runs the network on a thread of its own, which ends the server when the time is over or something fails.
 fn start(
@@ -100,7 +114,7 @@ fn start(
     server: &Server,
     args: &Args,
     stop: &Arc<AtomicBool>,
-) -> Result<thread::JoinHandle<Result<Sent, CliError>>, CliError> {
+) -> Result<Running, CliError> {
     let (control, stop) = (server.control(), Arc::clone(stop));
     let span = args.seconds.map(Duration::from_secs);
     let work = move || {
@@ -114,9 +128,13 @@ fn start(
         .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
 }
 
-/// The settings of the demo's collector.
-fn settings(listen: SocketAddr, store: Option<&Path>, names: Vec<(u32, String)>) -> Settings {
-    let mut settings = Settings::default();
+/// The settings of the demo's collector, and those of the switches' reporters.
+fn settings(
+    listen: SocketAddr,
+    store: Option<&Path>,
+    names: Vec<(u32, String)>,
+) -> Result<(Settings, DtaSettings), CliError> {
+    let (mut settings, reporters) = dta::settings()?;
     settings.api.listen = listen;
     settings.store.enabled = store.is_some();
     settings.store.dir = store.map(Path::to_path_buf);
@@ -139,7 +157,7 @@ fn settings(listen: SocketAddr, store: Option<&Path>, names: Vec<(u32, String)>)
     let rule = |name: &str, when: &str| RuleSettings { name: name.to_owned(), when: when.to_owned() };
     settings.rules =
         vec![rule("deep queue", "max(queue_occupancy) > 64k"), rule("slow flow", "flow_latency > 5ms")];
-    settings
+    Ok((settings, reporters))
 }
 
 /// The address, or the same with a port of the kernel's choice when somebody listens there already.
@@ -154,7 +172,7 @@ fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
 /// Says where to look and what will happen.
 fn introduce(
     url: &str,
-    input: SocketAddr,
+    (input, translator): (SocketAddr, SocketAddr),
     moved: Option<SocketAddr>,
     network: &Network,
     dir: Option<&Path>,
@@ -169,11 +187,15 @@ fn introduce(
     }
     out.push_str(&format!("Or in another terminal: hopwise top --api {url}\n"));
     out.push_str(&format!("                        hopwise events --follow --api {url}\n\n"));
-    out.push_str(&format!("{}; reports go to udp://{input}.\n", network.describe()));
+    out.push_str(&format!(
+        "{}; reports go to udp://{input}, by DTA to udp://{translator}.\n",
+        network.describe()
+    ));
     match dir {
         Some(dir) => out.push_str(&format!("What is found is kept in {}.\n\n", dir.display())),
         None => out.push_str("Nothing is kept on disk.\n\n"),
     }
+    out.push_str(&questions(url, network));
     out.push_str("What will happen in the first minute, and in every one after it:\n");
     for line in network.script().iter().take_while(|line| line.at < 60_000_000_000) {
         let at = units::clock(Duration::from_nanos(line.at));
@@ -182,6 +204,28 @@ fn introduce(
     out.push_str("All the time a few reports are lost on their way, on purpose: the loss budget (Overview) says how many.\n");
     out.push_str("\nCtrl-C ends it.\n\n");
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+}
+
+/// What to ask the collector's memory.
+fn questions(url: &str, network: &Network) -> String {
+    let Some(flow) = network.example() else { return String::new() };
+    let questions = [
+        (format!("get paths '{flow}'"), "its last path and latency, ns"),
+        (format!("get hop-latency '{flow}'"), "what each hop took, ns"),
+        (format!("count host-packets {}", flow.src()), "packets that this host sent"),
+        (format!("sketch flow-packets '{flow}'"), "packets of this flow in two seconds"),
+        ("tail 1 --follow".to_owned(), "one packet in a thousand"),
+        ("tail 2 --follow".to_owned(), "long queues, when there are any"),
+        ("tail 3 --follow".to_owned(), "lost packets, likewise"),
+    ];
+    let mut out =
+        "What the switches tell by DTA lies in the collector's memory. Ask it, or see Stores and Lists:\n"
+            .to_owned();
+    for (question, what) in questions {
+        out.push_str(&format!("  hopwise {question} --api {url}\n        {what}\n"));
+    }
+    out.push('\n');
+    out
 }
 
 /// Asks the desktop to show the pages; who has none still has the address.
@@ -193,24 +237,24 @@ fn open(url: &str) {
     }
 }
 
-/// Compares what was sent with what the collector says, and prints the loss budget. What is still on its way is waited for.
-fn conclude(url: &str, sent: &Sent) -> Result<(), CliError> {
-    // Asked without a token: the demo sets none.
-    let client = Client::new(url, None)?;
+/// Compares what was sent with what the collector says, and prints the loss budgets. What is still on its way is waited for.
+fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
     let patience = Instant::now();
-    let status = loop {
-        let status: Status = fetch(&client, "/status")?;
+    let (status, done) = loop {
+        let (status, done): (Status, _) = (fetch(client, "/status")?, Done::ask(client)?);
         let arrived = received(&status) + drops(&status, "kernel");
         let settled = drops(&status, "network") == sent.lost - sent.unseen
             && arrived == sent.sent - sent.lost + sent.duplicated
-            && status.loss_budget.iter().all(|stage| stage.held == 0);
+            && status.loss_budget.iter().all(|stage| stage.held == 0)
+            && done.is_settled(told);
         // A missing report is lost when its stream has been silent for two seconds.
         if settled || patience.elapsed() > Duration::from_secs(4) {
-            break status;
+            break (status, done);
         }
         thread::sleep(Duration::from_millis(50));
     };
-    io::stdout().write_all(budget(&status, sent).as_bytes()).map_err(CliError::output)
+    let text = budget(&status, sent) + &done.budget(told, dta::found(client, told)?);
+    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
 }
 
 fn drops(status: &Status, stage: &str) -> u64 {
@@ -232,7 +276,7 @@ fn budget(status: &Status, sent: &Sent) -> String {
         units::count(sent.lost),
         units::count(sent.duplicated)
     );
-    out.push_str(&stages(status));
+    out.push_str(&table("LOST", &status.loss_budget));
     let counted = drops(status, "network");
     let kernel = drops(status, "kernel");
     let received = received(status);
@@ -240,7 +284,7 @@ fn budget(status: &Status, sent: &Sent) -> String {
     let visible = sent.lost - sent.unseen;
     let verdict = if counted == visible && received + kernel == arrived {
         format!(
-            "hopwise counted {} as lost before it, and {} as arrived: every one is accounted for.",
+            "hopwise counted {} as lost before it, and {} as arrived: {FOR_ALL}",
             units::count(counted),
             units::counted(received, "datagram")
         )
@@ -263,26 +307,35 @@ fn budget(status: &Status, sent: &Sent) -> String {
     format!("{out}\n{verdict}\n")
 }
 
-/// The stages as a table.
-fn stages(status: &Status) -> String {
+/// A verdict.
+const FOR_ALL: &str = "every one is accounted for.";
+
+/// What came into a stage and neither left it nor waits in it.
+fn not_done(stage: &Stage) -> u64 {
+    stage.drops.values().sum()
+}
+
+/// Stages as a table, with this title over what was lost in each.
+fn table(lost: &str, stages: &[Stage]) -> String {
     let mut table = Table::new([
         ("STAGE", Align::Left),
         ("IN", Align::Right),
         ("OUT", Align::Right),
-        ("LOST", Align::Right),
+        (lost, Align::Right),
         ("", Align::Left),
     ]);
-    for Stage { stage, unit, entered, left, drops, .. } in &status.loss_budget {
+    for stage in stages {
+        let Stage { stage: name, unit, entered, left, drops, .. } = stage;
         let reasons: Vec<String> = drops
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(reason, count)| format!("{reason} {}", units::count(*count)))
             .collect();
         table.row([
-            stage.clone(),
+            name.clone(),
             units::count(*entered),
             units::count(*left),
-            units::count(drops.values().sum()),
+            units::count(not_done(stage)),
             format!(
                 "{}{}{}",
                 unit.as_deref().unwrap_or(""),
@@ -298,13 +351,20 @@ fn stages(status: &Status) -> String {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, CliError> {
-        let path = std::env::temp_dir().join(format!("hopwise-demo-{}", std::process::id()));
+    fn new(parent: &Path) -> Result<Self, CliError> {
+        let path = parent.join(format!("hopwise-demo-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| {
             let remedy = "set TMPDIR to a directory you may write, or use --no-store";
             CliError::io(format!("cannot make {}", path.display()), error, remedy)
         })?;
         Ok(Self(path))
+    }
+
+    /// One that is not on a disk, if there is such a place.
+    fn in_memory() -> Result<Self, CliError> {
+        let shared = Path::new("/dev/shm");
+        let there = shared.is_dir().then(|| Self::new(shared).ok()).flatten();
+        there.map_or_else(|| Self::new(&std::env::temp_dir()), Ok)
     }
 }
 
@@ -369,7 +429,9 @@ hopwise counted 7 as lost before it, and 995 datagrams as arrived: every one is 
 
     #[test]
     fn the_settings_of_the_demo_are_valid() {
-        let settings = settings("127.0.0.1:0".parse().unwrap(), None, vec![(101, "leaf1".into())]);
+        let (mut settings, _) =
+            settings("127.0.0.1:0".parse().unwrap(), None, vec![(101, "leaf1".into())]).unwrap();
+        dta::complete(&mut settings, Path::new("/dev/shm/demo"), 40_044);
         let read = Settings::parse(&settings.to_toml(), "demo.toml").map_err(|error| error.to_string());
         assert_eq!(read.map(|read| read.to_toml()), Ok(settings.to_toml()));
     }

@@ -91,7 +91,7 @@ choice! {
 section! {
     /// A collector whose memory is written.
     pub(crate) struct DtaCollectorSettings("[[translator.dta.collectors]]") {
-        /// Its `[collector.memory] exchange`.
+        /// Its `[collector.memory] exchange`. With port 0: that of the memory in this very process.
         pub(crate) exchange: Option<SocketAddr> = None,
         /// Where reports for this collector come to. Not set for the first: `[translator.dta] listen`.
         pub(crate) listen: Option<SocketAddr> = None,

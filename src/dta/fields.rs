@@ -165,7 +165,8 @@ impl Field {
             Type::Ipv6 => {
                 let mut octets = [0; 16];
                 octets[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
-                Ipv6Addr::from(octets).to_string().into()
+                // A mapped address is how a field for both families holds IPv4.
+                Ipv6Addr::from(octets).to_canonical().to_string().into()
             }
             Type::Mac => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":").into(),
             Type::Hex => hex(bytes).into(),

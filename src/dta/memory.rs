@@ -164,6 +164,11 @@ impl Ready {
         Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), keeper: None })
     }
 
+    /// Where translators ask.
+    pub(crate) fn exchange(&self) -> SocketAddr {
+        self.memory.exchange
+    }
+
     /// Does it use an interface, which may go and come back?
     pub(crate) fn opens_again(&self) -> bool {
         self.memory.kernel.is_some()

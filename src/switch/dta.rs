@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dataplane::{
     dta::{Attached, DestinationStats, MappingStats, Reporter, Spread},
-    router::Router,
+    switch::Switch,
 };
 use serde::Serialize;
 
@@ -15,21 +15,21 @@ use crate::{
 };
 
 /// Where reports for each collector go, and which of them gets what.
-pub(super) type Ways = (Vec<SocketAddr>, Spread);
+pub(crate) type Ways = (Vec<SocketAddr>, Spread);
 
 /// Between two ticks of the reporter at least so much passes, ns.
 const TICK: u64 = 200_000;
 
 /// The sockets, and when the reporter wants to be asked again.
 #[derive(Debug)]
-pub(super) struct Dta {
+pub(crate) struct Dta {
     collectors: Vec<SocketAddr>,
-    pub(super) sockets: Sockets,
+    pub(crate) sockets: Sockets,
     next_tick: u64,
 }
 
 impl Dta {
-    /// Opens the sockets, and attaches a reporter to the router's switch.
+    /// Opens the sockets, and attaches a reporter to the switch.
     ///
     /// # Errors
     /// A port in use, settings that do not fit together.
@@ -37,16 +37,31 @@ impl Dta {
         settings: &DtaSettings,
         node: u32,
         now: u64,
-        router: &mut Router,
+        switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let told = |error: &dyn std::fmt::Display| CliError::new(format!("[switch.dta]: {error}"));
+        let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
+        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| told(&error))?;
+        Self::attach(settings, node, now, sockets, switch)
+    }
+
+    /// The same with sockets that are open, which from now on send to the collectors of the settings.
+    ///
+    /// # Errors
+    /// Settings that do not fit together.
+    pub(crate) fn attach(
+        settings: &DtaSettings,
+        node: u32,
+        now: u64,
+        mut sockets: Sockets,
+        switch: &mut Switch,
+    ) -> Result<Self, CliError> {
         let mut config = settings.config(node).map_err(|error| told(&error))?;
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
         let reporter = Reporter::new(config).map_err(|error| told(&error))?;
         let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
-        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| told(&error))?;
-        router.switch_mut().set_dta(Some(Attached::new(reporter, settings.also_reports)));
+        sockets.set_collectors(&collectors);
+        switch.set_dta(Some(Attached::new(reporter, settings.also_reports)));
         Ok(Self { collectors, sockets, next_tick: 0 })
     }
 
@@ -58,9 +73,9 @@ impl Dta {
         &mut self,
         (collectors, spread): Ways,
         now: u64,
-        router: &mut Router,
+        switch: &mut Switch,
     ) -> Result<(), String> {
-        if let Some(Attached { reporter, .. }) = router.switch_mut().dta_mut() {
+        if let Some(Attached { reporter, .. }) = switch.dta_mut() {
             reporter
                 .set_spread(spread, first_sequence(now))
                 .map_err(|error| format!("[switch.dta] map: {error}"))?;
@@ -71,8 +86,8 @@ impl Dta {
     }
 
     /// Takes control messages, does what is due, sends what there is.
-    pub(super) fn turn(&mut self, now: u64, router: &mut Router) {
-        let Some(Attached { reporter, outbox, .. }) = router.switch_mut().dta_mut() else { return };
+    pub(crate) fn turn(&mut self, now: u64, switch: &mut Switch) {
+        let Some(Attached { reporter, outbox, .. }) = switch.dta_mut() else { return };
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             self.sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));
@@ -82,14 +97,14 @@ impl Dta {
     }
 
     /// When there is something to do, ns.
-    pub(super) fn next(&self, router: &Router) -> u64 {
-        let next = router.switch().dta().and_then(|dta| dta.reporter.next());
+    pub(super) fn next(&self, switch: &Switch) -> u64 {
+        let next = switch.dta().and_then(|dta| dta.reporter.next());
         next.map_or(u64::MAX, |next| next.max(self.next_tick))
     }
 
     /// What it is and did.
-    pub(super) fn view(&self, now: u64, router: &Router) -> Option<DtaView> {
-        let reporter = &router.switch().dta()?.reporter;
+    pub(crate) fn view(&self, now: u64, switch: &Switch) -> Option<DtaView> {
+        let reporter = &switch.dta()?.reporter;
         let stats = reporter.stats();
         let collectors = self.collectors.iter().zip(reporter.destinations(now));
         let collectors = collectors.map(|(address, to)| {
@@ -142,6 +157,10 @@ impl Dta {
             sketches: sketches.collect(),
         })
     }
+}
+
+fn told(error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(format!("[switch.dta]: {error}"))
 }
 
 /// What a switch reported by DTA.

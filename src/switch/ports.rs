@@ -138,7 +138,8 @@ impl Core {
         let staged = ports.iter().map(|_| Staged::default()).collect();
         let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
         let dta = settings.dta.as_ref();
-        let dta = dta.map(|dta| Dta::open(dta, settings.node, clock.now(), &mut router)).transpose()?;
+        let dta =
+            dta.map(|dta| Dta::open(dta, settings.node, clock.now(), router.switch_mut())).transpose()?;
         let mut core = Self {
             settings,
             router,
@@ -156,7 +157,7 @@ impl Core {
 
     /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.
     pub(crate) fn rest(&self, wake: Option<&UnixStream>, waiting: &mut Waiting) -> bool {
-        let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(&self.router));
+        let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
         let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta);
         let rest = next.saturating_sub(self.clock.now());
         if rest <= AWAKE {
@@ -205,7 +206,7 @@ impl Core {
         self.send();
         self.report();
         if let Some(dta) = &mut self.dta {
-            dta.turn(now, &mut self.router);
+            dta.turn(now, self.router.switch_mut());
         }
         busy
     }
@@ -259,7 +260,7 @@ impl Core {
 
     /// What it reported by DTA.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
-        self.dta.as_ref().and_then(|dta| dta.view(self.clock.now(), &self.router))
+        self.dta.as_ref().and_then(|dta| dta.view(self.clock.now(), self.router.switch()))
     }
 
     /// The settings in force.
@@ -320,7 +321,7 @@ impl Core {
     pub(super) fn apply(&mut self, settings: SwitchSettings, ways: Option<Ways>) -> Result<(), String> {
         change::same_ports(&self.settings.ports, &settings.ports)?;
         if let (Some(dta), Some(ways)) = (&mut self.dta, ways) {
-            dta.set_ways(ways, self.clock.now(), &mut self.router)?;
+            dta.set_ways(ways, self.clock.now(), self.router.switch_mut())?;
         }
         for port in &settings.ports {
             self.set_port(port.clone())?;

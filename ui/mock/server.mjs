@@ -51,6 +51,8 @@ function serve(state, request, response) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
+  // A program that was just started: the store is what remembers.
+  if (path === 'rates') return { rates: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
   // Without anything there is no collector memory either.

@@ -1,9 +1,9 @@
 import { ApiError, get, postExact } from './api/client';
 import { poll } from './api/poll';
-import type { QueryResult, Status } from './api/types';
+import type { QueryResult, RatesThen, Status } from './api/types';
 import { Ring } from './lib/ring';
 import { totals } from './model/budget';
-import { LossClock, pastRates, WINDOW_SECONDS } from './model/rates';
+import { LossClock, pastRates, sinceStart, WINDOW_SECONDS } from './model/rates';
 
 export interface Trouble {
   message: string;
@@ -61,9 +61,9 @@ class Live {
     const { dropped, lost } = totals(status.loss_budget);
     this.dropped.add(seconds, dropped);
     this.lost.add(seconds, lost);
-    if (!this.filled && status.store) {
+    if (!this.filled) {
       this.filled = true;
-      void this.fill(seconds, seconds - Math.round(status.uptime_s));
+      void this.fill(seconds, seconds - Math.round(status.uptime_s), status.store !== null);
     }
     this.announce();
   }
@@ -75,15 +75,18 @@ class Live {
     this.announce();
   }
 
-  /** The 15 minutes before this page was opened, from what the store has. Without a store the charts begin now. */
-  private async fill(seconds: number, started: number): Promise<void> {
+  /** The 15 minutes before this page was opened: what the program kept since its start, and what the store has from before. */
+  private async fill(seconds: number, started: number, hasStore: boolean): Promise<void> {
     const from = `${seconds - WINDOW_SECONDS}000000000`;
-    const [reports, events] = await Promise.all([
-      counts(reportsSql(from), from),
-      counts(eventsSql(from), from),
+    const stored = (sql: string): Promise<Map<number, number>> | Map<number, number> =>
+      hasStore ? counts(sql, from) : new Map<number, number>();
+    const [kept, reports, events] = await Promise.all([
+      history(),
+      stored(reportsSql(from)),
+      stored(eventsSql(from)),
     ]);
     // The last seconds may not be committed yet.
-    this.rates.prepend(pastRates(reports, events, started, seconds - 3));
+    this.rates.prepend(sinceStart(kept, pastRates(reports, events, started, seconds - 3)));
     this.announce();
   }
 
@@ -99,6 +102,15 @@ function reportsSql(from: string): string {
 
 function eventsSql(from: string): string {
   return `SELECT ts / 1000000000, count(*) FROM events WHERE ts >= ${from} GROUP BY 1`;
+}
+
+/** What the program kept of its rates. Empty when it does not say. */
+async function history(): Promise<RatesThen[]> {
+  try {
+    return (await get<{ rates: RatesThen[] }>('rates')).rates;
+  } catch {
+    return [];
+  }
 }
 
 /** Second → number, from a query with these two columns. Empty when there is nothing or no store. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { FlowDetail, Rollup } from '../src/api/types';
 import { Ring } from '../src/lib/ring';
-import { LossClock, pastRates, worstByNode } from '../src/model/rates';
+import { LossClock, pastRates, sinceStart, worstByNode } from '../src/model/rates';
 import { order, pathChanges, sample, stack } from '../src/model/stack';
 
 test('a ring keeps the newest and refuses to run back', () => {
@@ -59,6 +59,22 @@ test('past rates: reports by the minute, events by the second, nothing before th
   ]);
   assert.deepEqual(pastRates(new Map(), new Map(), 0, 182), []);
   assert.equal(pastRates(new Map([[0, 1]]), new Map(), 0, 5000).length, 900);
+});
+
+test('what the program kept goes before what the store has', () => {
+  const kept = [10.2, 11.2].map((time) => ({ ts: time * 1e9, reports: time, events: 1, datagrams: 2 }));
+  assert.deepEqual(
+    sinceStart(kept, [
+      [9, [5, 0]],
+      [10, [6, 0]],
+    ]),
+    [
+      [9, [5, 0]],
+      [10, [10.2, 1]],
+      [11, [11.2, 1]],
+    ],
+  );
+  assert.deepEqual(sinceStart([], [[9, [5, 0]]]), [[9, [5, 0]]]);
 });
 
 test('the worst nodes, in the order of their ids, holes as null', () => {

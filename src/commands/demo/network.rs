@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 use dataplane::demo::{self, Line};
 use dataplane::fabric::{Action, Fabric, FabricSink, Fate, Reporter, Truth};
 use nic::udp::Sender;
+use wire::FlowKey;
 
+use super::dta::{Doors, Reporters, Told};
 use super::is_switch;
+use crate::config::dta::DtaSettings;
 use crate::error::CliError;
 use crate::output::terminal::Tone;
 use crate::output::{Terminal, units};
@@ -27,6 +30,8 @@ pub(super) struct Network {
     fabric: Fabric,
     script: Vec<Line>,
     start: u64,
+    doors: Option<Doors>,
+    reporters: Reporters,
 }
 
 /// What was sent, and what of it the simulated way to the collector changed.
@@ -52,7 +57,34 @@ impl Network {
             .map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
         let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
-        Ok((Self { fabric, script, start }, names))
+        let (doors, reporters) = (None, Reporters::default());
+        Ok((Self { fabric, script, start, doors, reporters }, names))
+    }
+
+    /// Opens the sockets at which the switches listen to translators: the port of all of them.
+    pub(super) fn listen(&mut self) -> Result<u16, CliError> {
+        let switches = self.fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
+        let nodes: Vec<u32> = switches.map(|node| node.id).collect();
+        let doors = self.doors.insert(Doors::open(&nodes)?);
+        Ok(doors.port)
+    }
+
+    /// Lets the switches report by DTA as well, to the translator at `to`.
+    pub(super) fn report_to(&mut self, to: SocketAddr, settings: &DtaSettings) -> Result<(), CliError> {
+        if let Some(doors) = self.doors.take() {
+            self.reporters = Reporters::attach(doors, settings, to, &mut self.fabric)?;
+        }
+        Ok(())
+    }
+
+    /// A flow to ask about: of IPv4, between two leaves.
+    pub(super) fn example(&self) -> Option<FlowKey> {
+        let net = |address: IpAddr| match address {
+            IpAddr::V4(address) => Some(address.octets()[2]),
+            IpAddr::V6(_) => None,
+        };
+        let mut flows = self.fabric.flows().map(|totals| totals.flow);
+        flows.find(|flow| net(flow.src()).is_some_and(|from| net(flow.dst()).is_some_and(|to| from != to)))
     }
 
     /// What will happen, by the time since the start.
@@ -78,7 +110,7 @@ impl Network {
         to: SocketAddr,
         span: Option<Duration>,
         stop: &AtomicBool,
-    ) -> Result<Sent, CliError> {
+    ) -> Result<(Sent, Told), CliError> {
         let begin = Instant::now();
         let mut wire = Outbox::new(to);
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();
@@ -86,8 +118,7 @@ impl Network {
         // Relaxed: the flag travels alone.
         while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
             let elapsed = begin.elapsed();
-            self.fabric.run_until(self.start + elapsed.as_nanos() as u64, &mut wire);
-            wire.send()?;
+            self.advance(self.start + elapsed.as_nanos() as u64, &mut wire)?;
             while let Some(line) = script.next_if(|line| u128::from(line.at) <= elapsed.as_nanos()) {
                 announce(&line)?;
             }
@@ -101,7 +132,18 @@ impl Network {
             thread::sleep(STEP.saturating_sub(late));
         }
         self.drain(&mut wire)?;
-        Ok(wire.account(begin.elapsed()))
+        Ok((wire.account(begin.elapsed()), self.reporters.account(&self.fabric)))
+    }
+
+    /// Goes on until `until`, and sends what is told on the way, in steps: a switch keeps what it tells by DTA only until it is full.
+    fn advance(&mut self, until: u64, wire: &mut Outbox) -> Result<(), CliError> {
+        while self.fabric.now() < until {
+            let next = self.fabric.now() + STEP.as_nanos() as u64;
+            self.fabric.run_until(next.min(until), wire);
+            wire.send()?;
+            self.reporters.turn(&mut self.fabric);
+        }
+        Ok(())
     }
 
     /// Stops all traffic and lets what is on its way arrive.
@@ -111,8 +153,7 @@ impl Network {
             let stopped = self.fabric.schedule(now, Action::StopFlow(flow));
             stopped.map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
         }
-        self.fabric.run_until(now + DRAIN.as_nanos() as u64, wire);
-        wire.send()
+        self.advance(now + DRAIN.as_nanos() as u64, wire)
     }
 }
 
@@ -122,7 +163,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// What to look at when a line of the script happens.
 pub(super) fn look_at(text: &str) -> &'static str {
     if text.contains("microburst") {
-        "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops"
+        "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; Lists: congestion, losses"
     } else if text.contains("fails") {
         "look at: Events: drops, then path_change; Flow: the path of a flow over that link moves"
     } else {

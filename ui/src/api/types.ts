@@ -78,6 +78,14 @@ export interface StoreStatus {
   bytes: number;
 }
 
+/** Things per second at a moment, ns. */
+export interface RatesThen {
+  ts: number;
+  reports: number;
+  events: number;
+  datagrams: number;
+}
+
 export interface Status {
   version: string;
   uptime_s: number;

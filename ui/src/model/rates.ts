@@ -1,4 +1,4 @@
-import type { Rollup } from '../api/types';
+import type { RatesThen, Rollup } from '../api/types';
 
 /** 15 minutes of seconds. */
 export const WINDOW_SECONDS = 900;
@@ -25,6 +25,19 @@ export function pastRates(
     const seconds = 60 - Math.max(0, begun - minute);
     return [time, [perMinute === undefined ? null : perMinute / seconds, eventsBySecond.get(time) ?? 0]];
   });
+}
+
+/** Points of reports/s and events/s: those that the program kept, and before them those of the store. */
+export function sinceStart(
+  kept: readonly RatesThen[],
+  stored: readonly [number, (number | null)[]][],
+): [number, (number | null)[]][] {
+  const points = kept.map(({ ts, reports, events }): [number, number[]] => [
+    Math.round(ts / 1e9),
+    [reports, events],
+  ]);
+  const first = points[0]?.[0] ?? Infinity;
+  return [...stored.filter(([time]) => time < first), ...points];
 }
 
 /** One column per key (the worst first, at most `most`), over the union of times. */

@@ -1,0 +1,364 @@
+//! Direct Telemetry Access in the demo: every simulated switch has the reporter and the sockets of a real one, and what they tell goes
+//! through a translator into memory, all of it in this process and over loopback. Here: the switches' end, and the account of it all.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dataplane::fabric::Fabric;
+use serde_json::Value;
+use wire::FlowKey;
+
+use super::{FOR_ALL, not_done, table};
+use crate::commands::client::{Client, escape};
+use crate::commands::remote::{Stage, fetch};
+use crate::config::Settings;
+use crate::config::dta::DtaSettings;
+use crate::error::CliError;
+use crate::output::units;
+use crate::reporter::Sockets;
+use crate::switch::dta::Dta;
+
+/// What the switches tell, and where it is kept.
+const SETTINGS: &str = include_str!("dta.toml");
+/// How often a port is looked for that is free at the addresses of all switches.
+const TRIES: u32 = 20;
+/// How long the translator may take to find the memory.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The settings of translator and memory, and those of the switches' reporters.
+pub(super) fn settings() -> Result<(Settings, DtaSettings), CliError> {
+    let mut settings =
+        Settings::parse(SETTINGS, "dta.toml").map_err(|error| CliError::new(error.to_string()))?;
+    let switch = settings.switch.take().and_then(|switch| switch.dta);
+    let switch =
+        switch.ok_or_else(|| CliError::new("dta.toml has no [switch.dta]; a fault of this build"))?;
+    Ok((settings, switch))
+}
+
+/// Fills in what is known only now: where the memory's files are, and where the switches want to be answered.
+pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: u16) {
+    if let Some(memory) = &mut settings.collector.memory {
+        memory.directory = directory.to_path_buf();
+    }
+    if let Some(dta) = settings.translator.as_mut().and_then(|translator| translator.dta.as_mut()) {
+        dta.control_port = control_port;
+    }
+}
+
+/// Sockets for translators' answers, one per switch: each has a loopback address of its own, and all the same port, because a
+/// translator knows one for all.
+#[derive(Debug)]
+pub(super) struct Doors {
+    of: Vec<(u32, Sockets)>,
+    pub(super) port: u16,
+}
+
+impl Doors {
+    /// Opens them at a port of the kernel's choice.
+    pub(super) fn open(nodes: &[u32]) -> Result<Self, CliError> {
+        let mut tries = 1..TRIES;
+        loop {
+            match Self::try_open(nodes) {
+                // The port that was free at the first address is not at another.
+                Err(_) if tries.next().is_some() => {}
+                Err(error) => return Err(CliError::new(format!("the demo's switches: {error}"))),
+                Ok(doors) => return Ok(doors),
+            }
+        }
+    }
+
+    fn try_open(nodes: &[u32]) -> Result<Self, nic::Error> {
+        let mut doors = Self { of: Vec::new(), port: 0 };
+        for &node in nodes {
+            let own = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
+            let sockets = Sockets::open(&[], SocketAddr::new(own, doors.port))?;
+            doors.port = sockets.control_address().port();
+            doors.of.push((node, sockets));
+        }
+        Ok(doors)
+    }
+}
+
+/// The reporters of all switches.
+#[derive(Debug, Default)]
+pub(super) struct Reporters(Vec<(u32, Dta)>);
+
+impl Reporters {
+    /// Lets every switch report to the translator at `to`.
+    pub(super) fn attach(
+        doors: Doors,
+        settings: &DtaSettings,
+        to: SocketAddr,
+        fabric: &mut Fabric,
+    ) -> Result<Self, CliError> {
+        let (settings, now) = (DtaSettings { collectors: vec![to], ..settings.clone() }, fabric.now());
+        let mut all = Vec::new();
+        for (node, sockets) in doors.of {
+            if let Some(switch) = fabric.switch_mut(node) {
+                all.push((node, Dta::attach(&settings, node, now, sockets, switch)?));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// Sends what is to be sent, hears what translators say.
+    pub(super) fn turn(&mut self, fabric: &mut Fabric) {
+        let now = fabric.now();
+        for (node, dta) in &mut self.0 {
+            if let Some(switch) = fabric.switch_mut(*node) {
+                dta.turn(now, switch);
+            }
+        }
+    }
+
+    /// What all of them did.
+    pub(super) fn account(&self, fabric: &Fabric) -> Told {
+        let mut told = Told::default();
+        for (node, dta) in &self.0 {
+            let Some(view) = fabric.switch(*node).and_then(|switch| dta.view(fabric.now(), switch)) else {
+                continue;
+            };
+            told.reports += view.reports;
+            told.datagrams += view.sent;
+            told.unsent += view.lost;
+            for to in &view.collectors {
+                told.again += to.resent;
+                told.waiting += u64::from(to.waiting) + to.overwritten;
+            }
+            for mapping in &view.mappings {
+                told.made += mapping.made;
+                told.sent += mapping.sent;
+                told.held += mapping.held;
+                for (reason, count) in [
+                    ("suppressed", mapping.suppressed),
+                    ("absent", mapping.absent),
+                    ("size", mapping.size),
+                    ("no_room", mapping.no_room),
+                ] {
+                    *told.kept.entry(reason).or_default() += count;
+                }
+            }
+            told.columns += view.sketches.iter().map(|sketch| sketch.columns).sum::<u64>();
+        }
+        told.flows = fabric.flows().filter(|flow| flow.delivered > 0).map(|flow| flow.flow).collect();
+        told
+    }
+}
+
+/// What the switches told by DTA.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Told {
+    /// Operations that mappings made; of lists, entries.
+    pub(super) made: u64,
+    /// Of these, those that went into reports.
+    pub(super) sent: u64,
+    /// Of these, entries that wait for others.
+    pub(super) held: u64,
+    /// The others, by reason.
+    pub(super) kept: BTreeMap<&'static str, u64>,
+    /// Columns of sketches.
+    pub(super) columns: u64,
+    /// Reports, each counted once.
+    pub(super) reports: u64,
+    /// Reports sent again.
+    pub(super) again: u64,
+    /// Reports that wait to be sent, or lost their place before they were.
+    pub(super) waiting: u64,
+    /// Datagrams sent.
+    pub(super) datagrams: u64,
+    /// Datagrams that the kernel did not take.
+    pub(super) unsent: u64,
+    /// Flows of which packets came to their end.
+    pub(super) flows: Vec<FlowKey>,
+}
+
+/// What became of it: the translator's and the memory's own words.
+#[derive(Debug)]
+pub(super) struct Done {
+    translator: Value,
+    memory: Value,
+}
+
+/// Waits for the translator to find the memory.
+pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
+    let begun = Instant::now();
+    while Done::ask(client)?.translator["dta"]["collectors"][0]["state"] != "up" {
+        if begun.elapsed() > PATIENCE {
+            // What the switches tell meanwhile is counted.
+            eprintln!(
+                "hopwise: the translator has not found the memory yet; see {}/api/v1/translator",
+                client.url()
+            );
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+impl Done {
+    /// Asks both.
+    pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
+        Ok(Self { translator: fetch(client, "/translator")?, memory: fetch(client, "/dta")? })
+    }
+
+    /// The stages from what the switches know to what is in memory.
+    fn stages(&self, told: &Told) -> Vec<Stage> {
+        let translator = &self.translator["dta"];
+        let collector = &translator["collectors"][0];
+        let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
+        let kept = told.kept.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+        let way = [("no_way", told.unsent), ("socket_buffer_full", own("kernel_drops", collector))];
+        let taken = own("reports", translator);
+        let done = counts(&translator["done"]).values().sum();
+        let refused = counts(&translator["dropped"]).into_iter().chain(counts(&translator["unreadable"]));
+        let packets = [
+            ("unsent", own("unsent", collector)),
+            ("socket_buffer_full", own("kernel_drops", &self.memory)),
+            ("duplicates", own("duplicates", &self.memory)),
+        ];
+        let dropped = counts(&self.memory["dropped"]).into_iter().chain(counts(&self.memory["refused"]));
+        let stage = |stage: &str, unit: &str, (entered, left, held), drops| Stage {
+            stage: stage.to_owned(),
+            unit: Some(unit.to_owned()),
+            entered,
+            left,
+            held,
+            drops,
+        };
+        vec![
+            stage("switches", "operations", (told.made, told.sent, told.held), kept),
+            stage("way", "datagrams", (told.datagrams + told.unsent, taken, 0), named(&way)),
+            stage("translator", "reports", (taken, done, own("waiting", translator)), refused.collect()),
+            stage(
+                "memory",
+                "RoCEv2 packets",
+                (own("frames", collector), own("executed", &self.memory), 0),
+                named(&packets).into_iter().chain(dropped).collect(),
+            ),
+        ]
+    }
+
+    /// Is everything told, and everything that was told done or counted?
+    pub(super) fn is_settled(&self, told: &Told) -> bool {
+        let held = |of: &Value| of["held"].as_u64().unwrap_or(0);
+        let translator = &self.translator["dta"];
+        let waits = [&translator["entries"], &translator["postcards"], &translator["collectors"][0]];
+        let stages = self.stages(told);
+        told.reports + told.again == told.datagrams + told.unsent + told.waiting
+            && stages.iter().all(|stage| stage.entered == stage.left + stage.held + not_done(stage))
+            && stages.iter().all(|stage| stage.held == 0)
+            && waits.into_iter().all(|of| held(of) == 0)
+    }
+
+    /// The budget, stage by stage, and the verdict. `found`: of how many flows the memory knows the path.
+    pub(super) fn budget(&self, told: &Told, found: usize) -> String {
+        let again = match told.again {
+            0 => String::new(),
+            again => format!(
+                "; {} of them were sent again, which the translator counts as duplicates",
+                units::count(again)
+            ),
+        };
+        let stages = table("NOT DONE", &self.stages(told));
+        let verdict = if self.is_settled(told) { FOR_ALL } else { "the difference is unexplained." };
+        format!(
+            "\nBy DTA they told {} and {} in {}{again}.\n\n{stages}\nThe memory knows the last path of {found} of {}, and of what was told {verdict}\n",
+            units::counted(told.made, "thing"),
+            units::counted(told.columns, "column") + " of sketches",
+            units::counted(told.datagrams, "datagram"),
+            units::counted(told.flows.len() as u64, "flow"),
+        )
+    }
+}
+
+/// Of how many flows the memory knows the path.
+pub(super) fn found(client: &Client, told: &Told) -> Result<usize, CliError> {
+    let mut found = 0;
+    for flow in &told.flows {
+        let answer = client.get(&format!("/dta/stores/paths/get?key={}", escape(&flow.to_string())))?;
+        found += usize::from(answer["answer"] == "found");
+    }
+    Ok(found)
+}
+
+fn counts(of: &Value) -> BTreeMap<String, u64> {
+    let all = of.as_object().into_iter().flatten();
+    all.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0))).collect()
+}
+
+fn named(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    all.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn done(executed: u64) -> Done {
+        let collector = json!({"kernel_drops": 1, "frames": 30, "unsent": 2, "held": 0});
+        let dta = json!({
+            "reports": 12, "done": {"key_write": 8, "append": 1}, "dropped": {"duplicate": 2}, "unreadable": {"short": 1},
+            "waiting": 0, "entries": {"held": 0}, "postcards": {"held": 0}, "collectors": [collector],
+        });
+        let memory = json!({
+            "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,
+        });
+        Done { translator: json!({"dta": dta}), memory }
+    }
+
+    fn told() -> Told {
+        Told {
+            made: 15,
+            sent: 14,
+            kept: [("absent", 1), ("size", 0)].into(),
+            columns: 64,
+            reports: 12,
+            again: 2,
+            datagrams: 13,
+            unsent: 1,
+            flows: vec![FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17)],
+            ..Told::default()
+        }
+    }
+
+    #[test]
+    fn the_account_goes_from_what_is_known_to_what_is_in_memory() {
+        assert_eq!(
+            done(20).budget(&told(), 1),
+            "
+By DTA they told 15 things and 64 columns of sketches in 13 datagrams; 2 of them were sent again, which the translator counts as duplicates.
+
+STAGE       IN  OUT  NOT DONE
+switches    15   14         1  operations: absent 1
+way         14   12         2  datagrams: no_way 1, socket_buffer_full 1
+translator  12    9         3  reports: duplicate 2, short 1
+memory      30   20        10  RoCEv2 packets: duplicates 1, sequence 4, socket_buffer_full 3, unsent 2
+
+The memory knows the last path of 1 of 1 flow, and of what was told every one is accounted for.
+"
+        );
+        for (other, told) in [
+            (done(19), told()),
+            (done(20), Told { made: 16, ..told() }),
+            (done(20), Told { datagrams: 14, ..told() }),
+            (done(20), Told { again: 3, ..told() }),
+            (done(20), Told { made: 16, held: 1, ..told() }),
+        ] {
+            let budget = other.budget(&told, 1);
+            assert!(budget.ends_with("of what was told the difference is unexplained.\n"), "{budget}");
+        }
+    }
+
+    #[test]
+    fn the_switches_are_answered_at_one_port_and_an_address_each() {
+        let doors = Doors::open(&[101, 102, 201]).unwrap();
+        let all: Vec<_> = doors.of.iter().map(|(_, sockets)| sockets.control_address().to_string()).collect();
+        let port = doors.port;
+        assert_eq!(all, ["101", "102", "201"].map(|last| format!("127.0.0.{last}:{port}")));
+    }
+}
