@@ -3,17 +3,12 @@
 mod dta;
 mod reporting;
 
-use std::{
-    collections::BTreeMap,
-    fmt::{Display, Write},
-};
-
-use collector::SeriesView;
+use std::fmt::{Display, Write};
 
 use crate::{
     dta::{memory::view::MemoryView, translator::view::DtaView},
     first_stage::TranslatorView,
-    monitor::{Monitor, version_name},
+    monitor::{Busy, Monitor, merged, version_name},
     switch::{FilterView, PortView, SwitchView},
     view,
 };
@@ -53,8 +48,8 @@ pub(crate) async fn text(
     switch: Option<&SwitchView>,
     translator: Option<&TranslatorView>,
     (reports, memory): (Option<&DtaView>, Option<&MemoryView>),
-) -> String {
-    let detail = monitor.detail().await;
+) -> Result<String, Busy> {
+    let detail = monitor.detail().await?;
     let mut text = Text::default();
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -83,7 +78,7 @@ pub(crate) async fn text(
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
-    network(&mut text, monitor).await;
+    network(&mut text, monitor).await?;
     store(&mut text, monitor);
     let streams = monitor.hub().stats();
     text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
@@ -104,7 +99,7 @@ pub(crate) async fn text(
     translating(&mut text, translator);
     dta::translating(&mut text, reports);
     dta::keeping(&mut text, memory);
-    text.out
+    Ok(text.out)
 }
 
 fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
@@ -272,16 +267,16 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
 }
 
 /// What the network's nodes say last: gauges per node, queue and link, which are few.
-async fn network(text: &mut Text, monitor: &Monitor) {
+async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
     let series = monitor.ask(|collector| {
         let nodes: Vec<_> = collector.nodes().take(MOST_SERIES).collect();
         let queues: Vec<_> = collector.queues().take(MOST_SERIES).collect();
         let links: Vec<_> = collector.links().take(MOST_SERIES).collect();
         (nodes, queues, links)
     });
-    let series = series.await;
+    let series = series.await?;
     text.metric("hop_latency_seconds", "gauge", "Time inside a node, over the last second that had values.");
-    for latency in unique(series.iter().map(|(nodes, _, _)| nodes)) {
+    for latency in merged(series.iter().map(|(nodes, _, _)| nodes)).values().take(MOST_SERIES) {
         for (quantile, value) in [("0.5", latency.last.p50), ("0.99", latency.last.p99)] {
             if let Some(value) = value {
                 let labels: [(&str, &dyn Display); 2] = [("node", &latency.node), ("quantile", &quantile)];
@@ -290,26 +285,23 @@ async fn network(text: &mut Text, monitor: &Monitor) {
         }
     }
     text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
-    for queue in unique(series.iter().map(|(_, queues, _)| queues)) {
-        text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &queue.part)], queue.latest);
+    for queue in merged(series.iter().map(|(_, queues, _)| queues)).values().take(MOST_SERIES) {
+        // What stands for all queues of the node has no number.
+        match u8::try_from(queue.part) {
+            Ok(number) => {
+                text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &number)], queue.latest)
+            }
+            Err(_) => {
+                text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &"all")], queue.latest)
+            }
+        }
     }
     text.metric("link_utilization_ratio", "gauge", "Latest utilisation of an egress link, of 1.");
-    for link in unique(series.iter().map(|(_, _, links)| links)) {
+    for link in merged(series.iter().map(|(_, _, links)| links)).values().take(MOST_SERIES) {
         let value = view::fraction(link.latest);
         text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
     }
-}
-
-/// Each key once: with several workers, the one that heard of it last.
-fn unique<'s>(lists: impl Iterator<Item = &'s Vec<SeriesView>>) -> impl Iterator<Item = &'s SeriesView> {
-    let mut latest: BTreeMap<(u32, u32), &SeriesView> = BTreeMap::new();
-    for series in lists.flatten() {
-        let known = latest.entry((series.node, series.part)).or_insert(series);
-        if series.idle < known.idle {
-            *known = series;
-        }
-    }
-    latest.into_values().take(MOST_SERIES)
+    Ok(())
 }
 
 fn store(text: &mut Text, monitor: &Monitor) {
@@ -492,7 +484,7 @@ const MOST_SERIES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{collections::BTreeMap, sync::Arc};
 
     use super::*;
     use crate::{
@@ -519,7 +511,7 @@ mod tests {
         let pipeline = Pipeline::new(config, Arc::clone(&hub), Control::new().0);
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let made = reference(&runtime.block_on(super::text(&monitor, None, None, (None, None))));
+        let made = reference(&runtime.block_on(super::text(&monitor, None, None, (None, None))).unwrap());
         crate::config::compare_page("docs/reference/metrics.md", &made);
     }
 }

@@ -1,6 +1,7 @@
 //! What the program knows about itself: the figures of every stage, put together for the API and for Prometheus.
 
 use std::{
+    cmp::Ordering,
     cmp::Reverse,
     collections::{BTreeMap, HashSet, VecDeque},
     net::Ipv6Addr,
@@ -8,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::{Collector, SourceView, Stats, StreamView, stats::Table, stats::Tables};
-use tokio::time;
+use collector::{Collector, SeriesView, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use tokio::{sync::oneshot, time};
 
 use crate::{
     config::Settings,
@@ -115,57 +116,62 @@ impl Monitor {
         history(&lock(&self.samples))
     }
 
-    /// Asks every worker, and waits a moment for the answers. A worker that does not answer is left out.
+    /// Asks every worker, and waits a moment for the answers.
+    ///
+    /// # Errors
+    /// One of them does not answer: without it the answer would be short, and look whole.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
-    ) -> Vec<T> {
+    ) -> Result<Vec<T>, Busy> {
         let asked: Vec<_> = self.workers.iter().map(|worker| worker.ask(question.clone())).collect();
         let mut answers = Vec::new();
         for answer in asked {
-            if let Ok(Ok(answer)) = time::timeout(PATIENCE, answer).await {
-                answers.push(answer);
-            }
+            answers.push(in_time(answer).await?);
         }
-        answers
+        Ok(answers)
     }
 
     /// Asks every worker piece by piece: `step` answers for the flows from a slot on, and names the next slot. `take`
     /// gets each answer.
+    ///
+    /// # Errors
+    /// As of [`Monitor::ask`].
     pub(crate) async fn walk<T: Send + 'static>(
         &self,
         step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
         mut take: impl FnMut(T),
-    ) {
+    ) -> Result<(), Busy> {
         for worker in &self.workers {
             let mut next = Some(0);
             while let Some(first) = next {
                 let step = step.clone();
                 let asked = worker.ask(move |collector| step(collector, first));
-                let Ok(Ok((answer, further))) = time::timeout(PATIENCE, asked).await else { break };
+                let (answer, further) = in_time(asked).await?;
                 take(answer);
                 next = further;
             }
         }
+        Ok(())
     }
 
     /// Nodes, links and paths, at most a second old.
-    pub(crate) async fn topology(&self) -> Arc<Topology> {
+    pub(crate) async fn topology(&self) -> Result<Arc<Topology>, Busy> {
         let mut kept = self.topology.lock().await;
         if let Some((at, topology)) = &*kept
             && at.elapsed() < Duration::from_secs(1)
         {
-            return Arc::clone(topology);
+            return Ok(Arc::clone(topology));
         }
         let mut whole = Topology::default();
-        self.walk(Topology::scan, |piece| whole.merge(piece)).await;
+        self.walk(Topology::scan, |piece| whole.merge(piece)).await?;
         let whole = Arc::new(whole);
         *kept = Some((Instant::now(), Arc::clone(&whole)));
-        whole
+        Ok(whole)
     }
 
     /// Streams, sources and tables, from the workers and from those who account in front of them.
-    pub(crate) async fn detail(&self) -> Detail {
+    pub(crate) async fn detail(&self) -> Result<Detail, Busy> {
         let mut detail = Detail::default();
         let answers = self
             .ask(|collector| {
@@ -174,7 +180,7 @@ impl Monitor {
                 let lost = collector.lost_before() + lost(collector.streams());
                 (streams, lost, sources, collector.tables())
             })
-            .await;
+            .await?;
         for (streams, lost, sources, tables) in answers {
             detail.streams.extend(streams);
             detail.lost += lost;
@@ -187,7 +193,7 @@ impl Monitor {
             detail.lost += before + lost(streams.iter().copied());
             detail.add_table("streams", *table);
         }
-        detail
+        Ok(detail)
     }
 
     /// The stages of the loss budget, in order. `missing`: what [`Detail::lost`] says.
@@ -262,9 +268,9 @@ impl Monitor {
     }
 
     /// Everything on the first screen.
-    pub(crate) async fn status(&self, settings: &Settings) -> StatusView {
-        let detail = self.detail().await;
-        StatusView {
+    pub(crate) async fn status(&self, settings: &Settings) -> Result<StatusView, Busy> {
+        let detail = self.detail().await?;
+        Ok(StatusView {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
@@ -283,7 +289,7 @@ impl Monitor {
                 .collect(),
             streams: self.hub.stats(),
             postcards: self.postcards(),
-        }
+        })
     }
 
     /// Reports refused, by reason, those inside good datagrams too.
@@ -534,6 +540,46 @@ fn rates(first: &Sample, last: &Sample) -> Rates {
     }
 }
 
+/// A worker did not answer in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy;
+
+async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
+    time::timeout(PATIENCE, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
+}
+
+/// Series of several workers by node and part: what was heard last, over the last second of all that heard of it then, and the sum of
+/// their values. Quantiles are those of the worker with most values.
+pub(crate) fn merged<'s>(
+    lists: impl Iterator<Item = &'s Vec<SeriesView>>,
+) -> BTreeMap<(u32, u32), SeriesView> {
+    let mut all: BTreeMap<(u32, u32), SeriesView> = BTreeMap::new();
+    for series in lists.flatten() {
+        all.entry((series.node, series.part)).and_modify(|known| merge(known, series)).or_insert(*series);
+    }
+    all
+}
+
+fn merge(known: &mut SeriesView, other: &SeriesView) {
+    let values = known.values.saturating_add(other.values);
+    match other.idle.cmp(&known.idle) {
+        Ordering::Less => *known = *other,
+        Ordering::Equal => {
+            let (mine, theirs) = (known.last, other.last);
+            if theirs.count > mine.count {
+                *known = *other;
+            }
+            if mine.count > 0 && theirs.count > 0 {
+                let last = &mut known.last;
+                (last.count, last.sum) = (mine.count + theirs.count, mine.sum.saturating_add(theirs.sum));
+                (last.min, last.max) = (mine.min.min(theirs.min), mine.max.max(theirs.max));
+            }
+        }
+        Ordering::Greater => {}
+    }
+    known.values = values;
+}
+
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rates are over so many seconds.
@@ -547,7 +593,43 @@ const MOST_SOURCES: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
+    use collector::Summary;
+
     use super::*;
+
+    #[test]
+    fn series_of_several_workers_are_what_was_heard_last() {
+        let last = |count, min, max, p50| Summary {
+            count,
+            min,
+            max,
+            sum: count * max,
+            p50: Some(p50),
+            p99: Some(max),
+        };
+        let series = |node, idle, latest, values, last| SeriesView {
+            node,
+            part: 0,
+            latest,
+            values,
+            last,
+            idle,
+            profile: 0,
+        };
+        // The second worker's flows through node 7 ended long ago; both hear of node 8.
+        let workers = [
+            vec![series(7, 0, 9, 100, last(10, 5, 9, 7)), series(8, 1, 3, 50, last(4, 2, 3, 2))],
+            vec![series(7, 50, 1, 20, last(2, 1, 1, 1)), series(8, 1, 4, 60, last(6, 1, 8, 4))],
+            vec![series(9, 0, 2, 1, Summary::default())],
+        ];
+        let expected = [
+            series(7, 0, 9, 120, last(10, 5, 9, 7)),
+            series(8, 1, 4, 110, Summary { sum: 60, ..last(10, 1, 8, 4) }),
+            series(9, 0, 2, 1, Summary::default()),
+        ];
+        assert_eq!(merged(workers.iter()).into_values().collect::<Vec<_>>(), expected);
+        assert_eq!(merged(workers.iter().rev()).into_values().collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn rates_are_told_for_every_second_over_those_before_it() {

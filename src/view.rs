@@ -368,7 +368,8 @@ pub(crate) struct Spread {
 /// A queue of a node.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub(crate) struct QueueView {
-    pub(crate) queue: u8,
+    /// `None`: all queues of the node, of which summaries speak.
+    pub(crate) queue: Option<u8>,
     pub(crate) occupancy: Option<u64>,
     pub(crate) max: Option<u64>,
     pub(crate) unit: String,

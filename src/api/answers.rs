@@ -15,6 +15,7 @@ use super::{Context, params::Params, refusal::Refusal};
 use crate::{
     config::{Settings, build},
     metrics,
+    monitor::merged,
     view::{
         self as shown, FlowDetail, FlowView, HopView, LinkView, NodeView, PathView, QueueView, RatesThen,
         Spread, StatusView,
@@ -27,7 +28,7 @@ pub(crate) async fn status(
     params: Params,
 ) -> Result<Json<StatusView>, Refusal> {
     params.only(&[])?;
-    Ok(Json(context.monitor.status(&context.in_force.settings()).await))
+    Ok(Json(context.monitor.status(&context.in_force.settings()).await?))
 }
 
 /// `/rates`.
@@ -61,7 +62,7 @@ pub(crate) async fn nodes(
 ) -> Result<Json<Nodes>, Refusal> {
     params.only(&[])?;
     let settings = context.in_force.settings();
-    let topology = context.monitor.topology().await;
+    let topology = context.monitor.topology().await?;
     let series = context.monitor.ask(|collector| -> NodeSeries {
         (collector.nodes().take(MOST_KEYS).collect(), collector.queues().take(MOST_KEYS).collect())
     });
@@ -75,22 +76,18 @@ pub(crate) async fn nodes(
         node.reports = seen.reports;
         node.last_seen = seen.last_seen;
     }
-    for (latencies, queues) in series.await {
-        for latency in latencies {
-            let node = nodes.entry(latency.node).or_insert_with(|| new_node(latency.node, &settings, &drops));
-            node.reports = node.reports.max(latency.values);
-            node.last_seen = node.last_seen.max(seen(&latency));
-            node.hop_latency = spread(&latency);
-        }
-        for queue in queues {
-            let node = nodes.entry(queue.node).or_insert_with(|| new_node(queue.node, &settings, &drops));
-            node.last_seen = node.last_seen.max(seen(&queue));
-            let unit = units.get(usize::from(queue.profile)).map_or("", String::as_str);
-            merge_queue(&mut node.queues, &queue, unit);
-        }
+    let series = series.await?;
+    for latency in merged(series.iter().map(|(latencies, _)| latencies)).values() {
+        let node = nodes.entry(latency.node).or_insert_with(|| new_node(latency.node, &settings, &drops));
+        node.reports = node.reports.max(latency.values);
+        node.last_seen = node.last_seen.max(seen(latency));
+        node.hop_latency = spread(latency);
     }
-    for node in nodes.values_mut() {
-        node.queues.sort_by_key(|queue| queue.queue);
+    for queue in merged(series.iter().map(|(_, queues)| queues)).values() {
+        let node = nodes.entry(queue.node).or_insert_with(|| new_node(queue.node, &settings, &drops));
+        node.last_seen = node.last_seen.max(seen(queue));
+        let unit = units.get(usize::from(queue.profile)).map_or("", String::as_str);
+        node.queues.push(queue_view(queue, unit));
     }
     Ok(Json(Nodes { nodes: nodes.into_values().collect() }))
 }
@@ -119,20 +116,14 @@ fn spread(series: &SeriesView) -> Spread {
     }
 }
 
-fn merge_queue(queues: &mut Vec<QueueView>, series: &SeriesView, unit: &str) {
-    let number = u8::try_from(series.part).unwrap_or(u8::MAX);
+fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     let max = if series.last.count > 0 { series.last.max.max(series.latest) } else { series.latest };
-    match queues.iter_mut().find(|queue| queue.queue == number) {
-        Some(known) => {
-            known.occupancy = Some(series.latest);
-            known.max = known.max.max(Some(max));
-        }
-        None => queues.push(QueueView {
-            queue: number,
-            occupancy: Some(series.latest),
-            max: Some(max),
-            unit: unit.to_owned(),
-        }),
+    QueueView {
+        // What stands for all queues of the node has no number.
+        queue: u8::try_from(series.part).ok(),
+        occupancy: Some(series.latest),
+        max: Some(max),
+        unit: unit.to_owned(),
     }
 }
 
@@ -148,7 +139,7 @@ pub(crate) async fn links(
     params: Params,
 ) -> Result<Json<Links>, Refusal> {
     params.only(&[])?;
-    Ok(Json(Links { links: context.monitor.topology().await.links() }))
+    Ok(Json(Links { links: context.monitor.topology().await?.links() }))
 }
 
 /// `/paths`.
@@ -164,7 +155,7 @@ pub(crate) async fn paths(
 ) -> Result<Json<Paths>, Refusal> {
     let params = params.only(&["limit"])?;
     let limit = params.limit(1_000, MOST_KEYS)?;
-    let mut paths = context.monitor.topology().await.paths();
+    let mut paths = context.monitor.topology().await?.paths();
     paths.truncate(limit);
     Ok(Json(Paths { paths }))
 }
@@ -222,7 +213,7 @@ pub(crate) async fn flows(
             best.sort_by_key(|(key, _)| Reverse(*key));
             best.truncate(limit);
         })
-        .await;
+        .await?;
     Ok(Json(Flows { flows: best.into_iter().map(|(_, flow)| flow).collect(), total }))
 }
 
@@ -289,7 +280,7 @@ pub(crate) async fn flow(
     params.only(&[])?;
     let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };
     let found =
-        context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await;
+        context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
     found.into_iter().flatten().next().map(Json).ok_or_else(|| no_flow(&id))
 }
 
@@ -307,7 +298,7 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
         let further = (flow.is_none() && end < collector.flow_slots()).then_some(end);
         (flow.map(|flow| (flow.row.flow, flow_detail(&flow))), further)
     };
-    context.monitor.walk(step, |flow| found = found.take().or(flow)).await;
+    context.monitor.walk(step, |flow| found = found.take().or(flow)).await?;
     found.ok_or_else(|| no_flow(id))
 }
 
@@ -361,7 +352,7 @@ pub(crate) async fn metrics(
     let reports = context.dta.as_ref().map(crate::dta::translator::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     let dta = (reports.as_ref(), memory.as_ref());
-    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref(), dta).await;
+    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref(), dta).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

@@ -7,6 +7,8 @@ use axum::{
 };
 use serde::Serialize;
 
+use crate::monitor::Busy;
+
 /// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -52,6 +54,12 @@ impl Refusal {
     /// Busy or stopping; later may be better (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+}
+
+impl From<Busy> for Refusal {
+    fn from(_: Busy) -> Self {
+        Self::unavailable("the collector has too much to do to answer now; ask again in a moment")
     }
 }
 

@@ -107,7 +107,8 @@ export interface Spread {
 }
 
 export interface Queue {
-  queue: number;
+  /** null: all queues of the node. */
+  queue: number | null;
   occupancy: number | null;
   max: number | null;
   unit: string;
