@@ -31,6 +31,13 @@ impl Demo {
         Self { child, output, introduction, api }
     }
 
+    /// Ends it as Ctrl-C does.
+    fn interrupt(self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.end()
+    }
+
     /// Waits for the end and gives what was printed after the introduction, with the exit code.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
@@ -54,7 +61,7 @@ impl Demo {
 
 #[test]
 fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
-    let demo = Demo::start(&["--for", "9"]);
+    let demo = Demo::start(&[]);
     for promised in [
         "6 switches, 8 hosts, 60 flows",
         "0:05  microburst",
@@ -66,8 +73,8 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let store = demo.introduction.split("What is found is kept in ").nth(1).unwrap().lines().next().unwrap();
     let store = std::path::PathBuf::from(store.trim_end_matches('.'));
 
-    // The stream lasts as long as the demo: ask for it first, read it at the end.
-    let follow =
+    // The stream lasts as long as the demo.
+    let mut follow =
         command(["events", "--follow", "--json", "--kind", "drop", "--api", &demo.api, "--reconnect", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -96,8 +103,12 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
         assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
     }
     assert!(store.is_dir());
+    let mut drop = String::new();
+    BufReader::new(follow.stdout.take().unwrap()).read_line(&mut drop).unwrap();
+    let first: Value = serde_json::from_str(&drop).unwrap();
+    assert_eq!((&first["kind"], &first["node"]), (&json!("drop"), &json!(201)));
     let demo_api = demo.api.clone();
-    let (code, rest) = demo.end();
+    let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("0:05  microburst"), "{rest}");
     assert_eq!(rest.matches("every one is accounted for.").count(), 2, "reports, and what DTA told: {rest}");
@@ -108,9 +119,6 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert!(!store.exists() && !std::path::Path::new(&memory).exists());
 
     let followed = follow.wait_with_output().unwrap();
-    let drops = String::from_utf8(followed.stdout).unwrap();
-    let first: Value = serde_json::from_str(drops.lines().next().unwrap()).unwrap();
-    assert_eq!((&first["kind"], &first["node"]), (&json!("drop"), &json!(201)));
     let told = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), told));
 }
@@ -166,9 +174,7 @@ fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
     let demo = Demo::start(&["--store", support::text(&store), "--seed", "3"]);
     // Some of them are between hosts of one leaf, whose one node must be heard for longer before it is a path.
     while demo.top()["flows"]["total"].as_u64() < Some(25) {}
-    let pid = demo.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let (code, rest) = demo.end();
+    let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.trim_end().ends_with("every one is accounted for."), "{rest}");
     let asked = hopwise([
@@ -182,6 +188,13 @@ fn an_interrupted_demo_ends_with_its_account_and_keeps_its_store() {
         "--json",
     ]);
     assert!(asked.json().len() >= 10);
+}
+
+#[test]
+fn a_demo_ends_when_its_time_is_over() {
+    let (code, rest) = Demo::start(&["--for", "1", "--no-store"]).end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains("After 0:01"), "{rest}");
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn conclude(client: &Client, sent: &Sent, told: &Told) -> Result<(), CliError> {
             && status.loss_budget.iter().all(|stage| stage.held == 0)
             && done.is_settled(told);
         // A missing report is lost when its stream has been silent for two seconds.
-        if settled || patience.elapsed() > Duration::from_secs(4) {
+        if settled || patience.elapsed() > Duration::from_secs(20) {
             break (status, done);
         }
         thread::sleep(Duration::from_millis(50));

@@ -88,7 +88,10 @@ function nodeFacts(node: Node): Fact[] {
         ]
       : [['hop latency', 'not reported']];
   const queues = node.queues.map(({ queue, occupancy, max, unit }): Fact => {
-    return [queue === null ? 'all queues' : `queue ${queue}`, `${count(occupancy)}, max ${count(max)} ${unit}`];
+    return [
+      queue === null ? 'all queues' : `queue ${queue}`,
+      `${count(occupancy)}, max ${count(max)} ${unit}`,
+    ];
   });
   return [
     ...latency,
