@@ -40,6 +40,9 @@ pub(crate) struct Sweep {
     /// Does this round push, and when did the last one that did begin?
     pushing: bool,
     pushed: Nanos,
+    /// Where the clock stood before it was set back, and until when reports may still come that were stamped by it then.
+    before: Nanos,
+    before_until: Nanos,
     seconds: bool,
     minutes: bool,
 }
@@ -59,9 +62,17 @@ impl Sweep {
             next: 0,
             pushing: false,
             pushed: 0,
+            before: 0,
+            before_until: 0,
             seconds: config.rollup.seconds,
             minutes: config.rollup.minutes,
         }
+    }
+
+    /// Is this a time of the clock before it was set back?
+    fn is_before(&self, now: Nanos) -> bool {
+        let before = self.before.saturating_add(SET_BACK);
+        self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
     }
 
     /// The slots of this tick: the part of the round that the time since its beginning asks for.
@@ -94,24 +105,28 @@ impl Core {
     /// Moves time to `now`; time never goes back. Ends the second, if `now` lies in another.
     #[inline]
     pub(crate) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        if self.turns(now) {
-            self.turn(now, sink);
+        if self.turns(now) && !self.turn(now, sink) {
+            return;
         }
         self.sweep.now = self.sweep.now.max(now);
     }
 
+    /// `false`: time stays where it is.
     #[cold]
     #[inline(never)]
-    fn turn(&mut self, now: Nanos, sink: &mut dyn Sink) {
+    fn turn(&mut self, now: Nanos, sink: &mut dyn Sink) -> bool {
         if !self.sweep.started {
             self.sweep.started = true;
             (self.sweep.pushed, self.sweep.now) = (now, now);
             self.sweep.begin_round();
             self.begin_second(now);
+        } else if self.sweep.is_before(now) {
+            return false;
         } else if now > self.sweep.now {
             self.end_second(now, sink);
             self.begin_second(now);
         }
+        true
     }
 
     fn begin_second(&mut self, now: Nanos) {
@@ -136,9 +151,13 @@ impl Core {
         self.state.settle_cards(before, true, sink);
         self.account(before, false, sink);
         self.finish_joiner(sink);
+        self.joiner.set_back(now);
         self.state.close_second(self.closing(true, 1), before, sink);
-        self.state.set_back(now);
+        if let Some(held) = &mut self.state.held {
+            held.set_back(now);
+        }
         (self.sweep.now, self.sweep.pushed) = (now, now);
+        (self.sweep.before, self.sweep.before_until) = (before, now.saturating_add(5 * SECOND));
         self.sweep.begin_round();
         self.begin_second(now);
     }
@@ -179,7 +198,14 @@ impl Core {
 
     fn visit(&mut self, slot: u32, sink: &mut dyn Sink) {
         let now = self.sweep.now;
-        let Some((flow, cold, _)) = self.state.flows.get(slot) else { return };
+        if !self.state.flows.is_used(slot) {
+            return;
+        }
+        let (flow, cold, _) = self.state.flows.parts(slot);
+        if flow.last_seen > now.saturating_add(SET_BACK) {
+            // By a clock that was set back since.
+            flow.last_seen = now;
+        }
         let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
         let fresh = reports as u32 != cold.pushed;
         self.state.end_minute(slot, sink);
@@ -212,19 +238,6 @@ impl Core {
 }
 
 impl State {
-    /// The clock was set back to `now`.
-    fn set_back(&mut self, now: Nanos) {
-        if let Some(held) = &mut self.held {
-            held.set_back(now);
-        }
-        for slot in 0..self.flows.slots() {
-            if self.flows.is_used(slot) {
-                let (flow, ..) = self.flows.parts(slot);
-                flow.last_seen = flow.last_seen.min(now);
-            }
-        }
-    }
-
     /// Closes the second in all node-level tables, and tells which keys have expired.
     fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
         let counts = &mut self.counts;

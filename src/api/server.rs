@@ -130,6 +130,8 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
 /// Notes the counters once a second, so that rates can be told.
 async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
+    // What was missed is not made up for: rates want seconds between samples.
+    every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut drops = Drops::default();
     for second in 1_u64.. {
         every.tick().await;

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -96,7 +97,15 @@ impl Client {
 
     /// The JSON that `GET /api/v1{path}` answers.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
-        self.json(Request { method: "GET", path, accept: "application/json", body: None })
+        let (request, start) =
+            (Request { method: "GET", path, accept: "application/json", body: None }, Instant::now());
+        loop {
+            match self.json(request) {
+                // It has too much to do just now.
+                Err(Error::Refused { status: 503, .. }) if start.elapsed() < BUSY => thread::sleep(BUSY / 50),
+                answer => return answer,
+            }
+        }
     }
 
     /// The JSON that `METHOD /api/v1{path}` answers to `body`; null when it answers nothing.
@@ -171,6 +180,9 @@ impl Client {
         Error::Unreachable { authority: self.authority.clone(), source }
     }
 }
+
+/// For how long a busy server is asked again.
+const BUSY: Duration = Duration::from_secs(5);
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ mod network;
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -352,8 +353,22 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(parent: &Path) -> Result<Self, CliError> {
-        let path = parent.join(format!("hopwise-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
+        let name = |number: u32| match number {
+            0 => parent.join(format!("hopwise-demo-{}", std::process::id())),
+            number => parent.join(format!("hopwise-demo-{}-{number}", std::process::id())),
+        };
+        // Its own: one that is there already is somebody else's.
+        let make = |path: &PathBuf| std::fs::DirBuilder::new().mode(0o700).create(path);
+        let taken = |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+        let (mut path, mut made) = (name(0), make(&name(0)));
+        for number in 1..10 {
+            if !taken(&made) {
+                break;
+            }
+            path = name(number);
+            made = make(&path);
+        }
+        made.map_err(|error| {
             let remedy = "set TMPDIR to a directory you may write, or use --no-store";
             CliError::io(format!("cannot make {}", path.display()), error, remedy)
         })?;

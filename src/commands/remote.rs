@@ -183,8 +183,9 @@ pub(crate) struct Latency {
 /// A queue of a node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Queue {
-    /// Queue id.
-    pub(crate) queue: u8,
+    /// Queue id; none: all queues of the node.
+    #[serde(default)]
+    pub(crate) queue: Option<u8>,
     /// The last value.
     #[serde(default)]
     pub(crate) occupancy: Option<u64>,

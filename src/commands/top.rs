@@ -291,7 +291,9 @@ impl Snapshot {
                 span(latency.p50),
                 span(latency.p99),
                 span(latency.max),
-                queue.as_ref().map_or("-".into(), |queue| queue.queue.to_string()),
+                queue
+                    .as_ref()
+                    .map_or("-".into(), |queue| queue.queue.map_or("all".into(), |id| id.to_string())),
                 number(queue.as_ref().and_then(|queue| queue.occupancy)),
                 number(queue.as_ref().and_then(|queue| queue.max)),
                 queue.and_then(|queue| queue.unit).unwrap_or_default(),

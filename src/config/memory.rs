@@ -297,7 +297,7 @@ impl MemorySettings {
     pub(crate) fn unguarded(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(
-                "whoever reaches the exchange at {} may write the collector's memory: give [collector.memory] and its translators a secret_file                  (openssl rand -hex 32 > FILE; chmod 600 FILE)",
+                "whoever reaches the exchange at {} may write the collector's memory: give [collector.memory] and its translators a secret_file (openssl rand -hex 32 > FILE; chmod 600 FILE)",
                 self.exchange
             )
         })

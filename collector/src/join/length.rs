@@ -65,6 +65,11 @@ impl Lengths {
         }
     }
 
+    /// The clock was set back to `now`.
+    pub(crate) fn set_back(&mut self, now: Nanos) {
+        self.learned.iter_mut().for_each(|learned| learned.began = learned.began.min(now));
+    }
+
     /// What sources of this profile begin with; `None` if that is not known yet. A configured count that reports contradict
     /// is not used.
     #[inline]

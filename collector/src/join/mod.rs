@@ -554,6 +554,18 @@ impl Joiner {
         }
     }
 
+    /// The clock was set back to `now`; no set is open.
+    pub(crate) fn set_back(&mut self, now: Nanos) {
+        self.lengths.set_back(now);
+        for flow in 0..self.flows.slots() {
+            if self.flows.is_used(flow) {
+                let flow = self.flows.get_mut(flow);
+                flow.last_seen = flow.last_seen.min(now);
+                flow.distrusted = flow.distrusted.min(now.saturating_add(DISTRUST));
+            }
+        }
+    }
+
     /// Closes all sets.
     pub(crate) fn finish(&mut self, out: &mut dyn Take) {
         while let Some(oldest) = self.sets.oldest() {

@@ -601,8 +601,9 @@ fn is_ambiguous(cards: &[Card]) -> bool {
 }
 
 /// Did one packet go in a circle? `cards` lie in the order of their stamps. It entered the first node once, from outside; and
-/// wherever it came by again, by the same interface, it came from the same node. Of several packets the first card has its like,
-/// and where one of theirs was lost, nodes seem to follow others than before.
+/// wherever it came by again, by the same interface, it came from the same node; it left the last node once, and bridges lowered no hop
+/// limit. Of several packets the first card has its like, or the last where they came by several ways, and where one of theirs was
+/// lost, nodes seem to follow others than before.
 fn is_circle(cards: &[Card]) -> bool {
     let Some((first, later)) = cards.split_first() else { return false };
     let first_entry = way_in(first);
@@ -611,6 +612,14 @@ fn is_circle(cards: &[Card]) -> bool {
         return false;
     }
     let step = |pair: &[Card]| (pair[0].reading.node, way_in(&pair[1]));
+    let way_out = |card: &Card| (card.reading.node, card.reading.egress());
+    let Some((last, earlier)) = cards.split_last() else { return false };
+    if last.reading.egress() == ABSENT || earlier.iter().any(|card| way_out(card) == way_out(last)) {
+        return false;
+    }
+    if later.iter().any(|card| card.hop_limit != first.hop_limit) {
+        return false;
+    }
     let mut rest = cards;
     while let [one, next, ..] = rest {
         let (from, into) = step(&[*one, *next]);

@@ -181,19 +181,24 @@ impl Engine {
         told
     }
 
-    /// One mapping. Did its conditions hold?
+    /// One mapping. Did its conditions hold? A path's postcards are counted as one.
     fn consider(&mut self, index: usize, known: &Known<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
         let each = one.mapping.each_hop || (postcards && known.occasion == Occasion::Path);
         if !each {
             let hop = if one.needs_hop { known.last_hop() } else { None };
-            return self.one(index, known, &Subject { hop, number: hop_number(known) }, now, out);
+            return self.one(index, known, &Subject { hop, number: hop_number(known) }, (now, None), out);
         }
         let (needs_hop, mut met) = (one.needs_hop, false);
+        // A path is told whole, or not at all.
+        let whole = postcards.then(|| one.comes_next());
         for i in 0..known.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { known.hop(i) } else { None };
-            met |= self.one(index, known, &Subject { hop, number: i as u8 + 1 }, now, out);
+            met |= self.one(index, known, &Subject { hop, number: i as u8 + 1 }, (now, whole), out);
+        }
+        if met && whole.is_some() {
+            self.mappings[index].is_chosen();
         }
         met
     }
@@ -203,18 +208,15 @@ impl Engine {
         index: usize,
         known: &Known<'_>,
         subject: &Subject,
-        now: u64,
+        (now, chosen): (u64, Option<bool>),
         out: &mut Outbox,
     ) -> bool {
         let one = &mut self.mappings[index];
         if !one.mapping.when.iter().all(|condition| condition.is_met(known, subject, now)) {
             return false;
         }
-        if one.mapping.every > 1 {
-            one.seen = (one.seen + 1) % one.mapping.every;
-            if one.seen != 1 {
-                return true;
-            }
+        if !chosen.unwrap_or_else(|| one.is_chosen()) {
+            return true;
         }
         one.stats.made += 1;
         let done = self.make(index, known, subject, now, out);
@@ -398,6 +400,18 @@ impl Compiled {
             }));
         }
         Self { mapping, needs_hop, bit, seen: 0, packs, stats: MappingStats::default() }
+    }
+
+    /// One in so many: is this one?
+    fn is_chosen(&mut self) -> bool {
+        let chosen = self.comes_next();
+        self.seen = (self.seen + 1) % self.mapping.every.max(1);
+        chosen
+    }
+
+    /// Will the next one be?
+    fn comes_next(&self) -> bool {
+        self.seen == 0
     }
 
     /// Is it for this flow?

@@ -21,7 +21,7 @@ pub struct Mapping {
     pub flows: Match,
     /// Conditions that must all be met.
     pub when: Vec<Condition>,
-    /// One in so many of what is left; 1: all.
+    /// One in so many of what is left; 1: all. The postcards of a path are one.
     pub every: u32,
     /// Each hop of a path by itself, instead of the path.
     pub each_hop: bool,

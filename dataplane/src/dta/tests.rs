@@ -172,6 +172,19 @@ fn each_hop_of_a_path_can_be_told_by_itself() {
 }
 
 #[test]
+fn of_one_path_in_so_many_all_hops_are_told_or_none() {
+    let action = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
+    let third = Mapping { every: 3, ..mapping(Occasion::Path, action) };
+    let (mut reporter, mut out) = (reporter(vec![third]), Outbox::default());
+    let path = Path::new();
+    let told = [1, 2, 3, 4, 5, 6, 7].map(|number| {
+        reporter.report(&path.known(&flow(number)), 0, &mut out);
+        sent(&mut out).len()
+    });
+    assert_eq!(told, [5, 0, 0, 5, 0, 0, 5]);
+}
+
+#[test]
 fn entries_wait_for_others_but_not_for_long() {
     let packed = mapping(Occasion::Queue, append(3, "node", 4));
     let (mut reporter, mut out) = (reporter(vec![packed]), Outbox::default());

@@ -207,7 +207,9 @@ pub(super) fn told(reason: &str, cause: Option<&str>) -> Refused {
     // One that knows of no secrets has no names for its reasons either.
     let named = |cause| Why::from_name(cause).filter(|why| *why != Why::Stopped).unwrap_or(Why::Unwelcome);
     let why = cause.map_or(Why::Malformed, named);
-    Refused::new(why, format!("refused: {reason}"))
+    // Who is not known to be a collector of ours may write anything.
+    let clean: String = reason.chars().filter(|text| !text.is_control()).take(200).collect();
+    Refused::new(why, format!("refused: {clean}"))
 }
 
 fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) -> Result<(), Refused> {
