@@ -125,6 +125,14 @@ impl Hands {
             Self::Spread(plan) => Handler::Spread(Box::new(Spreader::new(plan.clone()))),
         }
     }
+
+    /// What is due, while nothing is received: time goes on, and questions are answered. Workers do it by themselves.
+    fn turn(&self) {
+        if let Self::Inline(core) = self {
+            let mut core = lock(core);
+            core.turn(nic::time::now());
+        }
+    }
 }
 
 /// What a receiving thread does with its datagrams.

@@ -17,6 +17,8 @@ use crate::{control::Control, error::CliError};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two turns of a collector whose input is closed.
+const TURN: Duration = Duration::from_millis(20);
 /// Before the first try to open an input again; twice as long before each further one, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Between two tries, at most.
@@ -86,14 +88,26 @@ impl Drop for Watch {
 
 fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut inputs: Vec<Watched> = Vec::new();
+    let mut looked = Instant::now();
     loop {
         let now = Instant::now();
         let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(LOOK);
-        match added.recv_timeout(due) {
+        let closed = inputs.iter().any(|input| matches!(input.state, State::Closed(..)));
+        match added.recv_timeout(if closed { due.min(TURN) } else { due }) {
             Ok(input) => inputs.push(input),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        if closed {
+            inputs
+                .iter()
+                .filter(|input| matches!(input.state, State::Closed(..)))
+                .for_each(|input| input.work.hands.turn());
+            if now.elapsed() < due && looked.elapsed() < LOOK {
+                continue;
+            }
+        }
+        looked = Instant::now();
         inputs.iter_mut().for_each(|input| input.look(Instant::now(), control));
     }
     inputs.iter_mut().for_each(Watched::end);
