@@ -159,7 +159,7 @@ export async function events(page, base) {
     await growth;
   }
   // In a burst the row that was clicked may be gone from the list at once: the next one then.
-  for (const deadline = Date.now() + WAIT.timeout; ; ) {
+  for (const deadline = Date.now() + WAIT.timeout; ;) {
     await page.locator('.event-line').first().click();
     const details = page.locator('.event-details .facts', { hasText: 'record' }).first();
     const there = await details.waitFor({ timeout: 2_000 }).then(
