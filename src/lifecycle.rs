@@ -119,6 +119,15 @@ impl Dta {
             let own = translator.collectors.iter_mut().filter_map(|collector| collector.exchange.as_mut());
             own.filter(|exchange| exchange.port() == 0).for_each(|exchange| *exchange = memory.exchange());
         }
+        let nobodys = |exchange: &SocketAddr| exchange.port() == 0;
+        let mut exchanges =
+            translator.iter().flat_map(|dta| &dta.collectors).filter_map(|one| one.exchange.as_ref());
+        if exchanges.any(nobodys) {
+            return Err(CliError::new(
+                "[translator.dta] collectors: exchange has port 0, which is the memory of this very process, and there is none that is \
+                 open by now: add [collector.memory] (mode \"user\" or \"xdp\"), or write the collector's own port",
+            ));
+        }
         let translator = translator.as_ref().map(dta::translator::Ready::open).transpose()?;
         Ok(Self { translator, memory })
     }

@@ -434,6 +434,11 @@ fn what_cannot_be_is_told_before_anything_starts() {
         assert_eq!(run.code, Some(2), "{wrong}");
         assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{told}: {}", run.stderr);
     }
+    // Port 0 is the memory of this process, which has none.
+    let config = at.join("own.toml");
+    fs::write(&config, translator(&["127.0.0.1:0".parse().unwrap()], "")).unwrap();
+    let run = hopwise(["run", "-c", text(&config)]);
+    assert_eq!((run.code, run.stderr.contains("exchange has port 0")), (Some(2), true), "{}", run.stderr);
     // A region of another shape is not overwritten.
     let mut running = Program::start(&at, "c.toml", &keeper);
     running.stop();
