@@ -129,10 +129,15 @@ impl Hands {
     /// What is due, while nothing is received: time goes on, and questions are answered. Workers do it by themselves.
     fn turn(&self) {
         if let Self::Inline(core) = self {
-            let mut core = lock(core);
-            core.turn(nic::time::now());
+            turn(core);
         }
     }
+}
+
+/// Does what is due. It may take a while to get hold of the core, so the time is that after it.
+fn turn(core: &Mutex<Core>) {
+    let mut core = lock(core);
+    core.turn(nic::time::now());
 }
 
 /// What a receiving thread does with its datagrams.

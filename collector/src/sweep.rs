@@ -148,11 +148,8 @@ impl Core {
     #[cold]
     fn set_back(&mut self, now: Nanos, sink: &mut dyn Sink) {
         let before = self.sweep.now;
-        self.state.settle_cards(before, true, sink);
-        self.account(before, false, sink);
-        self.finish_joiner(sink);
+        self.end_open(false, self.closing(true, 1), sink);
         self.joiner.set_back(now);
-        self.state.close_second(self.closing(true, 1), before, sink);
         if let Some(held) = &mut self.state.held {
             held.set_back(now);
         }
@@ -160,6 +157,15 @@ impl Core {
         (self.sweep.before, self.sweep.before_until) = (before, now.saturating_add(5 * SECOND));
         self.sweep.begin_round();
         self.begin_second(now);
+    }
+
+    /// Ends what waits for others and the present second, at the time that was reached. `last`: nothing missing will come.
+    fn end_open(&mut self, last: bool, closing: Closing, sink: &mut dyn Sink) {
+        let now = self.sweep.now;
+        self.state.settle_cards(now, true, sink);
+        self.account(now, last, sink);
+        self.finish_joiner(sink);
+        self.state.close_second(closing, now, sink);
     }
 
     /// How the present second ends.
@@ -223,12 +229,8 @@ impl Core {
         if !self.sweep.started {
             return;
         }
-        self.state.settle_cards(self.sweep.now, true, sink);
-        self.account(self.sweep.now, true, sink);
-        self.finish_joiner(sink);
         // As if the second and the minute ended now; time itself stays, so that more may come.
-        let closing = Closing { timeout: u32::MAX, ..self.closing(true, 0) };
-        self.state.close_second(closing, self.sweep.now, sink);
+        self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, sink);
         self.state.drain(usize::MAX, sink);
         for slot in 0..self.state.flows.slots() {
             self.state.end_flow_minute(slot, sink);

@@ -97,8 +97,8 @@ impl Client {
 
     /// The JSON that `GET /api/v1{path}` answers.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
-        let (request, start) =
-            (Request { method: "GET", path, accept: "application/json", body: None }, Instant::now());
+        let request = Request { method: "GET", path, accept: "application/json", body: None };
+        let start = Instant::now();
         loop {
             match self.json(request) {
                 // It has too much to do just now.

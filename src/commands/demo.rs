@@ -353,19 +353,16 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(parent: &Path) -> Result<Self, CliError> {
-        let name = |number: u32| match number {
-            0 => parent.join(format!("hopwise-demo-{}", std::process::id())),
-            number => parent.join(format!("hopwise-demo-{}-{number}", std::process::id())),
-        };
-        // Its own: one that is there already is somebody else's.
-        let make = |path: &PathBuf| std::fs::DirBuilder::new().mode(0o700).create(path);
-        let taken = |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
-        let (mut path, mut made) = (name(0), make(&name(0)));
+        let name = format!("hopwise-demo-{}", std::process::id());
+        let mut path = parent.join(&name);
+        // Its own: one that is there already is somebody else's, or the store's.
+        let make = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path);
+        let mut made = make(&path);
         for number in 1..10 {
-            if !taken(&made) {
+            if !matches!(&made, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
                 break;
             }
-            path = name(number);
+            path = parent.join(format!("{name}-{number}"));
             made = make(&path);
         }
         made.map_err(|error| {

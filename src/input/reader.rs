@@ -121,11 +121,7 @@ impl Handler {
     fn turn(&mut self, now: Nanos) {
         match self {
             // The core outlives its receivers: its owner finishes it when all have ended.
-            Self::Inline(core) => {
-                let mut core = lock(core);
-                // It may have taken a while to get hold of it.
-                core.turn(nic::time::now());
-            }
+            Self::Inline(core) => super::turn(core),
             Self::Spread(spreader) => spreader.turn(now),
         }
     }

@@ -92,17 +92,14 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
     loop {
         let now = Instant::now();
         let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(LOOK);
-        let closed = inputs.iter().any(|input| matches!(input.state, State::Closed(..)));
+        let closed = inputs.iter().any(Watched::is_closed);
         match added.recv_timeout(if closed { due.min(TURN) } else { due }) {
             Ok(input) => inputs.push(input),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if closed {
-            inputs
-                .iter()
-                .filter(|input| matches!(input.state, State::Closed(..)))
-                .for_each(|input| input.work.hands.turn());
+            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.hands.turn());
             if now.elapsed() < due && looked.elapsed() < LOOK {
                 continue;
             }
@@ -116,6 +113,10 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
 impl Watched {
     pub(super) fn new(opener: Box<dyn super::Open>, work: Work, opened: Opened) -> Self {
         Self { opener, work, state: State::Opened(opened) }
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed(..))
     }
 
     /// How long from `now` until it must be looked at.

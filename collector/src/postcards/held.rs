@@ -577,19 +577,15 @@ fn repeats(cards: &mut [Card]) -> usize {
 }
 
 fn is_once_each(cards: &[Card]) -> bool {
-    let mut rest = cards;
-    while let [card, others @ ..] = rest {
-        if others.iter().any(|other| other.reading.node == card.reading.node) {
-            return false;
-        }
-        rest = others;
-    }
-    true
+    !any_alike(cards, |card| card.reading.node)
 }
 
 /// Did a node see the packet twice, with the same hop limit? Then they are several packets, or a circle of bridges.
 fn is_ambiguous(cards: &[Card]) -> bool {
-    let who = |card: &Card| (card.reading.node, card.hop_limit);
+    any_alike(cards, |card| (card.reading.node, card.hop_limit))
+}
+
+fn any_alike<T: PartialEq>(cards: &[Card], who: impl Fn(&Card) -> T) -> bool {
     let mut rest = cards;
     while let [card, others @ ..] = rest {
         if others.iter().any(|other| who(other) == who(card)) {
@@ -611,7 +607,6 @@ fn is_circle(cards: &[Card]) -> bool {
     {
         return false;
     }
-    let step = |pair: &[Card]| (pair[0].reading.node, way_in(&pair[1]));
     let way_out = |card: &Card| (card.reading.node, card.reading.egress());
     let Some((last, earlier)) = cards.split_last() else { return false };
     if last.reading.egress() == ABSENT || earlier.iter().any(|card| way_out(card) == way_out(last)) {
@@ -620,16 +615,12 @@ fn is_circle(cards: &[Card]) -> bool {
     if later.iter().any(|card| card.hop_limit != first.hop_limit) {
         return false;
     }
-    let mut rest = cards;
-    while let [one, next, ..] = rest {
-        let (from, into) = step(&[*one, *next]);
-        let elsewhere = |pair: &[Card]| step(pair).1 == into && step(pair).0 != from;
-        if one.reading.node == next.reading.node || rest.windows(2).any(elsewhere) {
-            return false;
-        }
-        rest = &rest[1..];
-    }
-    true
+    let step = |pair: &[Card]| (pair[0].reading.node, way_in(&pair[1]));
+    cards.windows(2).all(|pair| {
+        let (from, into) = step(pair);
+        let elsewhere = |(other, entry)| entry == into && other != from;
+        from != pair[1].reading.node && !cards.windows(2).map(step).any(elsewhere)
+    })
 }
 
 /// Sorts cards by way, packet and time. Tells what the stamps of those that are joined by time are counted from, and whether all of
