@@ -1,11 +1,14 @@
 //! The command line: which commands there are, and who runs each. The arguments of a command are declared beside its code,
 //! in `commands/`.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 
-use crate::{commands, error::CliError};
+use crate::{commands, config::renamed, error::CliError};
 
 /// In-band Network Telemetry, from the bytes on the wire to the answer on the screen.
 ///
@@ -51,7 +54,7 @@ enum Command {
 
 /// Reads the command line and runs what it asks for. Wrong usage ends the process with code 2, help with code 0.
 pub(crate) fn run() -> Result<ExitCode, CliError> {
-    match Cli::parse().command {
+    match parse(std::env::args_os())?.command {
         Command::Run(args) => commands::run::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
@@ -75,6 +78,25 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),
     }
+}
+
+/// The command line. An old name is an error that gives the new one; anything else that is wrong ends the process, as help does.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError> {
+    Cli::try_parse_from(arguments).map_err(|error| match old_name(&error) {
+        Some((old, new)) => CliError::new(format!("`{old}` is now `{new}`")),
+        None => error.exit(),
+    })
+}
+
+/// The old name that an error is about, and its new one.
+fn old_name(error: &clap::Error) -> Option<(String, &'static str)> {
+    let kinds = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let written = kinds.into_iter().find_map(|kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    })?;
+    let name = written.split('=').next().unwrap_or(&written);
+    renamed::argument(name).map(|new| (name.to_owned(), new))
 }
 
 #[cfg(test)]

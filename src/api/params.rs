@@ -11,6 +11,7 @@ use detect::Metric;
 use wire::FlowKey;
 
 use super::refusal::Refusal;
+use crate::config::renamed;
 
 /// The parameters of a request. `token` is the guard's, and always allowed.
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ impl Params {
     /// Refuses every name that is not in `known`.
     pub(crate) fn only(self, known: &[&str]) -> Result<Self, Refusal> {
         match self.pairs.iter().find(|(name, _)| name != "token" && !known.contains(&name.as_str())) {
+            Some((name, _)) if renamed::parameter(name).is_some_and(|new| known.contains(&new)) => {
+                let new = renamed::parameter(name).unwrap_or_default();
+                Err(Refusal::bad(format!("the parameter `{name}` is now `{new}`")))
+            }
             Some((name, _)) if known.is_empty() => {
                 Err(Refusal::bad(format!("there is no parameter `{name}` here; remove it")))
             }

@@ -7,6 +7,7 @@ pub(crate) mod filter;
 pub(crate) mod memory;
 pub(crate) mod rdma;
 pub(crate) mod read;
+pub(crate) mod renamed;
 pub(crate) mod sections;
 pub(crate) mod setting;
 pub(crate) mod show;
@@ -49,6 +50,7 @@ impl Settings {
         let mut reader = read::Reader::new(text);
         let mut settings = Self::default();
         if let Some(root) = reader.parse() {
+            renamed::refuse(&root, &mut reader);
             if let Some(read) = Self::read(&root, &mut reader) {
                 settings = read;
             }

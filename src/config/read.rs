@@ -29,12 +29,14 @@ struct Problem {
 pub(crate) struct Reader<'i> {
     text: &'i str,
     problems: Vec<(Range<usize>, String)>,
+    /// Where old names are written: each is one problem, whatever else is wrong with it.
+    renamed: Vec<Range<usize>>,
 }
 
 impl<'i> Reader<'i> {
     /// A reader over the text that the spans of the nodes refer to.
     pub(crate) fn new(text: &'i str) -> Self {
-        Self { text, problems: Vec::new() }
+        Self { text, problems: Vec::new(), renamed: Vec::new() }
     }
 
     /// The parsed file; `None` after a syntax error, which is then the one problem.
@@ -55,7 +57,15 @@ impl<'i> Reader<'i> {
 
     /// Notes a problem at bytes `span` of the file.
     pub(crate) fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.problems.push((span, message.into()));
+        if !self.renamed.contains(&span) {
+            self.problems.push((span, message.into()));
+        }
+    }
+
+    /// Notes that an old name stands at bytes `span` of the file.
+    pub(crate) fn renamed(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.problems.push((span.clone(), message.into()));
+        self.renamed.push(span);
     }
 
     /// Notes that `node` is not what it must be.
