@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use collector::event::{Basis, Event, Rollup};
-use collector::postcards::{Partial, Unjoinable};
+use collector::stats::{Partial, Unjoinable};
 use serde::Serialize;
 use wire::FlowKey;
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
-use collector::join::Reason;
+use collector::stats::Reason;
 use collector::{Collector, Datagram, Event, Sink};
 use dataplane::fabric::{Channel, DatagramTruth, Family, FlowSpec, HopTruth, Journey, Wire};
 use dataplane::sf::Form;

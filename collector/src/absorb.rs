@@ -44,10 +44,10 @@ use crate::event::{Basis, Nanos, Sink};
 use crate::flows::{ABSENT, HopState};
 use crate::index::NO_SLOT;
 use crate::reading::{NO_VALUE, egress};
-use crate::sequence::{Run, StreamId};
 use crate::series::Key;
 use crate::state::{Levels, State};
 use crate::update::held;
+use crate::{sequence::Run, stream::StreamId};
 
 /// What a filter knows of a flow whose reports it swallowed.
 #[derive(Clone, Copy, PartialEq, Debug)]

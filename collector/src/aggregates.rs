@@ -16,12 +16,13 @@ use wire::aggregate::{Aggregate, Card as Unfolded, Header, Summary, SummaryMetri
 use crate::collector::{Collector, Core, Datagram, Envelope};
 use crate::event::Sink;
 use crate::flows::ABSENT;
-use crate::postcards::{Card, Unjoinable};
+use crate::postcards::Card;
 use crate::reading::{NO_VALUE, Reading, between};
 use crate::reports::Ear;
-use crate::sequence::StreamId;
 use crate::series::{ALL_QUEUES, Key, Merged};
 use crate::state::Head;
+use crate::stats::Unjoinable;
+use crate::stream::StreamId;
 use crate::tell::{About, Origin, Teller};
 
 /// What stands for the version in the numbered stream of an aggregator.

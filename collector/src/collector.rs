@@ -7,7 +7,7 @@ use wire::report::Brief;
 use wire::{Decoder, Stack};
 
 use crate::config::{Config, Profile, Units};
-use crate::event::{Event, Kind, Loss, Nanos, Sink};
+use crate::event::{Kind, Loss, Nanos, Sink};
 use crate::flows::{Flags, Flows};
 use crate::index::NO_SLOT;
 use crate::join::{Joiner, Pairs, Samples};
@@ -15,14 +15,14 @@ use crate::postcards::Held;
 use crate::postcards::directory::Directory;
 use crate::reading::{Plans, Reading, WIDEST_RECORD};
 use crate::reports::Number;
-use crate::sequence::{self, Sequencer, StreamView};
+use crate::sequence::{Sequencer, StreamView};
 use crate::series::Series;
 use crate::sketch::Sketches;
 use crate::sources::{Source, SourceView, Sources};
 use crate::state::{Head, Levels, MOST_HOPS, State, Waiting};
 use crate::stats::{Stats, Tables};
+use crate::stream;
 use crate::sweep::Sweep;
-use crate::tell;
 
 /// A UDP payload as it was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -357,8 +357,7 @@ impl Core {
                 }
             }
         };
-        let stream =
-            sequence::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
+        let stream = stream::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
         if let Some(sequencer) = &mut self.sequencer
             && !sequencer.observe_latest(stream, brief.seq, envelope.received, sink)
         {
@@ -407,19 +406,6 @@ fn tell_loss(loss: &Loss, counts: &mut [u64; Kind::ALL.len()], sink: &mut dyn Si
     if let Some(event) = loss.event() {
         counts[Kind::Loss as usize] += 1;
         sink.event(&event, &[]);
-    }
-}
-
-impl Loss {
-    /// The event that tells of it; `None` when nothing was lost. For whoever runs a [`Sequencer`] in front of collectors.
-    pub fn event(&self) -> Option<Event> {
-        if self.lost == 0 {
-            return None;
-        }
-        let mut event = Event::blank(self.ts, Kind::Loss);
-        (event.node, event.value) = (self.node, Some(self.lost));
-        event.id = tell::id(self.ts ^ u64::from(self.hw_id) << 56, &event);
-        Some(event)
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use detect::{Detection, Prefix};
+use wire::FlowKey;
 
 use crate::event::Nanos;
-use crate::postcards;
 
 /// May stamps of different nodes be compared?
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -84,6 +84,78 @@ impl Default for Rollups {
     }
 }
 
+/// How records of SF-INT are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinConfig {
+    /// Flows kept: about 300 bytes each.
+    pub max_flows: usize,
+    /// Sets kept: 140 bytes and 64 per record each.
+    pub max_sets: usize,
+    /// Nodes of a path, the sink among them, at most.
+    pub max_nodes: usize,
+    /// Time after which an incomplete set is closed, ns.
+    pub timeout: Nanos,
+    /// The Remaining Hop Count that sources begin with, before they count themselves; `None`: it is learned.
+    pub hop_limit: Option<u8>,
+    /// Sets in a row that must prove a path before it is believed, at least 1.
+    pub confirmations: u8,
+}
+
+impl Default for JoinConfig {
+    fn default() -> Self {
+        Self {
+            max_flows: 16_384,
+            max_sets: 32_768,
+            max_nodes: 16,
+            timeout: 1_000_000_000,
+            hop_limit: None,
+            confirmations: 2,
+        }
+    }
+}
+
+/// A link between two nodes: what leaves the one by an interface enters the other by another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Link {
+    /// The node and its egress interface.
+    pub from: (u32, u32),
+    /// The node and its ingress interface.
+    pub to: (u32, u32),
+}
+
+/// How postcards are joined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PostcardConfig {
+    /// How long a card waits for the others of its packet, ns: longer than an aggregator keeps a card.
+    pub timeout: Nanos,
+    /// Cards held at a time, about 150 bytes each; 0: none are joined.
+    pub cards: usize,
+    /// The longest time from one node to the next, ns, for cards that are joined by their time stamps.
+    pub proximity: Nanos,
+    /// Sets in a row that must agree on a path before it is believed.
+    pub confirmations: u8,
+    /// The same where cards may have been lost.
+    pub confirmations_after_loss: u8,
+    /// Links between nodes, where neither stamps nor hop limits give an order.
+    pub links: Vec<Link>,
+    /// Flow IDs that are not the CRC-32C of the flow's 5-tuple.
+    pub flow_ids: Vec<(u32, FlowKey)>,
+}
+
+impl Default for PostcardConfig {
+    fn default() -> Self {
+        Self {
+            timeout: 100_000_000,
+            cards: 65_536,
+            proximity: 1_000_000,
+            confirmations: 2,
+            confirmations_after_loss: 4,
+            links: Vec::new(),
+            flow_ids: Vec::new(),
+        }
+    }
+}
+
 /// Everything a collector is told. All memory is reserved by these numbers at the start; see each for its price.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -113,11 +185,11 @@ pub struct Config {
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
     /// How records of SF-INT are joined.
-    pub sf: crate::join::Config,
+    pub sf: JoinConfig,
     /// Account for losses here. `false` where a [`crate::Sequencer`] in front of several collectors does.
     pub sequence: bool,
     /// How postcards are joined into paths.
-    pub postcards: postcards::Settings,
+    pub postcards: PostcardConfig,
 }
 
 impl Default for Config {
@@ -135,9 +207,9 @@ impl Default for Config {
             profiles: Vec::new(),
             default_profile: Profile::default(),
             detection: Arc::new(Detection::default()),
-            sf: crate::join::Config::default(),
+            sf: JoinConfig::default(),
             sequence: true,
-            postcards: postcards::Settings::default(),
+            postcards: PostcardConfig::default(),
         }
     }
 }

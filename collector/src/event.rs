@@ -1,8 +1,10 @@
 //! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that takes them.
 
-use crate::sequence::Note;
 use detect::Metric;
 use wire::FlowKey;
+
+use crate::hash::fold;
+use crate::stream::StreamId;
 
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
 pub type Nanos = u64;
@@ -130,6 +132,39 @@ pub struct Event {
     pub basis: Basis,
 }
 
+impl Event {
+    /// News of this kind, with nothing else known.
+    pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
+        Self {
+            ts,
+            id: 0,
+            kind,
+            metric: None,
+            flow: None,
+            node: None,
+            interface: None,
+            queue: None,
+            value: None,
+            previous: None,
+            threshold: None,
+            rule: None,
+            reason: None,
+            basis: Basis::Measured,
+        }
+    }
+}
+
+/// The record id of an event found in the report of `seed`: a hash of what is told about what.
+pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
+    let what = u64::from(event.kind as u8) << 8 | event.metric.map_or(0xff, |metric| u64::from(metric as u8));
+    let part = event.interface.map_or(0, |part| u64::from(part) | 1 << 32)
+        ^ event.queue.map_or(0, |queue| u64::from(queue) << 40 | 1 << 48)
+        ^ event.rule.map_or(0, |rule| u64::from(rule) << 49 | 1 << 63);
+    let node = event.node.map_or(0, |node| u64::from(node) | 1 << 32);
+    let whose = fold(event.flow.map_or(0, |flow| flow.id()), node ^ what << 40);
+    fold(fold(seed, whose), part ^ event.value.unwrap_or(0).rotate_left(20))
+}
+
 /// One metric of one key over one interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rollup {
@@ -218,6 +253,57 @@ pub struct Loss {
     pub duplicated: u64,
 }
 
+impl Loss {
+    /// The event that tells of it; `None` when nothing was lost. For whoever runs a [`Sequencer`] in front of collectors.
+    pub fn event(&self) -> Option<Event> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut event = Event::blank(self.ts, Kind::Loss);
+        (event.node, event.value) = (self.node, Some(self.lost));
+        event.id = record_id(self.ts ^ u64::from(self.hw_id) << 56, &event);
+        Some(event)
+    }
+}
+
+/// One thing that happened in a stream's numbering: what `replay --explain-loss` lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SequenceEvent {
+    /// Receive time of the datagram that showed it.
+    pub ts: Nanos,
+    /// Which stream.
+    pub stream: StreamId,
+    /// What.
+    pub kind: SequenceEventKind,
+}
+
+/// See [`SequenceEvent`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SequenceEventKind {
+    /// `count` numbers from `first` on were skipped; they may still come.
+    Gap {
+        /// First missing number.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// `count` numbers from `first` on did not come in time: lost.
+    Lost {
+        /// First lost number.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// A missing number came late.
+    Late(u32),
+    /// A number came again.
+    Duplicate(u32),
+    /// A number from before the window, alone.
+    Stray(u32),
+    /// Numbering began again at this number.
+    Restart(u32),
+}
+
 /// Takes what the collector found. Every method does nothing by default.
 pub trait Sink {
     /// News. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
@@ -242,7 +328,7 @@ pub trait Sink {
     }
     /// Something in a reporter's numbering: each gap, late or repeated number, restart. For explanations, not for storage.
     #[inline]
-    fn sequence(&mut self, note: &Note) {
+    fn sequence(&mut self, note: &SequenceEvent) {
         let _ = note;
     }
 }

@@ -6,14 +6,15 @@ use wire::{Decoder, Report, Single};
 use crate::collector::{Core, Envelope, is_stacked, is_whole_path, signals, version};
 use crate::config::Units;
 use crate::event::{Basis, Drop, Event, Kind, Loss, Sink};
+use crate::event::{SequenceEvent, SequenceEventKind};
 use crate::flows::Flags;
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
 use crate::postcards::identity::Identity;
 use crate::postcards::{Card, Held};
 use crate::reading::{Ends, NO_VALUE, Plan, ReadHops, Reading};
-use crate::sequence::{Note, StreamId, What};
 use crate::state::{Head, MOST_HOPS, Waiting};
+use crate::stream::StreamId;
 use crate::tell::{About, Origin, Teller};
 
 impl Core {
@@ -236,8 +237,8 @@ impl Sink for Ear<'_> {
         self.sink.loss(loss);
     }
 
-    fn sequence(&mut self, note: &Note) {
-        if let (What::Gap { .. }, Some(held)) = (note.what, &mut self.held) {
+    fn sequence(&mut self, note: &SequenceEvent) {
+        if let (SequenceEventKind::Gap { .. }, Some(held)) = (note.kind, &mut self.held) {
             held.note_gap(self.node, note.ts);
         }
         self.sink.sequence(note);

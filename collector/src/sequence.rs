@@ -41,9 +41,9 @@ mod run;
 
 pub use run::Run;
 
-use crate::event::{Loss, Nanos, Sink};
-use crate::hash::{fold, fold_octets};
+use crate::event::{Loss, Nanos, SequenceEvent, SequenceEventKind, Sink};
 use crate::index::{BUSY, Index, NO_SLOT, Room};
+use crate::stream::{StreamId, pack};
 
 /// How many numbers back a late one is told from a restart.
 pub const WINDOW: u32 = u128::BITS;
@@ -53,83 +53,6 @@ pub const FAR: u32 = 1 << 16;
 pub const STILL: u32 = 64;
 /// Silence after which what is missing is lost.
 pub const SETTLE: Nanos = 2_000_000_000;
-
-/// What numbers its datagrams by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct StreamId {
-    /// Report version: 5 for 0.5, 10 for 1.0, 20 for 2.0.
-    pub version: u8,
-    /// Subsystem inside the node.
-    pub hw_id: u8,
-    /// Which of our listeners received it.
-    pub listener: u16,
-    /// The reporter's node id; `None` where the format carries none.
-    pub node: Option<u32>,
-    /// Source address, IPv4 mapped into IPv6. Part of the identity only where `node` is `None`.
-    pub source: [u8; 16],
-}
-
-impl StreamId {
-    /// Numbers on the circle, as a power of two.
-    #[inline]
-    fn bits(&self) -> u32 {
-        if self.version == 20 { 22 } else { 32 }
-    }
-
-    #[inline(always)]
-    fn is(&self, other: &Self) -> bool {
-        self.node == other.node
-            && (self.version, self.hw_id, self.listener) == (other.version, other.hw_id, other.listener)
-            && (self.node.is_some() || self.source == other.source)
-    }
-
-    #[inline]
-    fn hash(&self, seed: u64) -> u64 {
-        let small = u64::from(self.version) << 24 | u64::from(self.hw_id) << 16 | u64::from(self.listener);
-        match self.node {
-            Some(node) => fold(seed ^ small, u64::from(node) | 1 << 32),
-            None => fold(seed ^ small, fold_octets(&self.source, seed)),
-        }
-    }
-}
-
-/// One thing that happened in a stream's numbering: what `replay --explain-loss` lists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Note {
-    /// Receive time of the datagram that showed it.
-    pub ts: Nanos,
-    /// Which stream.
-    pub stream: StreamId,
-    /// What.
-    pub what: What,
-}
-
-/// See [`Note`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
-    /// `count` numbers from `first` on were skipped; they may still come.
-    Gap {
-        /// First missing number.
-        first: u32,
-        /// How many.
-        count: u32,
-    },
-    /// `count` numbers from `first` on did not come in time: lost.
-    Lost {
-        /// First lost number.
-        first: u32,
-        /// How many.
-        count: u32,
-    },
-    /// A missing number came late.
-    Late(u32),
-    /// A number came again.
-    Duplicate(u32),
-    /// A number from before the window, alone.
-    Stray(u32),
-    /// Numbering began again at this number.
-    Restart(u32),
-}
 
 /// Totals of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,12 +75,6 @@ pub struct StreamView {
     pub missing: u32,
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
-}
-
-/// What tells apart the streams of node ids: a number, to be compared at once.
-#[inline(always)]
-pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
-    u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)
 }
 
 #[derive(Clone, Debug)]
@@ -287,7 +204,7 @@ impl Stream {
         self.still = self.still.saturating_add(1);
         if self.moved {
             self.duplicated += 1;
-            self.note(now, What::Duplicate(number), sink);
+            self.note(now, SequenceEventKind::Duplicate(number), sink);
             if self.still >= STILL {
                 self.moved = false;
             }
@@ -304,7 +221,11 @@ impl Stream {
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = number;
         if by > 1 {
-            self.note(now, What::Gap { first: self.before(number, by - 1), count: by - 1 }, sink);
+            self.note(
+                now,
+                SequenceEventKind::Gap { first: self.before(number, by - 1), count: by - 1 },
+                sink,
+            );
         }
     }
 
@@ -325,20 +246,20 @@ impl Stream {
 
     fn lose(&mut self, first: u32, count: u32, now: Nanos, sink: &mut dyn Sink) {
         self.lost += u64::from(count);
-        self.note(now, What::Lost { first, count }, sink);
+        self.note(now, SequenceEventKind::Lost { first, count }, sink);
     }
 
     fn look_back(&mut self, number: u32, back: u32, now: Nanos, sink: &mut dyn Sink) {
         if back >= self.known {
             self.reordered += 1;
-            self.note(now, What::Late(number), sink);
+            self.note(now, SequenceEventKind::Late(number), sink);
         } else if self.window >> back & 1 == 1 {
             self.duplicated += 1;
-            self.note(now, What::Duplicate(number), sink);
+            self.note(now, SequenceEventKind::Duplicate(number), sink);
         } else {
             self.window |= 1 << back;
             self.reordered += 1;
-            self.note(now, What::Late(number), sink);
+            self.note(now, SequenceEventKind::Late(number), sink);
         }
     }
 
@@ -364,7 +285,7 @@ impl Stream {
     fn settle_suspect(&mut self, now: Nanos, sink: &mut dyn Sink) {
         if let Some(stray) = self.suspect.take() {
             self.reordered += 1;
-            self.note(now, What::Stray(stray), sink);
+            self.note(now, SequenceEventKind::Stray(stray), sink);
         }
     }
 
@@ -372,7 +293,7 @@ impl Stream {
         self.give_up(WINDOW, now, sink);
         self.begin(number);
         self.restarts += 1;
-        self.note(now, What::Restart(number), sink);
+        self.note(now, SequenceEventKind::Restart(number), sink);
     }
 
     /// Counts as lost everything that is missing.
@@ -405,8 +326,8 @@ impl Stream {
         Some(loss)
     }
 
-    fn note(&self, ts: Nanos, what: What, sink: &mut dyn Sink) {
-        sink.sequence(&Note { ts, stream: self.id, what });
+    fn note(&self, ts: Nanos, kind: SequenceEventKind, sink: &mut dyn Sink) {
+        sink.sequence(&SequenceEvent { ts, stream: self.id, kind });
     }
 
     fn view(&self) -> StreamView {
@@ -610,11 +531,11 @@ mod tests {
     const V20: StreamId = StreamId { version: 20, ..V10 };
 
     #[derive(Default)]
-    struct Notes(Vec<What>, Vec<Loss>);
+    struct Notes(Vec<SequenceEventKind>, Vec<Loss>);
 
     impl Sink for Notes {
-        fn sequence(&mut self, note: &Note) {
-            self.0.push(note.what);
+        fn sequence(&mut self, note: &SequenceEvent) {
+            self.0.push(note.kind);
         }
         fn loss(&mut self, loss: &Loss) {
             self.1.push(*loss);
@@ -624,7 +545,7 @@ mod tests {
     /// Lost, reordered, duplicated, restarts, missing, countable.
     type Counted = (u64, u64, u64, u64, u32, bool);
 
-    fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<What>) {
+    fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<SequenceEventKind>) {
         let mut sequencer = Sequencer::new(4, 0);
         let mut notes = Notes::default();
         for (at, number) in numbers.into_iter().enumerate() {
@@ -720,22 +641,22 @@ mod tests {
         assert_eq!(
             run(V10, numbers).1,
             [
-                What::Gap { first: 3, count: 2 },
-                What::Late(4),
-                What::Gap { first: 6, count: 1 },
-                What::Lost { first: 3, count: 1 },
+                SequenceEventKind::Gap { first: 3, count: 2 },
+                SequenceEventKind::Late(4),
+                SequenceEventKind::Gap { first: 6, count: 1 },
+                SequenceEventKind::Lost { first: 3, count: 1 },
             ]
         );
         assert_eq!(
             run(V10, [10, 11, 400, 3000, 11, 12]).1,
             [
-                What::Lost { first: 12, count: 261 },
-                What::Gap { first: 12, count: 388 },
-                What::Lost { first: 273, count: 127 },
-                What::Lost { first: 401, count: 2472 },
-                What::Gap { first: 401, count: 2599 },
-                What::Lost { first: 2873, count: 127 },
-                What::Restart(11),
+                SequenceEventKind::Lost { first: 12, count: 261 },
+                SequenceEventKind::Gap { first: 12, count: 388 },
+                SequenceEventKind::Lost { first: 273, count: 127 },
+                SequenceEventKind::Lost { first: 401, count: 2472 },
+                SequenceEventKind::Gap { first: 401, count: 2599 },
+                SequenceEventKind::Lost { first: 2873, count: 127 },
+                SequenceEventKind::Restart(11),
             ]
         );
     }
@@ -765,7 +686,7 @@ mod tests {
             let lost: u64 = notes
                 .0
                 .iter()
-                .map(|n| if let What::Lost { count, .. } = n { u64::from(*count) } else { 0 })
+                .map(|n| if let SequenceEventKind::Lost { count, .. } = n { u64::from(*count) } else { 0 })
                 .sum();
             assert_eq!((v.lost, v.restarts), (lost, 0));
         }

@@ -12,12 +12,13 @@ use crate::flows::{ABSENT, Admission, Cold, Flags, Flow, Flows, HopState};
 use crate::index::NO_SLOT;
 use crate::memories::Memories;
 use crate::postcards::directory::{Directory, Resolved};
-use crate::postcards::{Card, Held, Unjoinable};
+use crate::postcards::{Card, Held};
 use crate::reading::{
     All, Ends, Hops, NO_VALUE, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, Stacked,
 };
 use crate::series::{Merged, Series};
 use crate::sketch::Sketches;
+use crate::stats::Unjoinable;
 use crate::tell::{About, Origin, Teller};
 use crate::update::{WIDEST, held, tell_hop_latency};
 

@@ -3,12 +3,17 @@
 //! The numbers balance: [`Stats::decoding`] and [`Stats::deciding`] give what went in, what came out and what was dropped
 //! for which reason, and the tests add them up.
 
+mod join;
+mod postcards;
+
 use std::ops::AddAssign;
 
 use wire::Refusal;
 
 use crate::event::Kind;
-use crate::postcards;
+
+pub use join::{Count, JoinStats, Reason};
+pub use postcards::{Partial, PostcardStats, Unjoinable};
 
 /// A bounded table's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -99,11 +104,11 @@ pub struct Stats {
     /// Reports of paths of which not every hop could be kept.
     pub cut_paths: u64,
     /// What became of postcards.
-    pub postcards: postcards::Counts,
+    pub postcards: PostcardStats,
     /// Events told, by kind.
     pub events: [u64; Kind::ALL.len()],
     /// How records of SF-INT were joined.
-    pub sf: crate::join::Stats,
+    pub sf: JoinStats,
 }
 
 impl Default for Stats {
@@ -123,9 +128,9 @@ impl Default for Stats {
             drop_reports: 0,
             expired: 0,
             cut_paths: 0,
-            postcards: postcards::Counts::default(),
+            postcards: PostcardStats::default(),
             events: [0; Kind::ALL.len()],
-            sf: crate::join::Stats::default(),
+            sf: JoinStats::default(),
         }
     }
 }

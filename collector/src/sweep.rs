@@ -6,12 +6,12 @@ use detect::{Metric, Thresholds};
 use crate::absorb::Removed;
 use crate::collector::Core;
 use crate::config::Config;
-use crate::event::{Event, FlowRow, Kind, Nanos, Sink};
+use crate::event::{Event, FlowRow, Kind, Nanos, Sink, record_id};
 use crate::flows::{Cold, Flow};
 use crate::reading::NO_VALUE;
 use crate::series::Closing;
 use crate::state::State;
-use crate::tell::{self, About, Origin, Teller};
+use crate::tell::{About, Origin, Teller};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -252,7 +252,7 @@ impl State {
                     let mut event = Event::blank(now, Kind::Expired);
                     (event.metric, event.value) = (Some(metric), Some(latest));
                     (event.node, event.interface, event.queue) = key.ids(metric);
-                    event.id = tell::id(now, &event);
+                    event.id = record_id(now, &event);
                     counts.expired += 1;
                     counts.events[Kind::Expired as usize] += 1;
                     sink.event(&event, &[]);

@@ -3,7 +3,7 @@
 use detect::{Metric, Thresholds};
 use wire::FlowKey;
 
-use crate::event::{Basis, Event, Kind, Nanos, Sink};
+use crate::event::{Event, Kind, Nanos, Sink, record_id};
 use crate::hash::fold;
 
 /// Which report something was found in: what makes a record's id equal in two collectors that received the same report.
@@ -26,39 +26,6 @@ impl Origin {
         let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);
         fold(self.reporter ^ small << 32, u64::from(self.number) << 32 | u64::from(self.stamp))
     }
-}
-
-impl Event {
-    /// News of this kind, with nothing else known.
-    pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
-        Self {
-            ts,
-            id: 0,
-            kind,
-            metric: None,
-            flow: None,
-            node: None,
-            interface: None,
-            queue: None,
-            value: None,
-            previous: None,
-            threshold: None,
-            rule: None,
-            reason: None,
-            basis: Basis::Measured,
-        }
-    }
-}
-
-/// The record id of an event found in the report of `seed`: a hash of what is told about what.
-pub(crate) fn id(seed: u64, event: &Event) -> u64 {
-    let what = u64::from(event.kind as u8) << 8 | event.metric.map_or(0xff, |metric| u64::from(metric as u8));
-    let part = event.interface.map_or(0, |part| u64::from(part) | 1 << 32)
-        ^ event.queue.map_or(0, |queue| u64::from(queue) << 40 | 1 << 48)
-        ^ event.rule.map_or(0, |rule| u64::from(rule) << 49 | 1 << 63);
-    let node = event.node.map_or(0, |node| u64::from(node) | 1 << 32);
-    let whose = fold(event.flow.map_or(0, |flow| flow.id()), node ^ what << 40);
-    fold(fold(seed, whose), part ^ event.value.unwrap_or(0).rotate_left(20))
 }
 
 /// What news is about: a report, or a flow at a moment.
@@ -117,7 +84,7 @@ impl Teller<'_> {
     #[inline(never)]
     pub(crate) fn tell(&mut self, mut event: Event, path: &[u32]) -> u64 {
         let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
-        event.id = id(seed, &event);
+        event.id = record_id(seed, &event);
         self.counts[event.kind as usize] += 1;
         self.sink.event(&event, path);
         event.id

@@ -3,8 +3,9 @@
 
 mod support;
 
+use collector::config::PostcardConfig;
 use collector::event::Basis;
-use collector::postcards::{Settings, Unjoinable};
+use collector::stats::Unjoinable;
 use collector::{Clocks, Collector, Config, Datagram, Profile, Rollup, Sink};
 use support::{Log, START, Sent, config, flow};
 use wire::aggregate::{Card, HEADER_LEN, Header, Kind, Summary, SummaryMetric};
@@ -20,14 +21,14 @@ struct Server {
 }
 
 impl Server {
-    fn new(clocks: Clocks, settings: Settings) -> Self {
+    fn new(clocks: Clocks, settings: PostcardConfig) -> Self {
         let default_profile = Profile { clocks, ..Profile::default() };
         let config = Config { postcards: settings, default_profile, ..config() };
         Self { collector: Collector::new(config), log: Log::default(), now: START, sequence: 0 }
     }
 
     fn free() -> Self {
-        Self::new(Clocks::Free, Settings::default())
+        Self::new(Clocks::Free, PostcardConfig::default())
     }
 
     fn datagram<'a>(&self, payload: &'a [u8]) -> Datagram<'a> {
@@ -146,7 +147,7 @@ fn cards_update_what_postcards_would() {
 
 #[test]
 fn cards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
-    let mut server = Server::new(Clocks::Synchronised, Settings::default());
+    let mut server = Server::new(Clocks::Synchronised, PostcardConfig::default());
     for packet in 0..3_u64 {
         let t = 0xffff_f000 + packet * 2_000_000;
         // As Agg_{N,F} does: each node's by itself, in no order of the path.
@@ -216,7 +217,7 @@ fn an_id_of_two_flows_stands_for_neither() {
 #[test]
 fn the_configuration_names_flows() {
     let key = flow(3, true);
-    let settings = Settings { flow_ids: vec![(77, key)], ..Settings::default() };
+    let settings = PostcardConfig { flow_ids: vec![(77, key)], ..PostcardConfig::default() };
     let mut server = Server::new(Clocks::Free, settings);
     server.cards(Kind::Agg, &[card(4, 77, 0, 10)]);
     assert!(server.collector.flow(&key).is_some());
@@ -338,7 +339,8 @@ fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
 
 #[test]
 fn a_flood_of_flow_ids_stays_bounded() {
-    let mut server = Server::new(Clocks::Synchronised, Settings { cards: 2048, ..Settings::default() });
+    let mut server =
+        Server::new(Clocks::Synchronised, PostcardConfig { cards: 2048, ..PostcardConfig::default() });
     let before = server.collector.bytes();
     let mut id = 1_u32;
     for _ in 0..2000 {

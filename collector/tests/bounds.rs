@@ -2,7 +2,7 @@
 
 mod support;
 
-use collector::sequence::What;
+use collector::event::SequenceEventKind;
 use collector::{Config, Datagram, Stats};
 use support::{Bench, SECOND, Sent, config, flow, node};
 use wire::{Flags, FlowKey, Refusal};
@@ -225,8 +225,10 @@ fn losses_are_told_once_per_second_and_explained() {
         bench.log.losses.iter().map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated)).collect();
     assert_eq!(losses, [(Some(3), 11, 0, 0)]);
     assert!(bench.heard().contains("loss node=3 11\n"));
-    let of = |what: What| if let What::Lost { first, count } = what { Some((first, count)) } else { None };
-    let lost: Vec<_> = bench.log.notes.iter().filter_map(|note| of(note.what)).collect();
+    let of = |kind: SequenceEventKind| {
+        if let SequenceEventKind::Lost { first, count } = kind { Some((first, count)) } else { None }
+    };
+    let lost: Vec<_> = bench.log.notes.iter().filter_map(|note| of(note.kind)).collect();
     // One by one, as the window passes them.
     assert_eq!(lost, (100..110).chain([300]).map(|seq| (seq, 1)).collect::<Vec<_>>());
     let stream = bench.collector.streams().next().unwrap();

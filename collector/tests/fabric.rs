@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use collector::postcards::Settings;
+use collector::config::PostcardConfig;
 use collector::{Clocks, Collector, Config, Datagram, Event, Kind, Profile, Sink};
 use dataplane::fabric::{Channel, FlowSpec, Wire};
 use dataplane::watchlist::Mode;
@@ -54,7 +54,7 @@ impl Witness {
         let by_id = mode == Mode::Postcard;
         let clocks = if by_id { Clocks::Synchronised } else { Clocks::Free };
         let default_profile = Profile { clocks, ..Profile::default() };
-        let postcards = Settings { timeout: 20 * MS, proximity: 100_000, ..Settings::default() };
+        let postcards = PostcardConfig { timeout: 20 * MS, proximity: 100_000, ..PostcardConfig::default() };
         let config = Config { default_profile, postcards, ..Config::default() };
         Self {
             collector: Collector::new(config),

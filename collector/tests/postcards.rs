@@ -3,8 +3,9 @@
 
 mod support;
 
+use collector::config::{Link, PostcardConfig};
 use collector::event::Basis;
-use collector::postcards::{Counts, Link, Partial, Settings, Unjoinable};
+use collector::stats::{Partial, PostcardStats, Unjoinable};
 use collector::{Clocks, Collector, Config, Profile};
 use support::{Bench, config};
 use wire::report::v20;
@@ -81,14 +82,14 @@ struct Cards {
 }
 
 impl Cards {
-    fn new(settings: Settings, clocks: Clocks) -> Self {
+    fn new(settings: PostcardConfig, clocks: Clocks) -> Self {
         let default_profile = Profile { clocks, ..Profile::default() };
         let config = Config { postcards: settings, default_profile, ..config() };
         Self { bench: Bench::new(config), numbers: [0; 32] }
     }
 
     fn free() -> Self {
-        Self::new(Settings::default(), Clocks::Free)
+        Self::new(PostcardConfig::default(), Clocks::Free)
     }
 
     fn give(&mut self, card: Card) -> &mut Self {
@@ -127,7 +128,7 @@ impl Cards {
         self.bench.heard().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect()
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> PostcardStats {
         let counts = self.bench.collector.stats().postcards;
         assert!(counts.balance().holds(), "{:?}", counts.balance());
         counts
@@ -139,7 +140,7 @@ impl Cards {
     }
 }
 
-fn partial(counts: &Counts, why: Partial) -> u64 {
+fn partial(counts: &PostcardStats, why: Partial) -> u64 {
     counts.partial[why as usize]
 }
 
@@ -254,7 +255,7 @@ fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
 
 #[test]
 fn stamps_of_clocks_that_agree_give_order_and_latency() {
-    let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+    let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
     for packet in 0..3_u64 {
         let t = 1_000_000_000 + packet * 20 * MS;
         // No signature, and hop limits of a bridged network.
@@ -273,7 +274,7 @@ fn stamps_of_clocks_that_agree_give_order_and_latency() {
 fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
     // How far apart the packets are, and whether a card is lost.
     for (gap, lost, told) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
-        let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+        let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..5_u64 {
             let t = 1_000_000_000 + packet * gap;
             let card = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
@@ -301,7 +302,7 @@ fn packets_that_look_alike_are_several_and_no_circle() {
     for (nodes, routed, gap) in
         [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
     {
-        let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+        let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..20_u64 {
             for (at, &node) in nodes.iter().enumerate() {
                 let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
@@ -322,7 +323,7 @@ fn packets_that_look_alike_are_several_and_no_circle() {
 
 /// What becomes of a circle of bridges: its nodes with their interfaces.
 fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Cards {
-    let mut cards = Cards::new(Settings::default(), Clocks::Synchronised);
+    let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
     for packet in 0..3 {
         for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
@@ -359,7 +360,7 @@ fn a_circle_of_bridges_is_seen_by_its_interfaces() {
 #[test]
 fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
     let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];
-    let mut cards = Cards::new(Settings { links, ..Settings::default() }, Clocks::Free);
+    let mut cards = Cards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Free);
     let card = |node, ports| Card { ttl: 64, ports, ..Card::of(0, node, 0) };
     let all = [card(9, (4, 8)), card(7, (6, 3)), card(5, (1, 2))];
     for _ in 0..2 {
@@ -443,7 +444,7 @@ fn a_flow_whose_path_int_tells_keeps_it() {
 
 #[test]
 fn few_places_for_many_cards_are_used_in_turn() {
-    let settings = Settings { cards: 16, ..Settings::default() };
+    let settings = PostcardConfig { cards: 16, ..PostcardConfig::default() };
     let mut cards = Cards::new(settings, Clocks::Free);
     for ident in 0..200 {
         cards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
@@ -475,7 +476,7 @@ fn rules_remember_earlier_packets() {
 #[test]
 fn whatever_comes_adds_up() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {
-        let settings = Settings { cards: 512, ..Settings::default() };
+        let settings = PostcardConfig { cards: 512, ..PostcardConfig::default() };
         let mut cards = Cards::new(settings, clocks);
         let mut state = 88_172_645_463_325_252_u64;
         let mut random = |below: u64| {

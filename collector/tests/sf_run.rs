@@ -4,8 +4,9 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use collector::config::JoinConfig;
 use collector::workload::{CASES, Case, SF_CASES, SfCase};
-use collector::{Batch, Collector, Config, Datagram, Profile, join};
+use collector::{Batch, Collector, Config, Datagram, Profile};
 use detect::{Detection, Thresholds};
 use wire::Dialect;
 
@@ -63,7 +64,7 @@ fn datagrams(dice: &mut Dice) -> Vec<(Vec<u8>, u8, u64)> {
 fn collector(hop_limit: Option<u8>) -> Collector {
     let mut other = Profile::new("other", wire::Profile::new(Dialect::Strict));
     (other.latency_unit_ns, other.timestamp_unit_ns) = (3, 5);
-    let sf = join::Config { max_flows: 16, max_sets: 40, hop_limit, ..join::Config::default() };
+    let sf = JoinConfig { max_flows: 16, max_sets: 40, hop_limit, ..JoinConfig::default() };
     let thresholds = Thresholds::new([0, 10, 10, 10, 10, 10], Vec::new()).unwrap_or_default();
     Collector::new(Config {
         sf,

@@ -116,7 +116,7 @@ pub(crate) fn collector(
         default_profile,
         detection: detection(settings, generation)?,
         sequence: workers == 1,
-        sf: collector::join::Config {
+        sf: collector::config::JoinConfig {
             max_flows: written.sf.max_flows.div_ceil(workers),
             max_sets: written.sf.max_sets.div_ceil(workers),
             max_nodes: written.sf.max_nodes,
@@ -129,10 +129,10 @@ pub(crate) fn collector(
     })
 }
 
-fn postcards(settings: &Settings, workers: usize) -> collector::postcards::Settings {
+fn postcards(settings: &Settings, workers: usize) -> collector::config::PostcardConfig {
     let written = &settings.collector.postcards;
     let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    collector::postcards::Settings {
+    collector::config::PostcardConfig {
         timeout: nanos(written.timeout),
         cards: written.cards.div_ceil(workers),
         proximity: nanos(written.proximity),

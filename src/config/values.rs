@@ -370,7 +370,7 @@ impl Setting for Listen {
 
 /// One direction of a link between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LinkSetting(pub(crate) collector::postcards::Link);
+pub(crate) struct LinkSetting(pub(crate) collector::config::Link);
 
 impl Setting for LinkSetting {
     const KIND: &'static str = "a link as \"NODE:EGRESS-NODE:INGRESS\", such as \"7:3-5:1\"";
@@ -382,12 +382,12 @@ impl Setting for LinkSetting {
                 Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
             };
             let (from, to) = text.split_once('-')?;
-            Some(Self(collector::postcards::Link { from: end(from)?, to: end(to)? }))
+            Some(Self(collector::config::Link { from: end(from)?, to: end(to)? }))
         })
     }
 
     fn show(&self) -> Shown {
-        let collector::postcards::Link { from, to } = self.0;
+        let collector::config::Link { from, to } = self.0;
         Shown::Plain(format!("{}:{}-{}:{}", from.0, from.1, to.0, to.1).into())
     }
 }

@@ -17,14 +17,14 @@
 //! - Records lie in the order in which the sink sent them, by its numbers, whatever the network did to the reports: last
 //!   node first. That this is the **order of the path** is proven by stamps where the profile says that clocks are
 //!   synchronised, or by the order in which hop counts came ([`length::ruler`]), which shows where two packets changed
-//!   places inside the network. A path is believed when so many sets in a row ([`Config::confirmations`]) have proven it; from then on
+//!   places inside the network. A path is believed when so many sets in a row ([`JoinConfig::confirmations`]) have proven it; from then on
 //!   any whole set in this order is.
 //! - A set with a node twice and different values is given up. A set that was whole and then grew says that the hop count is
 //!   not what it should be: such a flow is not believed for [`DISTRUST`]. (Nodes that do not count as the rules say let the
 //!   first report of each set look like all of it, and the second give that away, before the path is confirmed.)
 //!
 //! Sets are keyed by flow and packet ID. A flow may have four, so that reports may overtake each other; its oldest gives way
-//! to a fifth. They end after [`Config::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits come again.
+//! to a fifth. They end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits come again.
 //! Tables are of fixed size: flows by the rule of `index` (a flood pushes out nothing that is busy), sets by age.
 //!
 //! Reports without a flow (compact ones) are kept by their sink and subsystem. Where several flows report through one, their
@@ -39,19 +39,18 @@ mod run;
 mod set;
 #[cfg(test)]
 mod sim;
-pub mod stats;
 #[cfg(test)]
 mod tests;
 
 use wire::FlowKey;
 use wire::int::sf::State as Priority;
 
-use crate::config::Units;
+use crate::config::{JoinConfig, Units};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 use crate::reading::{Ends, ReadHops, Reading};
 use crate::state::Head;
-use crate::stats::Table;
+use crate::stats::{JoinStats, Reason, Table};
 
 use flow::{Admission, Belief, Flow, Flows, Path, SETS};
 use length::{Lengths, ruler};
@@ -59,37 +58,6 @@ pub(crate) use report::Samples;
 pub(crate) use run::Pairs;
 use set::{Pool, Status, is_in_order};
 pub(crate) use set::{Record, order};
-pub use stats::{Reason, Stats};
-
-/// What joining is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// Flows kept: about 300 bytes each.
-    pub max_flows: usize,
-    /// Sets kept: 140 bytes and 64 per record each.
-    pub max_sets: usize,
-    /// Nodes of a path, the sink among them, at most.
-    pub max_nodes: usize,
-    /// Time after which an incomplete set is closed, ns.
-    pub timeout: Nanos,
-    /// The Remaining Hop Count that sources begin with, before they count themselves; `None`: it is learned.
-    pub hop_limit: Option<u8>,
-    /// Sets in a row that must prove a path before it is believed, at least 1.
-    pub confirmations: u8,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_flows: 16_384,
-            max_sets: 32_768,
-            max_nodes: 16,
-            timeout: 1_000_000_000,
-            hop_limit: None,
-            confirmations: 2,
-        }
-    }
-}
 
 /// How long a flow is not believed of which a set was whole and then grew, ns.
 const DISTRUST: Nanos = 10_000_000_000;
@@ -145,13 +113,13 @@ pub(crate) trait Take {
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Joiner {
-    config: Config,
+    config: JoinConfig,
     flows: Flows,
     sets: Pool,
     lengths: Lengths,
     seed: u64,
     scratch: Vec<Reading>,
-    stats: Stats,
+    stats: JoinStats,
     /// Sets pushed out for want of room.
     evicted: u64,
     /// The flow that the sweep looks at next.
@@ -168,7 +136,7 @@ enum Verdict {
 
 impl Joiner {
     /// Reserves everything that `config` allows for.
-    pub(crate) fn new(config: Config, seed: u64) -> Self {
+    pub(crate) fn new(config: JoinConfig, seed: u64) -> Self {
         // The sink's record and at least one more.
         let room = config.max_nodes.clamp(2, 255);
         Self {
@@ -177,14 +145,14 @@ impl Joiner {
             lengths: Lengths::new(config.hop_limit),
             seed,
             scratch: Vec::with_capacity(room),
-            stats: Stats::default(),
+            stats: JoinStats::default(),
             evicted: 0,
             next: 0,
             config,
         }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> JoinStats {
         self.stats
     }
 

@@ -12,9 +12,9 @@ use crate::event::Sink;
 use crate::index::NO_SLOT;
 use crate::reading::Plan;
 use crate::reports::Number;
-use crate::sequence;
 use crate::shapes::Shapes;
 use crate::state::Head;
+use crate::stream;
 
 /// Reports decoded ahead of those that are joined.
 const AHEAD: usize = 16;
@@ -180,7 +180,7 @@ impl Core {
             }
         };
         let stream =
-            sequence::pack(version(wire::Version::V20), single.hw_id, envelope.listener, single.node_id);
+            stream::pack(version(wire::Version::V20), single.hw_id, envelope.listener, single.node_id);
         if let Some(sequencer) = &mut self.sequencer
             && !sequencer.observe_latest(stream, single.seq, envelope.received, sink)
         {

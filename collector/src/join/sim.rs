@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use wire::FlowKey;
 
-use super::{Config, Joiner, Part, Priority, Record, Stats, Take, order};
-use crate::config::Units;
+use super::{Joiner, Part, Priority, Record, Take, order};
+use crate::config::{JoinConfig, Units};
 use crate::hash::fold;
 use crate::reading::{NO_VALUE, ReadHops, Reading};
 use crate::state::Head;
-use crate::stats::Table;
+use crate::stats::{JoinStats, Table};
 use crate::tell::{About, Origin};
 
 /// What nodes write down is told to have been written by them at this time, ns.
@@ -53,7 +53,7 @@ pub(super) struct Plan {
     /// What sources begin with.
     pub(super) hop_limit: u8,
     pub(super) synchronised: bool,
-    pub(super) config: Config,
+    pub(super) config: JoinConfig,
     pub(super) seed: u64,
 }
 
@@ -70,7 +70,7 @@ impl Plan {
             counting: true,
             hop_limit: 16,
             synchronised: false,
-            config: Config::default(),
+            config: JoinConfig::default(),
             seed: 1,
         }
     }
@@ -93,7 +93,7 @@ pub(super) struct Outcome {
     pub(super) whole: Vec<u64>,
     /// ... in which something is not as it was.
     pub(super) false_ones: Vec<String>,
-    pub(super) stats: Stats,
+    pub(super) stats: JoinStats,
     pub(super) tables: [Table; 2],
     /// Of each flow the latest path declared.
     pub(super) latest: HashMap<usize, Vec<u32>>,

@@ -1,10 +1,11 @@
 //! What joining concludes of the simulation: nothing that was not so, and nearly all that could be concluded.
 
 use super::sim::{Faults, Outcome, Plan, Route};
-use super::{Config, Joiner, Part, Priority, Reason, Record, Stats, Take, order};
-use crate::config::Units;
+use super::{Joiner, Part, Priority, Reason, Record, Take, order};
+use crate::config::{JoinConfig, Units};
 use crate::reading::{ReadHops, Reading};
 use crate::state::Head;
+use crate::stats::JoinStats;
 use wire::FlowKey;
 
 /// Runs a plan, asserts that nothing false was declared, and gives the outcome.
@@ -15,7 +16,7 @@ fn run(plan: &Plan) -> Outcome {
     outcome
 }
 
-fn partial(stats: &Stats, reason: Reason) -> u64 {
+fn partial(stats: &JoinStats, reason: Reason) -> u64 {
     stats.partial[reason as usize].sets
 }
 
@@ -29,7 +30,7 @@ fn lengths() -> impl Iterator<Item = (u32, u64)> {
 #[test]
 fn without_loss_all_sets_are_joined_that_the_rules_make_whole() {
     for (nodes, one_in) in lengths() {
-        let config = Config { hop_limit: Some(16), confirmations: 1, ..Config::default() };
+        let config = JoinConfig { hop_limit: Some(16), confirmations: 1, ..JoinConfig::default() };
         let plan = Plan { config, ..Plan::line(nodes) };
         let outcome = run(&plan);
         // The last one may still be under way.
@@ -56,7 +57,7 @@ fn assert_yield(faults: Faults, at_least: [u64; 7]) {
     for ((nodes, one_in), least) in lengths().zip(at_least) {
         for seed in 1..=3 {
             let hop_limit = (nodes == 2).then_some(16);
-            let config = Config { hop_limit, ..Config::default() };
+            let config = JoinConfig { hop_limit, ..JoinConfig::default() };
             let plan = Plan { seed, packets: 20_000, config, ..Plan::line(nodes).faulty(faults) };
             let outcome = run(&plan);
             let share = outcome.whole[0] * one_in * 1000 / plan.packets;
@@ -108,7 +109,7 @@ fn everything_at_once_is_joined_truly_or_not_at_all() {
         for seed in 0..6 {
             for nodes in 2..=8 {
                 let hop_limit = (nodes == 2 || seed % 2 == 0).then_some(16);
-                let config = Config { hop_limit, ..Config::default() };
+                let config = JoinConfig { hop_limit, ..JoinConfig::default() };
                 let line = Plan::line(nodes).faulty(faults);
                 let plan = Plan { seed, synchronised, packets: 20_000, config, ..line };
                 assert!(run(&plan).whole[0] > 100, "{nodes} nodes");
@@ -161,7 +162,7 @@ fn flows_that_share_registers_lose_sets_but_no_truth() {
     assert!(apart.whole.iter().all(|whole| *whole > 650), "{:?}", apart.whole);
     let sum = |outcome: &Outcome| outcome.whole.iter().sum::<u64>();
     for hop_limit in [None, Some(16)] {
-        let config = Config { hop_limit, ..Config::default() };
+        let config = JoinConfig { hop_limit, ..JoinConfig::default() };
         for registers in [1, 4, 16, 64] {
             let crowded = run(&Plan { registers, config, ..many.clone() });
             assert!(sum(&crowded) < sum(&apart) + 20);
@@ -192,7 +193,7 @@ fn a_hop_count_that_is_used_up_makes_no_path() {
 fn nodes_that_do_not_count_make_no_path() {
     for nodes in 3..=8 {
         for hop_limit in [None, Some(16)] {
-            let config = Config { hop_limit, ..Config::default() };
+            let config = JoinConfig { hop_limit, ..JoinConfig::default() };
             let plan = Plan { counting: false, config, ..Plan::line(nodes) };
             assert_eq!(run(&plan).whole[0], 0, "{nodes} nodes, {hop_limit:?}");
         }
@@ -202,7 +203,7 @@ fn nodes_that_do_not_count_make_no_path() {
 #[test]
 fn a_wrongly_configured_hop_limit_makes_no_path_or_gives_way() {
     let with = |hop_limit| {
-        let config = Config { hop_limit: Some(hop_limit), ..Config::default() };
+        let config = JoinConfig { hop_limit: Some(hop_limit), ..JoinConfig::default() };
         run(&Plan { config, ..Plan::line(5) })
     };
     assert_eq!(with(17).whole[0], 0);
@@ -234,7 +235,7 @@ fn few_places_for_sets_cost_sets_and_are_counted() {
     let route = |flow: u32| Route { paths: vec![vec![1, 2, 3, 4, 90 + flow]], which: |_| 0 };
     let flows: Vec<_> = (0..30).map(route).collect();
     for (max_flows, max_sets) in [(8, 64), (64, 8)] {
-        let config = Config { max_sets, max_flows, ..Config::default() };
+        let config = JoinConfig { max_sets, max_flows, ..JoinConfig::default() };
         let plan = Plan { flows: flows.clone(), packets: 500, config, ..Plan::line(2) };
         let outcome = run(&plan);
         assert!(partial(&outcome.stats, Reason::Evicted) > 500, "{:?}", outcome.stats);
@@ -247,7 +248,7 @@ fn few_places_for_sets_cost_sets_and_are_counted() {
 #[test]
 fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
     let key = |flow: u32| FlowKey::v4(flow.to_be_bytes(), [10, 0, 0, 1], Some((1, 2)), 6);
-    let config = Config { max_flows: 64, max_sets: 64, hop_limit: Some(16), ..Config::default() };
+    let config = JoinConfig { max_flows: 64, max_sets: 64, hop_limit: Some(16), ..JoinConfig::default() };
     let mut joiner = Joiner::new(config, 1);
     let mut paths = Paths(0);
     for at in 0..40_000_u32 {
@@ -291,10 +292,10 @@ impl Take for Paths {
 
 #[test]
 fn paths_that_are_too_long_are_counted_as_such() {
-    let config = Config { max_nodes: 5, ..Config::default() };
+    let config = JoinConfig { max_nodes: 5, ..JoinConfig::default() };
     let outcome = run(&Plan { config, ..Plan::line(6) });
     assert_eq!(outcome.whole[0], 0);
     assert!(partial(&outcome.stats, Reason::TooLong) > 500, "{:?}", outcome.stats);
-    let config = Config { max_nodes: 6, ..Config::default() };
+    let config = JoinConfig { max_nodes: 6, ..JoinConfig::default() };
     assert!(run(&Plan { config, ..Plan::line(6) }).whole[0] > 1_000);
 }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use super::order::{Links, arrange, way_in};
-use super::{Card, Counts, Partial, Settings, Unjoinable, Way};
+use super::{Card, Way};
+use crate::config::PostcardConfig;
 use crate::event::{Basis, Nanos, Sink};
 use crate::flows::{ABSENT, HopState};
 use crate::hash::fold;
 use crate::state::{MOST_HOPS, State};
+use crate::stats::{Partial, PostcardStats, Unjoinable};
 
 const NONE: u32 = u32::MAX;
 
@@ -79,7 +81,7 @@ pub(crate) struct Closing {
 /// See the module's text. All memory is reserved at the start.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) settings: Settings,
+    pub(crate) settings: PostcardConfig,
     links: Links,
     cells: Vec<Cell>,
     free: u32,
@@ -89,13 +91,13 @@ pub(crate) struct Held {
     gaps: Gaps,
     /// Gaps are seen here.
     sequenced: bool,
-    pub(crate) counts: Counts,
+    pub(crate) counts: PostcardStats,
     scratch: Vec<Card>,
     set: Vec<Card>,
 }
 
 impl Held {
-    pub(crate) fn new(settings: Settings, flows: usize, sequenced: bool) -> Self {
+    pub(crate) fn new(settings: PostcardConfig, flows: usize, sequenced: bool) -> Self {
         let links = Links::new(&settings.links);
         let queue = if settings.cards > 0 { flows } else { 0 };
         Self {
@@ -106,7 +108,7 @@ impl Held {
             queue: VecDeque::with_capacity(queue),
             gaps: Gaps { by_node: vec![0; GAPS], unnamed: 0, latest: 0 },
             sequenced,
-            counts: Counts::default(),
+            counts: PostcardStats::default(),
             scratch: Vec::with_capacity(MOST_OF_A_FLOW),
             set: Vec::with_capacity(MOST_OF_A_FLOW),
             settings,

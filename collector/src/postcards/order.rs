@@ -4,19 +4,12 @@
 //! by the links that the configuration names. Whatever gave the order, hop limits and links that are known must agree with
 //! it: a hop limit that falls by two means a node whose card is missing.
 
-use super::{Card, Partial};
+use super::Card;
 use crate::clock::{Difference, difference};
+use crate::config::Link;
 use crate::event::Basis;
 use crate::reading::{NO_VALUE, egress};
-
-/// A link between two nodes: what leaves the one by an interface enters the other by another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Link {
-    /// The node and its egress interface.
-    pub from: (u32, u32),
-    /// The node and its ingress interface.
-    pub to: (u32, u32),
-}
+use crate::stats::Partial;
 
 /// The links that are known, both ways round.
 #[derive(Clone, Default, Debug)]

@@ -8,9 +8,8 @@ use wire::aggregate::{CARD_LEN, Card, HEADER_LEN, Header, Kind};
 
 use super::{THRESHOLDS, TICK};
 use crate::collector::{Collector, Datagram};
-use crate::config::{Clocks, Config, Profile};
+use crate::config::{Clocks, Config, PostcardConfig, Profile};
 use crate::event::{Nanos, Sink};
-use crate::postcards;
 
 /// Nodes that each packet passes.
 const NODES: u32 = 3;
@@ -55,7 +54,7 @@ impl Case {
             flow_timeout: 3_600_000_000_000,
             default_profile: Profile { clocks, ..Profile::default() },
             detection: Arc::new(Detection { thresholds, ..Detection::default() }),
-            postcards: postcards::Settings { timeout, ..postcards::Settings::default() },
+            postcards: PostcardConfig { timeout, ..PostcardConfig::default() },
             ..Config::default()
         })
     }

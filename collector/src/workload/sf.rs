@@ -12,8 +12,7 @@ use wire::{Flags, Hop, Layout, ipv6};
 
 use super::{Feed, OUTER, Packet, coprime};
 use crate::collector::Collector;
-use crate::config::Config;
-use crate::join;
+use crate::config::{Config, JoinConfig};
 
 /// Traffic of so many flows, met in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,13 +46,13 @@ impl SfCase {
     /// A collector for it.
     pub fn collector(&self) -> Collector {
         let flows = self.flows as usize;
-        let sf = join::Config {
+        let sf = JoinConfig {
             max_flows: flows,
             max_sets: 3 * flows,
             max_nodes: 8,
             hop_limit: Some(HOP_LIMIT),
             timeout: 3_600_000_000_000,
-            ..join::Config::default()
+            ..JoinConfig::default()
         };
         Collector::new(Config {
             max_flows: flows,

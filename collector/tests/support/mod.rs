@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use collector::sequence::Note;
+use collector::event::SequenceEvent;
 use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Profile, Rollup, Sink};
 use detect::{Detection, RuleSet, Thresholds};
 use wire::int::header::{Md2, Md10};
@@ -345,7 +345,7 @@ pub(crate) struct Log {
     pub(crate) rows: Vec<(FlowRow, Vec<u32>)>,
     pub(crate) drops: Vec<Drop>,
     pub(crate) losses: Vec<Loss>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<SequenceEvent>,
 }
 
 impl Sink for Log {
@@ -406,7 +406,7 @@ impl Sink for Log {
         self.losses.push(*loss);
     }
 
-    fn sequence(&mut self, note: &Note) {
+    fn sequence(&mut self, note: &SequenceEvent) {
         self.notes.push(*note);
     }
 }

@@ -126,7 +126,10 @@ impl Witness {
 
     fn with_collector(nodes: u32) -> Self {
         // A network of paths of two nodes cannot teach it.
-        let sf = collector::join::Config { hop_limit: Some(HOPS), ..collector::join::Config::default() };
+        let sf = collector::config::JoinConfig {
+            hop_limit: Some(HOPS),
+            ..collector::config::JoinConfig::default()
+        };
         let config = collector::Config { max_flows: 4_096, sf, ..collector::Config::default() };
         Self { collector: Some(Collector::new(config)), ..Self::new(nodes) }
     }

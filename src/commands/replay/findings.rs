@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use collector::sequence::Note;
+use collector::event::SequenceEvent;
 use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Profile, Rollup, Sink};
 use detect::Metric;
 use store::Store;
@@ -28,7 +28,7 @@ pub(super) struct Findings {
     /// Drop reports per reason code, by the name that the profile gives it.
     reasons: BTreeMap<u8, String>,
     /// What was odd about sequence numbers, when it is wanted.
-    pub(super) notes: Option<Vec<Note>>,
+    pub(super) notes: Option<Vec<SequenceEvent>>,
     /// Notes that found no room here.
     pub(super) notes_left_out: u64,
     /// What queue occupancy is counted in, by the profile's number.
@@ -185,7 +185,7 @@ impl Sink for Findings {
         *self.drops.entry((drop.node, drop.reason)).or_default() += 1;
     }
 
-    fn sequence(&mut self, note: &Note) {
+    fn sequence(&mut self, note: &SequenceEvent) {
         match &mut self.notes {
             Some(notes) if notes.len() < MAX_NOTES => notes.push(*note),
             Some(_) => self.notes_left_out += 1,
@@ -277,7 +277,7 @@ impl Sink for Outlet {
         self.keep(|batch| batch.loss(loss));
     }
 
-    fn sequence(&mut self, note: &Note) {
+    fn sequence(&mut self, note: &SequenceEvent) {
         self.findings.sequence(note);
     }
 }

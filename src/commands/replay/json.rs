@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use collector::event::Kind;
-use collector::sequence::Note;
+use collector::event::SequenceEvent;
 use collector::{StreamId, StreamView};
 use detect::Metric;
 use wire::{FlowKey, Refusal};
@@ -66,11 +66,11 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
 }
 
 /// How records of SF-INT were joined.
-fn write_sf(o: &mut Object<'_>, sf: &collector::join::Stats) {
+fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("reports", sf.reports).field("records", sf.records);
     o.field("complete_sets", sf.complete.sets).field("complete_records", sf.complete.records);
     o.object("partial_sets", |o| {
-        for (reason, count) in collector::join::Reason::ALL.iter().zip(&sf.partial) {
+        for (reason, count) in collector::stats::Reason::ALL.iter().zip(&sf.partial) {
             if count.sets > 0 {
                 o.field(reason.name(), count.sets);
             }
@@ -168,8 +168,8 @@ fn identity(o: &mut Object<'_>, id: &StreamId) {
     o.field("source", source(id)).field("node", id.node).field("hw_id", id.hw_id);
 }
 
-fn write_note(o: &mut Object<'_>, note: &Note) {
-    let (what, first, count) = super::text::told(&note.what);
+fn write_note(o: &mut Object<'_>, note: &SequenceEvent) {
+    let (what, first, count) = super::text::told(&note.kind);
     o.field("ts", note.ts);
     identity(o, &note.stream);
     o.field("what", what).field("first", first).field("count", count);

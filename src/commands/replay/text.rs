@@ -1,7 +1,7 @@
 //! What a replay found, for people.
 
+use collector::event::SequenceEventKind;
 use collector::event::{Basis, Kind};
-use collector::sequence::What;
 use detect::Metric;
 use wire::Refusal;
 
@@ -73,7 +73,7 @@ fn joined(summary: &Summary<'_>) -> String {
         units::counted(sf.complete.sets, "whole set"),
         units::count(sf.samples()),
     );
-    let reasons = collector::join::Reason::ALL.iter().zip(&sf.partial);
+    let reasons = collector::stats::Reason::ALL.iter().zip(&sf.partial);
     let sets: Vec<String> = reasons
         .filter(|(_, count)| count.sets > 0)
         .map(|(reason, count)| format!("{}: {}", reason.name(), units::count(count.sets)))
@@ -242,14 +242,14 @@ fn sources(summary: &Summary<'_>) -> String {
 }
 
 /// The word for what happened, the first number it is about, and how many numbers.
-pub(super) fn told(what: &What) -> (&'static str, u32, u32) {
+pub(super) fn told(what: &SequenceEventKind) -> (&'static str, u32, u32) {
     match *what {
-        What::Gap { first, count } => ("gap", first, count),
-        What::Lost { first, count } => ("lost", first, count),
-        What::Late(number) => ("late", number, 1),
-        What::Duplicate(number) => ("duplicate", number, 1),
-        What::Stray(number) => ("stray", number, 1),
-        What::Restart(number) => ("restart", number, 1),
+        SequenceEventKind::Gap { first, count } => ("gap", first, count),
+        SequenceEventKind::Lost { first, count } => ("lost", first, count),
+        SequenceEventKind::Late(number) => ("late", number, 1),
+        SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
+        SequenceEventKind::Stray(number) => ("stray", number, 1),
+        SequenceEventKind::Restart(number) => ("restart", number, 1),
     }
 }
 
@@ -269,7 +269,7 @@ fn sequence(summary: &Summary<'_>) -> String {
         ("COUNT", Right),
     ]);
     for note in notes {
-        let (what, first, count) = told(&note.what);
+        let (what, first, count) = told(&note.kind);
         table.row([
             units::date_time(note.ts),
             source(&note.stream),

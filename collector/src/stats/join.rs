@@ -1,6 +1,6 @@
-//! What was counted. Every record that came in is in exactly one of these numbers; [`Stats::balance`] adds them up.
+//! What was counted. Every record that came in is in exactly one of these numbers; [`JoinStats::balance`] adds them up.
 
-use crate::stats::Balance;
+use super::Balance;
 
 /// Why a set of records was closed before it was complete, or not believed when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -86,7 +86,7 @@ impl Count {
 /// Counters of the joining of SF-INT reports, since the collector's start. A report holds one or two records: the one that
 /// the packet carried, and the sink's own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
+pub struct JoinStats {
     /// SF-INT reports that were not urgent.
     pub reports: u64,
     /// Records in them.
@@ -111,7 +111,7 @@ pub struct Stats {
     pub held: u64,
 }
 
-impl Stats {
+impl JoinStats {
     /// Sets closed before they were complete, and their records.
     pub fn partial(&self) -> Count {
         self.partial.iter().fold(Count::default(), |sum, one| Count {
@@ -137,7 +137,7 @@ impl Stats {
         self.anonymous + self.low + self.on_the_way
     }
 
-    pub(crate) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
+    pub(super) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
         for (one, other) in [
             (&mut self.reports, other.reports),
             (&mut self.records, other.records),

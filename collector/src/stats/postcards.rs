@@ -1,0 +1,150 @@
+//! What became of postcards, and why some were not joined into paths.
+
+use super::Balance;
+
+/// Why cards that were held were not joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Partial {
+    /// A hop limit that falls by more than one, or a link that leads elsewhere: the card of a node is missing.
+    MissingHop,
+    /// Neither stamps, hop limits nor links give an order.
+    NoOrder,
+    /// The stamps, or hop limit and order, contradict each other.
+    Contradiction,
+    /// Several packets whose cards cannot be told apart.
+    Indistinct,
+    /// Another path than the known one, met too seldom to be believed.
+    Unconfirmed,
+    /// Nodes of the known path are missing, and so are numbers of theirs.
+    Lost,
+    /// The flow's path is told by INT.
+    Int,
+    /// More hops than a flow's path has room for.
+    TooLong,
+    /// The flow was forgotten meanwhile.
+    FlowGone,
+}
+
+impl Partial {
+    /// How many there are.
+    pub const COUNT: usize = 9;
+    /// All, in numeric order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::MissingHop,
+        Self::NoOrder,
+        Self::Contradiction,
+        Self::Indistinct,
+        Self::Unconfirmed,
+        Self::Lost,
+        Self::Int,
+        Self::TooLong,
+        Self::FlowGone,
+    ];
+
+    /// The name in the API and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MissingHop => "missing_hop",
+            Self::NoOrder => "no_order",
+            Self::Contradiction => "contradiction",
+            Self::Indistinct => "indistinct",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Lost => "lost",
+            Self::Int => "path_by_int",
+            Self::TooLong => "too_long",
+            Self::FlowGone => "flow_gone",
+        }
+    }
+}
+
+/// Why a card was not held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Unjoinable {
+    /// Nothing in it tells an order: no stamps that can be compared, no hop limit, no links.
+    NoOrder,
+    /// The flow's path is told by INT.
+    Int,
+    /// It names no flow, or its flow found no room.
+    NoFlow,
+    /// It names no node.
+    NoNode,
+    /// The same card came before.
+    Duplicate,
+    /// There was no room for it.
+    NoRoom,
+}
+
+impl Unjoinable {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+    /// All, in numeric order.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::NoOrder, Self::Int, Self::NoFlow, Self::NoNode, Self::Duplicate, Self::NoRoom];
+
+    /// The name in the API and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoOrder => "no_order",
+            Self::Int => "path_by_int",
+            Self::NoFlow => "no_flow",
+            Self::NoNode => "no_node",
+            Self::Duplicate => "duplicate",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
+/// What became of postcards. Each is counted once, when that is known: see [`PostcardStats::balance`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PostcardStats {
+    /// Cards that came.
+    pub cards: u64,
+    /// Cards of sets that made a path, or told of one that was known.
+    pub joined: u64,
+    /// Those sets.
+    pub sets: u64,
+    /// Cards that were held and not joined, by reason.
+    pub partial: [u64; Partial::COUNT],
+    /// Cards that were not held, by reason.
+    pub unjoinable: [u64; Unjoinable::COUNT],
+    /// Cards that were held so far, and those of them that no longer are.
+    pub held: u64,
+    /// See `held`.
+    pub released: u64,
+    /// Cards of a Flow ID that stood for one flow which is known.
+    pub resolved: u64,
+    /// Cards of a Flow ID that stands for several.
+    pub ambiguous: u64,
+}
+
+impl PostcardStats {
+    /// Cards in; joined cards and those still held out; the others by reason.
+    pub fn balance(&self) -> Balance {
+        let partial = Partial::ALL.iter().map(|reason| (reason.name(), self.partial[*reason as usize]));
+        let unjoinable =
+            Unjoinable::ALL.iter().map(|reason| (reason.name(), self.unjoinable[*reason as usize]));
+        Balance {
+            input: self.cards,
+            output: self.joined + self.held - self.released,
+            drops: partial.chain(unjoinable).filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    pub(super) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
+        for (one, other) in [
+            (&mut self.cards, other.cards),
+            (&mut self.joined, other.joined),
+            (&mut self.sets, other.sets),
+            (&mut self.held, other.held),
+            (&mut self.released, other.released),
+            (&mut self.resolved, other.resolved),
+            (&mut self.ambiguous, other.ambiguous),
+        ] {
+            with(one, other);
+        }
+        self.partial.iter_mut().zip(other.partial).for_each(|(one, other)| with(one, other));
+        self.unjoinable.iter_mut().zip(other.unjoinable).for_each(|(one, other)| with(one, other));
+    }
+}

@@ -1,0 +1,48 @@
+//! Identity of a sequence space: whose datagrams share one counter.
+
+use crate::hash::{fold, fold_octets};
+
+/// What numbers its datagrams by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct StreamId {
+    /// Report version: 5 for 0.5, 10 for 1.0, 20 for 2.0.
+    pub version: u8,
+    /// Subsystem inside the node.
+    pub hw_id: u8,
+    /// Which of our listeners received it.
+    pub listener: u16,
+    /// The reporter's node id; `None` where the format carries none.
+    pub node: Option<u32>,
+    /// Source address, IPv4 mapped into IPv6. Part of the identity only where `node` is `None`.
+    pub source: [u8; 16],
+}
+
+impl StreamId {
+    /// Numbers on the circle, as a power of two.
+    #[inline]
+    pub(crate) fn bits(&self) -> u32 {
+        if self.version == 20 { 22 } else { 32 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.node == other.node
+            && (self.version, self.hw_id, self.listener) == (other.version, other.hw_id, other.listener)
+            && (self.node.is_some() || self.source == other.source)
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let small = u64::from(self.version) << 24 | u64::from(self.hw_id) << 16 | u64::from(self.listener);
+        match self.node {
+            Some(node) => fold(seed ^ small, u64::from(node) | 1 << 32),
+            None => fold(seed ^ small, fold_octets(&self.source, seed)),
+        }
+    }
+}
+
+/// What tells apart the streams of node ids: a number, to be compared at once.
+#[inline(always)]
+pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
+    u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)
+}
