@@ -47,7 +47,7 @@ struct Load {
 struct Entry {
     end: usize,
     source: [u8; 16],
-    sport: u16,
+    src_port: u16,
     contents: Contents,
     received: Nanos,
 }
@@ -55,8 +55,8 @@ struct Entry {
 impl Load {
     fn push(&mut self, packet: &Packet<'_>, source: [u8; 16], contents: Contents) {
         self.bytes.extend_from_slice(packet.data);
-        let (sport, received) = (packet.source.port(), packet.received);
-        self.entries.push(Entry { end: self.bytes.len(), source, sport, contents, received });
+        let (src_port, received) = (packet.source.port(), packet.received);
+        self.entries.push(Entry { end: self.bytes.len(), source, src_port, contents, received });
     }
 
     fn is_full(&self) -> bool {
@@ -321,16 +321,17 @@ pub(crate) fn work(queue: &Receiver<Share>, mut core: Core) {
 
 impl Share {
     fn each_chunk(&self, mut take: impl FnMut(Contents, &[Datagram<'_>])) {
-        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: self.listener, received: 0 };
+        let none =
+            Datagram { payload: &[], source: [0; 16], src_port: 0, listener: self.listener, received: 0 };
         let mut start = 0;
         let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
         for entries in self.load.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
             let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];
             for (datagram, entry) in chunk.iter_mut().zip(entries) {
-                let Entry { end, source, sport, received, .. } = *entry;
+                let Entry { end, source, src_port, received, .. } = *entry;
                 let payload = &self.load.bytes[start..end];
-                *datagram = Datagram { payload, source, sport, received, ..none };
+                *datagram = Datagram { payload, source, src_port, received, ..none };
                 start = end;
             }
             take(contents, &chunk[..entries.len()]);
@@ -378,9 +379,9 @@ mod tests {
         (Plan { workers, profiles, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
     }
 
-    fn packet(data: &[u8], sport: u16) -> Packet<'_> {
-        let source = ([10, 0, 0, 1], sport).into();
-        Packet { data, source, port: 0, received: u64::from(sport), truncated: false }
+    fn packet(data: &[u8], src_port: u16) -> Packet<'_> {
+        let source = ([10, 0, 0, 1], src_port).into();
+        Packet { data, source, port: 0, received: u64::from(src_port), truncated: false }
     }
 
     #[test]
@@ -401,13 +402,14 @@ mod tests {
         let (plan, queues, _pipeline) = plan(1);
         let mut spreader = Spreader::new(plan);
         let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
-        let packets: Vec<_> = payloads.iter().zip(0..).map(|(data, sport)| packet(data, sport)).collect();
+        let packets: Vec<_> =
+            payloads.iter().zip(0..).map(|(data, src_port)| packet(data, src_port)).collect();
         spreader.take(&packets);
         spreader.turn(0);
         let mut seen = Vec::new();
         for share in queues[0].try_iter() {
             share.each_chunk(|_, chunk| {
-                seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.sport, d.received, d.listener)));
+                seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port, d.received, d.listener)));
             });
         }
         let sent: Vec<_> =

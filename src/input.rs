@@ -293,10 +293,12 @@ pub(crate) fn each_chunk(
     };
     for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
         let contents = packets.first().map_or(Contents::Reports, |packet| ports.contents(packet.port));
-        let mut chunk = [Datagram { payload: &[], source: [0; 16], sport: 0, listener, received: 0 }; CHUNK];
+        let mut chunk =
+            [Datagram { payload: &[], source: [0; 16], src_port: 0, listener, received: 0 }; CHUNK];
         for (datagram, packet) in chunk.iter_mut().zip(packets) {
-            let (source, sport) = (octets(packet.source.ip()), packet.source.port());
-            *datagram = Datagram { payload: packet.data, source, sport, listener, received: packet.received };
+            let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
+            *datagram =
+                Datagram { payload: packet.data, source, src_port, listener, received: packet.received };
         }
         take(contents, &chunk[..packets.len()]);
     }

@@ -193,7 +193,8 @@ impl Model {
         };
         self.now += 1000;
         let mapped = source.to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source: mapped, sport: 40_000, listener: 0, received: self.now };
+        let datagram =
+            Datagram { payload, source: mapped, src_port: 40_000, listener: 0, received: self.now };
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
         let state = hidden(&self.all, &flows);
@@ -479,7 +480,7 @@ fn over_ethernet(sent: &Sent) -> Vec<u8> {
 
 fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
     let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
-    let some = Match { sport: "1000-1012".parse().unwrap(), ..Match::default() };
+    let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
     let v6 = Match { src: Some("2001:db8::/32".parse().unwrap()), ..Match::default() };
     let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
     let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
@@ -737,7 +738,7 @@ fn full_tables_lose_nothing_but_room() {
 
 fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
     let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
-    Datagram { payload, source, sport: 40_000, listener: 0, received: START }
+    Datagram { payload, source, src_port: 40_000, listener: 0, received: START }
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 impl FabricSink for Witness {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
-        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: t };
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
         self.collector.handle(&[datagram], &mut self.told);
         self.collector.tick(t, &mut self.told);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();

@@ -95,7 +95,7 @@ impl FabricSink for Witness {
         let whole = |collector: &Collector| collector.stats().sf.complete.sets;
         let before = whole(&self.collector);
         let source = octets(from.address);
-        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: t };
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
         self.collector.handle(&[datagram], &mut self.told);
         self.collector.tick(t, &mut self.told);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();

@@ -435,7 +435,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
                     Ok(len) => {
                         let (payload, received) = (&buffer[..len], now());
                         let datagram =
-                            collector::Datagram { payload, source, sport: 1, listener: 0, received };
+                            collector::Datagram { payload, source, src_port: 1, listener: 0, received };
                         collector.handle(&[datagram], &mut paths);
                     }
                     // Nothing came for a while.

@@ -98,8 +98,10 @@ fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
                 for (number, (_, flow, stamp, payload)) in reports.iter().enumerate() {
                     let source = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
                     let received = START + number as u64 * 1000;
-                    collector
-                        .handle(&[Datagram { payload, source, sport: 1, listener: 0, received }], &mut batch);
+                    collector.handle(
+                        &[Datagram { payload, source, src_port: 1, listener: 0, received }],
+                        &mut batch,
+                    );
                     batch.clear();
                     let mut decoder = Decoder::new(Profile::default());
                     let key: FlowKey = decoder.reports(payload).next().unwrap().unwrap().flow.unwrap();

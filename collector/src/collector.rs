@@ -32,7 +32,7 @@ pub struct Datagram<'a> {
     /// Source address, IPv4 mapped into IPv6.
     pub source: [u8; 16],
     /// Source port.
-    pub sport: u16,
+    pub src_port: u16,
     /// Which of our listeners received it: a part of a numbered stream's identity.
     pub listener: u16,
     /// When.

@@ -117,10 +117,15 @@ impl Case {
 
     fn write(&self, frame: &mut [u8], flow: u32, seq: u32, round: u32, jitter: &mut Jitter) {
         let [a, b, c, d] = (0x0a00_0000 + flow / 4).to_be_bytes();
-        let sport = 1024 + (flow % 4) as u16;
-        let outer =
-            Packet { src: [192, 0, 2, 1], dst: [192, 0, 2, 100], sport: 40_000, dport: 32_766, dscp: 0 };
-        let inner = Packet { src: [a, b, c, d], dst: [10, 255, 0, 1], sport, dport: 80, dscp: 0x17 };
+        let src_port = 1024 + (flow % 4) as u16;
+        let outer = Packet {
+            src: [192, 0, 2, 1],
+            dst: [192, 0, 2, 100],
+            src_port: 40_000,
+            dst_port: 32_766,
+            dscp: 0,
+        };
+        let inner = Packet { src: [a, b, c, d], dst: [10, 255, 0, 1], src_port, dst_port: 80, dscp: 0x17 };
         let (head, rest) = frame.split_at_mut(OUTER);
         outer.write(head, rest.len());
         let sink = self.node(self.hops - 1, flow);
@@ -187,8 +192,8 @@ const HEADER: usize = 8;
 struct Packet {
     src: [u8; 4],
     dst: [u8; 4],
-    sport: u16,
-    dport: u16,
+    src_port: u16,
+    dst_port: u16,
     dscp: u8,
 }
 
@@ -204,8 +209,8 @@ impl Packet {
         head[30..34].copy_from_slice(&self.dst);
         let checksum = wire::checksum::of(&head[14..34]);
         head[24..26].copy_from_slice(&checksum.to_be_bytes());
-        head[34..36].copy_from_slice(&self.sport.to_be_bytes());
-        head[36..38].copy_from_slice(&self.dport.to_be_bytes());
+        head[34..36].copy_from_slice(&self.src_port.to_be_bytes());
+        head[36..38].copy_from_slice(&self.dst_port.to_be_bytes());
         head[38..40].copy_from_slice(&length.to_be_bytes());
     }
 }
@@ -264,7 +269,7 @@ impl Feed {
 
     /// Gives the next burst to a collector, with a tick when one is due; answers how many reports it was.
     pub fn burst(&mut self, input: Input, collector: &mut Collector, sink: &mut impl Sink) -> usize {
-        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let mut burst = [none; BURST];
         let left = &self.bytes[self.next..];
         let mut count = 0;
@@ -276,21 +281,21 @@ impl Feed {
                 Input::Payloads => Datagram {
                     payload: &frame[OUTER..],
                     source: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets(),
-                    sport: 40_000,
+                    src_port: 40_000,
                     listener: 0,
                     received: self.now,
                 },
                 Input::Frames => match wire::datagram(frame) {
-                    Ok(wire::Datagram { src: IpAddr::V4(src), sport, payload, .. }) => Datagram {
+                    Ok(wire::Datagram { src: IpAddr::V4(src), src_port, payload, .. }) => Datagram {
                         payload,
                         // As one number, so that it is written, and read back, at once.
                         source: (0xffff_0000_0000 | u128::from(src.to_bits())).to_be_bytes(),
-                        sport,
+                        src_port,
                         listener: 0,
                         received: self.now,
                     },
-                    Ok(wire::Datagram { src: IpAddr::V6(src), sport, payload, .. }) => {
-                        Datagram { payload, source: src.octets(), sport, listener: 0, received: self.now }
+                    Ok(wire::Datagram { src: IpAddr::V6(src), src_port, payload, .. }) => {
+                        Datagram { payload, source: src.octets(), src_port, listener: 0, received: self.now }
                     }
                     Err(_) => continue,
                 },

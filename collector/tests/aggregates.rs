@@ -32,7 +32,7 @@ impl Server {
     }
 
     fn datagram<'a>(&self, payload: &'a [u8]) -> Datagram<'a> {
-        Datagram { payload, source: [7; 16], sport: 1, listener: 0, received: self.now }
+        Datagram { payload, source: [7; 16], src_port: 1, listener: 0, received: self.now }
     }
 
     fn give(&mut self, payload: &[u8]) {
@@ -181,7 +181,7 @@ fn an_id_of_two_flows_stands_for_neither() {
     let mut server = Server::free();
     // A CRC is linear: what the change of a port does to it, some bits of an address undo.
     let key = flow(1, false);
-    let of = |sport: u16, dst: [u8; 4]| FlowKey::v4([10, 0, 0, 1], dst, Some((sport, 80)), 17);
+    let of = |src_port: u16, dst: [u8; 4]| FlowKey::v4([10, 0, 0, 1], dst, Some((src_port, 80)), 17);
     let zero = of(0, [0; 4]).flow_id();
     let change = of(1001, [10, 0, 0, 2]).flow_id() ^ of(2002, [10, 0, 0, 2]).flow_id();
     let mut columns: Vec<(u32, u32)> =
@@ -205,7 +205,7 @@ fn an_id_of_two_flows_stands_for_neither() {
         let dst = bytes.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
         let std::net::IpAddr::V4(address) = key.dst() else { unreachable!() };
         bytes[dst..dst + 4].copy_from_slice(&address.octets());
-        bytes[dst + 4..dst + 6].copy_from_slice(&key.sport().unwrap().to_be_bytes());
+        bytes[dst + 4..dst + 6].copy_from_slice(&key.src_port().unwrap().to_be_bytes());
         server.report(&bytes);
         assert!(server.collector.flow(&key).is_some(), "{key}");
     }

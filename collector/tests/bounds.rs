@@ -313,7 +313,7 @@ fn time_that_stands_still_jumps_or_goes_back_is_survived() {
     let report = Sent::default().v10();
     let starts = [0, 5, u64::MAX, u64::MAX - 1, 3, SECOND, 1 << 62, 0, u64::MAX];
     for received in starts {
-        let datagram = Datagram { payload: &report, source: [1; 16], sport: 1, listener: 0, received };
+        let datagram = Datagram { payload: &report, source: [1; 16], src_port: 1, listener: 0, received };
         bench.collector.handle(&[datagram; 3], &mut bench.log);
         bench.collector.tick(received, &mut bench.log);
     }

@@ -35,7 +35,7 @@ fn read(name: &str) -> (Collector, Batch) {
     for (received, frame) in frames(name) {
         let udp = datagram(&frame).expect("every frame is UDP");
         let datagram =
-            Datagram { payload: udp.payload, source: [9; 16], sport: udp.sport, listener: 0, received };
+            Datagram { payload: udp.payload, source: [9; 16], src_port: udp.src_port, listener: 0, received };
         collector.handle(&[datagram], &mut batch);
         collector.tick(received, &mut batch);
         now = received;

@@ -610,7 +610,7 @@ fn units_are_those_of_the_senders_profile() {
 
 #[test]
 fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
-    let sensitive = Match { sport: detect::PortRange::new(1002, 1002).unwrap(), ..Match::default() };
+    let sensitive = Match { src_port: detect::PortRange::new(1002, 1002).unwrap(), ..Match::default() };
     let mut own = [None; 6];
     own[2] = Some(0);
     let thresholds = Thresholds::new([0, u64::MAX, 100, 5, 5, 100], vec![(sensitive, own)]).unwrap();

@@ -74,7 +74,7 @@ impl FabricSink for Witness {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
             IpAddr::V6(address) => address.octets(),
         };
-        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: t };
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
         self.collector.handle(&[datagram], &mut self.told);
         self.collector.tick(t, &mut self.told);
     }

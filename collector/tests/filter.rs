@@ -95,7 +95,7 @@ impl Model {
 
     fn give(&mut self, payload: &[u8], source: [u8; 4]) {
         let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source, sport: 5000, listener: 0, received: self.now };
+        let datagram = Datagram { payload, source, src_port: 5000, listener: 0, received: self.now };
         let flows = read(payload);
         let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
         let told = self.heard.events.len();

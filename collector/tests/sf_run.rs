@@ -84,7 +84,7 @@ fn told(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -> (V
         .map(|(payload, source, received)| Datagram {
             payload,
             source: Ipv4Addr::new(192, 0, 2, *source).to_ipv6_mapped().octets(),
-            sport: 7,
+            src_port: 7,
             listener: 0,
             received: *received,
         })

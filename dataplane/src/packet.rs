@@ -325,19 +325,19 @@ impl Headers {
     }
 
     /// Destination port.
-    pub(crate) fn dport(&self, frame: &[u8]) -> u16 {
+    pub(crate) fn dst_port(&self, frame: &[u8]) -> u16 {
         let rest = &frame[self.l4..];
         let port = if self.proto == UDP {
-            udp::Packet::new_checked(rest).map(|header| header.dport())
+            udp::Packet::new_checked(rest).map(|header| header.dst_port())
         } else {
-            tcp::Packet::new_checked(rest).map(|header| header.dport())
+            tcp::Packet::new_checked(rest).map(|header| header.dst_port())
         };
         port.unwrap_or(0)
     }
 
     /// Sets the UDP destination port.
     pub(crate) fn set_dport(&self, frame: &mut [u8], port: u16) {
-        let old = self.dport(frame);
+        let old = self.dst_port(frame);
         if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
             header.set_dport(port);
         }
@@ -528,7 +528,7 @@ impl Headers {
         let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
         let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
         let udp_len = (self.ip + len - self.l4) as u16;
-        let header = udp::Repr { sport: 0xc000 | entropy, dport: port, len: udp_len, checksum: 0 };
+        let header = udp::Repr { src_port: 0xc000 | entropy, dst_port: port, len: udp_len, checksum: 0 };
         replace(frame, self.l4..self.l4, body);
         replace(frame, self.l4..self.l4, &[0; udp::HEADER_LEN]);
         header.emit(&mut frame[self.l4..]);
@@ -688,18 +688,28 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
         ipv4::Repr { src, dst, proto, tos, total_len, ident: 0, fragment, ttl: 64, options: &[] }
             .emit(&mut frame[ip..]);
     }
-    let (sport, dport) = (spec.sport, spec.dport);
+    let (src_port, dst_port) = (spec.src_port, spec.dst_port);
     if proto == UDP {
-        udp::Repr { sport, dport, len: length, checksum: 0 }.emit(&mut frame[l4..]);
+        udp::Repr { src_port, dst_port, len: length, checksum: 0 }.emit(&mut frame[l4..]);
     } else {
         const ACK: u16 = 0x10;
         let (seq, ack, flags) = (1, 1, ACK);
-        tcp::Repr { sport, dport, seq, ack, flags, window: 0x2000, checksum: 0, urgent: 0, options: &[] }
-            .emit(&mut frame[l4..]);
+        tcp::Repr {
+            src_port,
+            dst_port,
+            seq,
+            ack,
+            flags,
+            window: 0x2000,
+            checksum: 0,
+            urgent: 0,
+            options: &[],
+        }
+        .emit(&mut frame[l4..]);
     }
     frame[l4 + l4_header..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
     fill_l4(&mut frame, ip, l4, proto, usize::from(length));
     let (src, dst): (IpAddr, IpAddr) =
         if is_v6 { (from.v6.into(), to.v6.into()) } else { (from.v4.into(), to.v4.into()) };
-    (frame, FlowKey::new(src, dst, Some((sport, dport)), proto))
+    (frame, FlowKey::new(src, dst, Some((src_port, dst_port)), proto))
 }

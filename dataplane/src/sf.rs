@@ -374,8 +374,8 @@ mod tests {
         assert_eq!(lines, TABLE);
     }
 
-    fn flow(sport: u16) -> FlowKey {
-        FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((sport, 80)), 17)
+    fn flow(src_port: u16) -> FlowKey {
+        FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((src_port, 80)), 17)
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) fn insert_sf(
 fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),
-        (Some(_), UDP) => Next::Port(headers.dport(frame)),
+        (Some(_), UDP) => Next::Port(headers.dst_port(frame)),
         (Some(_), proto) => Next::Protocol(proto),
     }
 }

@@ -35,7 +35,7 @@ impl Dice {
 const PAYLOAD: &[u8] = b"twelve bytes";
 
 /// A UDP packet of a flow, which its source port tells.
-fn packet(v6: bool, sport: u16) -> Vec<u8> {
+fn packet(v6: bool, src_port: u16) -> Vec<u8> {
     let len = 8 + PAYLOAD.len();
     let mut out = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let addresses: Vec<u8> = if v6 {
@@ -62,7 +62,7 @@ fn packet(v6: bool, sport: u16) -> Vec<u8> {
     };
     let at = out.len();
     out.extend([0; 8]);
-    udp::Repr { sport, dport: 9000, len: len as u16, checksum: 0 }.emit(&mut out[at..]);
+    udp::Repr { src_port, dst_port: 9000, len: len as u16, checksum: 0 }.emit(&mut out[at..]);
     out.extend(PAYLOAD);
     udp::Packet::new_checked(&mut out[at..]).unwrap().fill_checksum(&addresses);
     out
@@ -125,9 +125,9 @@ impl Row {
     }
 
     /// A host sends packet `number` of a flow.
-    fn send(&mut self, sport: u16, number: u64) {
+    fn send(&mut self, src_port: u16, number: u64) {
         self.now += GAP;
-        let frame = packet(self.v6, sport);
+        let frame = packet(self.v6, src_port);
         self.pass(0, frame, number);
     }
 
@@ -170,8 +170,8 @@ impl Row {
 
     fn arrive(&mut self, frame: &[u8]) {
         self.delivered += 1;
-        let sport = u16::from_be_bytes(frame[frame.len() - PAYLOAD.len() - 8..][..2].try_into().unwrap());
-        assert_eq!(frame, packet(self.v6, sport), "the host gets what was sent");
+        let src_port = u16::from_be_bytes(frame[frame.len() - PAYLOAD.len() - 8..][..2].try_into().unwrap());
+        assert_eq!(frame, packet(self.v6, src_port), "the host gets what was sent");
         let mut decoder = Decoder::new(Profile::default());
         for datagram in self.outbox.datagrams() {
             for report in decoder.reports(datagram.payload) {
@@ -352,7 +352,7 @@ fn flows_that_share_one_register_get_each_others_records() {
     // Which flow a packet was of.
     let mut coin = Dice(3);
     let of: Vec<u16> = (0..20_000).map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2).collect();
-    let other = |told: &&Told| told.flow.sport() != Some(of[told.carried.1 as usize]);
+    let other = |told: &&Told| told.flow.src_port() != Some(of[told.carried.1 as usize]);
     let strangers = row.told.iter().filter(other).count();
     println!("{strangers} of {} reports carry the other flow's record", row.told.len());
     assert!((strangers as i64 * 1000 / 20_000 - 374).abs() < 30, "{strangers} strangers, not 37.4 %");

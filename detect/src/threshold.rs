@@ -108,9 +108,9 @@ pub struct Match {
     /// Destination address.
     pub dst: Option<Prefix>,
     /// Source port.
-    pub sport: PortRange,
+    pub src_port: PortRange,
     /// Destination port.
-    pub dport: PortRange,
+    pub dst_port: PortRange,
     /// IP protocol number.
     pub proto: Option<u8>,
 }
@@ -126,14 +126,14 @@ impl Match {
         self.proto.is_none_or(|proto| proto == flow.proto())
             && self.src.is_none_or(|prefix| prefix.contains_octets(flow.src_octets()))
             && self.dst.is_none_or(|prefix| prefix.contains_octets(flow.dst_octets()))
-            && self.sport.contains(flow.sport())
-            && self.dport.contains(flow.dport())
+            && self.src_port.contains(flow.src_port())
+            && self.dst_port.contains(flow.dst_port())
     }
 
     /// Sorts from general to specific; see the module's rules 1 to 3.
     fn specificity(&self) -> impl Ord + use<> {
         let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
-        let port_pairs = self.sport.width() * self.dport.width();
+        let port_pairs = self.src_port.width() * self.dst_port.width();
         (bits(self.src) + bits(self.dst), std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
@@ -142,8 +142,8 @@ impl Match {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
             dst: both(self.dst, other.dst, |a, b| a.intersection(&b))?,
-            sport: self.sport.intersection(&other.sport)?,
-            dport: self.dport.intersection(&other.dport)?,
+            src_port: self.src_port.intersection(&other.src_port)?,
+            dst_port: self.dst_port.intersection(&other.dst_port)?,
             proto: both(self.proto, other.proto, |a, b| (a == b).then_some(a))?,
         };
         (!both.mixes_families()).then_some(both)
@@ -375,8 +375,12 @@ mod tests {
     #[test]
     fn the_longer_sum_of_prefixes_wins_first() {
         let ports = |low, high| PortRange::new(low, high).unwrap();
-        let broad_but_narrow_ports =
-            Match { sport: ports(1000, 1000), dport: ports(80, 80), proto: Some(6), ..src("10.1.0.0/16") };
+        let broad_but_narrow_ports = Match {
+            src_port: ports(1000, 1000),
+            dst_port: ports(80, 80),
+            proto: Some(6),
+            ..src("10.1.0.0/16")
+        };
         assert_eq!(winner(&[broad_but_narrow_ports, src("10.1.0.0/17")]), 101);
         // 8 + 16 is more than 23.
         let pair = Match { dst: Some("10.2.0.0/16".parse().unwrap()), ..src("10.0.0.0/8") };
@@ -385,13 +389,13 @@ mod tests {
 
     #[test]
     fn then_narrower_ports_then_a_protocol_then_the_first_in_the_file() {
-        let dport = |text: &str| Match { dport: text.parse().unwrap(), ..src("10.1.0.0/16") };
+        let dst_port = |text: &str| Match { dst_port: text.parse().unwrap(), ..src("10.1.0.0/16") };
         let tcp = |m: Match| Match { proto: Some(6), ..m };
-        assert_eq!(winner(&[dport("0-1023"), dport("80-81"), dport("79-81")]), 101);
-        assert_eq!(winner(&[tcp(dport("79-81")), dport("80")]), 101);
-        assert_eq!(winner(&[dport("80"), tcp(dport("80"))]), 101);
-        assert_eq!(winner(&[dport("80"), dport("80"), dport("80")]), 100);
-        assert_eq!(winner(&[tcp(dport("80-81")), tcp(dport("79-80"))]), 100);
+        assert_eq!(winner(&[dst_port("0-1023"), dst_port("80-81"), dst_port("79-81")]), 101);
+        assert_eq!(winner(&[tcp(dst_port("79-81")), dst_port("80")]), 101);
+        assert_eq!(winner(&[dst_port("80"), tcp(dst_port("80"))]), 101);
+        assert_eq!(winner(&[dst_port("80"), dst_port("80"), dst_port("80")]), 100);
+        assert_eq!(winner(&[tcp(dst_port("80-81")), tcp(dst_port("79-80"))]), 100);
     }
 
     #[test]
@@ -410,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_flow_without_ports_matches_only_where_every_port_does() {
-        let web = Match { dport: "80".parse().unwrap(), ..Match::default() };
+        let web = Match { dst_port: "80".parse().unwrap(), ..Match::default() };
         let thresholds = Thresholds::new(DEFAULTS, vec![(web, only(Metric::FlowLatency, 9))]).unwrap();
         assert_ne!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", Some((1, 80)), 6)), 0);
         assert_eq!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", None, 6)), 0);
@@ -429,10 +433,12 @@ mod tests {
         let many = vec![(Match::default(), empty); MAX_OVERRIDES + 1];
         assert_eq!(refused(many), ThresholdError::TooManyOverrides { count: 1025 });
         // Seventy nested ranges of one metric crossed with seventy of another: 4,900 sets.
-        let ports =
-            |port, values| (Match { sport: PortRange { first: 0, last: port }, ..Match::default() }, values);
-        let crossing =
-            |port, values| (Match { dport: PortRange { first: 0, last: port }, ..Match::default() }, values);
+        let ports = |port, values| {
+            (Match { src_port: PortRange { first: 0, last: port }, ..Match::default() }, values)
+        };
+        let crossing = |port, values| {
+            (Match { dst_port: PortRange { first: 0, last: port }, ..Match::default() }, values)
+        };
         let overrides = (1..=70u16)
             .flat_map(|n| {
                 let value = u64::from(n) * 1000;
@@ -473,8 +479,8 @@ mod tests {
         Match {
             src: prefix(),
             dst: prefix(),
-            sport: random.pick(&ranges).parse().unwrap(),
-            dport: random.pick(&ranges).parse().unwrap(),
+            src_port: random.pick(&ranges).parse().unwrap(),
+            dst_port: random.pick(&ranges).parse().unwrap(),
             proto: (random.below(2) == 0).then(|| random.below(2) as u8),
         }
     }

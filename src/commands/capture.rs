@@ -62,7 +62,7 @@ pub(super) fn read(
             }
         };
         match datagram {
-            Ok(datagram) if ports.contains(&datagram.dport) => {
+            Ok(datagram) if ports.contains(&datagram.dst_port) => {
                 account.datagrams += 1;
                 each(frame.ts, Found::Datagram(datagram, frame.layer()))
             }
@@ -72,7 +72,7 @@ pub(super) fn read(
             }
             Err(refusal) => {
                 let envelope = envelope(frame);
-                if let Some(other) = no_telemetry(refusal, envelope.dport, ports) {
+                if let Some(other) = no_telemetry(refusal, envelope.dst_port, ports) {
                     *account.skipped.entry(other).or_default() += 1;
                     return Ok(());
                 }
@@ -93,9 +93,9 @@ fn envelope(frame: &Frame<'_>) -> Envelope {
 
 /// What a refused frame is instead of telemetry; `None` if it is telemetry, or could be. To another port even a broken
 /// datagram is none of ours; to a telemetry port even the first fragment of one is a report that cannot be read.
-fn no_telemetry(refusal: Refusal, dport: Option<u16>, ports: &[u16]) -> Option<&'static str> {
-    match (dport, refusal) {
-        (Some(dport), _) if ports.contains(&dport) => None,
+fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Option<&'static str> {
+    match (dst_port, refusal) {
+        (Some(dst_port), _) if ports.contains(&dst_port) => None,
         (Some(_), _) => Some("other_port"),
         (None, Refusal::NotIp | Refusal::NotUdp | Refusal::Fragment) => Some(refusal.name()),
         (None, _) => None,

@@ -141,7 +141,7 @@ impl Printer<'_> {
         let Tally { account, progress } = tally;
         let all = [ports, &self.aggregate_ports, &dta::PORTS].concat();
         capture::read(file, &all, account, progress, |ts, found| match found {
-            Found::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dport) => {
+            Found::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
                 self.aggregate(ts, &datagram)
             }
             Found::Datagram(datagram, layer) => match dta::by_port(ports, &datagram, layer) {

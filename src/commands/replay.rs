@@ -224,7 +224,7 @@ struct Burst {
 struct Waiting {
     end: usize,
     source: [u8; 16],
-    sport: u16,
+    src_port: u16,
     contents: Contents,
     received: u64,
 }
@@ -253,8 +253,8 @@ impl Replay {
         let source = octets(datagram.src);
         self.burst.bytes.extend_from_slice(datagram.payload);
         let end = self.burst.bytes.len();
-        let contents = self.aggregate_ports.contents(datagram.dport);
-        self.burst.heads.push(Waiting { end, source, sport: datagram.sport, contents, received: ts });
+        let contents = self.aggregate_ports.contents(datagram.dst_port);
+        self.burst.heads.push(Waiting { end, source, src_port: datagram.src_port, contents, received: ts });
         if self.burst.heads.len() == BURST {
             self.flush();
         }
@@ -265,11 +265,12 @@ impl Replay {
         let Some(last) = self.burst.heads.last() else { return };
         self.last = self.last.max(last.received);
         let now = self.last;
-        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let (mut datagrams, mut start) = ([none; BURST], 0);
         for (slot, waiting) in datagrams.iter_mut().zip(&self.burst.heads) {
-            let Waiting { end, source, sport, received, .. } = *waiting;
-            *slot = Datagram { payload: &self.burst.bytes[start..end], source, sport, listener: 0, received };
+            let Waiting { end, source, src_port, received, .. } = *waiting;
+            *slot =
+                Datagram { payload: &self.burst.bytes[start..end], source, src_port, listener: 0, received };
             start = end;
         }
         let mut rest = &datagrams[..self.burst.heads.len()];

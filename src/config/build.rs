@@ -44,8 +44,8 @@ fn one_override(written: &OverrideSettings) -> (Match, [Option<u64>; Metric::COU
     let matches = Match {
         src: written.src,
         dst: written.dst,
-        sport: written.sport.unwrap_or(PortRange::ANY),
-        dport: written.dport.unwrap_or(PortRange::ANY),
+        src_port: written.sport.unwrap_or(PortRange::ANY),
+        dst_port: written.dport.unwrap_or(PortRange::ANY),
         proto: written.proto.map(|protocol| protocol.0),
     };
     (matches, values)

@@ -335,8 +335,8 @@ fn flows(
     Match {
         src: addresses.0,
         dst: addresses.1,
-        sport: ports.0.unwrap_or(PortRange::ANY),
-        dport: ports.1.unwrap_or(PortRange::ANY),
+        src_port: ports.0.unwrap_or(PortRange::ANY),
+        dst_port: ports.1.unwrap_or(PortRange::ANY),
         proto: proto.map(|protocol| protocol.0),
     }
 }

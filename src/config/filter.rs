@@ -132,8 +132,8 @@ impl FilterSettings {
         Match {
             src: self.src,
             dst: self.dst,
-            sport: self.sport.unwrap_or(PortRange::ANY),
-            dport: self.dport.unwrap_or(PortRange::ANY),
+            src_port: self.sport.unwrap_or(PortRange::ANY),
+            dst_port: self.dport.unwrap_or(PortRange::ANY),
             proto: self.proto.map(|protocol| protocol.0),
         }
     }
@@ -362,8 +362,8 @@ pub(crate) fn roles(settings: &[RoleSettings]) -> Roles {
         let flows = Match {
             src: written.src,
             dst: written.dst,
-            sport: written.sport.unwrap_or(PortRange::ANY),
-            dport: written.dport.unwrap_or(PortRange::ANY),
+            src_port: written.sport.unwrap_or(PortRange::ANY),
+            dst_port: written.dport.unwrap_or(PortRange::ANY),
             proto: written.proto.map(|protocol| protocol.0),
         };
         let role = match written.role? {

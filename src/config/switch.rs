@@ -458,8 +458,8 @@ pub(crate) fn watchlist(settings: &[WatchSettings]) -> Watchlist {
         ..Watch::new(Match {
             src: watch.src,
             dst: watch.dst,
-            sport: watch.sport.unwrap_or(PortRange::ANY),
-            dport: watch.dport.unwrap_or(PortRange::ANY),
+            src_port: watch.sport.unwrap_or(PortRange::ANY),
+            dst_port: watch.dport.unwrap_or(PortRange::ANY),
             proto: watch.proto.map(|protocol| protocol.0),
         })
     };

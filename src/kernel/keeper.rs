@@ -405,7 +405,7 @@ impl Reader<'_> {
                 core.take(&[Datagram {
                     payload: datagram.payload,
                     source: octets(datagram.src),
-                    sport: datagram.sport,
+                    src_port: datagram.src_port,
                     listener: told.listener,
                     received,
                 }]);

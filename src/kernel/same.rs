@@ -75,9 +75,10 @@ impl Bench {
         self.time(nic::time::now())
     }
 
-    fn give(&mut self, payload: &[u8], (source, sport): (IpAddr, u16), received: u64) {
+    fn give(&mut self, payload: &[u8], (source, src_port): (IpAddr, u16), received: u64) {
         let (source, received) = (octets(source), self.time(received));
-        self.collector.handle(&[Datagram { payload, source, sport, listener: 0, received }], &mut self.heard);
+        self.collector
+            .handle(&[Datagram { payload, source, src_port, listener: 0, received }], &mut self.heard);
     }
 
     fn answer(mut self) -> Answer {
@@ -156,7 +157,7 @@ fn by_capture(traffic: &Traffic) -> Answer {
             let frame = reader.next().unwrap().unwrap();
             let nic::capture::Layer::Ethernet(bytes) = frame.layer() else { panic!("{frame:?}") };
             if let Ok(datagram) = wire::datagram(bytes) {
-                bench.give(datagram.payload, (datagram.src, datagram.sport), frame.ts);
+                bench.give(datagram.payload, (datagram.src, datagram.src_port), frame.ts);
             }
         }
     }
@@ -333,7 +334,7 @@ fn frame(payload: &[u8], host: u8) -> Vec<u8> {
         ..ipv4::Repr::default()
     };
     ip.emit(&mut frame[14..]);
-    udp::Repr { sport: 0x4000, dport: PORT, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
+    udp::Repr { src_port: 0x4000, dst_port: PORT, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
     frame.extend_from_slice(payload);
     frame
 }

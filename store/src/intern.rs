@@ -105,8 +105,8 @@ impl Names {
             self.text,
             src,
             dst,
-            flow.sport(),
-            flow.dport(),
+            flow.src_port(),
+            flow.dst_port(),
             flow.proto()
         ])?;
         self.flows.last = id;

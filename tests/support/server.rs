@@ -364,7 +364,7 @@ pub(crate) fn assert_balanced(status: &Value) {
 
 /// Telemetry Report 1.0 around INT 1.0: node 101 → 102 → 103, one per latency, for a flow from port `sport` of 10.0.0.1 to
 /// port 80 of 10.0.0.2.
-pub(crate) fn report(seq: u32, sport: u16, latencies: [u32; 3]) -> Vec<u8> {
+pub(crate) fn report(seq: u32, src_port: u16, latencies: [u32; 3]) -> Vec<u8> {
     // Node, ports, latency, queue, utilisation.
     let layout = Layout::int_10(0xf100, 5, Dialect::Strict).unwrap();
     let mut payload = vec![0; 1024];
@@ -381,7 +381,7 @@ pub(crate) fn report(seq: u32, sport: u16, latencies: [u32; 3]) -> Vec<u8> {
     };
     let mut at = header.emit(Dialect::Strict, &mut payload);
     let stack = latencies.len() * layout.len();
-    let inner = inner_packet(sport, 4 + 8 + stack);
+    let inner = inner_packet(src_port, 4 + 8 + stack);
     payload[at..at + inner.len()].copy_from_slice(&inner);
     at += inner.len();
     Shim1 { kind: 1, length: (3 + stack / 4) as u8, last: 0 }.emit(&mut payload[at..]);
@@ -406,13 +406,13 @@ pub(crate) fn report(seq: u32, sport: u16, latencies: [u32; 3]) -> Vec<u8> {
 }
 
 /// Ethernet, IPv4 and UDP of a packet marked as carrying INT, with `payload` more bytes to follow.
-fn inner_packet(sport: u16, payload: usize) -> Vec<u8> {
+fn inner_packet(src_port: u16, payload: usize) -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x17 << 2];
     packet.extend((28 + payload as u16).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     let checksum = wire::checksum::of(&packet[14..34]);
     packet[24..26].copy_from_slice(&checksum.to_be_bytes());
-    packet.extend(sport.to_be_bytes());
+    packet.extend(src_port.to_be_bytes());
     packet.extend(80_u16.to_be_bytes());
     packet.extend((8 + payload as u16).to_be_bytes());
     packet.extend([0, 0]);

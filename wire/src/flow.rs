@@ -17,8 +17,8 @@ use core::str::FromStr;
 pub struct FlowKey {
     src: [u8; 16],
     dst: [u8; 16],
-    sport: u16,
-    dport: u16,
+    src_port: u16,
+    dst_port: u16,
     proto: u8,
     kind: u8,
 }
@@ -32,7 +32,7 @@ impl FlowKey {
     #[inline]
     pub fn of_id(id: u32) -> Self {
         let src = u128::from(id).to_be_bytes();
-        Self { src, dst: [0; 16], sport: 0, dport: 0, proto: 0, kind: Self::ID }
+        Self { src, dst: [0; 16], src_port: 0, dst_port: 0, proto: 0, kind: Self::ID }
     }
 
     /// The Flow ID, if nothing else is known of the flow: then it has no addresses, and those that [`FlowKey::src`] and
@@ -67,9 +67,9 @@ impl FlowKey {
     /// An IPv6 flow.
     #[inline]
     pub fn v6(src: [u8; 16], dst: [u8; 16], ports: Option<(u16, u16)>, proto: u8) -> Self {
-        let (sport, dport) = ports.unwrap_or((0, 0));
+        let (src_port, dst_port) = ports.unwrap_or((0, 0));
         let kind = Self::V6 | if ports.is_some() { Self::PORTS } else { 0 };
-        Self { src, dst, sport, dport, proto, kind }
+        Self { src, dst, src_port, dst_port, proto, kind }
     }
 
     #[inline]
@@ -99,18 +99,18 @@ impl FlowKey {
     }
 
     /// Source port, if the packet had one that was not cut off.
-    pub fn sport(&self) -> Option<u16> {
-        self.ports().map(|(sport, _)| sport)
+    pub fn src_port(&self) -> Option<u16> {
+        self.ports().map(|(src_port, _)| src_port)
     }
 
     /// Destination port, likewise.
-    pub fn dport(&self) -> Option<u16> {
-        self.ports().map(|(_, dport)| dport)
+    pub fn dst_port(&self) -> Option<u16> {
+        self.ports().map(|(_, dst_port)| dst_port)
     }
 
     /// Source and destination port.
     pub fn ports(&self) -> Option<(u16, u16)> {
-        (self.kind & Self::PORTS != 0).then_some((self.sport, self.dport))
+        (self.kind & Self::PORTS != 0).then_some((self.src_port, self.dst_port))
     }
 
     /// IP protocol number.
@@ -134,8 +134,8 @@ impl FlowKey {
     /// All but the addresses, in the order in which it lies in memory on most machines.
     #[inline(always)]
     fn tail(&self) -> u64 {
-        u64::from(self.sport)
-            | u64::from(self.dport) << 16
+        u64::from(self.src_port)
+            | u64::from(self.dst_port) << 16
             | u64::from(self.proto) << 32
             | u64::from(self.kind) << 40
     }
@@ -143,8 +143,8 @@ impl FlowKey {
     /// 64-bit hash under `seed`. Not cryptographic; the seed keeps a sender from aiming at one bucket.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
-        let tail = u64::from(self.sport) << 32
-            | u64::from(self.dport) << 16
+        let tail = u64::from(self.src_port) << 32
+            | u64::from(self.dst_port) << 16
             | u64::from(self.proto) << 8
             | u64::from(self.kind);
         let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
@@ -174,16 +174,16 @@ impl FlowKey {
         }
         let (src, dst) = (u128::from_be_bytes(self.src), u128::from_be_bytes(self.dst));
         if self.is_v6() {
-            Self::flow_id_v6(src, dst, (self.sport, self.dport), self.proto)
+            Self::flow_id_v6(src, dst, (self.src_port, self.dst_port), self.proto)
         } else {
-            Self::flow_id_v4((src as u32, dst as u32), (self.sport, self.dport), self.proto)
+            Self::flow_id_v4((src as u32, dst as u32), (self.src_port, self.dst_port), self.proto)
         }
     }
 
     /// The Flow ID of an IPv4 flow of which there is no key.
     #[inline]
-    pub fn flow_id_v4((src, dst): (u32, u32), (sport, dport): (u16, u16), proto: u8) -> u32 {
-        let ports = u32::from(sport) << 16 | u32::from(dport);
+    pub fn flow_id_v4((src, dst): (u32, u32), (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
+        let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         let bytes = u128::from(src) << 96 | u128::from(dst) << 64 | u128::from(ports) << 32;
         // Thirteen bytes: the last is in the highest of the three places that are left out.
         !crc_32c_of_bytes::<13>(u32::MAX, bytes | u128::from(proto) << 24)
@@ -191,9 +191,9 @@ impl FlowKey {
 
     /// The Flow ID of an IPv6 flow of which there is no key.
     #[inline]
-    pub fn flow_id_v6(src: u128, dst: u128, (sport, dport): (u16, u16), proto: u8) -> u32 {
+    pub fn flow_id_v6(src: u128, dst: u128, (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
         let crc = crc_32c_of_bytes::<16>(crc_32c_of_bytes::<16>(u32::MAX, src), dst);
-        let ports = u32::from(sport) << 16 | u32::from(dport);
+        let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         !crc_32c_of_bytes::<5>(crc, u128::from(ports) << 96 | u128::from(proto) << 88)
     }
 

@@ -16,9 +16,9 @@ pub struct Datagram<'a> {
     /// Destination address.
     pub dst: IpAddr,
     /// Source port.
-    pub sport: u16,
+    pub src_port: u16,
     /// Destination port.
-    pub dport: u16,
+    pub dst_port: u16,
     /// What UDP carries: as long as UDP says, or as the frame holds if it was cut.
     pub payload: &'a [u8],
 }
@@ -29,7 +29,7 @@ pub struct Envelope {
     /// Source address.
     pub src: Option<IpAddr>,
     /// UDP destination port; not known of any fragment but the first.
-    pub dport: Option<u16>,
+    pub dst_port: Option<u16>,
 }
 
 impl Envelope {
@@ -48,7 +48,7 @@ impl Envelope {
     }
 
     fn port_of(&mut self, udp: &[u8]) {
-        self.dport = try_u16(udp, 2);
+        self.dst_port = try_u16(udp, 2);
     }
 }
 
@@ -77,8 +77,8 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
     Some(Datagram {
         src: IpAddr::from(array_at::<4>(head, 26)),
         dst: IpAddr::from(array_at::<4>(head, 30)),
-        sport: u16_at(head, 34),
-        dport: u16_at(head, 36),
+        src_port: u16_at(head, 34),
+        dst_port: u16_at(head, 36),
         payload: frame.get(42..34 + len)?,
     })
 }
@@ -192,5 +192,5 @@ fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<D
     }
     let (src, dst) = addresses;
     let payload = body.get(..len - 8).unwrap_or(body);
-    Ok(Datagram { src, dst, sport: u16_at(header, 0), dport: u16_at(header, 2), payload })
+    Ok(Datagram { src, dst, src_port: u16_at(header, 0), dst_port: u16_at(header, 2), payload })
 }

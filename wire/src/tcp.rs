@@ -52,12 +52,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Source port.
-    pub fn sport(&self) -> u16 {
+    pub fn src_port(&self) -> u16 {
         u16_at(self.bytes(), field::SRC_PORT)
     }
 
     /// Destination port.
-    pub fn dport(&self) -> u16 {
+    pub fn dst_port(&self) -> u16 {
         u16_at(self.bytes(), field::DST_PORT)
     }
 
@@ -127,9 +127,9 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
     /// Source port.
-    pub sport: u16,
+    pub src_port: u16,
     /// Destination port.
-    pub dport: u16,
+    pub dst_port: u16,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgment number.
@@ -150,8 +150,8 @@ impl<'a> Repr<'a> {
     /// The header's values.
     pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
         Self {
-            sport: packet.sport(),
-            dport: packet.dport(),
+            src_port: packet.src_port(),
+            dst_port: packet.dst_port(),
             seq: packet.seq(),
             ack: packet.ack(),
             flags: packet.flags(),
@@ -175,8 +175,8 @@ impl<'a> Repr<'a> {
         assert!(self.options.len() <= MAX_OPTIONS && self.options.len().is_multiple_of(4));
         let len = self.header_len();
         let out = &mut out[..len];
-        put_u16(out, field::SRC_PORT, self.sport);
-        put_u16(out, field::DST_PORT, self.dport);
+        put_u16(out, field::SRC_PORT, self.src_port);
+        put_u16(out, field::DST_PORT, self.dst_port);
         put_u32(out, field::SEQ, self.seq);
         put_u32(out, field::ACK, self.ack);
         put_u16(out, field::OFFSET_FLAGS, (len as u16 / 4) << 12 | self.flags & 0x0fff);

@@ -28,12 +28,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Source port.
-    pub fn sport(&self) -> u16 {
+    pub fn src_port(&self) -> u16 {
         u16_at(self.0.as_ref(), field::SRC_PORT)
     }
 
     /// Destination port.
-    pub fn dport(&self) -> u16 {
+    pub fn dst_port(&self) -> u16 {
         u16_at(self.0.as_ref(), field::DST_PORT)
     }
 
@@ -99,9 +99,9 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source port.
-    pub sport: u16,
+    pub src_port: u16,
     /// Destination port.
-    pub dport: u16,
+    pub dst_port: u16,
     /// Length of header and payload.
     pub len: u16,
     /// Checksum; 0 is none.
@@ -111,7 +111,12 @@ pub struct Repr {
 impl Repr {
     /// The header's values.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
-        Self { sport: packet.sport(), dport: packet.dport(), len: packet.len(), checksum: packet.checksum() }
+        Self {
+            src_port: packet.src_port(),
+            dst_port: packet.dst_port(),
+            len: packet.len(),
+            checksum: packet.checksum(),
+        }
     }
 
     /// Bytes that [`emit`](Self::emit) writes.
@@ -124,8 +129,8 @@ impl Repr {
     /// # Panics
     /// If `out` is shorter than [`HEADER_LEN`].
     pub fn emit(&self, out: &mut [u8]) {
-        put_u16(out, field::SRC_PORT, self.sport);
-        put_u16(out, field::DST_PORT, self.dport);
+        put_u16(out, field::SRC_PORT, self.src_port);
+        put_u16(out, field::DST_PORT, self.dst_port);
         put_u16(out, field::LEN, self.len);
         put_u16(out, field::CHECKSUM, self.checksum);
     }

@@ -92,13 +92,13 @@ fn ip() {
 fn transport() {
     both_ways!(
         [1, 2, 3, 4, 5, 6, 7, 8],
-        udp::Repr { sport: 0x0102, dport: 0x0304, len: 0x0506, checksum: 0x0708 },
+        udp::Repr { src_port: 0x0102, dst_port: 0x0304, len: 0x0506, checksum: 0x0708 },
         |b| udp::Packet::new_checked(b).map(|packet| udp::Repr::parse(&packet))
     );
     let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x6a, 0xbc, 15, 16, 17, 18, 19, 20, 1, 1, 1, 0];
     let repr = tcp::Repr {
-        sport: 0x0102,
-        dport: 0x0304,
+        src_port: 0x0102,
+        dst_port: 0x0304,
         seq: 0x0506_0708,
         ack: 0x090a_0b0c,
         flags: 0xabc,

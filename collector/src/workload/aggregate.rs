@@ -127,7 +127,7 @@ impl Feed {
         self.now += GAP * self.r;
         let payload = &self.bytes[self.next..self.next + self.length];
         let source = Ipv4Addr::new(192, 0, 2, 99).to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source, sport: 40_000, listener: 0, received: self.now };
+        let datagram = Datagram { payload, source, src_port: 40_000, listener: 0, received: self.now };
         collector.handle_aggregates(&[datagram], sink);
         self.next += self.length;
         if self.next >= self.bytes.len() {

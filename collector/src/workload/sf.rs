@@ -91,7 +91,7 @@ impl SfCase {
         let main = MainRepr { bits: ITEMS & 0x7fff, own: hop(NODES, flow, number), ..MainRepr::default() };
         let report = Repr::new(Flags::FLOW, main, Inner::Ipv6(&inner));
         let (head, rest) = frame.split_at_mut(OUTER);
-        Packet { src: [192, 0, 2, 1], dst: [192, 0, 2, 100], sport: 40_000, dport: 32_766, dscp: 0 }
+        Packet { src: [192, 0, 2, 1], dst: [192, 0, 2, 100], src_port: 40_000, dst_port: 32_766, dscp: 0 }
             .write(head, rest.len());
         let group = Group { hw_id: 0, seq: seq & 0x003f_ffff, node_id: NODES };
         if let Some(mut builder) = GroupBuilder::new(rest, group) {

@@ -305,7 +305,7 @@ impl Bench {
         let datagram = Datagram {
             payload,
             source: Ipv4Addr::from(source).to_ipv6_mapped().octets(),
-            sport: 5000,
+            src_port: 5000,
             listener: 0,
             received: self.now,
         };
@@ -357,7 +357,7 @@ impl Sink for Log {
             let _ = write!(text, " {}", metric.name());
         }
         if let Some(flow) = event.flow {
-            let _ = write!(text, " flow={}", i32::from(flow.sport().unwrap_or(0)) - 1000);
+            let _ = write!(text, " flow={}", i32::from(flow.src_port().unwrap_or(0)) - 1000);
         }
         if event.kind != Kind::New || event.metric != Some(detect::Metric::FlowPath) {
             for (name, id) in [

@@ -257,7 +257,7 @@ pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
 fn encode_override(out: &mut [u8], flows: &Match, values: &detect::threshold::Override) {
     encode_prefix(&mut out[..32], flows.src);
     encode_prefix(&mut out[32..64], flows.dst);
-    for (at, range) in [(64, flows.sport), (68, flows.dport)] {
+    for (at, range) in [(64, flows.src_port), (68, flows.dst_port)] {
         let (first, last) = range.bounds();
         put(out, at, &first.to_ne_bytes());
         put(out, at + 2, &last.to_ne_bytes());
@@ -297,9 +297,9 @@ pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
         let (halves, _) = octets.as_chunks::<8>();
         [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])]
     });
-    let (sport, dport) = key.ports().unwrap_or((0, 0));
+    let (src_port, dst_port) = key.ports().unwrap_or((0, 0));
     let kind = u64::from(key.is_v6()) | u64::from(key.ports().is_some()) << 1;
-    let tail = u64::from(sport) | u64::from(dport) << 16 | u64::from(key.proto()) << 32 | kind << 40;
+    let tail = u64::from(src_port) | u64::from(dst_port) << 16 | u64::from(key.proto()) << 32 | kind << 40;
     [src[0], src[1], dst[0], dst[1], tail]
 }
 
@@ -312,9 +312,9 @@ pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
         octets
     };
     let (src, dst) = (address(words[0], words[1]), address(words[2], words[3]));
-    let [sport, dport] = [words[4] as u16, (words[4] >> 16) as u16];
+    let [src_port, dst_port] = [words[4] as u16, (words[4] >> 16) as u16];
     let (proto, kind) = ((words[4] >> 32) as u8, words[4] >> 40);
-    let ports = (kind & 2 != 0).then_some((sport, dport));
+    let ports = (kind & 2 != 0).then_some((src_port, dst_port));
     let last = |octets: [u8; 16]| [octets[12], octets[13], octets[14], octets[15]];
     if kind & 1 != 0 {
         FlowKey::v6(src, dst, ports, proto)

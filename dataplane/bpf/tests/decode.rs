@@ -255,8 +255,8 @@ fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Conf
     let Ok(mut fabric) = Fabric::new(topology, config, 1) else { return Vec::new() };
     let kinds = [Family::V4, Family::V6].map(|family| [(family, Transport::Udp), (family, Transport::Tcp)]);
     for (at, (family, transport)) in kinds.into_iter().flatten().enumerate() {
-        let (sport, pattern) = (4000 + at as u16, Pattern::poisson(3_000));
-        let spec = FlowSpec::new(10_001, 10_002, sport, 80);
+        let (src_port, pattern) = (4000 + at as u16, Pattern::poisson(3_000));
+        let spec = FlowSpec::new(10_001, 10_002, src_port, 80);
         fabric.add_flow(&FlowSpec { family, transport, pattern, ..spec }).unwrap();
     }
     let mut reports = Reports(Vec::new());

@@ -233,7 +233,7 @@ mod tests {
                 append(Occasion::CongestedPacket, 4, "node:u8 queue_occupancy:u8 proto"),
             ];
             node.set_dta(Some(attached(mappings, false)));
-            let port = node.flow_of(&template(5, false)).and_then(|flow| flow.sport()).unwrap();
+            let port = node.flow_of(&template(5, false)).and_then(|flow| flow.src_port()).unwrap();
             let with_port = |bytes: [u8; 2]| [bytes, port.to_be_bytes()].concat();
             let mut reports = Reports::default();
             let visit = Visit { from_edge: true, ..VISIT };

@@ -58,9 +58,9 @@ macro_rules! numbers {
 
 numbers! {
     /// Source port.
-    Sport = "sport", 2;
+    SrcPort = "sport", 2;
     /// Destination port.
-    Dport = "dport", 2;
+    DstPort = "dport", 2;
     /// IP protocol.
     Proto = "proto", 1;
     /// Id of the hop's node; where there is no hop, this switch's.
@@ -298,8 +298,8 @@ impl Field {
         let flow = known.flow.filter(|flow| flow.known_id().is_none());
         let nonzero = |value: u32| (value != 0).then_some(u64::from(value));
         match number {
-            N::Sport => flow.and_then(FlowKey::sport).map(u64::from),
-            N::Dport => flow.and_then(FlowKey::dport).map(u64::from),
+            N::SrcPort => flow.and_then(FlowKey::src_port).map(u64::from),
+            N::DstPort => flow.and_then(FlowKey::dst_port).map(u64::from),
             N::Proto => flow.map(|flow| u64::from(flow.proto())),
             N::Switch => Some(known.node.into()),
             N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(known.node).into()),
@@ -362,7 +362,7 @@ impl Field {
         use Number as N;
         match self.what {
             What::Flow { .. } | What::Address { .. } => true,
-            What::Number(number) => matches!(number, N::Sport | N::Dport | N::Proto),
+            What::Number(number) => matches!(number, N::SrcPort | N::DstPort | N::Proto),
             What::Key { .. } | What::Constant(_) => false,
         }
     }
@@ -512,8 +512,8 @@ fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), Unf
     let from = if wide { 0 } else { 12 };
     out.put(&flow.src_octets()[from..])?;
     out.put(&flow.dst_octets()[from..])?;
-    let (sport, dport) = flow.ports().unwrap_or((0, 0));
-    let ports = u64::from(sport) << 24 | u64::from(dport) << 8 | u64::from(flow.proto());
+    let (src_port, dst_port) = flow.ports().unwrap_or((0, 0));
+    let ports = u64::from(src_port) << 24 | u64::from(dst_port) << 8 | u64::from(flow.proto());
     out.put_number(ports, 5)
 }
 

@@ -27,8 +27,8 @@ impl Path {
     }
 }
 
-fn flow(sport: u16) -> FlowKey {
-    FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((sport, 80)), 6)
+fn flow(src_port: u16) -> FlowKey {
+    FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((src_port, 80)), 6)
 }
 
 fn fields(text: &str) -> Vec<Field> {
@@ -143,7 +143,7 @@ fn the_other_operations_are_those_of_5_7() {
 fn conditions_flows_and_samples_choose_what_is_told() {
     let base = mapping(Occasion::Hop, append(0, "hop_latency", 1));
     let slow = Mapping { when: vec!["hop_latency > 10us".parse().unwrap()], ..base.clone() };
-    let web = Match { dport: "80".parse().unwrap(), ..Match::default() };
+    let web = Match { dst_port: "80".parse().unwrap(), ..Match::default() };
     let web = Mapping { flows: web, ..base.clone() };
     let third = Mapping { every: 3, ..base };
     let (mut reporter, mut out) = (reporter(vec![slow, web, third]), Outbox::default());
@@ -208,8 +208,8 @@ fn lists_are_spread_by_a_key_and_stay_with_it() {
     let spread = Action::Append { list, lists: 8, spread: fields("flow"), entry, entries, hold };
     let (mut reporter, mut out) = (reporter(vec![mapping(Occasion::Packet, spread)]), Outbox::default());
     let mut lists = Vec::new();
-    for sport in (0..64).chain(0..64) {
-        let flow = flow(sport);
+    for src_port in (0..64).chain(0..64) {
+        let flow = flow(src_port);
         reporter.packet(&Known { flow: Some(&flow), ..Known::new(Occasion::Packet, 7) }, 0, &mut out);
         let made = sent(&mut out);
         let Operation::Append { list, .. } = Report::parse(&made[0]).unwrap().operation else { panic!() };
@@ -232,8 +232,8 @@ fn keys_choose_the_collector_and_each_has_its_own_sequence() {
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
     let mut expected = [0_u16; 3];
-    for sport in 0..200 {
-        reporter.report(&path.known(&flow(sport)), 0, &mut out);
+    for src_port in 0..200 {
+        reporter.report(&path.known(&flow(src_port)), 0, &mut out);
     }
     for one in out.datagrams() {
         let report = Report::parse(one.payload).unwrap();
@@ -257,7 +257,7 @@ fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone
     let path = Path::new();
     let mut report = |reporter: &mut Reporter, flows: std::ops::Range<u16>| {
         out.clear();
-        flows.for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+        flows.for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
         out.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect::<Vec<_>>()
     };
     assert!(report(&mut reporter, 0..3).iter().all(|(collector, _)| *collector == 0));
@@ -291,7 +291,7 @@ fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
     let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
-    (0..10).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    (0..10).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), (1..=10).collect::<Vec<_>>());
     reporter.control(0, &nack(6), 1000, &mut out);
@@ -313,7 +313,7 @@ fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     let full = |last| control(Body::Nack { cause: Cause::Overload, last, trigger: last + 1 });
-    (0..200).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    (0..200).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
     out.clear();
     for round in 1..5 {
         reporter.control(0, &full(6), round * MS, &mut out);
@@ -342,9 +342,9 @@ fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
     let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
-    (0..1000).for_each(|sport| {
+    (0..1000).for_each(|src_port| {
         out.clear();
-        reporter.report(&path.known(&flow(sport)), 0, &mut out);
+        reporter.report(&path.known(&flow(src_port)), 0, &mut out);
     });
     out.clear();
     reporter.control(0, &nack(700), 0, &mut out);
@@ -359,7 +359,7 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
     let other = mapping(Occasion::Path, key_write("flow", "path_len"));
     let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
     let path = Path::new();
-    (0..300).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    (0..300).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
     let kept: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
     assert_eq!(kept, [(300, 0), (1, 299)]);
     let to = reporter.destinations(0).next().unwrap();
@@ -393,7 +393,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     let config = Config { reporter: 7, mappings: vec![keyed], first_sequence: 1000, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
-    (0..5).for_each(|sport| reporter.report(&path.known(&flow(sport)), 0, &mut out));
+    (0..5).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), [1000, 1001, 1002, 1003, 1004]);
     // The translator has 900 from before: none of ours, and nothing between was ever made.
@@ -663,8 +663,8 @@ fn a_flow_that_loses_too_much_is_told_once_a_period() {
     let mut told = Vec::new();
     reporter.tick(0, &mut out);
     for second in 0..2_u64 {
-        for (sport, losses) in [(1, 0), (2, 1), (3, 30)] {
-            let flow = flow(sport);
+        for (src_port, losses) in [(1, 0), (2, 1), (3, 30)] {
+            let flow = flow(src_port);
             for i in 0..100 {
                 let (now, drop) = (second * 1_000_000_000 + i, i < losses);
                 if drop {

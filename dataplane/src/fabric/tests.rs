@@ -183,7 +183,7 @@ fn flows_spread_over_equal_paths_and_stay_on_theirs() {
     let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
     for port in 0..400 {
         let spec =
-            FlowSpec { sport: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
+            FlowSpec { src_port: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
         fabric.add_flow(&spec).unwrap();
     }
     let mut diary = Diary::default();

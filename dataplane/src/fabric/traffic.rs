@@ -16,9 +16,9 @@ pub struct FlowSpec {
     /// UDP or TCP.
     pub transport: Transport,
     /// Source port.
-    pub sport: u16,
+    pub src_port: u16,
     /// Destination port.
-    pub dport: u16,
+    pub dst_port: u16,
     /// DSCP of the packets, 0 to 63. Must not be the INT mark where that is used.
     pub dscp: u8,
     /// Bytes after the UDP or TCP header.
@@ -33,14 +33,14 @@ pub struct FlowSpec {
 
 impl FlowSpec {
     /// A UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
-    pub fn new(from: u32, to: u32, sport: u16, dport: u16) -> Self {
+    pub fn new(from: u32, to: u32, src_port: u16, dst_port: u16) -> Self {
         Self {
             from,
             to,
             family: Family::V4,
             transport: Transport::Udp,
-            sport,
-            dport,
+            src_port,
+            dst_port,
             dscp: 0,
             payload: 100,
             pattern: Pattern::constant(10),

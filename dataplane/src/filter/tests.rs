@@ -11,8 +11,13 @@ use crate::switch::tests::{frame, told, visit};
 use crate::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
 use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
-const ALL: Match =
-    Match { src: None, dst: None, sport: detect::PortRange::ANY, dport: detect::PortRange::ANY, proto: None };
+const ALL: Match = Match {
+    src: None,
+    dst: None,
+    src_port: detect::PortRange::ANY,
+    dst_port: detect::PortRange::ANY,
+    proto: None,
+};
 
 fn filter(algorithm: Algorithm, metric: Metric, threshold: u64) -> Filter {
     Filter { flows: ALL, detector: Detector { algorithm, metric, threshold } }
@@ -108,7 +113,7 @@ fn a_sink_tells_what_moves_beyond_the_threshold() {
 #[test]
 fn the_first_filter_that_matches_decides() {
     let v6 = Filter { flows: Match { src: Some("2001:db8::/32".parse().unwrap()), ..ALL }, ..per_hop(1000) };
-    let never = Filter { flows: Match { dport: "1".parse().unwrap(), ..ALL }, ..per_hop(1000) };
+    let never = Filter { flows: Match { dst_port: "1".parse().unwrap(), ..ALL }, ..per_hop(1000) };
     let mut row = Row::new(&Config::default(), Watch::new(ALL), &[v6.clone(), never]);
     assert_eq!(row.course(&[[1, 1, 1], [1, 1, 1], [1, 1, 1]]), [1, 1, 1], "none is for it");
     let six = |row: &mut Row| (0..3).map(|_| row.send_of(Family::V6, [1, 1, 1])).collect::<Vec<_>>();

@@ -139,7 +139,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     Some(Common {
         headers,
         ip_end: bytes.len(),
-        ports: (start.sport, start.dport),
+        ports: (start.src_port, start.dst_port),
         proto: first[0],
         int: Some(Int::read(bytes, shim, (Mark::Option, Original::default()), cache)?),
     })
@@ -151,8 +151,8 @@ struct Start<'a> {
     /// Up to the IP packet's own end.
     bytes: &'a [u8],
     headers: Headers,
-    sport: u16,
-    dport: u16,
+    src_port: u16,
+    dst_port: u16,
 }
 
 impl<'a> Start<'a> {
@@ -172,19 +172,24 @@ impl<'a> Start<'a> {
             }
             _ => return None,
         };
-        let (sport, dport) = (u16_at(head, 0), u16_at(head, 2));
+        let (src_port, dst_port) = (u16_at(head, 0), u16_at(head, 2));
         let headers = Headers { ip: IP, v6, l4, proto, dscp, l4_len };
-        (!is_tunnel(dport)).then_some(Self { bytes, headers, sport, dport })
+        (!is_tunnel(dst_port)).then_some(Self { bytes, headers, src_port, dst_port })
     }
 
     /// INT behind L4, if it is marked.
     #[inline(always)]
     fn marked(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
-        let Self { bytes, headers, sport, dport } = self;
-        let common =
-            Common { headers, ip_end: bytes.len(), ports: (sport, dport), proto: headers.proto, int: None };
+        let Self { bytes, headers, src_port, dst_port } = self;
+        let common = Common {
+            headers,
+            ip_end: bytes.len(),
+            ports: (src_port, dst_port),
+            proto: headers.proto,
+            int: None,
+        };
         let body = headers.body();
-        let by_port = headers.proto == UDP && dport == profile.int_udp_port && dport != 0;
+        let by_port = headers.proto == UDP && dst_port == profile.int_udp_port && dst_port != 0;
         let nothing = bytes.len() <= body || !by_port && !profile.marks(headers.dscp);
         if nothing {
             return Some(common);
@@ -195,14 +200,16 @@ impl<'a> Start<'a> {
                 let port = u16_at(shim, 2);
                 (Mark::Port, port, Original { port: Some(port), ..Original::default() })
             }
-            (0, false) => (Mark::Dscp, dport, Original { dscp: Some(shim[3] >> 2), ..Original::default() }),
+            (0, false) => {
+                (Mark::Dscp, dst_port, Original { dscp: Some(shim[3] >> 2), ..Original::default() })
+            }
             _ => return None,
         };
         if is_tunnel(port) {
             return None;
         }
         let int = Int::read(bytes, body, (mark, original), cache)?;
-        Some(Common { ports: (sport, port), int: Some(int), ..common })
+        Some(Common { ports: (src_port, port), int: Some(int), ..common })
     }
 }
 

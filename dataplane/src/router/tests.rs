@@ -77,7 +77,7 @@ fn udp_frame(src: IpAddr, dst: IpAddr, ports: (u16, u16), len: usize, hops: u8) 
     let ethertype = if v6 { ethertype::IPV6 } else { ethertype::IPV4 };
     ethernet::Repr { dst: mac(1), src: HOST, ethertype }.emit(&mut frame);
     let total = (8 + len) as u16;
-    udp::Repr { sport: ports.0, dport: ports.1, len: total, checksum: 0 }.emit(&mut frame[l4..]);
+    udp::Repr { src_port: ports.0, dst_port: ports.1, len: total, checksum: 0 }.emit(&mut frame[l4..]);
     frame[l4 + 8..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
     match (src, dst) {
         (IpAddr::V4(s), IpAddr::V4(d)) => ipv4::Repr {
@@ -452,8 +452,8 @@ fn equal_routes_share_flows_and_a_flow_keeps_its_own() {
     config.ports[2].edge = false;
     let (mut router, mut sent) = (router(config), Sent::default());
     let mut counts = [0; 3];
-    for sport in 0..400 {
-        let frame = udp_frame(v4(5, 1).into(), v4(6, 2).into(), (sport, 9), 4, 64);
+    for src_port in 0..400 {
+        let frame = udp_frame(v4(5, 1).into(), v4(6, 2).into(), (src_port, 9), 4, 64);
         let ports: Vec<usize> = (0..3)
             .map(|_| {
                 router.receive(0, 0, &frame, 0, &mut sent);
@@ -462,7 +462,7 @@ fn equal_routes_share_flows_and_a_flow_keeps_its_own() {
             .collect();
         assert!(ports.iter().all(|port| *port == ports[0]));
         counts[ports[0]] += 1;
-        let exact = udp_frame(v4(5, 1).into(), v4(77, 2).into(), (sport, 9), 4, 64);
+        let exact = udp_frame(v4(5, 1).into(), v4(77, 2).into(), (src_port, 9), 4, 64);
         router.receive(0, 0, &exact, 0, &mut sent);
         assert_eq!(sent.one().0, 1, "the longest prefix wins");
     }
@@ -588,8 +588,8 @@ fn long_data_is_cut_as_a_card_would() {
     .emit(&mut frame[ip..]);
     // FIN, PSH, ACK, CWR; twelve bytes of options.
     let header = tcp::Repr {
-        sport: 1,
-        dport: 2,
+        src_port: 1,
+        dst_port: 2,
         seq: u32::MAX - 999,
         ack: 3,
         flags: 0x99,

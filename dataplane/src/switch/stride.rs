@@ -213,7 +213,7 @@ fn lengthen(frame: &mut [u8], headers: Headers, len: usize, dscp: Option<u8>) {
 /// Mends the L4 checksum after what it covers has become more by `more`, and its length by `by`; UDP has that once more.
 /// `dport` is UDP's new destination port. What is said at [`Headers`] of sums that are 0 goes for this too.
 #[inline(always)]
-fn mend_l4(frame: &mut [u8], headers: Headers, by: Option<u16>, more: u64, dport: Option<u16>) {
+fn mend_l4(frame: &mut [u8], headers: Headers, by: Option<u16>, more: u64, dst_port: Option<u16>) {
     let Some(rest) = frame.get_mut(headers.l4..) else { return };
     let by = by.unwrap_or(0);
     // A length that has become less has become more by its complement, less one.
@@ -228,7 +228,7 @@ fn mend_l4(frame: &mut [u8], headers: Headers, by: Option<u16>, more: u64, dport
     let Some(head) = rest.first_chunk_mut::<{ udp::HEADER_LEN }>() else { return };
     [head[4], head[5]] = u16::from_be_bytes([head[4], head[5]]).wrapping_add(by).to_be_bytes();
     let mut more = more + longer * 2;
-    if let Some(port) = dport {
+    if let Some(port) = dst_port {
         more += u64::from(port) + less(u64::from(u16::from_be_bytes([head[2], head[3]])));
         [head[2], head[3]] = port.to_be_bytes();
     }

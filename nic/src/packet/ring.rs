@@ -214,18 +214,18 @@ impl<'a> Frame<'a> {
     /// Gives the datagrams to our ports in it to `take`; one that cannot be read is counted.
     fn datagrams(&self, ports: &[u16], stats: &mut Stats, mut take: impl FnMut(Packet<'a>, &mut Stats)) {
         let datagram = match frame::datagram(self.data) {
-            Ok(datagram) if ports.contains(&datagram.dport) => datagram,
+            Ok(datagram) if ports.contains(&datagram.dst_port) => datagram,
             // The filter lets some pass that are not ours.
             Ok(_) => return,
             Err(refusal) => {
-                let dport = frame::Envelope::of_frame(self.data).dport;
-                let ours = dport.is_some_and(|dport| ports.contains(&dport));
+                let dst_port = frame::Envelope::of_frame(self.data).dst_port;
+                let ours = dst_port.is_some_and(|dst_port| ports.contains(&dst_port));
                 stats.refused[refusal.index()] += u64::from(ours);
                 return;
             }
         };
-        let source = SocketAddr::new(datagram.src, datagram.sport);
-        let (received, payload, port) = (self.received, datagram.payload, datagram.dport);
+        let source = SocketAddr::new(datagram.src, datagram.src_port);
+        let (received, payload, port) = (self.received, datagram.payload, datagram.dst_port);
         let segment = self.segment.unwrap_or(payload.len()).max(1);
         let last = payload.len().saturating_sub(1) / segment * segment;
         for start in (0..=last).step_by(segment) {

@@ -113,8 +113,8 @@ fn lend_burst(
             let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
             match wire::frame::datagram(bytes) {
                 Ok(datagram) => {
-                    let source = SocketAddr::new(datagram.src, datagram.sport);
-                    let port = datagram.dport;
+                    let source = SocketAddr::new(datagram.src, datagram.src_port);
+                    let port = datagram.dst_port;
                     let packet = Packet { data: datagram.payload, source, port, received, truncated: false };
                     lent.push(packet, stats, take);
                 }

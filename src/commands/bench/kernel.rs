@@ -184,7 +184,7 @@ fn frame() -> Vec<u8> {
 fn packet(
     out: &mut Vec<u8>,
     (src, dst): ([u8; 4], [u8; 4]),
-    (sport, dport): (u16, u16),
+    (src_port, dst_port): (u16, u16),
     (dscp, len): (u8, u16),
 ) {
     out.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, dscp << 2]);
@@ -192,7 +192,7 @@ fn packet(
     out.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
     out.extend(src);
     out.extend(dst);
-    for number in [sport, dport, 8 + len, 0] {
+    for number in [src_port, dst_port, 8 + len, 0] {
         out.extend(number.to_be_bytes());
     }
 }

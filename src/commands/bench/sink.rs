@@ -114,6 +114,6 @@ fn plain(flow: u16) -> Vec<u8> {
         options: &[],
     }
     .emit(&mut frame[ethernet::HEADER_LEN..]);
-    udp::Repr { sport: 10_000 + flow, dport: 80, len, checksum: 0 }.emit(&mut frame[l4..]);
+    udp::Repr { src_port: 10_000 + flow, dst_port: 80, len, checksum: 0 }.emit(&mut frame[l4..]);
     frame
 }

@@ -240,13 +240,13 @@ fn collect(
         }
         last = Instant::now();
         first = first.or(Some(last));
-        let none = Datagram { payload: &[], source: [0; 16], sport: 0, listener: 0, received: 0 };
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
         let mut datagrams = [none; 64];
         for (slot, packet) in datagrams.iter_mut().zip(burst.iter()) {
             *slot = Datagram {
                 payload: packet.data,
                 source: octets(packet.source.ip()),
-                sport: packet.source.port(),
+                src_port: packet.source.port(),
                 listener: 0,
                 received: packet.received,
             };

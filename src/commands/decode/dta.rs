@@ -45,7 +45,7 @@ pub(super) fn by_port<'a>(
     layer: Layer<'a>,
 ) -> Option<Result<Found<'a>, Refusal>> {
     let payload = datagram.payload;
-    match datagram.dport {
+    match datagram.dst_port {
         port if asked.contains(&port) => None,
         REPORT_PORT if artifact::is_artifact(payload) => {
             Some(artifact::parse(payload, 0).map(|(report, form)| Found::Report(report, Some(form))))

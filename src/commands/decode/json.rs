@@ -115,7 +115,7 @@ fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     object.object(name, |o| {
         let (src, dst) = crate::view::ends(key);
         o.field("src", src).field("dst", dst);
-        o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
+        o.present("sport", key.src_port()).present("dport", key.dst_port()).field("proto", key.proto());
     });
 }
 

@@ -238,7 +238,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
             IpAddr::V6(address) => address.octets(),
         };
-        let datagram = Datagram { payload, source, sport: from.port, listener: 0, received: *at };
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: *at };
         collector.handle(&[datagram], &mut told);
         collector.tick(*at, &mut told);
         let Some((flow, hops)) = truth else { continue };

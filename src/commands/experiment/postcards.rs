@@ -210,7 +210,7 @@ fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<
             let datagram = Datagram {
                 payload: packet.data,
                 source: octets(packet.source.ip()),
-                sport: packet.source.port(),
+                src_port: packet.source.port(),
                 listener: 0,
                 received: packet.received,
             };

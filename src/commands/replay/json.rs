@@ -132,7 +132,7 @@ fn write_flow(o: &mut Object<'_>, flow: &Flow) {
 fn key(o: &mut Object<'_>, key: &FlowKey) {
     let (src, dst) = crate::view::ends(key);
     o.field("src", src).field("dst", dst);
-    o.present("sport", key.sport()).present("dport", key.dport()).field("proto", key.proto());
+    o.present("sport", key.src_port()).present("dport", key.dst_port()).field("proto", key.proto());
 }
 
 fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {

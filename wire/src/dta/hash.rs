@@ -256,9 +256,9 @@ impl FlowBytes {
         let mut bytes = [0; 37];
         bytes[..addresses].copy_from_slice(&flow.src_octets()[16 - addresses..]);
         bytes[addresses..2 * addresses].copy_from_slice(&flow.dst_octets()[16 - addresses..]);
-        let (sport, dport) = flow.ports().unwrap_or((0, 0));
-        let [a, b] = sport.to_be_bytes();
-        let [c, d] = dport.to_be_bytes();
+        let (src_port, dst_port) = flow.ports().unwrap_or((0, 0));
+        let [a, b] = src_port.to_be_bytes();
+        let [c, d] = dst_port.to_be_bytes();
         bytes[2 * addresses..2 * addresses + 5].copy_from_slice(&[a, b, c, d, flow.proto()]);
         Some(Self { bytes, len: (2 * addresses + 5) as u8 })
     }

@@ -158,7 +158,7 @@ impl<'a> Walk<'a, '_> {
     pub(crate) fn udp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         let ports = walk::ports(bytes, at);
         let body = at + 8;
-        let Some((sport, dport)) = ports.filter(|_| bytes.len() >= body) else {
+        let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= body) else {
             let flow = walk::flow(bytes, ip, ports, UDP);
             match ports {
                 // Cut inside the header of a tunnel: the tenant's flow is not there.
@@ -170,9 +170,9 @@ impl<'a> Walk<'a, '_> {
         if self.aim == Aim::Frame {
             check_udp_length(bytes, at, ip)?;
         }
-        let (mut dport, mut body, mut proto) = (dport, body, UDP);
+        let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
-        if let Some(found) = self.mark(bytes, l4, body, dport).filter(|_| self.seek) {
+        if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.seek) {
             let (end, original) = self.l4_shim(bytes, found)?;
             // NPT 2 names a protocol and no port: that one may be UDP again.
             let behind = original.proto.filter(|proto| *proto != UDP || original.port.is_none());
@@ -181,17 +181,17 @@ impl<'a> Walk<'a, '_> {
                 self.seek = false;
                 return self.transport(bytes, end, ip, original);
             }
-            (dport, body) = (original.port.unwrap_or(dport), end);
+            (dst_port, body) = (original.port.unwrap_or(dst_port), end);
             proto = original.proto.unwrap_or(proto);
         }
-        let flow = walk::flow(bytes, ip, Some((sport, dport)), proto);
-        match dport {
+        let flow = walk::flow(bytes, ip, Some((src_port, dst_port)), proto);
+        match dst_port {
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
             _ => self.out.flow = Some(flow),
         }
-        let nested = self.aim == Aim::Report && self.profile.telemetry_ports.contains(dport);
+        let nested = self.aim == Aim::Report && self.profile.telemetry_ports.contains(dst_port);
         if nested && report::looks_like_one(bytes.get(body..).unwrap_or(&[]), self.profile) {
             return Err(Refusal::Nested);
         }
@@ -203,7 +203,7 @@ impl<'a> Walk<'a, '_> {
         const FIXED: usize = 20;
         let ports = walk::ports(bytes, at);
         self.out.flow = Some(walk::flow(bytes, ip, ports, TCP));
-        let Some((sport, dport)) = ports.filter(|_| self.seek && bytes.len() >= at + FIXED) else {
+        let Some((src_port, dst_port)) = ports.filter(|_| self.seek && bytes.len() >= at + FIXED) else {
             return Ok(());
         };
         let body = match self.profile.tcp_shim {
@@ -211,30 +211,31 @@ impl<'a> Walk<'a, '_> {
             TcpShim::AfterOptions => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
         };
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Tcp };
-        let Some(found) = self.mark(bytes, l4, body, dport) else { return Ok(()) };
+        let Some(found) = self.mark(bytes, l4, body, dst_port) else { return Ok(()) };
         let (_, original) = self.l4_shim(bytes, found)?;
-        let dport = original.port.unwrap_or(dport);
-        self.out.flow = Some(walk::flow(bytes, ip, Some((sport, dport)), original.proto.unwrap_or(TCP)));
+        let dst_port = original.port.unwrap_or(dst_port);
+        self.out.flow =
+            Some(walk::flow(bytes, ip, Some((src_port, dst_port)), original.proto.unwrap_or(TCP)));
         Ok(())
     }
 
     /// Is there a shim at `body`? A packet that ends right there was cut before INT.
     #[inline]
-    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dport: u16) -> Option<Found> {
+    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<Found> {
         if bytes.len() <= body {
             return None;
         }
         let L4 { ip, at, encapsulation } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
         let found = |mark, shim| Some(Found { encapsulation, mark, ip, l4: at, start: body, shim });
-        if is_udp && dport == self.profile.int_udp_port && dport != 0 {
+        if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
             return found(Mark::Port, body);
         }
         if self.profile.probe_marker.is_some() && try_u64(bytes, body) == self.profile.probe_marker {
             return found(Mark::Probe, body + 8);
         }
         // A tunnel may copy the inner packet's DSCP to its outer header; its own header is then no shim.
-        let tunnel = is_udp && is_tunnel(dport, &bytes[body..]);
+        let tunnel = is_udp && is_tunnel(dst_port, &bytes[body..]);
         if self.profile.marks(ip.dscp) && !tunnel {
             return found(Mark::Dscp, body);
         }
@@ -612,8 +613,8 @@ fn original_of(tail: shim::Tail) -> Original {
 }
 
 /// Do the bytes after UDP look like the header of the tunnel that the port announces?
-fn is_tunnel(dport: u16, body: &[u8]) -> bool {
-    match (dport, body) {
+fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
+    match (dst_port, body) {
         (walk::VXLAN_PORT | walk::GPE_PORT, [flags, ..]) => flags & 0x08 != 0,
         (walk::GENEVE_PORT, [first, _, high, low, ..]) => {
             let protocol = u16::from_be_bytes([*high, *low]);

@@ -57,7 +57,7 @@ pub(crate) struct Look {
     /// Sixteen bits, or more than any bitmap has.
     bitmap: u32,
     /// A port at which nothing special is.
-    dport: u16,
+    dst_port: u16,
     /// Bytes of all records, and those of the packet up to their end.
     records: u16,
     packet: u16,
@@ -74,7 +74,7 @@ impl Look {
         fragment: 0,
         int: 0,
         bitmap: u32::MAX,
-        dport: 0,
+        dst_port: 0,
         records: 0,
         packet: 0,
         flags_at: 0,
@@ -121,7 +121,7 @@ impl Look {
             fragment,
             int,
             bitmap,
-            dport: u16_at(fixed, field::DPORT),
+            dst_port: u16_at(fixed, field::DPORT),
             records: records as u16,
             packet: (field::STACK - field::IP + records) as u16,
             flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
@@ -143,10 +143,10 @@ pub(crate) fn read<'a>(
     // What lies behind the packet's own end is padding.
     let records = rest.get(..usize::from(latest.records))?;
     let node_id = u32_at(fixed, field::SWITCH_ID);
-    let dport = u16_at(fixed, field::DPORT);
+    let dst_port = u16_at(fixed, field::DPORT);
     if u16_at(fixed, field::TOTAL_LEN) < latest.packet
         || node_id == u32::MAX
-        || (dport != latest.dport && !is_ordinary(dport, profile))
+        || (dst_port != latest.dst_port && !is_ordinary(dst_port, profile))
     {
         return None;
     }
@@ -160,7 +160,7 @@ pub(crate) fn read<'a>(
         flow: FlowKey::v4_words(
             u32_at(fixed, field::SRC),
             u32_at(fixed, field::DST),
-            Some((u16_at(fixed, field::SPORT), dport)),
+            Some((u16_at(fixed, field::SPORT), dst_port)),
             UDP,
         ),
         int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
@@ -177,8 +177,8 @@ fn flags(bits: u32) -> Flags {
 
 /// Neither INT nor a tunnel nor telemetry is marked by this port.
 #[inline(always)]
-fn is_ordinary(dport: u16, profile: &Profile) -> bool {
-    dport != profile.int_udp_port && quick::is_plain(dport, profile)
+fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
+    dst_port != profile.int_udp_port && quick::is_plain(dst_port, profile)
 }
 
 /// Is this a common report? Its shape, if so.

@@ -42,8 +42,8 @@ pub(crate) fn inside<'a>(
     layouts: &mut Layouts,
 ) -> bool {
     let Some(start) = Start::of(inside, profile) else { return false };
-    let Some(dport) = start.int(&mut report.int, profile, layouts) else { return false };
-    report.flow = Some(start.flow(dport));
+    let Some(dst_port) = start.int(&mut report.int, profile, layouts) else { return false };
+    report.flow = Some(start.flow(dst_port));
     true
 }
 
@@ -52,10 +52,10 @@ pub(crate) fn inside<'a>(
 pub(crate) fn flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
     let start = Start::of(inside, profile)?;
     if start.bytes[start.shim] == 0x01 {
-        return start.is_dscp_10(profile).then(|| start.flow(start.dport));
+        return start.is_dscp_10(profile).then(|| start.flow(start.dst_port));
     }
-    let (_, _, dport) = start.shim_2(profile)?;
-    Some(start.flow(dport))
+    let (_, _, dst_port) = start.shim_2(profile)?;
+    Some(start.flow(dst_port))
 }
 
 /// A packet that has the common headers.
@@ -64,7 +64,7 @@ struct Start<'a> {
     bytes: &'a [u8],
     head: &'a [u8; MIN],
     shim: usize,
-    dport: u16,
+    dst_port: u16,
     dscp: u8,
     proto: u8,
 }
@@ -92,16 +92,16 @@ impl<'a> Start<'a> {
             && profile.probe_marker.is_none()
             && total >= MIN;
         let bytes = packet.get(..total).unwrap_or(packet);
-        let (shim, dport, dscp) = (field::L4 + l4_len, u16_at(head, field::DPORT), head[field::TOS] >> 2);
-        let plain = proto == TCP || is_plain(dport, profile);
+        let (shim, dst_port, dscp) = (field::L4 + l4_len, u16_at(head, field::DPORT), head[field::TOS] >> 2);
+        let plain = proto == TCP || is_plain(dst_port, profile);
         let whole = bytes.len() >= shim + shim::LEN + header::LEN_1;
-        (common && plain && whole).then_some(Self { bytes, head, shim, dport, dscp, proto })
+        (common && plain && whole).then_some(Self { bytes, head, shim, dst_port, dscp, proto })
     }
 
     #[inline(always)]
-    fn flow(&self, dport: u16) -> FlowKey {
+    fn flow(&self, dst_port: u16) -> FlowKey {
         let [src, dst] = [u32_at(self.head, field::SRC), u32_at(self.head, field::DST)];
-        FlowKey::v4_words(src, dst, Some((u16_at(self.head, field::SPORT), dport)), self.proto)
+        FlowKey::v4_words(src, dst, Some((u16_at(self.head, field::SPORT), dst_port)), self.proto)
     }
 
     /// INT 1.0 behind a DSCP mark, given that the shim's first byte is 1.
@@ -109,7 +109,7 @@ impl<'a> Start<'a> {
     fn is_dscp_10(&self, profile: &Profile) -> bool {
         let header = &self.bytes[self.shim + shim::LEN..];
         let version = header[0] >> 4;
-        let by_port = self.proto == UDP && self.dport == profile.int_udp_port;
+        let by_port = self.proto == UDP && self.dst_port == profile.int_udp_port;
         let is_10 = version == 1 || version == 0 && header::is_10_under_version_0(header);
         is_10 && !by_port && profile.marks(self.dscp)
     }
@@ -123,13 +123,13 @@ impl<'a> Start<'a> {
             return None;
         }
         let end = header + usize::from(bytes[shim + 1]) * 4;
-        let by_port = self.proto == UDP && self.dport == profile.int_udp_port && self.dport != 0;
+        let by_port = self.proto == UDP && self.dst_port == profile.int_udp_port && self.dst_port != 0;
         match bytes[shim] >> 2 & 3 {
             1 if by_port => Some(u16_at(bytes, shim + 2)).filter(|port| is_plain(*port, profile)),
-            0 if !by_port && profile.marks(self.dscp) => Some(self.dport),
+            0 if !by_port && profile.marks(self.dscp) => Some(self.dst_port),
             _ => None,
         }
-        .map(|dport| (header, end, dport))
+        .map(|dst_port| (header, end, dst_port))
     }
 
     /// Writes INT, and answers the packet's destination port before it came in.
@@ -142,16 +142,17 @@ impl<'a> Start<'a> {
             }
             let end = self.shim + usize::from(self.bytes[self.shim + 2]) * 4;
             let bytes = self.bytes.get(self.shim + shim::LEN..end)?;
-            return header::read_10(out, bytes, carrier, layouts).ok().map(|()| self.dport);
+            return header::read_10(out, bytes, carrier, layouts).ok().map(|()| self.dst_port);
         }
-        let (header, end, dport) = self.shim_2(profile)?;
+        let (header, end, dst_port) = self.shim_2(profile)?;
         let bytes = self.bytes.get(header..end)?;
-        header::read_2(out, bytes, carrier, layouts).ok().map(|()| dport)
+        header::read_2(out, bytes, carrier, layouts).ok().map(|()| dst_port)
     }
 }
 
 /// Neither a tunnel's port nor a telemetry port.
 #[inline(always)]
-pub(crate) fn is_plain(dport: u16, profile: &Profile) -> bool {
-    !matches!(dport, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) && !profile.telemetry_ports.contains(dport)
+pub(crate) fn is_plain(dst_port: u16, profile: &Profile) -> bool {
+    !matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT)
+        && !profile.telemetry_ports.contains(dst_port)
 }

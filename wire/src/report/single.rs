@@ -86,7 +86,7 @@ pub(crate) struct Look {
     option: u64,
     int: u64,
     /// A port at which nothing special is.
-    dport: u16,
+    dst_port: u16,
     /// The IPv6 payload's least length.
     least: u16,
     proto: u8,
@@ -103,7 +103,7 @@ impl Look {
         head: u64::MAX,
         option: u64::MAX,
         int: u64::MAX,
-        dport: 0,
+        dst_port: 0,
         least: 0,
         proto: 0,
         record: 0,
@@ -134,7 +134,7 @@ impl Look {
         head: &Head,
         inner: &Inner,
         profile: &Profile,
-        dport: impl Fn(usize) -> Option<u16>,
+        dst_port: impl Fn(usize) -> Option<u16>,
     ) -> Option<Self> {
         let (bits, bitmap) = (u16_at(head, head::MD_BITS), u16_at(inner, inner::BITMAP));
         let proto = inner[inner::EXTENSION];
@@ -160,13 +160,14 @@ impl Look {
             && usize::from(inner[inner::SHIM_LEN]) == option / 4 - 1
             && matches!(padding, 0 | 4);
         let record = words * 4;
-        let dport = dport(usize::from(record) + padding).filter(|dport| quick::is_plain(*dport, profile))?;
+        let dst_port =
+            dst_port(usize::from(record) + padding).filter(|dst_port| quick::is_plain(*dst_port, profile))?;
         let (head, option, int) = Self::fields(head, inner);
         (reported && stateful && fits).then_some(Self {
             head,
             option,
             int,
-            dport,
+            dst_port,
             least: (extension + PORTS) as u16,
             proto,
             record,
@@ -196,8 +197,8 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Look) 
     let (own, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
     let (inner, rest) = rest.split_first_chunk::<{ inner::LEN }>()?;
     if !latest.is_like(head, inner) {
-        let dport = |at: usize| rest.get(at..at + PORTS).map(|ports| u16_at(ports, 2));
-        *latest = Look::of(head, inner, profile, dport)?;
+        let dst_port = |at: usize| rest.get(at..at + PORTS).map(|ports| u16_at(ports, 2));
+        *latest = Look::of(head, inner, profile, dst_port)?;
     }
     let (carried, mut rest) = rest.split_at_checked(usize::from(latest.record))?;
     if latest.padded {
@@ -208,8 +209,9 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Look) 
         }
     }
     let ports = rest.first_chunk::<PORTS>()?;
-    let dport = u16_at(ports, 2);
-    if !is_sound(payload, head, inner, latest) || (dport != latest.dport && !quick::is_plain(dport, profile))
+    let dst_port = u16_at(ports, 2);
+    if !is_sound(payload, head, inner, latest)
+        || (dst_port != latest.dst_port && !quick::is_plain(dst_port, profile))
     {
         return None;
     }
@@ -223,7 +225,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Look) 
         flow: FlowKey::v6(
             array_at(inner, inner::SRC),
             array_at(inner, inner::DST),
-            Some((u16_at(ports, 0), dport)),
+            Some((u16_at(ports, 0), dst_port)),
             latest.proto,
         ),
         int_flags: int::Flags(

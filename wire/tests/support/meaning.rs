@@ -68,8 +68,8 @@ pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
         ..ipv4::Repr::default()
     };
     ip.emit(&mut frame[14..]);
-    let dport = if by_port { Profile::INT_UDP_PORT } else { 9 };
-    udp::Repr { sport: 9, dport, len: 8 + bytes.len() as u16, checksum: 0 }.emit(&mut frame[34..]);
+    let dst_port = if by_port { Profile::INT_UDP_PORT } else { 9 };
+    udp::Repr { src_port: 9, dst_port, len: 8 + bytes.len() as u16, checksum: 0 }.emit(&mut frame[34..]);
     frame.extend_from_slice(bytes);
     frame
 }
@@ -261,9 +261,9 @@ impl Object {
         let mut inner = Self::new();
         inner.text("src", &flow.src().to_string());
         inner.text("dst", &flow.dst().to_string());
-        if let Some((sport, dport)) = flow.ports() {
-            inner.number("sport", sport);
-            inner.number("dport", dport);
+        if let Some((src_port, dst_port)) = flow.ports() {
+            inner.number("sport", src_port);
+            inner.number("dport", dst_port);
         }
         inner.number("proto", flow.proto());
         self.raw(key, &inner.finish());

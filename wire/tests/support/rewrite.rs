@@ -223,14 +223,14 @@ impl Rewriter<'_> {
             out.extend_from_slice(&body[payload_len..]);
             out
         } else {
-            self.marked(body, dscp, repr.dport).unwrap_or_else(|| self.after_udp(body, repr.dport))
+            self.marked(body, dscp, repr.dst_port).unwrap_or_else(|| self.after_udp(body, repr.dst_port))
         };
         then(8, |out| repr.emit(out), &rest)
     }
 
     /// A body that begins with INT, if it is marked.
-    fn marked(&self, body: &[u8], dscp: u8, dport: u16) -> Option<Vec<u8>> {
-        if body.is_empty() || matches!(dport, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) {
+    fn marked(&self, body: &[u8], dscp: u8, dst_port: u16) -> Option<Vec<u8>> {
+        if body.is_empty() || matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) {
             return None;
         }
         if let Some(marker) =
@@ -239,16 +239,16 @@ impl Rewriter<'_> {
             return Some(then(
                 8,
                 |out| out.copy_from_slice(&marker.to_be_bytes()),
-                &self.int_then(&body[8..], dport),
+                &self.int_then(&body[8..], dst_port),
             ));
         }
-        let marked = dport == self.profile.int_udp_port || self.profile.marks(dscp);
-        marked.then(|| self.int_then(body, dport))
+        let marked = dst_port == self.profile.int_udp_port || self.profile.marks(dscp);
+        marked.then(|| self.int_then(body, dst_port))
     }
 
     /// INT behind an L4 shim, and what follows it.
-    fn int_then(&self, body: &[u8], dport: u16) -> Vec<u8> {
-        let (mut out, next) = self.l4_shim(body, dport);
+    fn int_then(&self, body: &[u8], dst_port: u16) -> Vec<u8> {
+        let (mut out, next) = self.l4_shim(body, dst_port);
         let rest = &body[out.len()..];
         out.extend(match next {
             Behind::Udp(port) => self.after_udp(rest, port),
@@ -257,8 +257,8 @@ impl Rewriter<'_> {
         out
     }
 
-    fn after_udp(&self, bytes: &[u8], dport: u16) -> Vec<u8> {
-        match dport {
+    fn after_udp(&self, bytes: &[u8], dst_port: u16) -> Vec<u8> {
+        match dst_port {
             vxlan::PORT | vxlan::GPE_PORT => self.vxlan(bytes),
             geneve::PORT => self.geneve(bytes),
             _ => bytes.to_vec(),
@@ -351,14 +351,14 @@ impl Rewriter<'_> {
     }
 
     /// A shim after UDP or TCP and INT behind it; what follows that.
-    fn l4_shim(&self, bytes: &[u8], dport: u16) -> (Vec<u8>, Behind) {
+    fn l4_shim(&self, bytes: &[u8], dst_port: u16) -> (Vec<u8>, Behind) {
         if bytes[0] >> 4 != 0 {
             let shim = Shim2::parse(shim::Kind::L4, bytes).expect("whole");
             let end = 4 + usize::from(shim.length) * 4;
             let behind = match shim.next {
                 Next::Port(port) => Behind::Udp(port),
                 Next::Protocol(proto) => Behind::Ip(proto),
-                _ => Behind::Udp(dport),
+                _ => Behind::Udp(dst_port),
             };
             return (then(4, |out| shim.emit(out), &self.int_2(&bytes[4..end], shim.kind)), behind);
         }
@@ -367,7 +367,7 @@ impl Rewriter<'_> {
         let is_10 = body[0] >> 4 == 1
             || u32::from(body[1] & 0x1f) != u32::from(body[4]).count_ones() + u32::from(body[5]).count_ones();
         let int = if is_10 { self.int_10(body) } else { self.int_05(body, 4) };
-        (then(4, |out| shim.emit(out), &int), Behind::Udp(dport))
+        (then(4, |out| shim.emit(out), &int), Behind::Udp(dst_port))
     }
 
     fn int_2(&self, bytes: &[u8], kind: u8) -> Vec<u8> {

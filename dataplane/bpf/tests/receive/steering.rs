@@ -149,11 +149,11 @@ fn it_takes_what_wire_reads_also_of_damaged_frames() {
         let (said, reason) = (wire::datagram(&frame), steering.of(&frame));
         match said {
             // Behind a label nothing is looked for: the kernel would not know it either.
-            Ok(datagram) if datagram.dport == PORT && reason != Reason::Unusual => {
+            Ok(datagram) if datagram.dst_port == PORT && reason != Reason::Unusual => {
                 assert_eq!(reason, Reason::Taken, "{frame:02x?}");
                 taken += 1;
             }
-            Ok(datagram) => assert!(datagram.dport != PORT || reason == Reason::Unusual, "{frame:02x?}"),
+            Ok(datagram) => assert!(datagram.dst_port != PORT || reason == Reason::Unusual, "{frame:02x?}"),
             // What it takes all the same, the reader refuses and counts.
             Err(wire::Refusal::Fragment) => assert_ne!(reason, Reason::Taken, "{frame:02x?}"),
             Err(_) => {}

@@ -101,12 +101,12 @@ impl Fields<'_> {
 /// `struct outcome`.
 fn outcome(value: &[u8]) -> Outcome {
     let mut fields = Fields(value);
-    let (frame, reason, dport, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+    let (frame, reason, dst_port, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
     let source = fields.octets();
     let peeked = std::array::from_fn(|_| fields.u32());
     let told = (0..KEPT.min(count as usize)).map(|_| told(&mut fields)).collect();
     match frame {
-        0 => Outcome { frame: Frame::Telemetry { dport, source }, peeked, count, told },
+        0 => Outcome { frame: Frame::Telemetry { dst_port, source }, peeked, count, told },
         1 => Outcome::not_read(Frame::Refused { reason, source }),
         _ => Outcome::not_read(Frame::Passed { reason }),
     }
@@ -131,7 +131,7 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
     let [hw_id, reason] = fields.octets();
     let index = fields.u16();
     let (src, dst) = (fields.octets::<16>(), fields.octets::<16>());
-    let (sport, dport, proto, kind) = (fields.u16(), fields.u16(), fields.u8(), fields.u8());
+    let (src_port, dst_port, proto, kind) = (fields.u16(), fields.u16(), fields.u8(), fields.u8());
     fields.octets::<10>();
     let mut hops: Vec<_> = (0..16).map(|_| hop(fields)).collect();
     hops.truncate(hop_count as usize);
@@ -144,7 +144,7 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
         flags,
         marks,
         reason: if marks & normal::HAS_REASON != 0 { reason } else { 0 },
-        flow: (marks & normal::HAS_FLOW != 0).then(|| flow(src, dst, (sport, dport), (proto, kind))),
+        flow: (marks & normal::HAS_FLOW != 0).then(|| flow(src, dst, (src_port, dst_port), (proto, kind))),
         ends,
         hops,
     }
@@ -184,7 +184,7 @@ pub fn frame_of(payload: &[u8]) -> Vec<u8> {
         ..ipv4::Repr::default()
     };
     ip.emit(&mut frame[14..]);
-    udp::Repr { sport: 0x4000, dport: 32766, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
+    udp::Repr { src_port: 0x4000, dst_port: 32766, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
     frame.extend_from_slice(payload);
     frame
 }

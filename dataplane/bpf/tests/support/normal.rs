@@ -11,7 +11,7 @@ use wire::{Decoder, Flags, FlowKey, Items, Layout, Marks, Profile, Refusal, Vers
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// A datagram to one of the ports.
-    Telemetry { dport: u32, source: [u8; 16] },
+    Telemetry { dst_port: u32, source: [u8; 16] },
     /// One that is refused.
     Refused { reason: u32, source: [u8; 16] },
     /// The kernel's.
@@ -95,11 +95,11 @@ pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> O
     let envelope = Envelope::of_frame(frame);
     let ours = |port: u16| profile.telemetry_ports.contains(port);
     let datagram = match wire::datagram(frame) {
-        Ok(datagram) if ours(datagram.dport) => datagram,
+        Ok(datagram) if ours(datagram.dst_port) => datagram,
         Ok(_) => return Outcome::not_read(Frame::Passed { reason: OTHER_PORT }),
         Err(refusal) => {
             let reason = refusal as u32;
-            let refused = refusal != Refusal::Fragment && envelope.dport.is_some_and(ours);
+            let refused = refusal != Refusal::Fragment && envelope.dst_port.is_some_and(ours);
             let source = envelope.src.map_or([0; 16], octets);
             return Outcome::not_read(match refused {
                 true => Frame::Refused { reason, source },
@@ -122,7 +122,7 @@ pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> O
         [number(peek.version), peek.node_id.unwrap_or(ABSENT), u32::from(peek.hw_id), peek.seq]
     });
     let source = octets(datagram.src);
-    let frame = Frame::Telemetry { dport: u32::from(datagram.dport), source };
+    let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
     // Before a header was read the other three mean nothing.
     Outcome { frame, peeked, count, told }
 }

@@ -388,14 +388,14 @@ fn transport(dice: &mut Dice, depth: usize) -> (u8, Vec<u8>) {
 const TUNNEL_PORTS: [u16; 3] = [4789, 4790, 6081];
 
 fn udp(dice: &mut Dice, depth: usize) -> Vec<u8> {
-    let dport = pick(dice, &[9000, 9000, 33122, 33122, 4789, 4790, 6081, 32766, 5000]);
+    let dst_port = pick(dice, &[9000, 9000, 33122, 33122, 4789, 4790, 6081, 32766, 5000]);
     let mut body = Vec::new();
-    let mut inner = dport;
-    if dport == 33122 || !rarely(dice, 3) {
+    let mut inner = dst_port;
+    if dst_port == 33122 || !rarely(dice, 3) {
         if rarely(dice, 8) {
             body.extend(MARKER.to_be_bytes());
         }
-        inner = shim(dice, &mut body, dport);
+        inner = shim(dice, &mut body, dst_port);
     }
     match inner {
         4789 => body.extend(vxlan(dice, depth)),
@@ -405,7 +405,7 @@ fn udp(dice: &mut Dice, depth: usize) -> Vec<u8> {
         _ => body.extend(vec![0xab; dice.below(24)]),
     }
     let mut out = vec![0x40, 0];
-    out.extend(dport.to_be_bytes());
+    out.extend(dst_port.to_be_bytes());
     out.extend(about(dice, 8 + body.len()).to_be_bytes());
     out.extend([0, 0]);
     out.extend(body);
@@ -516,30 +516,33 @@ fn geneve(dice: &mut Dice, depth: usize, out: &mut Vec<u8>) {
 }
 
 /// A shim after L4, and INT. Answers the original port.
-fn shim(dice: &mut Dice, out: &mut Vec<u8>, dport: u16) -> u16 {
+fn shim(dice: &mut Dice, out: &mut Vec<u8>, dst_port: u16) -> u16 {
     match dice.below(10) {
         0..=2 => {
             let tail = pick(dice, &[0, 1, 1, 2, 4]);
             let kind = pick(dice, &[1, 1, 1, 3, 2]);
             shim_1(dice, out, (kind, 0), 5, tail);
-            dport
+            dst_port
         }
         3..=5 => {
             let kind = pick(dice, &[1, 1, 1, 1, 2]);
             shim_1(dice, out, (kind, 0), 10, 0);
-            dport
+            dst_port
         }
         _ => {
             let port = if rarely(dice, 2) { pick(dice, &TUNNEL_PORTS) } else { 9000 };
-            let npt =
-                if dport == 33122 { pick(dice, &[1, 1, 1, 2, 0, 3]) } else { pick(dice, &[0, 0, 0, 0, 1]) };
+            let npt = if dst_port == 33122 {
+                pick(dice, &[1, 1, 1, 2, 0, 3])
+            } else {
+                pick(dice, &[0, 0, 0, 0, 1])
+            };
             let [high, low] = match npt {
                 1 => port.to_be_bytes(),
                 2 => [0, pick(dice, &[6, 17, 132])],
                 _ => [0, 0],
             };
             shim_2(dice, out, |_| [npt << 2, high, low]);
-            if npt == 1 { port } else { dport }
+            if npt == 1 { port } else { dst_port }
         }
     }
 }
@@ -679,9 +682,9 @@ pub fn frame(dice: &mut Dice, payload: &[u8]) -> Vec<u8> {
     } else {
         out.extend(if v6 { [0x86, 0xdd] } else { [0x08, 0x00] });
     }
-    let dport = pick(dice, &[32766, 32766, 32766, 32766, 9000, 53_u16]);
+    let dst_port = pick(dice, &[32766, 32766, 32766, 32766, 9000, 53_u16]);
     let mut udp = vec![0x40, 0];
-    udp.extend(dport.to_be_bytes());
+    udp.extend(dst_port.to_be_bytes());
     udp.extend(about(dice, 8 + payload.len()).to_be_bytes());
     udp.extend([0, 0]);
     udp.extend(payload);
