@@ -1,6 +1,6 @@
 # hopwise: `make demo` shows a network, `make test` proves that it works. Both install what is missing.
 
-.PHONY: all demo build ui test bench fmt docs clean help
+.PHONY: all demo build ui test check fuzz bench fmt docs clean help
 
 help:            ## list what can be made
 	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
@@ -23,6 +23,15 @@ ui:              ## the web page alone: ui/dist
 test:            ## everything that the gate checks, with a count at the end
 	@scripts/setup test
 	@scripts/test
+
+check:           ## format, lints and unit tests of what is not committed yet: the short check while one works
+	@scripts/setup build
+	@scripts/check
+
+SECONDS ?= 60
+
+fuzz:            ## every parser under coverage-guided fuzzing, SECONDS each; needs nightly and cargo-fuzz
+	@scripts/fuzz $(SECONDS)
 
 CASES ?= fastpath-6x8-1k fastpath-6x8-100k fastpath-1x1-1k fastpath-6x8-change fastpath-6x8-1m udp-one-sender udp-one-sender-flood \
 	rung-xdp-native rung-xdp-generic rung-packet rung-udp xdp-detect-1k xdp-detect-100k xdp-detect-1k-told switch-live \
