@@ -6,3 +6,16 @@ mod dta;
 
 pub use bytes::{aggregate, headers, packet, reports};
 pub use dta::{dta, memory, roce};
+
+use wire::{Dialect, Profile};
+
+/// Runs `body` over all of `input` but its first byte, which chooses the dialect: the form of a coverage-guided target's input.
+/// `examples/corpus.rs` writes the vectors in the same form.
+///
+/// # Panics
+/// When `body` does.
+pub fn with_profile(input: &[u8], body: fn(&[u8], &Profile)) {
+    let Some((choice, bytes)) = input.split_first() else { return };
+    let dialect = Dialect::ALL[usize::from(*choice) % Dialect::ALL.len()];
+    body(bytes, &Profile::new(dialect));
+}

@@ -1,0 +1,22 @@
+//! Writes `vectors/` as the first corpus of the coverage-guided targets: `cargo run --example corpus -- DIRECTORY`.
+#![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its place")]
+
+#[allow(dead_code, reason = "shared by tests")]
+#[path = "../../wire/tests/support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use support::vectors;
+use wire::Dialect;
+
+fn main() {
+    let directory = PathBuf::from(std::env::args().nth(1).expect("usage: corpus DIRECTORY"));
+    std::fs::create_dir_all(&directory).unwrap();
+    let vectors = vectors::all();
+    for vector in &vectors {
+        let choice = Dialect::ALL.iter().position(|dialect| *dialect == vector.profile.dialect).unwrap_or_default();
+        let input = [&[choice as u8], vector.bytes.as_slice()].concat();
+        std::fs::write(directory.join(&vector.name), input).unwrap();
+    }
+    println!("{} inputs in {}", vectors.len(), directory.display());
+}
