@@ -1,7 +1,9 @@
-//! Writes the list of the pages' files, so that the program holds them. Without `ui/dist` the list is empty.
+//! Writes the list of the web page's files, so that the program holds them. Without `ui/dist` the list is empty.
 
 use std::{
-    env, fs, io,
+    env, fs,
+    hash::{DefaultHasher, Hasher},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -19,22 +21,39 @@ fn main() -> io::Result<()> {
         collect(&pages, "", &mut files)?;
     }
     files.sort();
-    let mut list = String::from("pub(crate) static PAGES: &[(&str, &[u8])] = &[\n");
-    for (name, path) in files {
-        list.push_str(&format!("    ({name:?}, include_bytes!({:?})),\n", path.display().to_string()));
+    let mut list = String::from("static PAGES: &[Asset] = &[\n");
+    for (path, file) in files {
+        list.push_str(&entry(&path, &file)?);
     }
     list.push_str("];\n");
     fs::write(out.join("pages.rs"), list)
 }
 
-/// Every file below `directory`, with its path relative to the pages' root. Source maps are for the developer.
+/// The Rust literal of one file: its path, hash and content, and the gzip file beside it when Vite wrote one.
+fn entry(path: &str, file: &Path) -> io::Result<String> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(file)?);
+    let hash = format!("{:016x}", hasher.finish());
+    let compressed = PathBuf::from(format!("{}.gz", file.display()));
+    let gzip = match compressed.is_file() {
+        true => format!("Some(include_bytes!({:?}))", compressed.display().to_string()),
+        false => "None".to_owned(),
+    };
+    let plain = file.display().to_string();
+    Ok(format!(
+        "    Asset {{ path: {path:?}, hash: {hash:?}, plain: include_bytes!({plain:?}), gzip: {gzip} }},\n"
+    ))
+}
+
+/// Every file below `directory`, with its path relative to the root of the page. Source maps are for the developer, and
+/// gzip files belong to the file that they hold.
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         if entry.file_type()?.is_dir() {
             collect(&entry.path(), &format!("{name}/"), files)?;
-        } else if !name.ends_with(".map") {
+        } else if !name.ends_with(".map") && !name.ends_with(".gz") {
             files.push((name, entry.path()));
         }
     }

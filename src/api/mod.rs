@@ -18,7 +18,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
-    http::{StatusCode, Uri},
+    http::{HeaderMap, StatusCode, Uri},
     middleware,
     response::{IntoResponse, Response},
     routing,
@@ -122,14 +122,14 @@ pub(crate) const READS: usize = 4;
 /// Longest body of a request, bytes: a SQL query with room to spare.
 const MAX_BODY: usize = 256 << 10;
 
-async fn fallback(State(context): State<Arc<Context>>, uri: Uri) -> Response {
+async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with("/api") {
         let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
         return Refusal::not_found(message).into_response();
     }
     let settings = context.in_force.settings();
     if settings.ui.enabled && settings.collects() {
-        pages::page(&uri)
+        pages::page(&uri, &headers)
     } else {
         (StatusCode::NOT_FOUND, "the pages are off; [ui] enabled and a [collector] switch them on\n")
             .into_response()
