@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 
 /// The folders with a manifest, in the order the data walks.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "wire",
     "detect",
     "dataplane",
     "memory",
     "nic",
+    "rdma",
     "translator",
     "collector",
     // In the kernel it comes before the collector, whose work it does; it is built on the collector's definitions.

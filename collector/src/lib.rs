@@ -33,7 +33,6 @@ mod index;
 pub mod join;
 mod memories;
 pub mod postcards;
-pub mod rdma;
 mod reading;
 mod reports;
 pub mod sequence;

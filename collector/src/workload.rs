@@ -4,7 +4,6 @@
 //! (42), INT shim (4), INT header (8), 6 × 32 bytes of metadata. Nothing here is on any hot path.
 
 pub mod aggregate;
-pub mod rdma;
 mod sf;
 
 use std::net::{IpAddr, Ipv4Addr};

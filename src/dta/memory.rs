@@ -21,8 +21,8 @@ use std::{
     thread::JoinHandle,
 };
 
-use collector::rdma::{Completion, Out, Responder, Stats};
 use nic::udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver};
+use rdma::responder::{Completion, Out, Responder, Stats};
 use wire::roce::{Ends, Packet, Path};
 
 use super::{exchange, shelf::Shelf};
@@ -135,10 +135,10 @@ impl Ready {
         if let Some(danger) = settings.unguarded() {
             tracing::warn!("{danger}");
         }
-        let config = collector::rdma::Config {
+        let config = rdma::responder::Config {
             pairs: settings.queue_pairs,
             seed: seed(),
-            ..collector::rdma::Config::default()
+            ..rdma::responder::Config::default()
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;

@@ -7,9 +7,10 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
+use rdma::requester::{self, Connection, Links, RemoteRegion};
+use rdma::transport::Way;
 use translator::dta::workload::{CASES, Case, Load, Nowhere, Reports};
-use translator::dta::{Out, Translator, Way};
-use translator::rdma::{self, Connection, Links, RemoteRegion};
+use translator::dta::{Out, Translator};
 
 const RUNS: usize = 31;
 /// Reports that are taken together, as a driver does.
@@ -126,7 +127,7 @@ fn copies(runs: usize) {
 
 /// A link to a collector that never answers, with the case's region.
 fn links(case: &Case) -> Links {
-    let mut links = Links::new(rdma::Config::default()).expect("good settings");
+    let mut links = Links::new(requester::Config::default()).expect("good settings");
     let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
     let path = wire::roce::Path::new(address(1), address(2), 0xc001);
     let len = case.geometry().body_len();

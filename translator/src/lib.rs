@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod dta;
-pub mod rdma;
 pub mod stage;
 pub mod workload;
 

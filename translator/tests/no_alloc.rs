@@ -33,30 +33,30 @@ fn a_stage_and_a_translator_at_work_allocate_nothing() {
 /// A way that closes now and then, so that reports wait in local memory and come again.
 struct Gate(bool);
 
-impl translator::dta::Way for Gate {
-    fn room(&self, _: u8, _: bool) -> translator::dta::Room {
-        if self.0 { translator::dta::Room::ENDLESS } else { translator::dta::Room::NONE }
+impl rdma::transport::Way for Gate {
+    fn room(&self, _: u8, _: bool) -> rdma::transport::Room {
+        if self.0 { rdma::transport::Room::ENDLESS } else { rdma::transport::Room::NONE }
     }
 
     fn write(
         &mut self,
-        _: translator::dta::Place,
+        _: rdma::transport::Place,
         _: u64,
         _: &[u8],
         _: Option<u32>,
         _: bool,
-    ) -> Result<(), translator::dta::Blocked> {
-        if self.0 { Ok(()) } else { Err(translator::dta::Blocked::Full) }
+    ) -> Result<(), rdma::transport::Blocked> {
+        if self.0 { Ok(()) } else { Err(rdma::transport::Blocked::Full) }
     }
 
     fn add(
         &mut self,
-        _: translator::dta::Place,
+        _: rdma::transport::Place,
         _: u64,
         _: u64,
         _: Option<u32>,
-    ) -> Result<(), translator::dta::Blocked> {
-        if self.0 { Ok(()) } else { Err(translator::dta::Blocked::Full) }
+    ) -> Result<(), rdma::transport::Blocked> {
+        if self.0 { Ok(()) } else { Err(rdma::transport::Blocked::Full) }
     }
 }
 

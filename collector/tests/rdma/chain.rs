@@ -80,7 +80,7 @@ pub(crate) fn restart_translator(world: &mut World) {
     for (list, newest) in lists.heads() {
         assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
     }
-    world.links = translator::rdma::Links::new(world.config).unwrap();
+    world.links = rdma::requester::Links::new(world.config).unwrap();
     world.pair = None;
     world.connect();
 }

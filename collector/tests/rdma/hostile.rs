@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use collector::rdma::{
+use memory::Region;
+use rdma::responder::{
     Config, Order, PairConfig, PairError, PairState, Reason, RegisterError, Registration, Responder, Rights,
     Stats,
 };
-use memory::Region;
 use wire::Refusal;
 use wire::roce::{Aeth, AtomicEth, Head, Nak, Packet, Path, Psn, Reth, Syndrome, Transport, Writer};
 

@@ -1,7 +1,7 @@
 //! What the links say there is room for.
 
-use translator::dta::{Place, Way};
-use translator::rdma::{Config, Links};
+use rdma::requester::{Config, Links};
+use rdma::transport::{Place, Way};
 
 use crate::world::{Dice, Faults, World};
 

@@ -1,7 +1,7 @@
 //! Whatever the network does: what must arrive does, once; what may be lost is lost only where a counter says so.
 
-use translator::dta::{Blocked, Place, Way};
-use translator::rdma::{Heard, UncertainAdds};
+use rdma::requester::{Heard, UncertainAdds};
+use rdma::transport::{Blocked, Place, Way};
 
 use crate::world::{Dice, Faults, MICRO, MILLI, World};
 
@@ -262,7 +262,7 @@ fn a_cut_cable_costs_nothing_that_was_kept() {
 
 #[test]
 fn uncertain_additions_can_be_given_up_instead() {
-    let config = translator::rdma::Config {
+    let config = rdma::requester::Config {
         uncertain_adds: UncertainAdds::GiveUp,
         timeout: MILLI,
         ..Default::default()
@@ -306,7 +306,7 @@ fn what_was_kept_for_memory_that_is_gone_is_not_written_to_what_comes_in_its_pla
     world.settle();
     world.check_books();
     let found = [(0, 0), (0, 8), (1, 0)].map(|(region, offset)| world.u64_at(region, offset));
-    let (stats, no_place) = (world.links.stats(0).unwrap(), translator::rdma::GivenUp::NoPlace as usize);
+    let (stats, no_place) = (world.links.stats(0).unwrap(), rdma::requester::GivenUp::NoPlace as usize);
     assert_eq!(found, [0, u64::from_le_bytes([9; 8]), u64::from_le_bytes([7; 8])]);
     assert_eq!((stats.kept, stats.acknowledged, stats.given_up[no_place]), (4, 2, 2));
 }

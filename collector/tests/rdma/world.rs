@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use collector::rdma::{self, Completion, Order, PairConfig, Registered, Registration, Responder, Rights};
 use dataplane::dta::{Outbox, Reporter};
 use memory::Region;
+use rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
+use rdma::responder::{self, Completion, Order, PairConfig, Registered, Registration, Responder, Rights};
 use translator::dta::{Origin, Translator};
-use translator::rdma::{Config, Connection, Event, Links, RemoteRegion, State};
 use wire::roce::{Packet, Path, Transport};
 
 pub(crate) const MICRO: u64 = 1_000;
@@ -142,7 +142,7 @@ pub(crate) struct Heard {
     pub(crate) sent: Vec<Vec<u8>>,
 }
 
-impl rdma::Out for Heard {
+impl responder::Out for Heard {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.answers.push(frame.to_vec());
     }
@@ -279,7 +279,7 @@ impl World {
     }
 
     fn responder(seed: u64) -> Responder {
-        Responder::new(rdma::Config { seed, atomic_depth: 8, ..rdma::Config::default() })
+        Responder::new(responder::Config { seed, atomic_depth: 8, ..responder::Config::default() })
             .expect("good settings")
     }
 
@@ -304,7 +304,7 @@ impl World {
         let offer = self.links.offer(0).expect("a collector");
         let executed = self.pair.filter(|_| self.remembers).and_then(|pair| self.responder.expected(pair));
         let (there, back) = paths();
-        let mut pair = |transport, end: translator::rdma::End| {
+        let mut pair = |transport, end: rdma::requester::End| {
             let config = PairConfig {
                 transport,
                 path: back,

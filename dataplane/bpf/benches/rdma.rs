@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bpf::rdma::{Counted, Options, Rdma};
-use collector::rdma::{Order, PairConfig, Registered, Rights};
 use nic::bpf::{LoadOptions, Object};
 use nic::netns::Pair;
 use nic::time;
+use rdma::responder::{Order, PairConfig, Registered, Rights};
 use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
 
 const NUMBER: u32 = 0x1001;

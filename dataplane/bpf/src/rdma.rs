@@ -1,6 +1,6 @@
 //! The RoCEv2 responder in the kernel, from user space's side: memory, regions, queue pairs, what is told, what was counted.
 //!
-//! It stands in front of a [`collector::rdma::Responder`], which names everything: a region or queue pair is made there, and
+//! It stands in front of a [`rdma::responder::Responder`], which names everything: a region or queue pair is made there, and
 //! then given to the kernel under the same key or number. What the kernel has, it answers alone: writes end in memory, and
 //! acknowledgements leave, without user space. Frames for other queue pairs go on to the stack, and so to the socket of that
 //! responder. Both write the same memory.
@@ -14,11 +14,11 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use collector::rdma::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
 use memory::{Access, Region};
 use nic::Error;
 use nic::bpf::{LoadOptions, Map, Mapped, Object, Ring};
 use nic::ladder::{self, Filter};
+use rdma::responder::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
 use wire::roce::Psn;
 
 pub use layout::Counted;
@@ -32,7 +32,7 @@ pub struct Options {
     /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, and of a message that was
     /// sent its text.
     pub completions: u32,
-    /// As [`collector::rdma::Config::not_ready_timer`].
+    /// As [`rdma::responder::Config::not_ready_timer`].
     pub not_ready_timer: u8,
 }
 

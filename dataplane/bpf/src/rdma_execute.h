@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* One packet at its queue pair: the rules of collector::rdma, line by line (collector/src/rdma/work.rs). */
+/* One packet at its queue pair: the rules of rdma::responder, line by line (rdma/src/responder/work.rs). */
 #ifndef HOPWISE_RDMA_EXECUTE_H
 #define HOPWISE_RDMA_EXECUTE_H
 
@@ -88,7 +88,7 @@ static inline_always u32 send(struct xdp_md *frame, struct request *r, struct rd
 }
 
 /* Stores the payload of a packet, which comes `done` bytes after its message's first one, at `start`. Of several packets: see
- * collector/src/rdma/regions.rs, store_part. 0: done. */
+ * rdma/src/responder/regions.rs, store_part. 0: done. */
 static inline_always u32 store_part(struct xdp_md *frame, const struct request *r, u64 start, u32 done, u32 flags)
 {
     u32 ends = r->marks & ENDS, from = r->from, len = r->len;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::commands::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use collector::stores::{Answer, Next, Policy};
-use collector::workload::rdma;
 use memory::{Pages, Region};
+use rdma::workload;
 use translator::dta::StoreEntry;
 use wire::dta::hash::Family;
 
@@ -156,7 +156,7 @@ fn copying(plan: &Plan) -> Result<f64, Failure> {
 
 /// `rdma-key-write`, `rdma-append`: frames in memory to bytes in a region.
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = rdma::CASES.into_iter().find(|case| case.name == name);
+    let case = workload::CASES.into_iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`")))?;
     let memory = Arc::new(Region::anonymous(bytes(plan), true).map_err(failed)?);
     memory.populate().map_err(failed)?;

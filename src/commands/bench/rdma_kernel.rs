@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 use std::thread;
 
 use bpf::rdma::{Options, Rdma};
-use collector::rdma::{PairConfig, Registered, Rights};
-use collector::workload::rdma::{CASES, Case};
 use nic::time;
+use rdma::responder::{PairConfig, Registered, Rights};
+use rdma::workload::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
 
 use super::harness::{Conditions, Failure, Outcome, Plan};

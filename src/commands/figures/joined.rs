@@ -4,11 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use collector::rdma::{self, Order, PairConfig, Registration, Responder, Rights};
 use collector::stores::{BODY, Header, Store, region_len};
 use memory::Region;
+use rdma::requester::{Config, Connection, Links, RemoteRegion};
+use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};
 use translator::dta::{self, CollectorConfig, StoreEntry, Translator};
-use translator::rdma::{Config, Connection, Links, RemoteRegion};
 use wire::dta::layout::Geometry;
 use wire::roce::{Packet, Path, Transport};
 
@@ -61,7 +61,7 @@ struct Answers {
     ends: Vec<usize>,
 }
 
-impl rdma::Out for Answers {
+impl responder::Out for Answers {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.frames.extend_from_slice(frame);
         self.ends.push(self.frames.len());
@@ -86,7 +86,7 @@ fn store(wanted: &StoreEntry) -> Result<Store, CliError> {
 impl Receiving {
     /// A responder with these stores, and how their regions are called.
     fn new(wanted: &[StoreEntry]) -> Result<(Self, Vec<RemoteRegion>), CliError> {
-        let mut responder = Responder::new(rdma::Config::default()).map_err(failed)?;
+        let mut responder = Responder::new(responder::Config::default()).map_err(failed)?;
         let (mut stores, mut regions) = (Vec::new(), Vec::new());
         for (number, wanted) in (0_u16..).zip(wanted) {
             let store = store(wanted)?;
@@ -112,7 +112,7 @@ impl Receiving {
     }
 
     /// What the responder counted.
-    pub(crate) fn responded(&self) -> &rdma::Stats {
+    pub(crate) fn responded(&self) -> &responder::Stats {
         self.responder.stats()
     }
 }
@@ -245,7 +245,7 @@ impl Joined {
     }
 
     /// What the responder counted.
-    pub(crate) fn responded(&self) -> &rdma::Stats {
+    pub(crate) fn responded(&self) -> &responder::Stats {
         self.receiving.responded()
     }
 }
@@ -262,7 +262,7 @@ fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Res
         destination_mac: path.source_mac,
         ..path
     };
-    let mut connect = |transport, end: translator::rdma::End| {
+    let mut connect = |transport, end: rdma::requester::End| {
         let pair =
             PairConfig { transport, path: back, peer: end.pair, psn: end.psn, mtu: 4096, receives: u32::MAX };
         responder.connect(&pair).map_err(failed)

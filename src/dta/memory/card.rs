@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-use collector::rdma::{Completion, PairConfig, PairError, PairState, Registered};
 use memory::Region;
 use nic::verbs::{Card, Done, Pair, Peer};
+use rdma::responder::{Completion, PairConfig, PairError, PairState, Registered};
 use wire::{
     dta::layout::{CHECKSUM_LEN, Geometry},
     roce::Transport,

@@ -12,10 +12,10 @@ use std::{
 use collector::{
     Batch, Event, Sink,
     event::{Basis, Drop as DropRow, Kind},
-    rdma::Completion,
     stores::{Follower, Next},
 };
 use detect::Metric;
+use rdma::responder::Completion;
 use wire::FlowKey;
 
 use super::Memory;

@@ -10,9 +10,9 @@ use std::{
 };
 
 use bpf::rdma::{Counted, Options, Rdma, Refused};
-use collector::rdma::{PairConfig, PairState, Registered, Registration};
 use memory::Region;
 use nic::{bpf::Attachment, frames::Waiting, ladder::Rung, ladder::State, ladder::Watch};
+use rdma::responder::{PairConfig, PairState, Registered, Registration};
 use wire::roce::{Path, Psn};
 
 use super::{Answers, Memory, SLEEP, Wake};

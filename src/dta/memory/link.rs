@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use collector::rdma::{PairConfig, PairError, PairState, Responder};
+use rdma::responder::{PairConfig, PairError, PairState, Responder};
 use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 
 use super::card::Cards;
@@ -112,7 +112,7 @@ impl Host for Memory {
             atomics: if self.card.is_some() {
                 CARD_ATOMICS
             } else {
-                collector::rdma::Config::default().atomic_depth
+                rdma::responder::Config::default().atomic_depth
             },
             executed,
             stores: self.offers(),

@@ -7,9 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use collector::rdma::{Order, Registered, Registration, Responder, Rights};
 use collector::stores::{BODY, Header, HeaderError, Store, region_len};
 use memory::Region;
+use rdma::responder::{Order, Registered, Registration, Responder, Rights};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 

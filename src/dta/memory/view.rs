@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use collector::rdma::{PairState, Reason};
+use rdma::responder::{PairState, Reason};
 use serde::Serialize;
 use wire::Refusal;
 

@@ -8,8 +8,8 @@
 use std::{collections::VecDeque, net::IpAddr};
 
 use nic::verbs::{Card, Peer, Sender};
-use translator::dta::{Blocked, Place, Room, Way};
-use translator::rdma::{Cause, Connection, End, Event, GivenUp, Offer, Refused, RemoteRegion, State, Stats};
+use rdma::requester::{Cause, Connection, End, Event, GivenUp, Offer, Refused, RemoteRegion, State, Stats};
+use rdma::transport::{Blocked, Place, Room, Way};
 use wire::roce::Psn;
 
 /// Requests that a queue pair has outstanding.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use nic::udp::{Answered, Options, Receiver};
+use rdma::requester::{Connection, Event, RemoteRegion, State};
 use translator::dta::{CollectorConfig, StoreEntry, Translator};
-use translator::rdma::{Connection, Event, RemoteRegion, State};
 use wire::dta::layout::Geometry;
 use wire::roce::{PORT, Path, Psn};
 
@@ -165,7 +165,7 @@ impl Peers {
         let offer = links.offer(number)?;
         let instance = self.instance.clone();
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let end = |end: translator::rdma::End| End { queue_pair: end.pair, psn: end.psn.value() };
+        let end = |end: rdma::requester::End| End { queue_pair: end.pair, psn: end.psn.value() };
         peer.link.hello(Hello {
             version: VERSION,
             instance,

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use translator::dta::{Blocked, Place, Room, Way};
-use translator::rdma::{Config, Connection, Event, Links, Offer, State, Stats};
+use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
+use rdma::transport::{Blocked, Place, Room, Way};
 
 use super::card::Cards;
 use crate::{

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use rdma::requester::{GivenUp, Heard, Refused, State};
 use serde::Serialize;
 use translator::dta::{PRIMITIVES, Reason};
-use translator::rdma::{GivenUp, Heard, Refused, State};
 use wire::Refusal;
 
 use super::Worker;

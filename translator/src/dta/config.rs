@@ -8,7 +8,7 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{BadGeometry, Geometry};
 
 use super::trigger::{MAX_TRIGGERS, Trigger};
-use super::way::MAX_WRITE;
+use rdma::transport::MAX_WRITE;
 
 /// Most collectors of one translator.
 pub const MAX_COLLECTORS: usize = 16;

@@ -2,7 +2,7 @@
 
 use super::meter::Meter;
 use super::stats::{Operations, Reason};
-use super::way::{Blocked, Place, Way};
+use rdma::transport::{Blocked, Place, Way};
 
 /// Why a report was not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

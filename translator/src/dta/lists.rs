@@ -8,7 +8,7 @@ use super::config::StoreEntry;
 use super::line::{Fault, Line, Target};
 use super::stats::{Cause, Entries, Reason};
 use super::waiting::{Queue, Turn, Waits};
-use super::way::{Blocked, Way};
+use rdma::transport::{Blocked, Way};
 
 /// One list's head.
 #[derive(Clone, Copy, Debug)]

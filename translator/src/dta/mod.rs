@@ -18,7 +18,6 @@ mod stores;
 mod tracker;
 mod trigger;
 mod waiting;
-mod way;
 pub mod workload;
 
 use core::net::{IpAddr, SocketAddr};
@@ -39,6 +38,7 @@ pub use config::{
     Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
     MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, Rate, StoreEntry,
 };
+use rdma::transport::{Place, Way};
 pub use stats::{
     Cause, Controls, Copies, Entries, Operations, PRIMITIVES, Postcards, Reason, Reports, Sequences,
     Sketches, Stats,
@@ -46,7 +46,6 @@ pub use stats::{
 pub use trigger::{
     Condition, Field, MAX_CONDITIONS, MAX_ENTRY, MAX_PARTS, MAX_TRIGGERS, Part, Relation, Trigger,
 };
-pub use way::{Blocked, MAX_WRITE, Place, Room, Way};
 
 /// Reports from local memory that one tick carries out, so that it does not take long.
 const PER_TICK: usize = 4096;

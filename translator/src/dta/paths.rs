@@ -10,7 +10,7 @@ use super::config::{MAX_HOPS, StoreEntry};
 use super::line::{Fault, Line, Target};
 use super::stats::{Cause, Postcards, Reason};
 use super::waiting::{Queue, Turn, Waits};
-use super::way::{Blocked, Way};
+use rdma::transport::{Blocked, Way};
 
 /// Paths among which a key chooses its place: the older one goes when all are taken.
 const WAYS: usize = 4;

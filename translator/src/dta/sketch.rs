@@ -11,7 +11,7 @@ use super::config::{Config, StoreEntry};
 use super::line::{Fault, Line, Target};
 use super::places::Places;
 use super::stats::{Cause, Reason, Sketches};
-use super::way::{Blocked, MAX_WRITE, Way};
+use rdma::transport::{Blocked, MAX_WRITE, Way};
 
 /// An epoch may begin so far ahead of the newest one.
 const AHEAD: i16 = 8;

@@ -10,7 +10,7 @@ use super::lists::{Lists, Wish};
 use super::paths::{Paths, Postcard};
 use super::sketch::{Delivery, Sketch};
 use super::stats::{Cause, Entries, Reason, Stats};
-use super::way::Way;
+use rdma::transport::Way;
 
 /// Bytes of slots that are made ready the short way.
 const SHORT: usize = 64;

@@ -4,7 +4,9 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 use wire::dta::{Base, Operation, Priority, Report};
 
-use super::{Blocked, CollectorConfig, Config, Place, Room, StoreEntry, Way};
+use rdma::transport::{Blocked, Place, Room, Way};
+
+use super::{CollectorConfig, Config, StoreEntry};
 
 /// Reports of a case: enough that keys, lists and reporters are not the same ones soon again.
 pub const REPORTS: usize = 1 << 16;

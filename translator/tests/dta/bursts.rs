@@ -1,6 +1,7 @@
 //! A burst is what its reports are one by one: the short way of plain Appends changes nothing but the time.
 
-use translator::dta::{Accept, Blocked, Config, Rate, Room, Stats, Trigger};
+use rdma::transport::{Blocked, Room};
+use translator::dta::{Accept, Config, Rate, Stats, Trigger};
 use wire::dta::layout::{Geometry, Ring};
 
 use crate::hostile::report;

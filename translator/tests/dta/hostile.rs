@@ -1,6 +1,7 @@
 //! Bytes that nobody should send: nothing panics, nothing is written outside a region, everything adds up.
 
-use translator::dta::{Accept, Config, Reason, Room};
+use rdma::transport::Room;
+use translator::dta::{Accept, Config, Reason};
 use wire::dta::{Base, Operation, Priority, Report};
 
 use crate::model::{KEY, MS, Random, World, append, config, plain, sender, stores, with};

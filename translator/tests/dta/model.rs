@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use translator::dta::{
-    Blocked, CollectorConfig, Config, Origin, Out, Place, Room, Stats, StoreEntry, Translator, Way,
-};
+use rdma::transport::{Blocked, Place, Room, Way};
+use translator::dta::{CollectorConfig, Config, Origin, Out, Stats, StoreEntry, Translator};
 use wire::dta::control::Body;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};

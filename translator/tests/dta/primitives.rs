@@ -1,6 +1,7 @@
 //! Key-Write, Append, Key-Increment, Postcarding: what 5.5 says of each, in memory as 5.9 says.
 
-use translator::dta::{Blocked, Cause, Config, Reason, Room, StoreEntry};
+use rdma::transport::{Blocked, Room};
+use translator::dta::{Cause, Config, Reason, StoreEntry};
 use wire::dta::Operation;
 use wire::dta::hash::{self, Family};
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
@@ -494,7 +495,8 @@ fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
 
 #[test]
 fn a_batch_of_a_list_is_no_longer_than_a_write_may_be() {
-    use translator::dta::{CollectorConfig, MAX_WRITE};
+    use rdma::transport::MAX_WRITE;
+    use translator::dta::CollectorConfig;
     // Entries of 512 bytes; a tagged batch has a trailer too.
     let cases =
         [(128, false, Some(MAX_WRITE)), (129, false, None), (127, true, Some(65_040)), (128, true, None)];

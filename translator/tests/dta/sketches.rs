@@ -1,6 +1,7 @@
 //! Sketch-Merge: 5.4, 5.5 and 5.9.
 
-use translator::dta::{Blocked, Config, Place, Reason, Room, StoreEntry};
+use rdma::transport::{Blocked, Place, Room};
+use translator::dta::{Config, Reason, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
 use wire::dta::{Base, MergeOp, Operation, Priority};
@@ -412,7 +413,7 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
             );
         }
         let (done, sketches) = (world.memory.done(), world.stats().sketches);
-        assert!(done.iter().all(|done| done.data.len() <= translator::dta::MAX_WRITE));
+        assert!(done.iter().all(|done| done.data.len() <= rdma::transport::MAX_WRITE));
         assert_eq!((sketches.complete, sketches.lost), (u64::from(!refused), u64::from(refused)));
         // What is refused for good is over, and stops nothing.
         world.pass(10_000 * MS);

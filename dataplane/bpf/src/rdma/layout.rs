@@ -1,6 +1,6 @@
 //! The Rust twin of `rdma_tables.h`.
 
-use collector::rdma::{Order, PairConfig, Reason, Registered, Rights, Stats};
+use rdma::responder::{Order, PairConfig, Reason, Registered, Rights, Stats};
 use wire::Refusal;
 use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 

@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use bpf::rdma::{Options, Rdma};
-use collector::rdma::{
+use memory::Region;
+use rdma::responder::{
     Completion, Config, Order, Out, PairConfig, PairState, Registered, Registration, Responder, Rights,
 };
-use memory::Region;
 use wire::roce::{Packet, Path, Psn, Transport};
 
 use crate::frames::{HERE, address};

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bpf::rdma::Options;
-use collector::rdma::{Order, PairConfig, Registered, Rights};
 use nic::frames::{self, Port};
 use nic::ladder::Rung;
 use nic::netns::{Pair, send_frames};
 use nic::udp::{Burst, Receiver};
+use rdma::responder::{Order, PairConfig, Registered, Rights};
 use wire::roce::{Aeth, Ends, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
 
 use crate::both::load;

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 
 use both::{Both, Pair, Said};
 use bpf::rdma::{Options, Refused};
-use collector::rdma::{Order, Out, PairConfig, Reason, Registered, Rights};
 use dice::Dice;
 use frames::{Request, atomic, reth, seal, vary};
+use rdma::responder::{Order, Out, PairConfig, Reason, Registered, Rights};
 use wire::roce::{Psn, Transport};
 
 /// Says aloud that a test needs what is not there. Everything but a missing permission is a failure.

@@ -1,4 +1,4 @@
-//! The software end of RoCEv2 on one core: frames in memory to bytes in a region. `cargo bench -p hopwise-collector --bench rdma`;
+//! The software end of RoCEv2 on one core: frames in memory to bytes in a region. `cargo bench -p hopwise-rdma --bench rdma`;
 //! behind `--` words of cases (`key-write`, `append`), `--mib=N` for another region than 4096 MiB, `--rounds=N` for other than 300 turns.
 //!
 //! Each case stands beside two plain loops with prefetch, in turns with it, in the same run: `store` stores the same bytes at the same
@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use collector::rdma::Order;
-use collector::workload::rdma::{Case, Feed};
 use memory::Region;
+use rdma::responder::Order;
+use rdma::workload::{Case, Feed};
 
 const BATCH: usize = 2048;
 /// Frames that are given at once, as a socket or ring does.

@@ -11,7 +11,7 @@ use super::frames::{Framer, Target, frames_for, most_bytes};
 use super::kept::{Kept, Kind, Operation};
 use super::outbox::Outbox;
 use super::stats::{GivenUp, Heard, Refused, Stats};
-use crate::dta::Blocked;
+use crate::transport::Blocked;
 
 /// Why a connection broke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -140,7 +140,7 @@ pub struct End {
 /// A region of a collector, as it told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
-    /// The number by which [`crate::dta::Place`] names it, below [`REGIONS`].
+    /// The number by which [`crate::transport::Place`] names it, below [`REGIONS`].
     pub region: u16,
     /// The address that it gave the body's first byte.
     pub address: u64,

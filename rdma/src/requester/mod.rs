@@ -36,7 +36,7 @@ pub use stats::{GivenUp, Heard, Refused, Stats};
 
 use wire::roce;
 
-use crate::dta::{Blocked, Place, Room, Way};
+use crate::transport::{Blocked, Place, Room, Way};
 use link::Link;
 use outbox::Outbox;
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use collector::rdma::{
+use memory::Region;
+use rdma::requester::{Connection, Links, RemoteRegion};
+use rdma::responder::{
     Completion, Config, Order, Out, PairConfig, PairState, Registered, Registration, Responder, Rights,
 };
-use memory::Region;
-use translator::dta::{Place, Way as _};
-use translator::rdma::{Connection, Links, RemoteRegion};
+use rdma::transport::{Place, Way as _};
 use wire::roce::{Packet, Path, Psn, Transport};
 
 use crate::guest::Guest;
@@ -46,7 +46,7 @@ fn is_reliable(frame: &[u8]) -> bool {
 
 pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     guest.ask("fill 0 65536 0");
-    let mut config = translator::rdma::Config { seed: 5, ..Default::default() };
+    let mut config = rdma::requester::Config { seed: 5, ..Default::default() };
     // The guest is slow, and a timeout must not count as the end.
     (config.timeout, config.retries) = (300_000_000, 100);
     let mut links = Links::new(config).unwrap();

@@ -9,7 +9,7 @@ use wire::roce::{Head, ICRC_LEN, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Se
 
 use wire::Unwritten;
 
-use crate::rdma::{Config, Order, Out, PairConfig, Registered, Registration, Responder, Rights, Stats};
+use crate::responder::{Config, Order, Out, PairConfig, Registered, Registration, Responder, Rights, Stats};
 
 /// Bytes before the part of the region that is written.
 const START: u64 = 4096;

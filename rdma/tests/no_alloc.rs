@@ -8,10 +8,10 @@ mod allocations;
 
 use std::sync::Arc;
 
-use collector::rdma::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
 use memory::Region;
-use translator::dta::{Place, Way};
-use translator::rdma::{Config, Connection, End, Links, RemoteRegion};
+use rdma::requester::{Config, Connection, End, Links, RemoteRegion};
+use rdma::responder::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
+use rdma::transport::{Place, Way};
 use wire::roce::{Packet, Path, Transport};
 
 use allocations::allocations;
@@ -24,7 +24,7 @@ struct Answers {
     told: u64,
 }
 
-impl rdma::Out for Answers {
+impl responder::Out for Answers {
     fn answer(&mut self, _: &Path, frame: &[u8]) {
         self.frames[self.count][..frame.len()].copy_from_slice(frame);
         self.lens[self.count] = frame.len();
@@ -38,7 +38,7 @@ impl rdma::Out for Answers {
 
 fn connected() -> (Links, Responder, Arc<Region>) {
     let mut links = Links::new(Config::default()).expect("good settings");
-    let mut responder = Responder::new(rdma::Config::default()).expect("good settings");
+    let mut responder = Responder::new(responder::Config::default()).expect("good settings");
     let memory = Arc::new(Region::anonymous(1 << 16, false).expect("memory"));
     let what = Registration {
         memory: Arc::clone(&memory),
