@@ -8,7 +8,8 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 
-use crate::{commands, config::renamed, error::CliError};
+use crate::{commands, config::renamed};
+use terminal::CliError;
 
 /// In-band Network Telemetry, from the bytes on the wire to the answer on the screen.
 ///
@@ -46,8 +47,8 @@ enum Command {
     Map(commands::dta::map::Args),
     Demo(commands::demo::Args),
     Lab(commands::lab::Args),
-    Bench(commands::bench::Args),
-    Experiment(commands::experiment::Args),
+    Bench(bench::cases::Args),
+    Experiment(bench::experiment::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
 }
@@ -73,8 +74,8 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Map(args) => commands::dta::map::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Lab(args) => commands::lab::run(args),
-        Command::Bench(args) => commands::bench::run(args),
-        Command::Experiment(args) => commands::experiment::run(args),
+        Command::Bench(args) => bench::cases::run(args, &commands::bench::Program),
+        Command::Experiment(args) => bench::experiment::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),
     }

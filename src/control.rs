@@ -11,7 +11,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::error::CliError;
+use terminal::CliError;
 
 /// A message to the main thread.
 #[derive(Debug)]

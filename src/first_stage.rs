@@ -19,8 +19,8 @@ use wire::Refusal;
 use crate::{
     config::{Settings, translator::TranslatorSettings, values::Listen},
     control::Control,
-    error::CliError,
 };
+use terminal::CliError;
 
 /// Datagrams taken, and sent, at once.
 const BURST: usize = 64;

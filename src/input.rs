@@ -26,7 +26,6 @@ use nic::{
 use crate::{
     config::{sections::Rights, values::Listen},
     control::Control,
-    error::CliError,
     fanout::{Plan, Spreader},
     in_force::InForce,
     rights,
@@ -34,6 +33,7 @@ use crate::{
 };
 pub(crate) use gauge::{InputGauge, Setup};
 use reader::Reader;
+use terminal::CliError;
 
 /// Something that one thread reads.
 pub(crate) enum Intake {

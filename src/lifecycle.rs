@@ -24,7 +24,6 @@ use crate::{
     },
     control::{Control, Message, Reloaded},
     dta::{self, exchange::secret::Fresh},
-    error::CliError,
     fanout::{self, Ledger, Plan, Share},
     first_stage,
     in_force::InForce,
@@ -39,6 +38,7 @@ use crate::{
     tap::Tap,
     worker::{Core, Worker},
 };
+use terminal::CliError;
 
 /// A hopwise that collects. Inert until [`Server::start`].
 #[derive(Debug)]

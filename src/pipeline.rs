@@ -15,7 +15,8 @@ use std::{
 use collector::Batch;
 use store::{ReportRow, Store};
 
-use crate::{config::sections::Policy, control::Control, error::CliError, live::Hub, view::Stage};
+use crate::{config::sections::Policy, control::Control, live::Hub, view::Stage};
+use terminal::CliError;
 
 /// Names of the rules in force, in order.
 pub(crate) type RuleNames = Arc<[String]>;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The folders with a manifest, in the order the data walks.
-const ORDER: [&str; 12] = [
+const ORDER: &[&str] = &[
     "wire",
     "detect",
     "dataplane",
@@ -18,6 +18,9 @@ const ORDER: [&str; 12] = [
     "store",
     "export",
     "manager",
+    // The ground of command-line programs; the program itself, `src/`, uses everything here.
+    "terminal",
+    "bench",
 ];
 
 /// The name by which manifests call the crate of a folder.

@@ -14,7 +14,8 @@ fn main() {
     std::fs::create_dir_all(&directory).unwrap();
     let vectors = vectors::all();
     for vector in &vectors {
-        let choice = Dialect::ALL.iter().position(|dialect| *dialect == vector.profile.dialect).unwrap_or_default();
+        let choice =
+            Dialect::ALL.iter().position(|dialect| *dialect == vector.profile.dialect).unwrap_or_default();
         let input = [&[choice as u8], vector.bytes.as_slice()].concat();
         std::fs::write(directory.join(&vector.name), input).unwrap();
     }

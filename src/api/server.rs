@@ -22,7 +22,8 @@ use tokio::{
 };
 
 use super::{Context, service};
-use crate::{control, error::CliError, monitor::Monitor};
+use crate::{control, monitor::Monitor};
+use terminal::CliError;
 
 /// The API as a component.
 #[derive(Debug)]

@@ -1,279 +1,58 @@
-//! `hopwise bench`: the figures we publish, on the user's machine.
+//! The parts of this program that `hopwise bench` measures as they run in production.
 
-mod aggregate;
-mod dta;
-mod dta_live;
-mod fastpath;
-mod harness;
-mod join;
-mod kernel;
-mod rdma_kernel;
-mod rungs;
-mod sink;
-mod stage;
-mod store;
-mod switch;
-mod switching;
-mod udp;
+use std::path::Path;
 
-use std::io::{self, Write};
-use std::process::ExitCode;
-use std::time::Duration;
+use bench::{Switch, Totals};
+use collector::Datagram;
+use nic::{frames::Waiting, source::Packet};
+use terminal::CliError;
 
-use self::harness::{Failure, Outcome, Plan};
-pub(crate) use self::harness::{core_time, machine};
-use crate::error::CliError;
-use crate::output::units;
+use crate::{
+    config::Settings,
+    input::{AggregatePorts, each_chunk},
+    switch::Core,
+};
 
-/// Measure on this machine the figures we publish
-///
-/// Every case warms up, runs several times, and tells the median. A case that this machine or user cannot run says why and
-/// is skipped.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
-  hopwise bench --list
-  hopwise bench fastpath-6x8-1k fastpath-6x8-100k
-  hopwise bench --all --json > figures.jsonl
-  hopwise bench store-insert --runs 3 --seconds 5")]
-pub(crate) struct Args {
-    /// Cases to run
-    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
-    pub(crate) names: Vec<String>,
+/// This program.
+#[derive(Debug)]
+pub(crate) struct Program;
 
-    /// Run every case
-    #[arg(long, conflicts_with = "names")]
-    pub(crate) all: bool,
-
-    /// Name the cases and end
-    #[arg(long)]
-    pub(crate) list: bool,
-
-    /// One JSON object per case
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Runs of each case; the median is told
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) runs: u32,
-
-    /// Seconds of each run
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-    pub(crate) seconds: f64,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.001..=600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 600 seconds".into()) }
-}
-
-/// A case: its name, what it measures, and the measuring.
-struct Case {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&'static str, &Plan) -> Result<Outcome, Failure>,
-}
-
-const CASES: &[Case] = &[
-    Case {
-        name: "fastpath-6x8-1k",
-        about: "6 hops of 8 items, 1,000 flows: per report",
-        run: fastpath::collect,
-    },
-    Case { name: "fastpath-6x8-100k", about: "the same, 100,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-1x1-1k", about: "1 hop of 1 item, 1,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-6x8-change", about: "a change told with every report", run: fastpath::collect },
-    Case { name: "fastpath-6x8-1m", about: "1,000,000 flows", run: fastpath::collect },
-    Case {
-        name: "fastpath-6x8-1k-jitter",
-        about: "values that vary below every threshold",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "sf-join",
-        about: "SF-INT reports of paths of 5 nodes joined, 1,000 flows: per report",
-        run: join::run,
-    },
-    Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
-    Case {
-        name: "switch-transit",
-        about: "an INT-MD 2.1 transit switch pushes its record, in process: per packet",
-        run: switch::run,
-    },
-    Case { name: "switch-sf-transit", about: "an SF-INT transit switch trades records", run: switch::run },
-    Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
-    Case {
-        name: "stage-agg25",
-        about: "first stage: 25 postcards of any node together, per postcard",
-        run: stage::run,
-    },
-    Case { name: "stage-agg-nf-100k", about: "the same by node and flow, 100,000 flows", run: stage::run },
-    Case {
-        name: "stage-cor-nf-100k",
-        about: "first stage: summaries by node and flow, 100,000 flows, per postcard",
-        run: stage::run,
-    },
-    Case {
-        name: "aggregate-unfold",
-        about: "Agg(25) of postcards unfolded, 1,000 flows: per card",
-        run: aggregate::unfold,
-    },
-    Case { name: "aggregate-unfold-72", about: "the same, Agg(72)", run: aggregate::unfold },
-    Case {
-        name: "aggregate-unfold-join",
-        about: "Agg(25), the cards joined into paths by their stamps",
-        run: aggregate::unfold,
-    },
-    Case { name: "decode-only", about: "6 hops of 8 items, decoded and no more", run: fastpath::decode },
-    Case {
-        name: "replay",
-        about: "a capture file through the whole collector, per report",
-        run: fastpath::replay,
-    },
-    Case {
-        name: "udp-one-sender",
-        about: "one 5-tuple over veth, beside a loop that throws away (root)",
-        run: udp::veth,
-    },
-    Case {
-        name: "udp-one-sender-flood",
-        about: "the same with a sender whom nobody can follow (root)",
-        run: udp::flood,
-    },
-    Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
-    Case {
-        name: "rung-xdp-native",
-        about: "AF_XDP by the driver, over veth, beside a loop that throws away (root)",
-        run: rungs::climb,
-    },
-    Case { name: "rung-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rungs::climb },
-    Case { name: "rung-packet", about: "the ring of AF_PACKET, likewise (root)", run: rungs::climb },
-    Case { name: "rung-udp", about: "a UDP socket, likewise (root)", run: rungs::climb },
-    Case {
-        name: "xdp-detect-1k",
-        about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no news (root)",
-        run: kernel::detect,
-    },
-    Case { name: "xdp-detect-100k", about: "the same, 100,000 flows (root)", run: kernel::detect },
-    Case {
-        name: "xdp-detect-1k-told",
-        about: "the same, 1,000 flows, each report told (root)",
-        run: kernel::detect,
-    },
-    Case {
-        name: "switch-live",
-        about: "a switch on one core, over veth, beside a loop that moves frames (root)",
-        run: switching::live,
-    },
-    Case {
-        name: "switch-filter",
-        about: "a packet at a sink with a per-hop filter, beside one without",
-        run: sink::filter,
-    },
-    Case {
-        name: "dta-key-write",
-        about: "DTA translator: a path of 20 bytes, N = 2, payload in, two RoCEv2 frames out",
-        run: dta::translate,
-    },
-    Case {
-        name: "dta-append",
-        about: "DTA translator: entries of 4 bytes, B = 16, one in each report; per entry",
-        run: dta::translate,
-    },
-    Case { name: "dta-append-16", about: "the same, sixteen in each report", run: dta::translate },
-    Case {
-        name: "dta-sketch-merge",
-        about: "DTA translator: 64 columns of a Count-Min sketch merged, beside a copy",
-        run: dta::translate,
-    },
-    Case {
-        name: "rdma-key-write",
-        about: "RoCEv2 responder: slots at random in 4 GiB, beside a plain loop",
-        run: dta::respond,
-    },
-    Case { name: "rdma-append", about: "RoCEv2 responder: blocks in order, likewise", run: dta::respond },
-    Case {
-        name: "rdma-xdp-key-write",
-        about: "RoCEv2 responder in the kernel: a slot of 24 bytes (root)",
-        run: rdma_kernel::respond,
-    },
-    Case {
-        name: "rdma-xdp-append",
-        about: "the same: a block of 304 bytes (root)",
-        run: rdma_kernel::respond,
-    },
-    Case { name: "dta-query", about: "keys of a 4 GiB store, N = 2, in batches", run: dta::query },
-    Case { name: "dta-query-cold", about: "the same, one key after the other", run: dta::query },
-    Case { name: "dta-follow", about: "entries of a list read and checked, beside a copy", run: dta::follow },
-    Case {
-        name: "dta-live",
-        about: "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)",
-        run: dta_live::live,
-    },
-    Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
-    Case {
-        name: "store-query",
-        about: "the events of one flow since a moment, out of 2 M",
-        run: store::query,
-    },
-    Case {
-        name: "store-query-20m",
-        about: "the same out of 20 M (filling takes a minute)",
-        run: store::query_20m,
-    },
-];
-
-/// Runs the command.
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    if args.list {
-        let line = |case: &Case| format!("{:<24}{}\n", case.name, case.about);
-        return print(&CASES.iter().map(line).collect::<String>()).map(|()| ExitCode::SUCCESS);
+impl bench::Program for Program {
+    fn each_chunk(&self, packets: &[Packet<'_>], process: &mut dyn FnMut(&[Datagram<'_>])) {
+        each_chunk(packets, 0, &AggregatePorts::default(), |_, chunk| process(chunk));
     }
-    let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds) };
-    let mut skipped = 0;
-    let cases = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
-    for case in cases {
-        match (case.run)(case.name, &plan) {
-            Ok(outcome) if args.json => print(&format!("{}\n", outcome.json()))?,
-            Ok(outcome) => print(&text(&outcome))?,
-            Err(Failure::Failed(error)) => return Err(error),
-            Err(Failure::Skipped(reason)) => {
-                skipped += 1;
-                eprintln!("hopwise: skipped {}: {reason}", case.name);
-            }
-        }
+
+    fn replay(&self, file: &Path, config: collector::Config) -> Result<u64, CliError> {
+        super::replay::once(file, config)
     }
-    if skipped > 0 {
-        eprintln!("hopwise: {} skipped", units::counted(skipped, "case"));
+
+    fn open_switch(&self, config: &str) -> Result<Box<dyn Switch>, CliError> {
+        let settings =
+            Settings::parse(config, "the switch").map_err(|error| CliError::new(error.to_string()))?;
+        let settings = settings.switch.ok_or_else(|| CliError::new("no switch"))?;
+        Ok(Box::new(MeasuredSwitch(Core::open(settings)?)))
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// The cases of these names, in the order asked for.
-fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
-    let mut cases = Vec::new();
-    for name in names {
-        let case = CASES.iter().find(|case| case.name == name);
-        cases.push(case.ok_or_else(|| {
-            CliError::new(format!("there is no case `{name}`; `hopwise bench --list` names them"))
-        })?);
+struct MeasuredSwitch(Core);
+
+impl Switch for MeasuredSwitch {
+    fn poll(&mut self) -> bool {
+        self.0.turn()
     }
-    Ok(cases)
-}
 
-fn print(text: &str) -> Result<(), CliError> {
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
-}
+    fn wait(&self, waiting: &mut Waiting) -> bool {
+        self.0.rest(None, waiting)
+    }
 
-/// An outcome for people.
-fn text(outcome: &Outcome) -> String {
-    let (min, max) = outcome.range();
-    let rate = units::short(1e9 / outcome.median());
-    format!(
-        "{:<24} {:>10.1} ns/op  {rate:>7}/s   {min:.1} to {max:.1} in {}\n{:<24} {}\n",
-        outcome.name,
-        outcome.median(),
-        units::counted(outcome.ns_per_op.len() as u64, "run"),
-        "",
-        outcome.conditions.sentence()
-    )
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn totals(&mut self) -> Totals {
+        let (stats, held) = self.0.totals();
+        let (received, sent, dropped) = (stats.received(), stats.sent(), stats.drops());
+        let unaccounted = (received + stats.made).abs_diff(sent + stats.handled + dropped + held);
+        Totals { received, sent, dropped, unaccounted, ring_full: self.0.ring_full() }
+    }
 }

@@ -8,8 +8,8 @@ use nic::capture::{self, Frame, Layer};
 use wire::Refusal;
 use wire::frame::{self, Datagram, Envelope};
 
-use crate::error::CliError;
-use crate::output::progress::Progress;
+use terminal::CliError;
+use terminal::progress::Progress;
 
 /// One frame of a capture, as far as it could be read.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use store::Store;
 
 use crate::{
     config::{Settings, build, sections::XdpMode, values::Listen},
-    error::CliError,
     kernel,
 };
+use terminal::CliError;
 
 /// Say what is wrong with a configuration; start nothing
 #[derive(clap::Args, Debug)]

@@ -20,11 +20,11 @@ use wire::{Hop, Refusal};
 
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
-use crate::error::CliError;
 use crate::fanout::Profiles;
 use crate::input::octets;
-use crate::output::progress::Progress;
-use crate::output::{Terminal, units};
+use terminal::CliError;
+use terminal::progress::Progress;
+use terminal::{Terminal, units};
 
 /// Print what the reports in a capture say
 ///

@@ -26,11 +26,11 @@ use crate::config::Settings;
 use crate::config::dta::DtaSettings;
 use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
 use crate::config::values::{Amount, Listen};
-use crate::error::CliError;
 use crate::lifecycle::Server;
 use crate::log::Log;
-use crate::output::terminal::Tone;
-use crate::output::{Align, Table, Terminal, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Align, Table, Terminal, units};
 
 /// Run a simulated network into a real collector, and show it
 ///

@@ -9,9 +9,9 @@ use std::{
 use crate::{
     config::Settings,
     doctor::{self, Check, Depth, Examined, Expected, Input, Report, Verdict, Wishes},
-    error::CliError,
-    output::{Terminal, terminal::Tone, units::counted},
 };
+use terminal::CliError;
+use terminal::{Terminal, Tone, units::counted};
 
 mod json;
 

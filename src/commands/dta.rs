@@ -21,13 +21,11 @@ use super::{
     client::{Client, escape},
     remote::{self, fetch},
 };
-use crate::{
-    dta::{
-        map::{Collector, Map},
-        shelf::{Shelf, Shelved},
-    },
-    error::CliError,
+use crate::dta::{
+    map::{Collector, Map},
+    shelf::{Shelf, Shelved},
 };
+use terminal::CliError;
 
 /// Whom to ask.
 #[derive(clap::Args, Clone, Debug)]

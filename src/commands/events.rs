@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::client::{self, Client, Stream, escape};
 use super::remote::{Api, Event, Events, fetch, path_text};
-use crate::error::CliError;
-use crate::output::terminal::Tone;
-use crate::output::{Terminal, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Terminal, units};
 
 /// List what happened, newest last, or follow it live
 ///

@@ -4,7 +4,8 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::CommandFactory;
 
-use crate::{cli::Cli, config, error::CliError};
+use crate::{cli::Cli, config};
+use terminal::CliError;
 
 /// Write man pages, shell completions and the configuration reference (for packagers)
 #[derive(clap::Args, Debug)]

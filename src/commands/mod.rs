@@ -9,8 +9,6 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod dta;
 pub(crate) mod events;
-pub(crate) mod experiment;
-mod figures;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod path;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use super::client::{Client, escape};
 use super::remote::{Api, FlowState, Flows, fetch, path_text};
-use crate::error::CliError;
-use crate::output::terminal::Tone;
-use crate::output::{Align, Table, Terminal, plot, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Align, Table, Terminal, plot, units};
 
 /// Show the path of a flow, hop by hop
 ///

@@ -4,7 +4,7 @@ use collector::Profile;
 use wire::Dialect;
 
 use crate::config::{Settings, build};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// The profile of that name: one of the configuration's, or a dialect's own.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {

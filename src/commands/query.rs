@@ -8,9 +8,9 @@ use std::time::Duration;
 use store::{QueryOptions, Value};
 
 use crate::config::Settings;
-use crate::error::CliError;
-use crate::output::json::{self, Object};
-use crate::output::{Align, Table, table, units};
+use terminal::CliError;
+use terminal::json::{self, Object};
+use terminal::{Align, Table, table, units};
 
 /// Ask the store in SQL
 ///

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::client::{self, Client};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// How to reach a running hopwise.
 #[derive(clap::Args, Clone, Debug)]

@@ -15,9 +15,9 @@ use store::{Policy, Store};
 use self::findings::{Findings, Keeper, Outlet};
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
-use crate::error::CliError;
 use crate::input::{AggregatePorts, Contents, octets};
-use crate::output::progress::Progress;
+use terminal::CliError;
+use terminal::progress::Progress;
 
 /// Push a capture through the whole collector
 ///

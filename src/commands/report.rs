@@ -15,9 +15,9 @@ use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
 use crate::dta::map::Map;
-use crate::error::CliError;
-use crate::output::units;
 use crate::reporter::{Sockets, first_sequence};
+use terminal::CliError;
+use terminal::units;
 
 /// Send DTA reports to a translator, one by hand or many
 ///

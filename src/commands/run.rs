@@ -6,10 +6,10 @@ use crate::{
     api::pages,
     config::{Overrides, Settings, values::Listen},
     doctor,
-    error::CliError,
     lifecycle::Server,
     log::Log,
 };
+use terminal::CliError;
 
 /// Receive reports, keep what matters, serve the API and the pages
 #[derive(clap::Args, Debug)]

@@ -8,7 +8,7 @@ use store::{QueryOptions, Reader, Value};
 
 use super::events::{Filter, NO_NEWS};
 use super::remote::{Event, Flow, FlowState, HopState, parse_path};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// The store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {

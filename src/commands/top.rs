@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::client::Client;
 use super::remote::{Api, Flows, Links, Nodes, Status, fetch, path_text};
-use crate::error::CliError;
-use crate::output::terminal::Tone;
-use crate::output::{Align, Table, Terminal, plot, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Align, Table, Terminal, plot, units};
 
 /// Watch the busiest flows, nodes and links of a running hopwise
 ///

@@ -26,7 +26,7 @@ pub(crate) use sections::Settings;
 use setting::Setting;
 use values::Listen;
 
-use crate::error::CliError;
+use terminal::CliError;
 
 impl Settings {
     /// The settings of a file, or the defaults without one.

@@ -3,7 +3,7 @@
 use nic::device::{Facts, Feature, Machine};
 
 use super::{Check, Verdict, quoted, rung};
-use crate::output::units;
+use terminal::units;
 
 /// There is none of this name.
 pub(super) fn missing(name: &str) -> Check {

@@ -5,7 +5,7 @@ use nic::ladder;
 use nic::rights::Cap;
 
 use super::{Check, Examined, HIDDEN, Verdict, Wishes, rung};
-use crate::output::units;
+use terminal::units;
 
 /// Of a check that sockets make for themselves at the start.
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";

@@ -18,11 +18,11 @@ use nic::ladder::Rung;
 
 use crate::{
     config::{Settings, sections::XdpMode, values::Listen},
-    error::CliError,
     input::device::{memory as frames_memory, rungs},
 };
 use memory::Writer;
 pub(crate) use rung::Expected;
+use terminal::CliError;
 
 /// What is to be thought of a fact, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

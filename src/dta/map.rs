@@ -6,7 +6,7 @@ use dataplane::dta::{MAX_COLLECTORS, Spread};
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// The format of the file.
 const VERSION: u32 = 1;

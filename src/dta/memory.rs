@@ -29,7 +29,6 @@ use super::{exchange, shelf::Shelf};
 use crate::{
     config::memory::{MemoryMode, MemorySettings},
     control::Control,
-    error::CliError,
     pipeline::{Outlet, RuleNames},
 };
 use card::Cards;
@@ -37,6 +36,7 @@ use kept::Mark;
 use kernel::Kernel;
 use link::Links;
 use regions::Offered;
+use terminal::CliError;
 
 /// Datagrams taken at once.
 const BURST: usize = 256;

@@ -29,10 +29,10 @@ use crate::{
     config::rdma::{DtaMode, DtaSettings},
     control::Control,
     dta::exchange::secret::SecretFile,
-    error::CliError,
 };
 use links::{Parts, Peers};
 use road::Road;
+use terminal::CliError;
 use view::DtaView;
 
 /// Datagrams taken from a socket at once.

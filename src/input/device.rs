@@ -16,13 +16,13 @@ use crate::{
         sections::{Rung, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
-    error::CliError,
     in_force::InForce,
     kernel::{
         Keeper,
         live::{Hold, Live, PROGRAM, Reading},
     },
 };
+use terminal::CliError;
 
 /// An entry `xdp://…` of the configuration.
 pub(super) struct Device {

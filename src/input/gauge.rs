@@ -31,7 +31,7 @@ impl Setup {
         let mut text = self.kind.to_owned();
         // Where the stack reads them, they are none of ours.
         if interface.queues > 0 {
-            let queues = crate::output::units::counted(interface.queues.into(), "queue");
+            let queues = terminal::units::counted(interface.queues.into(), "queue");
             text.push_str(&format!(" on {queues}"));
         }
         for (rung, reason) in &interface.tried {

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use nic::udp::{Buffered, Burst, Options, Receiver};
 
 use super::{AlwaysWell, Input, Intake, Opened, Setup};
-use crate::{config::sections::CollectorSettings, error::CliError};
+use crate::config::sections::CollectorSettings;
+use terminal::CliError;
 
 /// A socket on `address`.
 pub(super) fn input(

@@ -13,7 +13,8 @@ use std::{
 };
 
 use super::{Check, Opened, Work};
-use crate::{control::Control, error::CliError};
+use crate::control::Control;
+use terminal::CliError;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use nic::capture::{LinkType, Writer};
 use nic::sniff::Frames;
 
 use super::remote::Lab;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// How long one wait for a packet takes at most.
 const STEP_MS: u32 = 100;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nic::process::{self, Process, Signal};
 
 use super::state::{self, Directory};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// What was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

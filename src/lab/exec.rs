@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::remote::Lab;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// Becomes that program, in the namespace of a host or a switch. Comes back only with a reason why not.
 pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {

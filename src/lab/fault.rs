@@ -9,7 +9,7 @@ use super::remote::Lab;
 use super::topology::{Node, Port, Topology};
 use crate::config::setting::{Setting, Shown};
 use crate::config::values::{Fraction, Rate};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// What was changed in a lab since it was made.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]

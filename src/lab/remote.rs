@@ -8,7 +8,7 @@ use super::state::{Directory, State};
 use super::topology::Topology;
 use crate::commands::client::{Client, Error};
 use crate::config::Settings;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// A lab that is up.
 #[derive(Debug)]

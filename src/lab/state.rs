@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Conditions;
 use super::topology::Topology;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// Where labs have their directories.
 const LABS: &str = "/run/hopwise";

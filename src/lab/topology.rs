@@ -9,7 +9,7 @@ use crate::config::{
     read::{Node as TomlNode, Reader, is_written, nearest, span_of},
     setting::Setting,
 };
-use crate::error::CliError;
+use terminal::CliError;
 
 use super::fault::Conditions;
 use super::file::{Address, HostSettings, LabFile, LinkSettings};

@@ -11,7 +11,7 @@ use nic::udp::{Burst, Options, Receiver};
 use super::remote::Lab;
 use super::topology::Topology;
 use crate::config::values::Rate;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// How packets are spread over time.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -15,7 +15,7 @@ use super::plan::{MANAGEMENT, Step, namespace, steps};
 use super::remote::Lab;
 use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
-use crate::error::CliError;
+use terminal::CliError;
 
 /// Where the pages of a lab are, unless it is said or taken.
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::{
     config::dta::DtaSettings,
-    error::CliError,
     reporter::{Sockets, first_sequence},
 };
+use terminal::CliError;
 
 /// Where reports for each collector go, and which of them gets what.
 pub(crate) type Ways = (Vec<SocketAddr>, Spread);

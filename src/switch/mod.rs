@@ -19,10 +19,11 @@ use std::{
 
 use tokio::{sync::oneshot, time};
 
-use crate::{config::switch::SwitchSettings, control::Control, error::CliError};
+use crate::{config::switch::SwitchSettings, control::Control};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
 pub(crate) use ports::Core;
+use terminal::CliError;
 pub(crate) use view::{FilterView, PortView, SwitchView};
 
 /// Work for the switch's thread.

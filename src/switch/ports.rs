@@ -19,13 +19,11 @@ use super::{
     Mail, change,
     dta::{Dta, Ways},
 };
-use crate::{
-    config::{
-        filter::{self, FilterSettings},
-        switch::{self, PortSettings, SwitchSettings, WatchSettings},
-    },
-    error::CliError,
+use crate::config::{
+    filter::{self, FilterSettings},
+    switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
+use terminal::CliError;
 
 /// Everything that the switch's thread has.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use wire::Aggregate;
 use wire::aggregate::{Card, Kind, Summary, SummaryMetric};
 
-use crate::output::json::{self, Object, Text};
-use crate::output::{Align, Table, units};
+use terminal::json::{self, Object, Text};
+use terminal::{Align, Table, units};
 
 /// One aggregate.
 pub(super) fn write(out: &mut String, from: (u64, IpAddr), aggregate: &Aggregate<'_>, json: bool) {

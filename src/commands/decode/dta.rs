@@ -12,8 +12,8 @@ use wire::frame::Datagram;
 use wire::roce::{self, Opcode, Packet};
 use wire::{FlowKey, Refusal};
 
-use crate::output::json::{self, Object, Text};
-use crate::output::units;
+use terminal::json::{self, Object, Text};
+use terminal::units;
 
 /// The ports that tell what is one of these.
 pub(super) const PORTS: [u16; 3] = [REPORT_PORT, CONTROL_PORT, roce::PORT];

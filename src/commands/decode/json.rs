@@ -8,7 +8,7 @@ use wire::report::{Flags, Marks, Report};
 use wire::{FlowKey, Hop, Items};
 
 use super::Refused;
-use crate::output::json::{self, Object, Text};
+use terminal::json::{self, Object, Text};
 
 /// One report.
 pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {

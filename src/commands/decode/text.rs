@@ -8,7 +8,7 @@ use wire::report::{Flags, Marks, Report};
 use wire::{Hop, Items};
 
 use super::Refused;
-use crate::output::{Align, Table, units};
+use terminal::{Align, Table, units};
 
 /// One report.
 pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>) {

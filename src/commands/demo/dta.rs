@@ -15,10 +15,10 @@ use crate::commands::client::{Client, escape};
 use crate::commands::remote::{Stage, fetch};
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
-use crate::error::CliError;
-use crate::output::units;
 use crate::reporter::Sockets;
 use crate::switch::dta::Dta;
+use terminal::CliError;
+use terminal::units;
 
 /// What the switches tell, and where it is kept.
 const SETTINGS: &str = include_str!("dta.toml");

@@ -15,9 +15,9 @@ use wire::FlowKey;
 use super::dta::{Doors, Reporters, Told};
 use super::is_switch;
 use crate::config::dta::DtaSettings;
-use crate::error::CliError;
-use crate::output::terminal::Tone;
-use crate::output::{Terminal, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Terminal, units};
 
 /// How far the simulation goes at once. Shorter is smoother, longer costs less.
 const STEP: Duration = Duration::from_millis(5);

@@ -3,7 +3,7 @@
 use nic::device::{Facts, Feature, Level, Machine};
 
 use crate::doctor::{Check, Examined, Expected, Report};
-use crate::output::json::{Object, object};
+use terminal::json::{Object, object};
 
 /// One object, and the end of its line.
 pub(super) fn report(report: &Report) -> String {

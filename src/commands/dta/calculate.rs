@@ -6,9 +6,9 @@ use super::print;
 use crate::{
     config::memory::Count,
     dta::calculate::{self, Calculation, Wish},
-    error::CliError,
-    output::units,
 };
+use terminal::CliError;
+use terminal::units;
 
 /// Say how likely a key-write store answers: for so many keys, slots and copies, by the exact formula
 ///

@@ -6,9 +6,9 @@ use super::{Source, print, query};
 use crate::{
     commands::client::escape,
     dta::{key::Key, shelf::CountAnswer},
-    error::CliError,
-    output::units,
 };
+use terminal::CliError;
+use terminal::units;
 
 /// Say how much was counted for a key in a key-increment store of a collector's memory
 ///

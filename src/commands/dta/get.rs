@@ -11,8 +11,8 @@ use crate::{
         key::Key,
         shelf::{Answer, Question},
     },
-    error::CliError,
 };
+use terminal::CliError;
 
 /// Say what a store of a collector's memory knows of a key: its data, or its path
 ///

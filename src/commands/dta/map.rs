@@ -8,13 +8,11 @@ use std::{
 
 use serde_json::json;
 
-use crate::{
-    dta::{
-        key::Key,
-        map::{Collector, Map},
-    },
-    error::CliError,
+use crate::dta::{
+    key::Key,
+    map::{Collector, Map},
 };
+use terminal::CliError;
 
 /// Make, grow and read the map of several collectors: which of them has which keys
 ///

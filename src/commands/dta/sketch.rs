@@ -6,8 +6,8 @@ use super::{Source, print, query};
 use crate::{
     commands::client::escape,
     dta::{key::Key, shelf::SketchAnswer},
-    error::CliError,
 };
+use terminal::CliError;
 
 /// Ask a sketch of a collector's memory: how often a key, how many different things, or what was sampled
 ///

@@ -12,9 +12,9 @@ use crate::{
         memory::snapshots::SnapshotView,
         shelf::{Shape, StoreView},
     },
-    error::CliError,
-    output::{Align, Table, units},
 };
+use terminal::CliError;
+use terminal::{Align, Table, units};
 
 /// List the stores of a collector's memory: how full they are, and what share of keys they can be expected to answer
 #[derive(clap::Args, Debug)]

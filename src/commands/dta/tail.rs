@@ -11,8 +11,8 @@ use super::{Source, fields_text, query};
 use crate::{
     commands::remote::fetch,
     dta::shelf::{Entry, Shelf, TailAnswer},
-    error::CliError,
 };
+use terminal::CliError;
 
 /// Time between two questions.
 const EVERY: Duration = Duration::from_millis(200);

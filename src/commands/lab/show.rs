@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::error::CliError;
 use crate::lab::down::{self, Removed};
 use crate::lab::fault::Made;
 use crate::lab::remote::Lab;
 use crate::lab::state;
 use crate::lab::topology::{Node, Topology, entry};
 use crate::lab::traffic::Figures;
-use crate::output::terminal::Tone;
-use crate::output::{Align, Table, Terminal, units};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::{Align, Table, Terminal, units};
 
 /// One line.
 pub(super) fn line(text: &str) -> Result<(), CliError> {

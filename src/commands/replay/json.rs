@@ -10,7 +10,7 @@ use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, Flow, known};
-use crate::output::json::{self, Object, Text};
+use terminal::json::{self, Object, Text};
 
 /// One object for all files, and a newline.
 pub(super) fn write(summary: &Summary<'_>) -> String {

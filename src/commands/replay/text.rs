@@ -8,7 +8,7 @@ use wire::Refusal;
 use super::Summary;
 use super::findings::{Extremes, known};
 use super::json::{refused_for, sorted, source, version};
-use crate::output::{Align, Table, units};
+use terminal::{Align, Table, units};
 
 /// Everything, in paragraphs.
 pub(super) fn write(summary: &Summary<'_>) -> String {

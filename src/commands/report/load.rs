@@ -8,8 +8,8 @@ use wire::dta::Operation;
 use wire::dta::hash::MAX_KEY;
 
 use super::Sending;
-use crate::error::CliError;
-use crate::output::progress::Progress;
+use terminal::CliError;
+use terminal::progress::Progress;
 
 /// What to send, how fast, how long
 #[derive(clap::Args, Debug)]

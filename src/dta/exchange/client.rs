@@ -17,7 +17,8 @@ use super::{
     handshake::{Patience, Refused, Why, prove, told},
     secret::SecretFile,
 };
-use crate::{control::Control, error::CliError};
+use crate::control::Control;
+use terminal::CliError;
 
 /// Waits between attempts: from this, doubled, up to the other.
 const FIRST_WAIT: Duration = Duration::from_millis(200);

@@ -11,7 +11,7 @@ use std::{
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::error::CliError;
+use terminal::CliError;
 
 /// Bytes of a nonce, a proof and a tag.
 pub(crate) const LEN: usize = 32;

@@ -18,7 +18,8 @@ use super::{
     handshake::{Patience, Refused, Why, admit},
     secret::SecretFile,
 };
-use crate::{control::Control, error::CliError};
+use crate::control::Control;
+use terminal::CliError;
 
 /// How soon a stop is noticed.
 const SLEEP: Duration = Duration::from_millis(100);

@@ -20,7 +20,7 @@ use wire::{
 };
 
 use super::{Memory, Wake, regions::Offered};
-use crate::error::CliError;
+use terminal::CliError;
 
 /// Immediates that a queue pair takes before we have seen them.
 const RECEIVES: u32 = 1024;

@@ -11,7 +11,8 @@ use std::{
 use collector::stores::Store;
 use memory::Region;
 
-use crate::{dta::shelf::Shelved, error::CliError};
+use crate::dta::shelf::Shelved;
+use terminal::CliError;
 
 /// The file that says it. Its lock is held while it is true, so that after a crash it is only a file.
 const MARK: &str = "in-kernel";

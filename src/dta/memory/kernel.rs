@@ -16,7 +16,8 @@ use rdma::responder::{PairConfig, PairState, Registered, Registration};
 use wire::roce::{Path, Psn};
 
 use super::{Answers, Memory, SLEEP, Wake};
-use crate::{config::memory::MemorySettings, error::CliError};
+use crate::config::memory::MemorySettings;
+use terminal::CliError;
 
 /// The longest payload of a packet that it takes.
 pub(super) const MOST_PAYLOAD: u16 = 2048;

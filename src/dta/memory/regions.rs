@@ -21,8 +21,8 @@ use crate::{
         HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
     },
     dta::shelf::{EXTENSION, Shelf, Shelved, unreadable},
-    error::CliError,
 };
+use terminal::CliError;
 
 /// A store that translators may write.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use crate::{
         End, Hello, Shape, StoreOffer, VERSION, Welcome,
         client::{Link, News},
     },
-    error::CliError,
 };
+use terminal::CliError;
 
 /// A collector, as far as it is known.
 pub(super) struct Peer {

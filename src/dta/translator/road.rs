@@ -6,10 +6,8 @@ use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
 use rdma::transport::{Blocked, Place, Room, Way};
 
 use super::card::Cards;
-use crate::{
-    config::rdma::{DtaMode, DtaSettings},
-    error::CliError,
-};
+use crate::config::rdma::{DtaMode, DtaSettings};
+use terminal::CliError;
 
 /// See the module's text.
 #[derive(Debug)]

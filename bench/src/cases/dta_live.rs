@@ -1,0 +1,269 @@
+//! DTA end to end: a reporter, a translator and a collector in three network namespaces, with a veth between each two.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::figures::reports::{Reports, key_write_store};
+use nic::frames::{self, Options, Waiting};
+use nic::netns::{Namespace, Pair};
+use nic::time;
+use nic::udp::{Burst, Receiver, Sender};
+use wire::dta::REPORT_PORT;
+use wire::roce::Path;
+
+use super::harness::{Conditions, Failure, Outcome, Plan};
+use super::rungs::worked;
+use crate::figures::joined::{Joined, Receiving, Sending};
+use crate::figures::{failed, unwritten};
+use terminal::CliError;
+
+/// Slots of the store, of a path of five nodes: 128 MiB.
+const SLOTS: u64 = 1 << 22;
+const PATH: usize = 20;
+/// The link from the translator to the collector, and its hardware addresses.
+const OUT: &str = "out";
+const IN: &str = "in";
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
+/// How long to wait for a frame.
+const TURN: Duration = Duration::from_millis(5);
+/// Cores: of the reporter, which is the network's part, and of translator and collector together.
+const CORES: [usize; 2] = [0, 1];
+
+/// Three places with links between them.
+struct Place {
+    /// Reporter and translator.
+    pair: Pair,
+    collector: Namespace,
+}
+
+impl Place {
+    fn new() -> Result<Self, nic::Error> {
+        let (pair, collector) = (Pair::create()?, Namespace::create()?);
+        let [out, inside] = MACS.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+        let near = ["link", "add", OUT, "address", &out, "mtu", "4400", "type", "veth"];
+        let far = ["peer", "name", IN, "address", &inside, "mtu", "4400", "netns", collector.name()];
+        pair.far.ip(&[&near[..], &far].concat())?;
+        for (side, device) in [(&pair.far, OUT), (&collector, IN)] {
+            // Nothing but our frames.
+            side.run(|| frames::silence(device))?;
+            side.ip(&["link", "set", device, "up"])?;
+        }
+        Ok(Self { pair, collector })
+    }
+
+    /// What the links dropped so far.
+    fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
+        let of = |place: &Namespace, device| place.run(|| drops(device));
+        Ok([self.pair.link_drops()?, of(&self.pair.far, OUT)? + of(&self.collector, IN)?])
+    }
+}
+
+/// What a device of this thread's namespace dropped, in both directions.
+fn drops(device: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
+    let fields = line.unwrap_or("").split_whitespace().filter_map(|text| text.parse::<u64>().ok());
+    // Eight columns of what was received, eight of what was sent; the fourth is what was dropped.
+    fields.skip(3).step_by(8).sum()
+}
+
+/// What one run found.
+#[derive(Clone, Copy, Default, Debug)]
+struct Found {
+    reported: u64,
+    received: u64,
+    socket_drops: u64,
+    /// Dropped by the two links.
+    link_drops: [u64; 2],
+    frames: u64,
+    not_taken: u64,
+    ring_full: u64,
+    written: u64,
+    refused: u64,
+    /// Seconds that reporter, translator and collector worked, for themselves and in the kernel.
+    worked: [(f64, f64); 3],
+    seconds: f64,
+}
+
+impl Found {
+    /// Reports a second that are in memory, both copies.
+    fn per_second(&self) -> f64 {
+        self.written as f64 / 2.0 / self.seconds
+    }
+}
+
+/// `dta-live`.
+pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let needs = |error: nic::Error| {
+        Failure::Skipped(format!("it needs network namespaces, so run it as root ({error})"))
+    };
+    let place = Place::new().map_err(needs)?;
+    let mut runs = Vec::new();
+    for run in 0..=plan.runs {
+        let found = measure(&place, plan)?;
+        // The first was the warm-up.
+        if run > 0 {
+            runs.push(found);
+        }
+    }
+    let sum = |of: fn(&Found) -> u64| runs.iter().map(of).sum::<u64>();
+    let worked = |who: usize| {
+        let (user, system) =
+            runs.iter().fold((0.0, 0.0), |sum, run| (sum.0 + run.worked[who].0, sum.1 + run.worked[who].1));
+        let reports = (sum(|run| run.written) as f64 / 2.0).max(1.0);
+        (user * 1e9 / reports, system * 1e9 / reports)
+    };
+    let (all, kernel) = [1, 2]
+        .map(worked)
+        .iter()
+        .fold((0.0, 0.0), |(all, kernel), (user, system)| (all + user + system, kernel + system));
+    let lost = |run: &Found| run.reported.abs_diff(run.received + run.socket_drops + run.link_drops[0]);
+    let carried = |run: &Found| {
+        run.frames.abs_diff(run.not_taken + run.link_drops[1] + run.ring_full + run.written + run.refused)
+    };
+    let unaccounted = runs.iter().map(|run| lost(run) + carried(run)).sum::<u64>();
+    let included =
+        "reporter to translator by a UDP socket, translator to collector by AF_PACKET, two copies in memory";
+    let conditions = Conditions::of("one Key-Write report of 20 bytes, N = 2, in memory", included)
+        .text("link", "veth between network namespaces, one queue")
+        .text("sender", "sendmmsg, as many as it can, on another core than translator and collector")
+        .ratio("kernel_share", kernel / all)
+        .ratio("reporter_ns", worked(0).0 + worked(0).1)
+        .ratio("translator_user_ns", worked(1).0)
+        .ratio("translator_system_ns", worked(1).1)
+        .ratio("collector_user_ns", worked(2).0)
+        .ratio("collector_system_ns", worked(2).1)
+        .number("reported", sum(|run| run.reported))
+        .number("received", sum(|run| run.received))
+        .number("socket_drops", sum(|run| run.socket_drops))
+        .number("frames", sum(|run| run.frames))
+        .number("not_taken_by_the_link", sum(|run| run.not_taken))
+        .number("ring_full", sum(|run| run.ring_full))
+        .number("written", sum(|run| run.written))
+        .number("refused", sum(|run| run.refused))
+        .number("link_drops", sum(|run| run.link_drops.iter().sum()))
+        .number("unaccounted", unaccounted);
+    let times = runs.iter().map(|run| 1e9 / run.per_second().max(1.0)).collect();
+    Ok(Outcome::new(name, times, conditions))
+}
+
+fn measure(place: &Place, plan: &Plan) -> Result<Found, Failure> {
+    let path = Path {
+        source_mac: MACS[0],
+        destination_mac: MACS[1],
+        ..Path::new([10, 98, 0, 1].into(), [10, 98, 0, 2].into(), 0xc001)
+    };
+    let (sending, receiving) = Joined::along(path, &[key_write_store(SLOTS, PATH as u16)])?.apart();
+    let to = SocketAddr::new(Pair::FAR[0], REPORT_PORT);
+    let socket = place.pair.far.run(|| Receiver::bind(to, &nic::udp::Options::default()));
+    let socket = socket.and_then(|bound| bound).map_err(failed)?;
+    let open = |place: &Namespace, device| {
+        let options = Options { bypass: true, ..Options::default() };
+        place.run(|| frames::Port::open(device, &options)).and_then(|opened| opened).map_err(failed)
+    };
+    let (out, inside) = (open(&place.pair.far, OUT)?, open(&place.collector, IN)?);
+    let sender = place.pair.near.run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
+    let sender = sender.and_then(|connected| connected).map_err(failed)?;
+    let before = place.link_drops().map_err(failed)?;
+    // Each ends when the one before it has ended and nothing is left.
+    let ends = [const { AtomicBool::new(false) }; 3];
+    let begun = time::monotonic();
+    let (reported, translated, collected) = thread::scope(|scope| {
+        let reporter = scope.spawn(|| report(sender, &ends[0]));
+        let translator = scope.spawn(|| translate(sending, socket, out, &ends[1]));
+        let collector = scope.spawn(|| collect(receiving, inside, &ends[2]));
+        thread::sleep(plan.each);
+        let crashed = |_| CliError::new("a thread of the benchmark panicked");
+        // Release: pairs with the acquire of the thread that is to end, so that it sees all that was sent before.
+        ends[0].store(true, Ordering::Release);
+        let reported = reporter.join().map_err(crashed);
+        ends[1].store(true, Ordering::Release);
+        let translated = translator.join().map_err(crashed);
+        ends[2].store(true, Ordering::Release);
+        let collected = collector.join().map_err(crashed);
+        Ok::<_, CliError>((reported??, translated??, collected??))
+    })?;
+    let after = place.link_drops().map_err(failed)?;
+    Ok(Found {
+        link_drops: [after[0] - before[0], after[1] - before[1]],
+        reported: reported.reported,
+        received: translated.received,
+        socket_drops: translated.socket_drops,
+        frames: translated.frames,
+        not_taken: translated.not_taken,
+        worked: [reported.worked[0], translated.worked[1], collected.worked[2]],
+        seconds: (time::monotonic() - begun) as f64 / 1e9,
+        ..collected
+    })
+}
+
+/// Sends reports until told to end.
+fn report(mut sender: Sender, end: &AtomicBool) -> Result<Found, CliError> {
+    // Where it cannot be pinned the figures are worse, not wrong.
+    let _ = time::pin(CORES[0]);
+    let mut reports = Reports::key_write(2, &[7; PATH]).map_err(unwritten)?;
+    let mut found = Found::default();
+    while !end.load(Ordering::Acquire) {
+        let burst: Vec<&[u8]> = reports.burst().collect();
+        found.reported += sender.send_burst(&burst).map_err(failed)? as u64;
+    }
+    found.worked[0] = worked();
+    Ok(found)
+}
+
+/// Translates what comes until told to end and nothing is left.
+fn translate(
+    mut sending: Sending,
+    mut socket: Receiver,
+    mut out: frames::Port,
+    end: &AtomicBool,
+) -> Result<Found, CliError> {
+    let _ = time::pin(CORES[1]);
+    let (mut burst, mut staged, mut found) = (Burst::default(), Vec::<Vec<u8>>::new(), Found::default());
+    loop {
+        let ending = end.load(Ordering::Acquire);
+        let count = socket.recv(&mut burst, if ending { 0 } else { 20 }).map_err(failed)?;
+        if count == 0 && ending {
+            break;
+        }
+        sending.translate(burst.iter().take(count).map(|packet| packet.data));
+        let frames = sending.frames().len();
+        staged.resize_with(staged.len().max(frames), Vec::new);
+        for (to, frame) in staged.iter_mut().zip(sending.frames()) {
+            to.clear();
+            to.extend_from_slice(frame);
+        }
+        sending.sent();
+        found.frames += frames as u64;
+        found.not_taken += out.send(&staged[..frames]) as u64;
+    }
+    found.received = sending.translated().reports.taken;
+    found.socket_drops = socket.stats().kernel_drops;
+    found.worked[1] = worked();
+    Ok(found)
+}
+
+/// Stores what comes until told to end and nothing is left.
+fn collect(mut receiving: Receiving, mut port: frames::Port, end: &AtomicBool) -> Result<Found, CliError> {
+    use std::os::fd::AsFd;
+    let _ = time::pin(CORES[1]);
+    let (mut waiting, mut found) = (Waiting::default(), Found::default());
+    loop {
+        let ending = end.load(Ordering::Acquire);
+        let count = port.receive(64, &mut |frame| receiving.take([frame.data]));
+        if count == 0 {
+            if ending {
+                break;
+            }
+            let _ = frames::wait([port.as_fd()].into_iter(), &mut waiting, TURN);
+        }
+    }
+    let stats = receiving.responded();
+    found.written = stats.messages;
+    found.refused = stats.refused.iter().chain(&stats.dropped).sum();
+    found.ring_full = port.stats().ring_full;
+    found.worked[2] = worked();
+    Ok(found)
+}

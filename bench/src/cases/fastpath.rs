@@ -1,0 +1,133 @@
+//! The fast path on one core, in process: frames in memory to state, events in the batch of the normal path.
+
+use std::path::Path;
+use std::time::Duration;
+
+use collector::Batch;
+use collector::workload::{CASES, Case, Input};
+use nic::capture::{self, LinkType, Writer};
+use wire::{Decoder, Dialect, Profile};
+
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
+use terminal::CliError;
+
+/// Bursts between two looks at the clock.
+const BURSTS: u32 = 50;
+/// Records in a batch; at half of it the batch goes to the normal path (here: is emptied).
+const BATCH: usize = 8192;
+
+fn workload(name: &str) -> Result<Case, CliError> {
+    let case = CASES.into_iter().find(|case| case.name == name);
+    case.ok_or_else(|| {
+        CliError::new(format!("the collector has no workload `{name}`; this is a fault of this build"))
+    })
+}
+
+/// `fastpath-…`: whole frames, Ethernet first, through decoding, state and threshold detection.
+pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let case = workload(name)?;
+    let (mut collector, mut feed) = (case.collector(), case.feed());
+    let mut batch = Batch::with_capacity(BATCH);
+    // Twice through all flows: the first report of each is news, and not what is measured.
+    let mut warm = 0;
+    while warm < 2 * feed.frames() {
+        warm += feed.burst(Input::Frames, &mut collector, &mut batch);
+        batch.clear();
+    }
+    let told = |collector: &collector::Collector| collector.stats().events.iter().sum::<u64>();
+    let before = (told(&collector), collector.stats().reports);
+    let measured = measure(plan, || {
+        let mut reports = 0;
+        for _ in 0..BURSTS {
+            reports += feed.burst(Input::Frames, &mut collector, &mut batch) as u64;
+            if batch.len() > BATCH / 2 {
+                batch.clear();
+            }
+        }
+        Ok(reports)
+    })?;
+    let stats = collector.stats();
+    if stats.reports != stats.flow_reports + stats.unadmitted || stats.datagrams != stats.accepted {
+        return Err(CliError::new("the collector's account does not balance").into());
+    }
+    let events = (told(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
+    let included =
+        "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, roll-ups; no I/O";
+    let conditions = Conditions::of("one report", included)
+        .number("flows", case.flows)
+        .number("hops", case.hops)
+        .number("items_per_hop", case.bitmap.count_ones())
+        .number("frame_bytes", feed.frame_len())
+        .ratio("events_per_report", events)
+        .number("flows_not_admitted", stats.unadmitted)
+        .number("table_bytes", collector.bytes())
+        .on_core(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// Frames of the capture that `replay` replays.
+const CAPTURED: usize = 500_000;
+
+/// `replay`: a capture file through the whole collector, as the command does it.
+pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let case = workload("fastpath-6x8-1k")?;
+    let feed = case.feed();
+    let dir = Scratch::new(name)?;
+    let file = dir.path().join("reports.pcap");
+    let frames = if plan.each < Duration::from_millis(50) { 10_000 } else { CAPTURED };
+    write(&file, feed.whole().cycle().take(frames)).map_err(|error| {
+        CliError::new(format!("{}: {error}; set TMPDIR to a directory with room", file.display()))
+    })?;
+    let profile = Profile::new(Dialect::IntCollectorGen);
+    let config = collector::Config {
+        default_profile: collector::Profile::new("generator", profile),
+        ..collector::Config::default()
+    };
+    let measured = measure(plan, || Ok(plan.program.replay(&file, config.clone())?))?;
+    let included =
+        "reading the file (in the page cache), frame parsing, the collector with its start and end; no store";
+    let conditions = Conditions::of("one report", included)
+        .number("flows", case.flows)
+        .number("frames", frames)
+        .number("frame_bytes", feed.frame_len())
+        .on_core(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), capture::Error> {
+    const BEGIN: u64 = 1_767_268_800_000_000_000;
+    let mut writer = Writer::create(file, LinkType::Ethernet)?;
+    for (number, frame) in frames.enumerate() {
+        writer.write(BEGIN + number as u64 * 100, frame)?;
+    }
+    writer.finish().map(|_| ())
+}
+
+/// `decode-only`: UDP payloads to reports with every hop located, and no state.
+pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let case = workload("fastpath-6x8-1k")?;
+    let feed = case.feed();
+    let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
+    let measured = measure(plan, || {
+        let (mut reports, mut nodes) = (0, 0_u32);
+        for payload in feed.payloads() {
+            for report in decoder.reports(payload).flatten() {
+                reports += 1;
+                if let Some(int) = &report.int {
+                    let records = int.stack.records();
+                    nodes =
+                        records.fold(nodes, |sum, record| sum.wrapping_add(int.stack.layout.node_id(record)));
+                }
+            }
+        }
+        std::hint::black_box(nodes);
+        Ok(reports)
+    })?;
+    let conditions =
+        Conditions::of("one report", "UDP payload to report, the node of each hop read; no state, no I/O")
+            .number("hops", case.hops)
+            .number("items_per_hop", case.bitmap.count_ones())
+            .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len))
+            .on_core(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}

@@ -1,0 +1,56 @@
+//! The joining of SF-INT reports on one core, in process: frames in memory to state.
+
+use collector::Batch;
+use collector::workload::{Input, SF_CASES};
+
+use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use terminal::CliError;
+
+/// Bursts between two looks at the clock.
+const BURSTS: u32 = 50;
+/// Records in a batch; at half of it the batch goes to the normal path (here: is emptied).
+const BATCH: usize = 8192;
+
+/// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
+pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let Some(case) = SF_CASES.into_iter().find(|case| case.name == name) else {
+        let what = format!("the collector has no workload `{name}`; this is a fault of this build");
+        return Err(CliError::new(what).into());
+    };
+    let (mut collector, mut feed) = (case.collector(), case.feed());
+    let mut batch = Batch::with_capacity(BATCH);
+    // Twice through all flows: the first path of each is news, and not what is measured.
+    let mut warm = 0;
+    while warm < 2 * feed.frames() {
+        warm += feed.burst(Input::Frames, &mut collector, &mut batch);
+        batch.clear();
+    }
+    let before = collector.stats();
+    let measured = measure(plan, || {
+        let mut reports = 0;
+        for _ in 0..BURSTS {
+            reports += feed.burst(Input::Frames, &mut collector, &mut batch) as u64;
+            if batch.len() > BATCH / 2 {
+                batch.clear();
+            }
+        }
+        Ok(reports)
+    })?;
+    let stats = collector.stats().since(&before);
+    let balanced = collector.stats().sf.balance().holds() && stats.deciding().holds();
+    // A whole set for every four reports, less those that are open.
+    let due = (stats.sf.reports / 4).saturating_sub(u64::from(case.flows));
+    if !balanced || stats.sf.reports != stats.reports || stats.sf.complete.sets < due {
+        return Err(CliError::new("the collector's account does not balance").into());
+    }
+    let included = "frame parsing, decoding, joining, per-flow and per-hop state, thresholds, loss accounting, roll-ups; \
+                    no I/O";
+    let conditions = Conditions::of("one report", included)
+        .number("flows", case.flows)
+        .number("nodes", 5)
+        .number("items_per_record", 4)
+        .number("frame_bytes", feed.frame_len())
+        .ratio("sets_per_report", stats.sf.complete.sets as f64 / stats.sf.reports.max(1) as f64)
+        .on_core(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}

@@ -1,0 +1,202 @@
+//! What detection in the kernel costs per report, by `BPF_PROG_TEST_RUN`.
+//!
+//! A test run gives a program the same frame over and over, so the program makes another report of it each time before it
+//! decides it (`dataplane/bpf/src/cost.bpf.c`). What that takes is measured alone, and subtracted.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bpf::{Sizes, Tables, Units};
+use detect::{Detection, Thresholds};
+use nic::bpf::{Object, Ring};
+use nic::time;
+use wire::{Dialect, Profile};
+
+use super::harness::{Conditions, Failure, Outcome, Plan};
+use terminal::CliError;
+
+/// One case.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    flows: u32,
+    /// One of so many reports is told; 0: none.
+    told: u32,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "xdp-detect-1k", flows: 1000, told: 0 },
+    Case { name: "xdp-detect-100k", flows: 100_000, told: 0 },
+    Case { name: "xdp-detect-1k-told", flows: 1000, told: 1 },
+];
+
+/// Values vary by less than this, below every threshold.
+const JITTER: u32 = 512;
+/// A run is at least so long: each has some milliseconds of its own.
+const FEWEST: u32 = 200_000;
+/// Between two looks of the reader into the ring, which has room for forty times as much.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// `xdp-detect-…`.
+pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let case = CASES.into_iter().find(|case| case.name == name);
+    let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
+    let frame = frame();
+    let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(FEWEST);
+    let (mut times, mut changes, mut told, mut full) = (Vec::new(), Vec::new(), 0, 0);
+    for _ in 0..plan.runs {
+        // Where in memory the tables lie matters, and is the kernel's choice: each run has tables of its own.
+        let mut place = Place::new(&case, &frame)?;
+        let before = place.tables.counters().map_err(failed)?;
+        let all = run(&place.object, "hopwise_cost", (&frame, reports), Some(&mut place.ring))?;
+        let after = place.tables.counters().map_err(failed)?;
+        let alone = run(&place.object, "hopwise_cost_only", (&frame, reports), None)?;
+        changes.push(alone);
+        times.push(all - alone);
+        told += after.told - before.told;
+        full += after.ring_full - before.ring_full;
+    }
+    let share = |count: u64| count as f64 / (f64::from(reports) * f64::from(plan.runs));
+    let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; told: the frame in the ring, a reader on another core";
+    let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
+        .number("flows", case.flows)
+        .number("hops", 6_u32)
+        .number("items_per_hop", 8_u32)
+        .number("frame_bytes", frame.len())
+        .ratio("told_per_report", share(told))
+        .ratio("ring_full_per_report", share(full))
+        .ratio("subtracted_ns", super::harness::middle(changes));
+    Ok(Outcome::new(name, times, conditions))
+}
+
+/// A loaded program that knows all flows.
+struct Place {
+    object: Object,
+    tables: Tables,
+    ring: Ring,
+}
+
+impl Place {
+    fn new(case: &Case, frame: &[u8]) -> Result<Self, Failure> {
+        let sizes = Sizes {
+            flows: case.flows * 5 / 4,
+            queues: 1024,
+            links: 1024,
+            streams: 64,
+            ring: 8 << 20,
+            seed: 7,
+        };
+        let mut options = sizes.options();
+        options.constants.extend([
+            ("cost_flows", case.flows),
+            ("cost_stride", stride(case.flows)),
+            ("cost_jitter", JITTER),
+            ("cost_change", case.told),
+        ]);
+        let mut object = Object::load(bpf::COST, &options)
+            .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
+        let tables = Tables::open(&object, sizes).map_err(failed)?;
+        prepare(&tables)?;
+        let mut ring = object.ring("told").map_err(failed)?;
+        // Every flow is made known, in steps for which the ring has room.
+        for _ in 0..case.flows.div_ceil(5000) * 2 + 2 {
+            object.test_run("hopwise_cost", frame, 5000).map_err(failed)?;
+            ring.consume(usize::MAX, |_| {});
+        }
+        Ok(Self { object, tables, ring })
+    }
+}
+
+/// Flows are met in turn, each so many further than the one before: an order that no prefetcher foresees, and that meets all.
+fn stride(flows: u32) -> u32 {
+    let shares = |candidate: u32| {
+        let (mut a, mut b) = (candidate, flows);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a > 1
+    };
+    (flows * 618 / 1000..).find(|candidate| !shares(*candidate)).unwrap_or(1)
+}
+
+fn prepare(tables: &Tables) -> Result<(), CliError> {
+    tables.set_ports(&[(32_766, 0)]);
+    tables.set_sequence(true);
+    tables.set_profiles((&Profile::new(Dialect::IntCollectorGen), Units::default()), &[]).map_err(failed)?;
+    let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new());
+    let thresholds = thresholds.map_err(|error| CliError::new(error.to_string()))?;
+    tables.set_detection(&Detection { thresholds, ..Detection::default() }).map(drop).map_err(failed)
+}
+
+/// Nanoseconds per run; a reader on another core takes what is told meanwhile.
+fn run(
+    object: &Object,
+    program: &str,
+    (frame, reports): (&[u8], u32),
+    ring: Option<&mut Ring>,
+) -> Result<f64, CliError> {
+    let stop = AtomicBool::new(false);
+    let ran = thread::scope(|scope| {
+        if let Some(ring) = ring {
+            let stop = &stop;
+            scope.spawn(move || {
+                // Where it cannot be pinned the figures are worse, not wrong.
+                let _ = time::pin(1);
+                // Relaxed: the flag travels alone.
+                while !stop.load(Ordering::Relaxed) {
+                    if ring.consume(4096, |_| {}) < 64 {
+                        thread::sleep(PAUSE);
+                    }
+                }
+                ring.consume(usize::MAX, |_| {});
+            });
+        }
+        let running = scope.spawn(|| {
+            let _ = time::pin(0);
+            object.test_run(program, frame, reports)
+        });
+        let ran = running.join();
+        stop.store(true, Ordering::Relaxed);
+        ran
+    });
+    let ran = ran.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
+    ran.map(|run| f64::from(run.duration_ns)).map_err(failed)
+}
+
+/// A report 1.0 of 6 hops with all items of INT 1.0, as INTCollector's generator sends it; the program fills in the rest.
+fn frame() -> Vec<u8> {
+    let mut frame = Vec::new();
+    packet(&mut frame, ([192, 0, 2, 1], [192, 0, 2, 100]), (40_000, 32_766), (0, 262));
+    let report: [u32; 4] = [0x1400_0041, 600, 0, 0];
+    report.iter().for_each(|word| frame.extend(word.to_be_bytes()));
+    packet(&mut frame, ([10, 0, 0, 0], [10, 255, 0, 1]), (1024, 80), (0x17, 204));
+    frame.extend([1, 0, 51, 0]);
+    frame.extend([0x10, 0, 8, 8, 0xff, 0, 0, 0]);
+    for hop in 0..6_u32 {
+        let record: [u32; 8] = [0, 0, 0, 0, hop, hop + 1000, 0x0001_0002, 40_000];
+        record.iter().for_each(|word| frame.extend(word.to_be_bytes()));
+    }
+    frame
+}
+
+/// Ethernet, IPv4 and UDP around `len` more bytes.
+fn packet(
+    out: &mut Vec<u8>,
+    (src, dst): ([u8; 4], [u8; 4]),
+    (src_port, dst_port): (u16, u16),
+    (dscp, len): (u8, u16),
+) {
+    out.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, dscp << 2]);
+    out.extend((28 + len).to_be_bytes());
+    out.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    out.extend(src);
+    out.extend(dst);
+    for number in [src_port, dst_port, 8 + len, 0] {
+        out.extend(number.to_be_bytes());
+    }
+}
+
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(error.to_string())
+}

@@ -1,0 +1,89 @@
+//! What the RoCEv2 responder in the kernel takes for a write, by `BPF_PROG_TEST_RUN`: the same frame over and over.
+
+use std::net::Ipv4Addr;
+use std::thread;
+
+use bpf::rdma::{Options, Rdma};
+use nic::time;
+use rdma::responder::{PairConfig, Registered, Rights};
+use rdma::workload::{CASES, Case};
+use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
+
+use super::harness::{Conditions, Failure, Outcome, Plan};
+use crate::figures::{failed, unwritten};
+use terminal::CliError;
+
+/// Bytes of the memory.
+const MEMORY: u64 = 16 << 20;
+/// Number of the queue pair, and key of the region.
+const PAIR: u32 = 0x0000_1001;
+const KEY: u32 = 0x001f_4201;
+/// A run is at least so long: each has some milliseconds of its own.
+const FEWEST: u32 = 200_000;
+
+/// `rdma-xdp-key-write`, `rdma-xdp-append`.
+pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let wanted = name.replace("-xdp", "");
+    let case = CASES.into_iter().find(|case| case.name == wanted);
+    let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{wanted}`")))?;
+    let mut rdma = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).map_err(|error| {
+        Failure::Skipped(format!("it needs to load BPF programs, so run it as root ({error})"))
+    })?;
+    let frame = frame(&mut rdma, case)?;
+    let packets = u32::try_from(plan.each.as_nanos() / 100).unwrap_or(u32::MAX).max(FEWEST);
+    let (object, mut times) = (rdma.object(), Vec::new());
+    for run in 0..=plan.runs {
+        // In a thread of its own: what comes after this case is not to be pinned.
+        let ran = thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                // Where it cannot be pinned the figures are worse, not wrong.
+                let _ = time::pin(0);
+                object.test_run(Rdma::PROGRAM, &frame, packets)
+            });
+            running.join()
+        });
+        let ran = ran.map_err(|_| CliError::new("a thread of the benchmark panicked"))?.map_err(failed)?;
+        // The first was the warm-up.
+        if run > 0 {
+            times.push(f64::from(ran.duration_ns));
+        }
+    }
+    let counted = rdma.counted().map_err(failed)?;
+    let asked = u64::from(packets) * (u64::from(plan.runs) + 1);
+    if !counted.is_balanced() || counted.stats.executed != asked {
+        return Err(
+            CliError::new(format!("of {asked} packets {} were executed", counted.stats.executed)).into()
+        );
+    }
+    let included = "XDP program from the frame to the verdict: headers, ICRC, queue pair, region, the store in mapped memory";
+    let conditions = Conditions::of("one write, by BPF_PROG_TEST_RUN", included)
+        .number("write_bytes", case.len)
+        .number("frame_bytes", frame.len())
+        .text("place", "the same each time, in the processor's cache")
+        .number("executed", counted.stats.executed);
+    Ok(Outcome::new(name, times, conditions))
+}
+
+/// Makes a region and a queue pair, and a frame for them.
+fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
+    let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
+    let at = Registered { address: 1 << 40, len: MEMORY, key: KEY };
+    rdma.register(&at, 0, Rights::WRITE, case.order, 0).map_err(failed)?;
+    let pair = PairConfig {
+        transport: Transport::Uc,
+        path: Path::new(far, near, 0xc001),
+        peer: 0x11,
+        psn: Psn::new(0),
+        mtu: 1024,
+        receives: 0,
+    };
+    rdma.connect(PAIR, &pair).map_err(failed)?;
+    let mut writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, PAIR).map_err(failed)?;
+    let data: Vec<u8> = (0..case.len).map(|i| i as u8 | 1).collect();
+    let mut frame = vec![0; MAX_FRAME];
+    let reth = Reth { address: at.address + case.stride, key: KEY, len: case.len as u32 };
+    // An unreliable queue pair takes a message with an old number, too.
+    let len = writer.write_only(&mut frame, Head::new(Psn::new(0)), reth, &data).map_err(unwritten)?;
+    frame.truncate(len);
+    Ok(frame)
+}

@@ -1,0 +1,287 @@
+//! What each rung of an interface's ladder takes: frames made in the kernel at more than anyone can follow, over veth, to a
+//! reader that throws them away and to the whole collector, one after the other in the same run.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use collector::workload::{CASES, Case};
+use collector::{Batch, Collector};
+use nic::ladder::{self, Opened, Rung};
+use nic::load::{LiveFrames, Word};
+use nic::netns::Pair;
+use nic::source::{Packet, Source};
+use nic::{device, time};
+
+use super::harness::{Conditions, Failure, Outcome, Plan, middle};
+use crate::program::Program;
+use terminal::CliError;
+
+/// Flows in the reports.
+const FLOWS: u32 = 10_000;
+/// Bytes of each report's payload.
+const PAYLOAD: usize = 220;
+/// Telemetry port.
+const PORT: u16 = 32766;
+/// Time between two ticks of the collector, ns.
+const TICK: u64 = 20_000_000;
+/// Cores of the generator, with all that the kernel does for a frame, and of the reader.
+const CORES: [usize; 2] = [0, 1];
+
+/// `rung-…`.
+pub(super) fn climb(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let rung = name.strip_prefix("rung-").and_then(Rung::from_name);
+    let rung = rung.ok_or_else(|| CliError::new(format!("`{name}` is not the name of a rung")))?;
+    let place = Place::new()?;
+    let mut collecting = Collecting::new(plan.program, place.case);
+    let mut runs = Vec::new();
+    for run in 0..=plan.runs {
+        let thrown = place.measure(rung, plan, &mut Discarding::default())?;
+        let collected = place.measure(rung, plan, &mut collecting)?;
+        // What a socket would have taken, for comparison.
+        let socket =
+            if rung == Rung::Udp { collected } else { place.measure(Rung::Udp, plan, &mut collecting)? };
+        // The first was the warm-up: every flow is known now.
+        if run > 0 {
+            runs.push([thrown, collected, socket]);
+        }
+    }
+    let over = |of: fn(&[Found; 3]) -> f64| middle(runs.iter().map(of).collect());
+    let sum = |of: fn(&Found) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
+    let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, roll-ups";
+    let conditions = Conditions::of("one report received and handled", included)
+        .text("rung", rung.name())
+        .text("link", "veth between two network namespaces, one queue")
+        .text("sender", "frames made in the kernel, as many as it can, on another core than the reader")
+        .text("baseline", "the same rung, read by a loop that throws the frames away, in the same run")
+        .ratio("baseline_per_s", over(|[thrown, ..]| thrown.per_second()).round())
+        .ratio("of_baseline", over(|[thrown, collected, _]| collected.per_second() / thrown.per_second()))
+        .ratio("udp_per_s", over(|[.., socket]| socket.per_second()).round())
+        .ratio("of_udp", over(|[_, collected, socket]| collected.per_second() / socket.per_second()))
+        .ratio("user_ns", over(|[_, collected, _]| collected.user_ns()))
+        .ratio("system_ns", over(|[_, collected, _]| collected.system_ns()))
+        .number("payload_bytes", PAYLOAD)
+        .number("flows", FLOWS)
+        .number("sent", sum(|found| found.sent))
+        .number("received", sum(|found| found.received))
+        .number("dropped", sum(|found| found.dropped))
+        .number("unaccounted", sum(|found| found.sent.abs_diff(found.received + found.dropped)));
+    let times = runs.iter().map(|[_, collected, _]| 1e9 / collected.per_second()).collect();
+    Ok(Outcome::new(name, times, conditions))
+}
+
+/// What one reading found.
+#[derive(Clone, Copy, Default, Debug)]
+struct Found {
+    sent: u64,
+    received: u64,
+    /// By any reason that is counted, in any place.
+    dropped: u64,
+    /// From the first datagram to the last, ns.
+    elapsed: u64,
+    /// What the reader's thread worked, for itself and in the kernel, s.
+    worked: (f64, f64),
+}
+
+impl Found {
+    fn per_second(&self) -> f64 {
+        self.received as f64 * 1e9 / self.elapsed.max(1) as f64
+    }
+
+    fn user_ns(&self) -> f64 {
+        self.worked.0 * 1e9 / self.received.max(1) as f64
+    }
+
+    fn system_ns(&self) -> f64 {
+        self.worked.1 * 1e9 / self.received.max(1) as f64
+    }
+}
+
+/// What a reader does with what it gets.
+trait Reader: Send {
+    fn take(&mut self, packets: &[Packet<'_>]);
+    /// After each burst.
+    fn turn(&mut self, _now: u64) {}
+}
+
+/// Looks at one byte of each.
+#[derive(Default)]
+struct Discarding(u64);
+
+impl Reader for Discarding {
+    fn take(&mut self, packets: &[Packet<'_>]) {
+        self.0 +=
+            packets.iter().map(|packet| u64::from(packet.data.first().copied().unwrap_or(0))).sum::<u64>();
+    }
+}
+
+/// The whole collector.
+struct Collecting<'p> {
+    program: &'p dyn Program,
+    collector: Collector,
+    batch: Batch,
+    ticked: u64,
+}
+
+impl<'p> Collecting<'p> {
+    fn new(program: &'p dyn Program, case: Case) -> Self {
+        Self { program, collector: case.collector(), batch: Batch::with_capacity(8192), ticked: 0 }
+    }
+}
+
+impl Reader for Collecting<'_> {
+    fn take(&mut self, packets: &[Packet<'_>]) {
+        let Self { program, collector, batch, .. } = self;
+        program.each_chunk(packets, &mut |chunk| collector.handle(chunk, batch));
+        // In the program a batch goes to the queue of the store here.
+        if self.batch.len() > 4096 {
+            self.batch.clear();
+        }
+    }
+
+    fn turn(&mut self, now: u64) {
+        if now.saturating_sub(self.ticked) >= TICK {
+            self.ticked = now;
+            self.collector.tick(now, &mut self.batch);
+        }
+    }
+}
+
+/// Two namespaces with a link, and what is sent over it.
+struct Place {
+    pair: Pair,
+    case: Case,
+    frame: Vec<u8>,
+}
+
+impl Place {
+    fn new() -> Result<Self, Failure> {
+        let needs = |error: nic::Error| {
+            Failure::Skipped(format!("it needs network namespaces and BPF, so run it as root ({error})"))
+        };
+        let pair = Pair::create().map_err(needs)?;
+        // Without XDP a device takes the generator's frames only if it polls, and that comes with this.
+        pair.far
+            .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
+            .and_then(|set| set)
+            .map_err(needs)?;
+        let case = Case { name: "rung", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
+        let mut frame = case.feed().whole().next().map(<[u8]>::to_vec).unwrap_or_default();
+        address(&mut frame);
+        Ok(Self { pair, case, frame })
+    }
+
+    /// Reads from a rung for the time of one run.
+    fn measure(&self, rung: Rung, plan: &Plan, reader: &mut dyn Reader) -> Result<Found, Failure> {
+        let options = ladder::Options {
+            ports: vec![PORT],
+            best: rung,
+            worst: rung,
+            program: Some(bpf::STEER),
+            ..ladder::Options::default()
+        };
+        let opened = self.pair.far.run(|| ladder::open(Pair::DEVICE, &options)).map_err(failed)?;
+        let mut opened = opened.map_err(|refused| Failure::Skipped(refused.to_string()))?;
+        // The inner source port, and the report's sequence number.
+        let ports = word(&self.frame, 90) & 0xffff_0000;
+        let words = [
+            Word { at: 90, base: ports, each: 1, of: FLOWS },
+            Word { at: 50, base: 0, each: 1, of: u32::MAX },
+        ];
+        let open = || LiveFrames::open(bpf::BENCH, Pair::DEVICE, &words, None);
+        let generator = self.pair.near.run(open).and_then(|opened| opened).map_err(failed)?;
+        self.run(&mut opened, &generator, plan.each, reader)
+    }
+
+    fn run(
+        &self,
+        opened: &mut Opened,
+        generator: &LiveFrames,
+        span: Duration,
+        reader: &mut dyn Reader,
+    ) -> Result<Found, Failure> {
+        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        // One queue, one source; over plain sockets the first is that of IPv4.
+        let source = opened.sources.first_mut().ok_or_else(|| CliError::new("the interface has no queue"))?;
+        let (sent, found) = thread::scope(|scope| {
+            let receiving = scope.spawn(|| read(source.as_mut(), reader, &done));
+            let sending = scope.spawn(|| {
+                self.pair.near.run(|| {
+                    // Where it cannot be pinned the figures are worse, not wrong.
+                    let _ = time::pin(CORES[0]);
+                    generator.send(&self.frame, u64::MAX, &stop)
+                })
+            });
+            thread::sleep(span);
+            // Relaxed: the flag travels alone; joining orders the rest.
+            stop.store(true, Ordering::Relaxed);
+            let sent = sending.join();
+            // Release: pairs with the acquire in the reader, so that all that was sent is in the ring by then.
+            done.store(true, Ordering::Release);
+            (sent, receiving.join())
+        });
+        let crashed = |_| CliError::new("a thread of the benchmark panicked");
+        let sent = sent.map_err(crashed)?.and_then(|sent| sent).map_err(failed)?;
+        let mut found = found.map_err(crashed)?.map_err(failed)?;
+        let stats = opened.sources.first_mut().map(|source| source.stats()).unwrap_or_default();
+        let counters = opened.watch.counters().map_err(failed)?;
+        found.sent = sent;
+        found.received = stats.datagrams;
+        found.dropped = stats.lost() + counters.device_dropped;
+        Ok(found)
+    }
+}
+
+/// Reads until told to end and nothing is left.
+fn read(source: &mut dyn Source, reader: &mut dyn Reader, done: &AtomicBool) -> Result<Found, nic::Error> {
+    let _ = time::pin(CORES[1]);
+    let (mut first, mut last, mut before) = (0, 0, (0.0, 0.0));
+    loop {
+        let ending = done.load(Ordering::Acquire);
+        let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| reader.take(packets))?;
+        if count > 0 {
+            last = time::monotonic();
+            if first == 0 {
+                (first, before) = (last, worked());
+            }
+            reader.turn(time::now());
+        } else if ending {
+            let now = worked();
+            let worked = (now.0 - before.0, now.1 - before.1);
+            return Ok(Found { elapsed: last - first, worked, ..Found::default() });
+        }
+    }
+}
+
+/// Seconds that this thread worked, for itself and in the kernel; in hundredths.
+pub(super) fn worked() -> (f64, f64) {
+    let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+    let after = text.rsplit(')').next().unwrap_or("");
+    let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());
+    (ticks.next().unwrap_or(0.0) / 100.0, ticks.next().unwrap_or(0.0) / 100.0)
+}
+
+/// Puts the link's addresses and ports into a frame of the workload, and makes it [`PAYLOAD`] long.
+fn address(frame: &mut Vec<u8>) {
+    frame.resize(42 + PAYLOAD, 0);
+    let (total, udp) = ((PAYLOAD + 28) as u16, (PAYLOAD + 8) as u16);
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[16..18].copy_from_slice(&total.to_be_bytes());
+    frame[24..34].copy_from_slice(&[0, 0, 10, 97, 0, 1, 10, 97, 0, 2]);
+    frame[36..38].copy_from_slice(&PORT.to_be_bytes());
+    frame[38..40].copy_from_slice(&udp.to_be_bytes());
+    // No checksum: the payload changes on the way.
+    frame[40..42].fill(0);
+    let sum: u32 =
+        frame[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
+fn word(frame: &[u8], at: usize) -> u32 {
+    frame.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(error.to_string())
+}

@@ -1,0 +1,156 @@
+//! The store: how many events a second it takes, and how long it takes to find some of them again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use collector::event::{Basis, Kind};
+use collector::{Batch, Event, Sink};
+use detect::Metric;
+use store::{Policy, QueryOptions, Reader, Store, Value};
+use wire::FlowKey;
+
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
+use terminal::CliError;
+
+const BATCH: usize = 8192;
+const FLOWS: u64 = 50_000;
+/// Time between two events, ns: half a million a second.
+const STEP: u64 = 2_000;
+/// 2026-01-01, noon: far from the end of a file's day.
+const BEGIN: u64 = 1_767_268_800_000_000_000;
+
+/// `store-insert`: events into the store until they are committed, with all indexes.
+pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let dir = Scratch::new(name)?;
+    let mut filler = Filler::new(open(dir.path())?);
+    let measured = measure(plan, || {
+        // Enough that waiting for the last commit weighs little.
+        for _ in 0..32 {
+            filler.submit();
+        }
+        filler.store.flush();
+        Ok(32 * BATCH as u64)
+    })?;
+    let stats = filler.store.close();
+    if stats.committed != stats.submitted {
+        return Err(CliError::new(format!(
+            "{} of {} events were not kept",
+            stats.shed + stats.failed,
+            stats.submitted
+        ))
+        .into());
+    }
+    let conditions = Conditions::of(
+        "one event",
+        "queue, indexes, write-ahead log, commit; one writer thread, batches filled by another",
+    )
+    .number("flows", FLOWS)
+    .number("batch", BATCH)
+    .number("committed", stats.committed)
+    .text("directory", dir.path().display().to_string());
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// `store-query`: the events of one flow since a moment, out of two million.
+pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    query_among(name, plan, 2_000_000)
+}
+
+/// `store-query-20m`: the same out of twenty million.
+pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    query_among(name, plan, 20_000_000)
+}
+
+fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, Failure> {
+    // Filling takes seconds; a run of a few milliseconds is a test of the bench itself.
+    let events = if plan.each < Duration::from_millis(50) { wanted.min(200_000) } else { wanted };
+    let dir = Scratch::new(name)?;
+    let mut filler = Filler::new(open(dir.path())?);
+    let started = Instant::now();
+    while filler.filled < events {
+        filler.submit();
+    }
+    let filled = filler.filled;
+    filler.store.close();
+    let fill_seconds = started.elapsed().as_secs_f64();
+    let reader = Reader::open(dir.path()).map_err(|error| CliError::new(error.to_string()))?;
+    let half = BEGIN + filled / 2 * STEP;
+    let mut flow = 0;
+    let mut rows = 0;
+    let mut queries = 0;
+    let measured = measure(plan, || {
+        flow = (flow + 7919) % FLOWS;
+        let params = vec![Value::Text(key(flow).to_string()), Value::Int(half.cast_signed())];
+        let options = QueryOptions { params, ..QueryOptions::default() };
+        let answer = reader.query("SELECT ts, value FROM events WHERE flow = ?1 AND ts > ?2", &options);
+        rows += answer.map_err(|error| CliError::new(error.to_string()))?.rows.len() as u64;
+        queries += 1;
+        Ok(1)
+    })?;
+    let conditions = Conditions::of(
+        "one query",
+        "SELECT ts, value FROM events WHERE flow = ? AND ts > ?; files in the page cache",
+    )
+    .number("events", filled)
+    .number("flows", FLOWS)
+    .ratio("rows_per_query", rows as f64 / queries as f64)
+    .ratio("filled_in_s", fill_seconds);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+fn open(dir: &Path) -> Result<Store, CliError> {
+    let config =
+        store::Config { policy: Policy::Block, max_bytes: Some(16 << 30), ..store::Config::new(dir) };
+    Store::open(config).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// Fills batches with events as a collector tells them, and gives them to a store.
+struct Filler {
+    store: Store,
+    batch: Batch,
+    filled: u64,
+}
+
+impl Filler {
+    fn new(store: Store) -> Self {
+        Self { store, batch: Batch::with_capacity(BATCH), filled: 0 }
+    }
+
+    fn submit(&mut self) {
+        for number in self.filled..self.filled + BATCH as u64 {
+            self.batch.event(&event(number), &[]);
+        }
+        self.filled += BATCH as u64;
+        let full = std::mem::take(&mut self.batch);
+        self.batch = self.store.submit(full).unwrap_or_else(|mut refused| {
+            refused.clear();
+            refused
+        });
+    }
+}
+
+/// The `number`th event: a change of a hop's latency, of a flow that is as good as random.
+fn event(number: u64) -> Event {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Event {
+        ts: BEGIN + number * STEP,
+        id: mixed,
+        kind: Kind::Change,
+        metric: Some(Metric::HopLatency),
+        flow: Some(key((mixed >> 32) % FLOWS)),
+        node: Some(100 + (mixed >> 20) as u32 % 64),
+        interface: None,
+        queue: None,
+        value: Some(mixed >> 44),
+        previous: Some(mixed >> 45),
+        threshold: Some(50_000),
+        rule: None,
+        reason: None,
+        basis: Basis::Measured,
+    }
+}
+
+fn key(flow: u64) -> FlowKey {
+    let [.., high, middle, low] = flow.to_be_bytes();
+    FlowKey::v4([10, high, middle, low], [10, 200, 0, 1], Some((5000, 80)), 6)
+}

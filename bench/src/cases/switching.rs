@@ -1,0 +1,271 @@
+//! What one switch takes on one core: frames over veth, through the switch, out by another veth; beside it a loop that only
+//! moves frames from one port to the other.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use nic::frames::{self, Options, Waiting};
+use nic::netns::Namespace;
+use nic::time;
+
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, middle};
+use crate::program::{Program, Switch, Totals};
+use terminal::CliError;
+
+/// Bytes of the UDP payload.
+const PAYLOAD: usize = 200;
+/// Flows.
+const FLOWS: u16 = 256;
+/// Cores of the sender, with what the kernel does for a frame until it is in the switch's ring, and of the switch.
+const CORES: [usize; 2] = [0, 1];
+
+/// `switch-live`.
+pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let place = Place::new().map_err(|error| {
+        Failure::Skipped(format!("it needs network namespaces, so run it as root ({error})"))
+    })?;
+    let mut runs = Vec::new();
+    for run in 0..=plan.runs {
+        let plain = place.measure(plan, &Way::Plain)?;
+        let routed = place.measure(plan, &Way::Switch(""))?;
+        let int =
+            place.measure(plan, &Way::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"))?;
+        if run > 0 {
+            runs.push([plain, routed, int]);
+        }
+    }
+    let over = |which: usize| middle(runs.iter().map(|run| run[which].per_second()).collect());
+    let on_core = |which: usize| middle(runs.iter().map(|run| run[which].core_ns()).collect()).round();
+    let sum = |of: fn(&Found) -> u64| runs.iter().map(|run| of(&run[2])).sum::<u64>();
+    let included = "from one veth to the other: receiving, forwarding, an egress queue with a rate, INT-MD put in, sending";
+    let conditions = Conditions::of("one frame switched", included)
+        .text("link", "veth between network namespaces, one queue")
+        .text("sender", "AF_PACKET, as many as it can, on another core than the switch")
+        .text("baseline", "the same ports, and a loop that copies each frame from one to the other")
+        .ratio("baseline_per_s", over(0).round())
+        .ratio("of_baseline", over(2) / over(0))
+        .ratio("without_int_per_s", over(1).round())
+        .ratio("core_ns", on_core(2))
+        .ratio("baseline_core_ns", on_core(0))
+        .ratio("without_int_core_ns", on_core(1))
+        .number("payload_bytes", PAYLOAD)
+        .number("flows", FLOWS)
+        .number("received", sum(|found| found.received))
+        .number("sent", sum(|found| found.sent))
+        .number("dropped", sum(|found| found.dropped))
+        .number("unaccounted", sum(|found| found.unaccounted))
+        .number("ring_full", sum(|found| found.ring_full));
+    let times = runs.iter().map(|run| 1e9 / run[2].per_second().max(1.0)).collect();
+    Ok(Outcome::new(name, times, conditions))
+}
+
+/// What is between the ports.
+enum Way {
+    Plain,
+    /// With these lines behind the ports.
+    Switch(&'static str),
+}
+
+/// What one run found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    received: u64,
+    sent: u64,
+    dropped: u64,
+    unaccounted: u64,
+    ring_full: u64,
+    /// From the first frame to the end of the sending, ns.
+    elapsed: u64,
+    /// What the switch's thread was on its core, ns.
+    core: u64,
+}
+
+impl Found {
+    fn per_second(&self) -> f64 {
+        self.sent as f64 * 1e9 / self.elapsed.max(1) as f64
+    }
+
+    /// Of its core per frame: what counts on a machine that is busy with other things.
+    fn core_ns(&self) -> f64 {
+        self.core as f64 / self.sent.max(1) as f64
+    }
+}
+
+/// A sender, a switch and somebody to send to.
+struct Place {
+    near: Namespace,
+    switch: Namespace,
+    _far: Namespace,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Place {
+    fn new() -> Result<Self, nic::Error> {
+        let (near, switch, far) = (Namespace::create()?, Namespace::create()?, Namespace::create()?);
+        for (side, name) in [(&near, "left"), (&far, "right")] {
+            let peer = ["peer", "name", name, "mtu", "2000", "netns", switch.name()];
+            side.ip(&[&["link", "add", "eth0", "mtu", "2000", "type", "veth"], &peer[..]].concat())?;
+            // Nothing but our frames.
+            side.run(|| frames::silence("eth0"))?;
+            switch.run(|| frames::silence(name))?;
+            side.ip(&["link", "set", "eth0", "up"])?;
+            switch.ip(&["link", "set", name, "up"])?;
+        }
+        Ok(Self { near, switch, _far: far, frames: (0..FLOWS).map(frame).collect() })
+    }
+
+    fn measure(&self, plan: &Plan, way: &Way) -> Result<Found, Failure> {
+        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut between: Box<dyn Between> = match way {
+            Way::Plain => Box::new(Moving::open(&self.switch)?),
+            Way::Switch(more) => Box::new(Switching::open(plan.program, &self.switch, more)?),
+        };
+        let near =
+            self.near.run(|| frames::Port::open("eth0", &Options { bypass: true, ..Options::default() }));
+        let mut near = near.and_then(|opened| opened).map_err(failed)?;
+        let measured = thread::scope(|scope| {
+            let switching = scope.spawn(|| {
+                let _ = time::pin(CORES[1]);
+                time::wake_precisely();
+                let before = core_time().unwrap_or(0);
+                between.run(&done);
+                core_time().unwrap_or(0) - before
+            });
+            let sending = scope.spawn(|| {
+                // Where it cannot be pinned the figures are worse, not wrong.
+                let _ = time::pin(CORES[0]);
+                // Relaxed: the flag travels alone.
+                while !stop.load(Ordering::Relaxed) {
+                    near.send(&self.frames);
+                }
+            });
+            let start = time::monotonic();
+            thread::sleep(plan.each);
+            stop.store(true, Ordering::Relaxed);
+            let sent = sending.join();
+            done.store(true, Ordering::Release);
+            let elapsed = time::monotonic() - start;
+            sent.and(switching.join()).map(|core| (elapsed, core))
+        });
+        let (elapsed, core) = measured.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
+        Ok(Found { elapsed, core, ..between.found() })
+    }
+}
+
+/// What moves frames.
+trait Between: Send {
+    /// Until `done`, and nothing is left.
+    fn run(&mut self, done: &AtomicBool);
+    fn found(&mut self) -> Found;
+}
+
+/// A loop that copies each frame from one port to the other.
+struct Moving {
+    ports: [frames::Port; 2],
+    staged: Vec<Vec<u8>>,
+}
+
+impl Moving {
+    fn open(namespace: &Namespace) -> Result<Self, CliError> {
+        let open = |name| {
+            let options = Options { usual: 2064, ..Options::default() };
+            namespace.run(|| frames::Port::open(name, &options)).and_then(|opened| opened).map_err(failed)
+        };
+        Ok(Self { ports: [open("left")?, open("right")?], staged: vec![Vec::new(); 64] })
+    }
+}
+
+impl Between for Moving {
+    fn run(&mut self, done: &AtomicBool) {
+        use std::os::fd::AsFd;
+        let (mut waiting, [left, right]) = (Waiting::default(), &mut self.ports);
+        loop {
+            let ending = done.load(Ordering::Acquire);
+            let (mut used, staged) = (0, &mut self.staged);
+            left.receive(64, &mut |arrived| {
+                staged[used].clear();
+                staged[used].extend_from_slice(arrived.data);
+                used += 1;
+            });
+            right.send(&staged[..used]);
+            if used == 0 {
+                if ending {
+                    return;
+                }
+                let _ = frames::wait([left.as_fd()].into_iter(), &mut waiting, TURN);
+            }
+        }
+    }
+
+    fn found(&mut self) -> Found {
+        let [left, right] = &mut self.ports;
+        let (left, right) = (left.stats(), right.stats());
+        Found {
+            received: left.received,
+            sent: right.sent,
+            dropped: right.failed,
+            unaccounted: left.received.abs_diff(right.sent + right.failed),
+            ring_full: left.ring_full,
+            ..Found::default()
+        }
+    }
+}
+
+/// The switch itself.
+struct Switching(Box<dyn Switch>);
+
+impl Switching {
+    fn open(program: &dyn Program, namespace: &Namespace, more: &str) -> Result<Self, CliError> {
+        let config = format!(
+            "[switch]\nnode = 1\n[[switch.routes]]\nto = \"10.0.2.0/24\"\nport = 2\n\
+             [[switch.ports]]\nnumber = 1\ninterface = \"left\"\nedge = true\n\
+             [[switch.ports]]\nnumber = 2\ninterface = \"right\"\n{more}"
+        );
+        let opened = namespace.run(|| program.open_switch(&config)).map_err(failed)?;
+        opened.map(Self)
+    }
+}
+
+impl Between for Switching {
+    fn run(&mut self, done: &AtomicBool) {
+        let mut waiting = Waiting::default();
+        loop {
+            let ending = done.load(Ordering::Acquire);
+            if !self.0.poll() && !self.0.wait(&mut waiting) && ending && self.0.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn found(&mut self) -> Found {
+        let Totals { received, sent, dropped, unaccounted, ring_full } = self.0.totals();
+        Found { received, sent, dropped, unaccounted, ring_full, ..Found::default() }
+    }
+}
+
+/// A UDP packet of one flow, to port 1 of node 1.
+fn frame(flow: u16) -> Vec<u8> {
+    let mut frame = dataplane::router::Port::mac_for(1, 1).to_vec();
+    frame.extend([2, 0, 0, 0, 0, 1, 8, 0]);
+    let (total, udp) = ((PAYLOAD + 28) as u16, (PAYLOAD + 8) as u16);
+    let mut ip = vec![0x45, 0];
+    ip.extend(total.to_be_bytes());
+    ip.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 1, 5, 10, 0, 2, 6]);
+    let sum = wire::checksum::of(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(ip);
+    frame.extend((1000 + flow).to_be_bytes());
+    frame.extend(2000_u16.to_be_bytes());
+    frame.extend(udp.to_be_bytes());
+    // No checksum.
+    frame.extend([0, 0]);
+    frame.resize(42 + PAYLOAD, 7);
+    frame
+}
+
+/// How long to wait for a frame.
+const TURN: std::time::Duration = std::time::Duration::from_millis(5);
+
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(error.to_string())
+}

@@ -1,0 +1,266 @@
+//! The UDP path: one sender, one 5-tuple, as fast as it goes, against a receiver that throws everything away.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use collector::workload::{CASES, Case};
+use collector::{Batch, Collector, Datagram};
+use nic::load::{Discard, Load};
+use nic::netns::{Namespace, Pair};
+use nic::udp::{Burst, Options, Receiver, Sender};
+
+use super::harness::{Conditions, Failure, Outcome, Plan, middle};
+use crate::figures::octets;
+use terminal::CliError;
+
+/// Bytes of each report's payload.
+const PAYLOAD: usize = 220;
+/// Flows, and so different reports.
+const FLOWS: u32 = 10_000;
+/// Time between two ticks of the collector.
+const TICK: u64 = 20_000_000;
+
+/// Where sender and receiver are, and how the sender sends.
+struct Place {
+    /// Both ends of a link between two namespaces; `None` on loopback.
+    pair: Option<Pair>,
+    /// Many datagrams at once through the kernel: more than any receiver takes. Else each by itself, as reports arrive from
+    /// a network.
+    segmented: bool,
+}
+
+impl Place {
+    fn address(&self) -> SocketAddr {
+        let address = if self.pair.is_some() { Pair::FAR[0] } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        SocketAddr::new(address, 0)
+    }
+
+    fn there<T: Send>(&self, work: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T, CliError> {
+        inside(self.pair.as_ref().map(|pair| &pair.far), work)
+    }
+
+    fn here<T: Send>(&self, work: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T, CliError> {
+        inside(self.pair.as_ref().map(|pair| &pair.near), work)
+    }
+
+    fn link_drops(&self) -> Result<u64, CliError> {
+        self.pair.as_ref().map_or(Ok(0), |pair| pair.link_drops().map_err(failed))
+    }
+}
+
+fn inside<T: Send>(
+    namespace: Option<&Namespace>,
+    work: impl FnOnce() -> Result<T, nic::Error> + Send,
+) -> Result<T, CliError> {
+    match namespace {
+        Some(namespace) => namespace.run(work).and_then(|result| result).map_err(failed),
+        None => work().map_err(failed),
+    }
+}
+
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(error.to_string())
+}
+
+/// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
+pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: false })
+}
+
+/// `udp-one-sender-flood`: the same, with a sender whom nobody can follow.
+pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    compare(name, plan, &Place { pair: Some(namespaces()?), segmented: true })
+}
+
+/// `udp-loopback`: over the loopback interface.
+pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    compare(name, plan, &Place { pair: None, segmented: false })
+}
+
+fn namespaces() -> Result<Pair, Failure> {
+    Pair::create().map_err(|error| {
+        Failure::Skipped(format!(
+            "it needs network namespaces, so run it as root ({error}); udp-loopback needs nothing"
+        ))
+    })
+}
+
+/// What one run of either receiver found.
+#[derive(Clone, Copy, Default, Debug)]
+struct Found {
+    sent: u64,
+    received: u64,
+    kernel_drops: u64,
+    link_drops: u64,
+    per_second: f64,
+}
+
+fn compare(name: &'static str, plan: &Plan, place: &Place) -> Result<Outcome, Failure> {
+    let case = Case { name: "udp", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
+    let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
+    let mut collector = case.collector();
+    let mut batch = Batch::with_capacity(8192);
+    let (mut times, mut ratios, mut yardsticks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut total, mut handled) = (Found::default(), 0);
+    for run in 0..=plan.runs {
+        // Both ways to read in a plain loop; the faster is the yardstick.
+        let waits = [Duration::ZERO, Duration::from_micros(50)];
+        let mut yardstick = 0.0_f64;
+        for wait in waits {
+            yardstick = yardstick.max(thrown_away(plan, place, &payloads, wait)?.per_second);
+        }
+        let found = collected(plan, place, &payloads, &mut collector, &mut batch)?;
+        if run == 0 {
+            // The first was the warm-up: every flow is known now.
+            handled = collector.stats().datagrams;
+            continue;
+        }
+        times.push(1e9 / found.per_second);
+        ratios.push(found.per_second / yardstick);
+        yardsticks.push(yardstick);
+        total.sent += found.sent;
+        total.received += found.received;
+        total.kernel_drops += found.kernel_drops;
+        total.link_drops += found.link_drops;
+    }
+    let stats = collector.stats();
+    let link = if place.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
+    let sender =
+        if place.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
+    let included =
+        "recvmmsg with kernel time stamps and drop counters, decoding, state, thresholds, loss accounting";
+    let conditions = Conditions::of("one report received and handled", included)
+        .text("link", link)
+        .text("sender", sender)
+        .text("baseline", "recvmmsg loop that throws the data away, in the same run; the faster of blocking and 50 us waits")
+        .ratio("baseline_per_s", middle(yardsticks).round())
+        .ratio("of_baseline", middle(ratios))
+        .number("payload_bytes", PAYLOAD)
+        .number("flows", FLOWS)
+        .number("sent", total.sent)
+        .number("received", total.received)
+        .number("handled", stats.datagrams - handled)
+        .number("refused", stats.datagrams - stats.accepted)
+        .number("kernel_drops", total.kernel_drops)
+        .number("link_drops", total.link_drops)
+        .number("unaccounted", total.sent.abs_diff(total.received + total.kernel_drops + total.link_drops));
+    Ok(Outcome::new(name, times, conditions))
+}
+
+fn padded(payload: &[u8]) -> Vec<u8> {
+    let mut payload = payload.to_vec();
+    // The beginning of the packet that the report is about.
+    payload.resize(PAYLOAD, 0);
+    payload
+}
+
+/// Sends for one run while `receive` receives, on another thread; it ends when its flag is set and nothing is left.
+fn against<T: Send>(
+    plan: &Plan,
+    place: &Place,
+    payloads: &[Vec<u8>],
+    to: SocketAddr,
+    receive: impl FnOnce(&AtomicBool) -> Result<T, nic::Error> + Send,
+) -> Result<(u64, T), CliError> {
+    let from = SocketAddr::new(if place.pair.is_some() { Pair::NEAR[0] } else { to.ip() }, 0);
+    let mut sender = place.here(|| Sender::connect(from, to))?;
+    let (enough, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let load = Load { segmented: place.segmented, ..Load::default() };
+    let (sent, received) = thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&done));
+        let sending = scope.spawn(|| load.send(&mut sender, payloads, &enough));
+        thread::sleep(plan.each);
+        // Relaxed: the flag travels alone; joining orders the rest.
+        enough.store(true, Ordering::Relaxed);
+        let sent = sending.join();
+        // Release: pairs with the acquire in the receiver, so that all that was sent is in the socket by then.
+        done.store(true, Ordering::Release);
+        (sent, receiving.join())
+    });
+    let crashed = |_| CliError::new("a thread of the benchmark panicked");
+    Ok((sent.map_err(crashed)?.map_err(failed)?, received.map_err(crashed)?.map_err(failed)?))
+}
+
+fn thrown_away(plan: &Plan, place: &Place, payloads: &[Vec<u8>], wait: Duration) -> Result<Found, CliError> {
+    let address = place.address();
+    let mut discard = place.there(|| Discard::bind(address, &Options::default()))?;
+    let to = discard.local_addr();
+    let (sent, discarded) = against(plan, place, payloads, to, |done| discard.run(wait, done))?;
+    Ok(Found {
+        sent,
+        received: discarded.datagrams,
+        kernel_drops: discarded.kernel_drops,
+        link_drops: 0,
+        per_second: discarded.per_second(),
+    })
+}
+
+fn collected(
+    plan: &Plan,
+    place: &Place,
+    payloads: &[Vec<u8>],
+    collector: &mut Collector,
+    batch: &mut Batch,
+) -> Result<Found, CliError> {
+    let address = place.address();
+    let mut receiver = place.there(|| Receiver::bind(address, &Options::default()))?;
+    let (to, drops_before) = (receiver.local_addr(), place.link_drops()?);
+    let (sent, elapsed) =
+        against(plan, place, payloads, to, |done| collect(&mut receiver, collector, batch, done))?;
+    let stats = receiver.stats();
+    Ok(Found {
+        sent,
+        received: stats.datagrams,
+        kernel_drops: stats.kernel_drops,
+        link_drops: place.link_drops()? - drops_before,
+        per_second: stats.datagrams as f64 * 1e9 / elapsed.as_nanos().max(1) as f64,
+    })
+}
+
+/// Receives and handles until told to end and nothing is left; the time from the first datagram to the last.
+fn collect(
+    receiver: &mut Receiver,
+    collector: &mut Collector,
+    batch: &mut Batch,
+    done: &AtomicBool,
+) -> Result<Duration, nic::Error> {
+    let mut burst = Burst::default();
+    let (mut first, mut last) = (None, Instant::now());
+    let mut ticked = 0;
+    loop {
+        let ending = done.load(Ordering::Acquire);
+        let count = receiver.recv(&mut burst, if ending { 0 } else { 50 })?;
+        if count == 0 {
+            if ending {
+                return Ok(first.map_or(Duration::ZERO, |first| last - first));
+            }
+            continue;
+        }
+        last = Instant::now();
+        first = first.or(Some(last));
+        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+        let mut datagrams = [none; 64];
+        for (slot, packet) in datagrams.iter_mut().zip(burst.iter()) {
+            *slot = Datagram {
+                payload: packet.data,
+                source: octets(packet.source.ip()),
+                src_port: packet.source.port(),
+                listener: 0,
+                received: packet.received,
+            };
+        }
+        let datagrams = &datagrams[..count.min(64)];
+        collector.handle(datagrams, batch);
+        let now = datagrams.last().map_or(0, |datagram| datagram.received);
+        if now.saturating_sub(ticked) >= TICK {
+            ticked = now;
+            collector.tick(now, batch);
+        }
+        // In the program a batch goes to the queue of the store here.
+        if batch.len() > 4096 {
+            batch.clear();
+        }
+    }
+}

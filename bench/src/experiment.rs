@@ -1,0 +1,250 @@
+//! `hopwise experiment`: what papers found, found again; each with a table, a plot and a page.
+
+mod bursts;
+mod dta;
+mod event_detection;
+mod event_filter;
+mod page;
+mod postcards;
+mod sf;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use self::page::Findings;
+use terminal::CliError;
+
+/// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the paper's figures beside ours
+///
+/// Everything runs on this machine. What is simulated gives the same figures everywhere; what is measured says on what.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise experiment --list
+  hopwise experiment event-detection
+  hopwise experiment event-detection --out /tmp/pages --quick
+  hopwise experiment --all")]
+pub struct Args {
+    /// Experiments to run
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
+    names: Vec<String>,
+
+    /// Run every experiment
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+
+    /// Name the experiments and end
+    #[arg(long)]
+    list: bool,
+
+    /// Write the files into this directory; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "docs/experiments")]
+    out: PathBuf,
+
+    /// A tenth of the work: to see that it runs, not for figures
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How much is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scale {
+    /// What the pages show.
+    Full,
+    /// About a tenth.
+    Quick,
+}
+
+impl Scale {
+    /// `full`, or a tenth of it.
+    fn of(self, full: u64) -> u64 {
+        match self {
+            Self::Full => full,
+            Self::Quick => (full / 10).max(1),
+        }
+    }
+}
+
+/// An experiment: its name, what it answers, whose it is, and the doing.
+struct Experiment {
+    name: &'static str,
+    about: &'static str,
+    paper: &'static str,
+    run: fn(Scale) -> Result<Findings, CliError>,
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "sf-overhead",
+        about: "Packet size and goodput, SF-INT beside INT",
+        paper: "Xiong et al., SF-INT, Fig. 7",
+        run: sf::overhead,
+    },
+    Experiment {
+        name: "sf-delay",
+        about: "Delay until a path is whole with SF-INT",
+        paper: "Xiong et al., SF-INT, Fig. 8b",
+        run: sf::delay,
+    },
+    Experiment {
+        name: "sf-yield",
+        about: "Which packets' paths become whole with SF-INT",
+        paper: "Xiong et al., SF-INT, 4.4 (what it leaves out)",
+        run: sf::yields,
+    },
+    Experiment {
+        name: "event-filter",
+        about: "What event detection in the sink saves, and what it hides",
+        paper: "Vestin et al., Programmable Event Detection, Figs. 4 and 5",
+        run: event_filter::run,
+    },
+    Experiment {
+        name: "postcards",
+        about: "What a first stage saves the server, by R",
+        paper: "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
+        run: postcards::run,
+    },
+    Experiment {
+        name: "event-detection",
+        about: "Stored rows and accuracy by the threshold of event detection",
+        paper: "INTCollector, 6.2.3 (left open there)",
+        run: event_detection::run,
+    },
+    Experiment {
+        name: "dta-cpu",
+        about: "Collection by DTA beside collection by the CPU",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 6",
+        run: dta::cpu,
+    },
+    Experiment {
+        name: "dta-append",
+        about: "DTA Append by batch, lists and size of a list",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 7",
+        run: dta::append,
+    },
+    Experiment {
+        name: "dta-polling",
+        about: "Reading DTA lists, with and without collection",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 8",
+        run: dta::polling,
+    },
+    Experiment {
+        name: "dta-key-write",
+        about: "DTA Key-Write by copies and size of the data",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 9",
+        run: dta::key_write,
+    },
+    Experiment {
+        name: "dta-query",
+        about: "DTA queries by copies, and what they spend",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 10",
+        run: dta::query,
+    },
+    Experiment {
+        name: "dta-answers",
+        about: "How many keys a DTA store answers, by load and copies",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 11",
+        run: dta::answers,
+    },
+    Experiment {
+        name: "dta-longevity",
+        about: "How old a DTA report may become",
+        paper: "Langlet et al., Direct Telemetry Access, Fig. 12",
+        run: dta::longevity,
+    },
+    Experiment {
+        name: "dta-reports",
+        about: "What a report costs its sender: DTA beside RDMA from the switch",
+        paper: "Langlet et al., Direct Telemetry Access, 5.5 and Fig. 13",
+        run: dta::reports,
+    },
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no such experiment, one failed, or its files cannot be written.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    if args.list {
+        for one in EXPERIMENTS {
+            println!("{:<18}{}. {}", one.name, one.about, one.paper);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scale = if args.quick { Scale::Quick } else { Scale::Full };
+    let chosen = if args.all { EXPERIMENTS.iter().collect() } else { chosen(&args.names)? };
+    for experiment in chosen {
+        eprintln!("hopwise: {} …", experiment.name);
+        let findings = (experiment.run)(scale)?;
+        let page = write(&args.out, experiment, &findings, scale)?;
+        println!("{}", page.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
+    let find = |name: &String| {
+        EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
+            CliError::new(format!("there is no experiment `{name}`; `hopwise experiment --list` names them"))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Writes an experiment's files; where its page is.
+fn write(
+    out: &Path,
+    experiment: &Experiment,
+    findings: &Findings,
+    scale: Scale,
+) -> Result<PathBuf, CliError> {
+    let name = experiment.name;
+    let failed = |error| {
+        CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
+    };
+    fs::create_dir_all(out).map_err(failed)?;
+    for sheet in &findings.sheets {
+        fs::write(out.join(format!("{name}-{}.csv", sheet.name)), sheet.csv()).map_err(failed)?;
+        for (at, plot) in sheet.plots.iter().enumerate() {
+            fs::write(out.join(page::plot_file(name, sheet, at)), plot.to_svg()).map_err(failed)?;
+        }
+    }
+    let page = out.join(format!("{name}.md"));
+    fs::write(&page, findings.markdown((name, experiment.about, experiment.paper), scale)).map_err(failed)?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_runs_and_leaves_its_files() {
+        let out = std::env::temp_dir().join(format!("hopwise-experiments-{}", std::process::id()));
+        for experiment in EXPERIMENTS {
+            let findings = (experiment.run)(Scale::Quick).unwrap();
+            let page = fs::read_to_string(write(&out, experiment, &findings, Scale::Quick).unwrap()).unwrap();
+            assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
+            assert!(!findings.sheets.is_empty() && !findings.conditions.is_empty());
+            for sheet in &findings.sheets {
+                assert!(!sheet.rows.is_empty(), "{}", sheet.name);
+                assert!(sheet.rows.iter().all(|row| row.len() == sheet.columns.len()), "{}", sheet.name);
+                for (at, plot) in sheet.plots.iter().enumerate() {
+                    let svg =
+                        fs::read_to_string(out.join(page::plot_file(experiment.name, sheet, at))).unwrap();
+                    assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
+                    assert!(plot.series.iter().any(|series| series.points.len() > 1), "{}", plot.title);
+                }
+            }
+        }
+        fs::remove_dir_all(out).unwrap();
+    }
+
+    #[test]
+    fn an_unknown_name_is_told() {
+        let error = chosen(&["nothing".into()]).err().unwrap().to_string();
+        assert!(error.contains("--list"), "{error}");
+    }
+}

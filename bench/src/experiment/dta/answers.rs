@@ -1,0 +1,396 @@
+//! How many keys are answered, by load and copies (Fig. 11): with four hashes, and with the artifact's one.
+
+use collector::stores::Plan;
+use wire::dta::hash::{Family, slot};
+
+use super::percent;
+use crate::experiment::{
+    Scale,
+    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+};
+use crate::figures::{
+    keys::{Keys, Kind, mix},
+    slots::{Answers, Slots},
+};
+use crate::svg::{Axis, Plot};
+use terminal::CliError;
+
+/// Keys per slot.
+const LOADS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
+const COPIES: [u8; 4] = [1, 2, 3, 4];
+const FAMILIES: [Family; 2] = [Family::V1, Family::Artifact];
+/// Slots of the store whose answers are counted.
+const SLOTS: u64 = 1 << 16;
+/// Slots of the store that is asked for what it never held.
+const LARGE: u64 = 1 << 22;
+/// Counters and flows of the key-increment store.
+const COUNTERS: u64 = 16_384;
+const FLOWS: u64 = 4_096;
+
+/// One measured point.
+struct Point {
+    family: Family,
+    kind: Kind,
+    copies: u8,
+    load: f64,
+    answers: Answers,
+    /// What independent slots would give, and what tied ones would (n = 1, 2, 4).
+    formula: f64,
+    tied: Option<f64>,
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let trials = scale.of(10);
+    let slots = if scale == Scale::Full { SLOTS } else { SLOTS / 16 };
+    let store = [Slots::new(slots, 4, FAMILIES[0])?, Slots::new(slots, 4, FAMILIES[1])?];
+    let mut points = Vec::new();
+    for store in &store {
+        for kind in Kind::ALL {
+            for copies in COPIES {
+                for load in LOADS {
+                    points.push(measure(store, kind, copies, load, trials)?);
+                }
+            }
+        }
+    }
+    let absent = absent(scale)?;
+    let counters = counters(scale.of(20));
+    Ok(findings(&points, &absent, &counters, trials))
+}
+
+/// Fills a store and asks for every key, several times with other keys.
+fn measure(store: &Slots, kind: Kind, copies: u8, load: f64, trials: u64) -> Result<Point, CliError> {
+    let slots = store.len();
+    let count = (load * slots as f64).round() as u64;
+    let mut answers = Answers::default();
+    for seed in 1..=trials {
+        let keys = Keys { kind, seed };
+        store.clear()?;
+        for number in 0..count {
+            store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), copies)?;
+        }
+        answers += store.ask(copies, (0..count).map(|number| (number as u32, keys.key(number))))?;
+    }
+    // Tied slots: those of a key are one of M/n groups, and whoever hits one of a group hits all.
+    let tied = (copies != 3).then(|| Plan::new(count, slots / u64::from(copies), 1).answered());
+    let formula = Plan::new(count, slots, copies).answered();
+    Ok(Point { family: store.family(), kind, copies, load, answers, formula, tied })
+}
+
+/// Answers for keys that were never written.
+struct Absent {
+    family: Family,
+    kind: Kind,
+    asked: u64,
+    wrong: u64,
+    /// What a checksum of 32 independent bits would give.
+    expected: f64,
+}
+
+fn absent(scale: Scale) -> Result<Vec<Absent>, CliError> {
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        let store = Slots::new(scale.of(16).next_power_of_two() * LARGE / 16, 4, family)?;
+        for kind in [Kind::RandomTuples, Kind::RandomWords] {
+            store.clear()?;
+            let (keys, count) = (Keys { kind, seed: 9 }, store.len());
+            for number in 0..count {
+                store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 2)?;
+            }
+            // Of the same bijection, and so all others.
+            let others = (count..count + scale.of(2_000_000)).map(|number| (number as u32, keys.key(number)));
+            let answers = store.ask(2, others)?;
+            let expected = answers.asked() as f64 * Plan::new(count, count, 2).false_answer();
+            found.push(Absent {
+                family,
+                kind,
+                asked: answers.asked(),
+                wrong: answers.right + answers.wrong,
+                expected,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Mean error of Key-Increment's estimates, by family and n, for random 5-tuples.
+fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        for copies in [1, 2, 4] {
+            let mut error = 0.0;
+            for seed in 1..=trials {
+                let keys = Keys { kind: Kind::RandomTuples, seed };
+                // A few flows have most packets, as in networks: 2^0 to 2^15.
+                let packets = |number: u64| 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
+                let mut counters = vec![0_u64; COUNTERS as usize];
+                let places = |number: u64| {
+                    let hashes = family.hashes(keys.key(number).as_ref());
+                    hashes.slots.map(|hash| slot(hash, COUNTERS) as usize)
+                };
+                for number in 0..FLOWS {
+                    for place in &places(number)[..usize::from(copies)] {
+                        counters[*place] += packets(number);
+                    }
+                }
+                let over = (0..FLOWS).map(|number| {
+                    let least =
+                        places(number)[..usize::from(copies)].iter().map(|place| counters[*place]).min();
+                    (least.unwrap_or(0) - packets(number)) as f64
+                });
+                error += over.sum::<f64>() / FLOWS as f64;
+            }
+            found.push((family, copies, error / trials as f64));
+        }
+    }
+    found
+}
+
+fn find(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> Option<&Point> {
+    points.iter().find(|one| (one.family, one.kind, one.copies, one.load) == (family, kind, copies, load))
+}
+
+fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> f64 {
+    find(points, family, kind, copies, load).map_or(f64::NAN, |point| point.answers.rate())
+}
+
+/// The number of copies with the most answers at a load.
+fn best(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
+    let rate = |copies: &u8| rate(points, family, kind, *copies, load);
+    COPIES.into_iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(1)
+}
+
+/// The largest distance of a measured rate from the formula, for random 5-tuples and our hashes.
+fn farthest(points: &[Point]) -> f64 {
+    let ours = points.iter().filter(|one| one.family == Family::V1 && one.kind == Kind::RandomTuples);
+    ours.map(|one| (one.answers.rate() - one.formula).abs()).fold(0.0, f64::max)
+}
+
+fn share(value: f64) -> Cell {
+    Cell::Figure(value, 4)
+}
+
+fn load_sheet(points: &[Point]) -> Sheet {
+    let kind = Kind::RandomTuples;
+    let row = |load: f64| {
+        let mut row = vec![Cell::Figure(load, 2)];
+        row.extend(COPIES.map(|n| share(rate(points, Family::V1, kind, n, load))));
+        row.extend(
+            COPIES
+                .map(|n| share(find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula))),
+        );
+        row.push(u64::from(best(points, Family::V1, kind, load)).into());
+        row.extend(COPIES.map(|n| share(rate(points, Family::Artifact, kind, n, load))));
+        row
+    };
+    let line = |family: Family, figure: fn(&Point) -> Option<f64>, copies: u8| -> Vec<(f64, f64)> {
+        let of = |load: f64| Some((load, 100.0 * figure(find(points, family, kind, copies, load)?)?));
+        LOADS.into_iter().filter_map(of).collect()
+    };
+    let plot = |title: &str, family: Family, formula: fn(&Point) -> Option<f64>| {
+        let mut series: Vec<_> = COPIES
+            .iter()
+            .map(|n| ours(&format!("N = {n}"), line(family, |one| Some(one.answers.rate()), *n)))
+            .collect();
+        series.extend(COPIES.iter().map(|n| theirs(&format!("N = {n}, formula"), line(family, formula, *n))));
+        Plot {
+            note: "random 5-tuples".into(),
+            title: title.into(),
+            x: log("keys per slot"),
+            y: Axis { range: Some((0.0, 100.0)), ..linear("keys answered (%)") },
+            series,
+        }
+    };
+    Sheet {
+        name: "load",
+        about: "Keys answered by load and copies, random 5-tuples".into(),
+        columns: vec![
+            "load",
+            "n1",
+            "n2",
+            "n3",
+            "n4",
+            "formula_n1",
+            "formula_n2",
+            "formula_n3",
+            "formula_n4",
+            "best_n",
+            "artifact_n1",
+            "artifact_n2",
+            "artifact_n3",
+            "artifact_n4",
+        ],
+        rows: LOADS.into_iter().map(row).collect(),
+        plots: vec![
+            plot("Four hashes (Fig. 11)", Family::V1, |one| Some(one.formula)),
+            plot("The artifact's hash: more copies protect less", Family::Artifact, |one| one.tied),
+        ],
+    }
+}
+
+fn keys_sheet(points: &[Point]) -> Sheet {
+    let mut rows = Vec::new();
+    for family in FAMILIES {
+        for kind in Kind::ALL {
+            for load in [0.5, 1.0] {
+                let mut row = vec![family.name().into(), kind.name().into(), Cell::Figure(load, 1)];
+                row.extend(COPIES.map(|n| share(rate(points, family, kind, n, load))));
+                let wrong = |n: u8| find(points, family, kind, n, load).map_or(0, |one| one.answers.wrong);
+                row.push(COPIES.into_iter().map(wrong).sum::<u64>().into());
+                rows.push(row);
+            }
+        }
+    }
+    Sheet {
+        name: "keys",
+        about: "The same by what the keys look like".into(),
+        columns: vec!["hashes", "keys", "load", "n1", "n2", "n3", "n4", "wrong_answers"],
+        rows,
+        plots: Vec::new(),
+    }
+}
+
+fn other_sheets(absent: &[Absent], counters: &[(Family, u8, f64)]) -> [Sheet; 2] {
+    let of_absent = |one: &Absent| {
+        vec![
+            one.family.name().into(),
+            one.kind.name().into(),
+            one.asked.into(),
+            one.wrong.into(),
+            Cell::Figure(one.expected, 4),
+        ]
+    };
+    let of_counters =
+        |one: &(Family, u8, f64)| vec![one.0.name().into(), u64::from(one.1).into(), Cell::Figure(one.2, 2)];
+    [
+        Sheet {
+            name: "absent",
+            about: "Answers for keys that were never written, N = 2, as many keys as slots".into(),
+            columns: vec!["hashes", "keys", "asked", "answered", "expected_of_a_32_bit_checksum"],
+            rows: absent.iter().map(of_absent).collect(),
+            plots: Vec::new(),
+        },
+        Sheet {
+            name: "counters",
+            about: "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters".into(),
+            columns: vec!["hashes", "n", "mean_error"],
+            rows: counters.iter().map(of_counters).collect(),
+            plots: Vec::new(),
+        },
+    ]
+}
+
+fn findings(points: &[Point], absent: &[Absent], counters: &[(Family, u8, f64)], trials: u64) -> Findings {
+    let all = |family, kind, load| {
+        let [one, two, _, four] = COPIES.map(|n| percent(rate(points, family, kind, n, load)));
+        format!("{one}, {two}, {four}")
+    };
+    let bests = |from: u8| {
+        LOADS.into_iter().filter(move |load| best(points, Family::V1, Kind::RandomTuples, *load) == from)
+    };
+    let interval = |n: u8| match (bests(n).next(), bests(n).next_back()) {
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => "never".into(),
+    };
+    let wrong = |family| {
+        let tuples = absent.iter().find(|one| one.family == family && one.kind == Kind::RandomTuples);
+        tuples.map_or_else(String::new, |one| format!("{} of {}", one.wrong, one.asked))
+    };
+    let errors = |family| {
+        let of = counters.iter().filter(|one| one.0 == family).map(|one| format!("{:.1}", one.2));
+        of.collect::<Vec<_>>().join(", ")
+    };
+    let [absent_sheet, counters_sheet] = other_sheets(absent, counters);
+    Findings {
+        method: "A key-write store is filled as the translator fills it (slots and checksum by `wire::dta::hash`, bytes by `wire::dta::layout`), \
+                 and every key is asked for by the reader that `hopwise get` uses, policy `majority`. An answer is right if it is the key's \
+                 own value. Beside it the exact formula for independent slots: with M slots, a key after which L others came has all its N \
+                 copies overwritten with the chance of inclusion and exclusion over (1 - j/M)^(N L), and all ages are averaged. The same \
+                 once more with the artifact's hashes, which a store may be created with: one CRC for everything, with the copy's number \
+                 appended for the slots."
+            .into(),
+        conditions: vec![
+            format!("{SLOTS} slots of 8 bytes, {trials} times each with other keys; no network: exact, the same on every machine"),
+            "5-tuples have 13 bytes; counting 5-tuples are those of one /24 and one server, addresses and ports in turn".into(),
+        ],
+        beside: vec![
+            Beside::new("N = 2 against N = 1 where the load is moderate", "\u{201c}great queryability improvements\u{201d}", format!("load 0.5: {} and {}", percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)), percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5)))),
+            Beside::new("loads at which N = 4, 3, 2, 1 is best", "intervals by colour (no figures in the text)", format!("{}; {}; {}; {}", interval(4), interval(3), interval(2), interval(1))),
+            Beside::new("load 0.5, N = 1, 2, 4, random 5-tuples", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::RandomTuples, 0.5), all(Family::Artifact, Kind::RandomTuples, 0.5))),
+            Beside::new("load 0.5, N = 1, 2, 4, counting words", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::CountingWords, 0.5), all(Family::Artifact, Kind::CountingWords, 0.5))),
+            Beside::new("load 1.0, N = 1, 2, 4, counting words (random: beside)", "", format!("{} ({})", all(Family::V1, Kind::CountingWords, 1.0), all(Family::V1, Kind::RandomWords, 1.0))),
+            Beside::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{}; with the artifact's hash {}", wrong(Family::V1), wrong(Family::Artifact))),
+            Beside::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{}; with the artifact's hash {}", errors(Family::V1), errors(Family::Artifact))),
+        ],
+        remarks: vec![
+            format!("Ours against the formula, random 5-tuples, all loads and N: at most {:.2} percentage points apart.", 100.0 * farthest(points)),
+            "The paper's claim that N = 2 helps holds with independent hashes. With the artifact's it does not: a CRC is affine, so that \
+             slot n of every key is slot 0 with the same bits turned. Two keys that meet in one copy meet in all, and N copies only make the \
+             store N times smaller: its answers follow the formula of M / N groups (the marks of the second plot)."
+                .into(),
+            "Counting keys hide it, and the artifact's generators send counting keys: a CRC puts consecutive numbers into different slots, \
+             so that up to load 1 / N nothing is lost at all. Linear hashes are no random functions on keys with a structure; ours are linear, \
+             too, so that counting keys give other rates than the formula, better or worse. Size stores by keys like one's own."
+                .into(),
+            "The artifact takes the checksum from the same CRC as the slot: a key in the wrong slot has fewer bits left to differ in. Keys of \
+             four bytes escape it (a CRC-32 of 32 bits is a bijection)."
+                .into(),
+        ],
+        sheets: vec![load_sheet(points), keys_sheet(points), absent_sheet, counters_sheet],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five standard errors of a rate, and what few slots do to them: a lost slot may cost two keys their answer.
+    fn error(point: &Point) -> f64 {
+        let p = point.formula;
+        5.0 * (2.0 * p * (1.0 - p) / point.answers.asked() as f64).sqrt() + 0.002
+    }
+
+    #[test]
+    fn random_keys_follow_the_formula() {
+        let store = Slots::new(SLOTS, 4, Family::V1).unwrap();
+        for kind in [Kind::RandomTuples, Kind::RandomWords] {
+            for copies in COPIES {
+                for load in [0.1, 0.5, 1.0, 2.0] {
+                    let point = measure(&store, kind, copies, load, 2).unwrap();
+                    let (rate, within) = (point.answers.rate(), error(&point));
+                    let what =
+                        format!("{} N = {copies}, load {load}: {rate}, {}", kind.name(), point.formula);
+                    assert!((rate - point.formula).abs() < within, "{what}");
+                    assert_eq!(point.answers.wrong, 0, "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_artifacts_copies_are_lost_together() {
+        let store = Slots::new(SLOTS, 4, Family::Artifact).unwrap();
+        for copies in [1, 2, 4] {
+            for load in [0.1, 0.5, 1.0] {
+                let point = measure(&store, Kind::RandomTuples, copies, load, 2).unwrap();
+                let (rate, tied) = (point.answers.rate(), point.tied.unwrap());
+                assert!((rate - tied).abs() < error(&point), "N = {copies}, load {load}: {rate}, {tied}");
+            }
+        }
+        // The figures of wire-formats 5.2: keys that count up hide it.
+        let counting = |copies| measure(&store, Kind::CountingWords, copies, 0.5, 1).unwrap().answers.rate();
+        assert_eq!([1, 2, 4].map(|copies| (100.0 * counting(copies)).round()), [100.0, 100.0, 50.0]);
+    }
+
+    #[test]
+    fn more_copies_help_counters_with_four_hashes_only() {
+        let found = counters(2);
+        let of = |family, n| found.iter().find(|one| (one.0, one.1) == (family, n)).unwrap().2;
+        assert!(
+            of(Family::V1, 4) < of(Family::V1, 2) && of(Family::V1, 2) < of(Family::V1, 1) / 10.0,
+            "{found:?}"
+        );
+        assert!(of(Family::Artifact, 4) > of(Family::Artifact, 2), "{found:?}");
+        assert!(of(Family::Artifact, 2) > of(Family::Artifact, 1), "{found:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! How many entries a second, by batch, lists and size of a list (Fig. 7).
+
+use crate::figures::reports::{Reports, append_store};
+
+use super::{
+    speed::{self, Speed},
+    timing,
+};
+use crate::figures::unwritten;
+use crate::svg::Plot;
+use crate::{
+    experiment::{
+        Scale,
+        page::{Beside, Cell, Findings, Sheet, linear, ours, theirs},
+    },
+    figures::joined::Joined,
+};
+use terminal::CliError;
+
+const BATCHES: [u16; 5] = [1, 2, 4, 8, 16];
+const LISTS: [u32; 4] = [1, 4, 16, 255];
+/// Entries of a list, and of the lists of other sizes.
+const ENTRIES: u64 = 1 << 16;
+const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
+/// Entries in one report: the paper's generator made several of each, too, because it could not send enough.
+const COUNTS: [usize; 2] = [1, 16];
+/// As in [`super::key_write`].
+const AROUND: f64 = 24.0;
+const LINK: f64 = 100e9;
+const CARD: f64 = 100e6;
+
+struct Point {
+    batch: u16,
+    lists: u32,
+    entries: u64,
+    /// Entries in a report.
+    count: usize,
+    speed: Speed,
+}
+
+impl Point {
+    /// Nanoseconds per entry.
+    fn translate(&self) -> f64 {
+        self.speed.translate / self.count as f64
+    }
+
+    fn respond(&self) -> f64 {
+        self.speed.respond / self.count as f64
+    }
+
+    /// Entries a second on one core.
+    fn rate(&self) -> f64 {
+        1e9 / (self.translate() + self.respond())
+    }
+
+    /// Entries a second that a card and a link of the paper's would take of our frames.
+    fn card(&self) -> f64 {
+        let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
+        (LINK / (8.0 * (bytes + AROUND * frames))).min(CARD / frames)
+    }
+}
+
+/// Reports until every list has written a batch, and all have as many entries as before.
+pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
+    (u64::from(batch) * u64::from(lists)).div_ceil(count as u64).max(lists.into())
+}
+
+fn point(scale: Scale, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
+    let mut joined = Joined::new(&[append_store(lists, entries, batch)])?;
+    let mut reports = Reports::append(count, lists).map_err(unwritten)?;
+    let speed = speed::measure(scale, &mut joined, &mut reports, cycle(batch, lists, count))?;
+    Ok(Point { batch, lists, entries, count, speed })
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let mut points = Vec::new();
+    for count in COUNTS {
+        for batch in BATCHES {
+            for lists in LISTS {
+                points.push(point(scale, batch, lists, ENTRIES, count)?);
+            }
+        }
+    }
+    let mut sizes = Vec::new();
+    for entries in SIZES {
+        sizes.push(point(scale, 16, 1, entries, 16)?);
+    }
+    Ok(findings(&points, &sizes))
+}
+
+fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
+    let row = |one: &Point| {
+        vec![
+            u64::from(one.batch).into(),
+            u64::from(one.lists).into(),
+            one.entries.into(),
+            (one.count as u64).into(),
+            Cell::Figure(one.translate(), 2),
+            Cell::Figure(one.respond(), 2),
+            Cell::Figure(1e3 / one.translate(), 1),
+            Cell::Figure(1e3 / one.respond(), 1),
+            Cell::Figure(one.rate() / 1e6, 1),
+            Cell::Figure(one.speed.bytes / one.count as f64, 1),
+            Cell::Figure(one.card() / 1e6, 0),
+        ]
+    };
+    points.iter().map(row).collect()
+}
+
+const COLUMNS: [&str; 11] = [
+    "batch",
+    "lists",
+    "entries_of_a_list",
+    "entries_of_a_report",
+    "translator_ns",
+    "responder_ns",
+    "translator_mps",
+    "responder_mps",
+    "one_core_mps",
+    "frame_bytes_per_entry",
+    "card_mps",
+];
+
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+fn findings(points: &[Point], sizes: &[Point]) -> Findings {
+    let at = |batch: u16, lists: u32, count: usize, of: fn(&Point) -> f64| {
+        points
+            .iter()
+            .find(|one| (one.batch, one.lists, one.count) == (batch, lists, count))
+            .map_or(f64::NAN, of)
+    };
+    let million = |rate: f64| format!("{:.1} M/s", rate / 1e6);
+    let line = |count: usize, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
+        let mine = points.iter().filter(|one| one.count == count && one.lists == 1);
+        mine.map(|one| (f64::from(one.batch), of(one) / 1e6)).collect()
+    };
+    let responder = |one: &Point| 1e9 / one.respond();
+    let translator = |one: &Point| 1e9 / one.translate();
+    let slowest = sizes.iter().map(Point::rate).fold(f64::INFINITY, f64::min);
+    let fastest = sizes.iter().map(Point::rate).fold(0.0, f64::max);
+    Findings {
+        method: "Append reports of entries of 4 bytes, 64 at a time, go through the translator as UDP payloads, to each list in turn; its RoCEv2 frames, one per \
+                 batch of B entries with a trailer, go to the responder. Both on one core, in process, timed apart. Once with an entry in each \
+                 report, once with sixteen."
+            .into(),
+        conditions: vec![
+            "tagged rings of 65,536 entries (of other sizes in the last table), UDP payload to bytes in memory; no card, no network".into(),
+            timing::condition(),
+            "the card: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+        ],
+        beside: vec![
+            Beside::new("entries/s, B = 16, one list", "over 1 G/s (the card\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries a report; one a report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
+            Beside::new("translator alone, B = 16", "", format!("{}; one entry a report: {}", million(at(16, 1, 16, translator)), million(at(16, 1, 1, translator)))),
+            Beside::new("B = 4 against B = 1 (card\u{2019}s side)", "4, then line rate", format!("{:.1} (responder, one entry a report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
+            Beside::new("B = 16 against B = 1 (card\u{2019}s side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
+            Beside::new("255 lists against one, B = 16", "less than 1 % faster", format!("{:+.0} %", 100.0 * (at(16, 255, 16, Point::rate) / at(16, 1, 16, Point::rate) - 1.0))),
+            Beside::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
+        ],
+        remarks: vec![
+            "The collector's side gains by batching almost what the paper's does: work is by frame. The translator's side gains less, since it reads \
+             every report; with several entries in a report both gain."
+                .into(),
+            format!(
+                "Frames of B = 16 with our trailer fill 100 Gb/s with {} entries; the trailer costs 16 bytes a batch and buys that readers know what is new and whole.",
+                million(at(16, 1, 16, Point::card))
+            ),
+        ],
+        sheets: vec![
+            Sheet {
+                name: "batch",
+                about: "Entries by batch and number of lists".into(),
+                columns: COLUMNS.to_vec(),
+                rows: rows(points),
+                plots: vec![Plot {
+                    note: "one list; one core each".into(),
+                    title: "Entries per second (Fig. 7)".into(),
+                    x: linear("batch (entries)"),
+                    y: linear("entries per second (M)"),
+                    series: vec![
+                        ours("responder, 16 a report", line(16, responder)),
+                        ours("translator, 16 a report", line(16, translator)),
+                        ours("both on one core, 16 a report", line(16, Point::rate)),
+                        ours("both, one a report", line(1, Point::rate)),
+                        theirs("a card of the paper's", line(16, Point::card)),
+                    ],
+                }],
+            },
+            Sheet {
+                name: "size",
+                about: "The same by the size of the list".into(),
+                columns: COLUMNS.to_vec(),
+                rows: rows(sizes),
+                plots: Vec::new(),
+            },
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_reaches_its_list() {
+        for (batch, lists) in [(1, 1), (16, 4), (16, 255)] {
+            let mut joined = Joined::new(&[append_store(lists, 1 << 12, batch)]).unwrap();
+            let mut reports = Reports::append(16, lists).unwrap();
+            speed::measure(Scale::Quick, &mut joined, &mut reports, cycle(batch, lists, 16)).unwrap();
+            let entries = joined.translated().entries;
+            assert_eq!((entries.taken, entries.lost, entries.held), (entries.written, 0, 0));
+            let heads: u64 = joined.stores()[0]
+                .lists()
+                .unwrap()
+                .heads()
+                .map(|(_, head)| u64::from(head.unwrap_or(0)))
+                .sum();
+            assert!(heads > 0 && heads <= entries.written.div_ceil(1));
+            if batch == 16 {
+                assert_eq!(heads, entries.written / 16, "batches are full");
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Collection by DTA beside collection by the CPU: our own collector and store (Fig. 6).
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use crate::figures::reports::{Reports, append_store};
+use collector::{
+    Batch,
+    workload::{Case, Input, Values},
+};
+use store::{Policy, Store};
+
+use super::{
+    append, key_write,
+    speed::{self, Speed},
+    timing,
+};
+use crate::figures::{failed, unwritten};
+use crate::{
+    experiment::{
+        Scale,
+        page::{Beside, Cell, Findings, Sheet},
+    },
+    figures::joined::Joined,
+};
+use terminal::CliError;
+
+/// Reports of paths of five nodes, their IDs only, of so many flows.
+const PATHS: Case = Case { name: "paths", flows: 100_000, hops: 5, bitmap: 0x8000, values: Values::Constant };
+/// Records in a batch of the collector.
+const BATCH: usize = 8192;
+/// What Linux counts processor time in, per second.
+const TICKS: f64 = 100.0;
+
+/// A way of collecting.
+struct Way {
+    name: &'static str,
+    /// Nanoseconds of processor time per report at the collector's machine, and at the translator's if there is one.
+    collector: f64,
+    translator: f64,
+    /// Operations on memory per report.
+    writes: f64,
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let mut ways = vec![
+        Way {
+            name: "INT reports, state of flows and hops",
+            collector: state(scale)?,
+            translator: 0.0,
+            writes: 0.0,
+        },
+        Way {
+            name: "INT reports, each stored with its indexes",
+            collector: stored(scale)?,
+            translator: 0.0,
+            writes: 0.0,
+        },
+    ];
+    let mut joined = Joined::new(&[key_write::store(scale, 4)])?;
+    for (copies, name) in [(1, "DTA Key-Write, N = 1"), (2, "DTA Key-Write, N = 2")] {
+        let mut reports = Reports::key_write(copies, &[7; 4]).map_err(unwritten)?;
+        let speed = speed::measure(scale, &mut joined, &mut reports, 1)?;
+        ways.push(way(name, speed, 1.0));
+    }
+    for (batch, count, name) in [
+        (4, 1, "DTA Append, B = 4"),
+        (16, 1, "DTA Append, B = 16"),
+        (16, 16, "DTA Append, B = 16, 16 entries a report (per entry)"),
+    ] {
+        let mut joined = Joined::new(&[append_store(16, 1 << 16, batch)])?;
+        let mut reports = Reports::append(count, 16).map_err(unwritten)?;
+        let speed = speed::measure(scale, &mut joined, &mut reports, append::cycle(batch, 16, count))?;
+        ways.push(way(name, speed, count as f64));
+    }
+    Ok(findings(&ways))
+}
+
+fn way(name: &'static str, speed: Speed, count: f64) -> Way {
+    Way {
+        name,
+        collector: speed.respond / count,
+        translator: speed.translate / count,
+        writes: speed.frames / count,
+    }
+}
+
+/// Nanoseconds per report in the collector: decoding, state, thresholds; nothing changes, nothing is stored.
+fn state(scale: Scale) -> Result<f64, CliError> {
+    let case = Case { flows: scale.of(PATHS.flows.into()) as u32, ..PATHS };
+    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
+    let mut warm = 0;
+    while warm < 2 * feed.frames() {
+        warm += feed.burst(Input::Payloads, &mut collector, &mut batch);
+        batch.clear();
+    }
+    timing::of(scale, || {
+        let mut reports = 0;
+        for _ in 0..8 {
+            reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;
+        }
+        batch.clear();
+        Ok(reports)
+    })
+}
+
+/// A directory for the time of a measurement.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What cannot be removed is where temporary files are.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Nanoseconds of processor time per report, all threads, when a value of each has changed and its event is stored.
+fn stored(scale: Scale) -> Result<f64, CliError> {
+    let directory = Directory(std::env::temp_dir().join(format!("hopwise-dta-cpu-{}", std::process::id())));
+    fs::create_dir_all(&directory.0).map_err(failed)?;
+    let config =
+        store::Config { policy: Policy::Block, max_bytes: Some(4 << 30), ..store::Config::new(&directory.0) };
+    let store = Store::open(config).map_err(failed)?;
+    let case =
+        Case { flows: scale.of(PATHS.flows.into()) as u32, bitmap: 0xac00, values: Values::Change, ..PATHS };
+    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
+    let (wanted, mut reports) = (scale.of(1_000_000), 0);
+    let (before, begun) = (worked(), Instant::now());
+    while reports < wanted {
+        reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;
+        if batch.len() > BATCH / 2 {
+            let full = std::mem::take(&mut batch);
+            batch = store.submit(full).unwrap_or_else(|mut refused| {
+                refused.clear();
+                refused
+            });
+        }
+    }
+    store.flush();
+    // Where the system does not count it, the time that went by.
+    let took = worked().zip(before).map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
+    let stats = store.close();
+    if stats.committed == 0 {
+        return Err(failed("the store kept nothing"));
+    }
+    Ok(took * 1e9 / reports as f64)
+}
+
+/// Seconds of processor time of all threads of this process.
+fn worked() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS)
+}
+
+fn findings(ways: &[Way]) -> Findings {
+    let rate = |ns: f64| if ns > 0.0 { Cell::Figure(1e3 / ns, 2) } else { Cell::Empty };
+    let row = |way: &Way| {
+        vec![
+            way.name.into(),
+            Cell::Figure(way.collector, 1),
+            Cell::Figure(way.translator, 1),
+            rate(way.collector),
+            rate(way.collector + way.translator),
+            Cell::Figure(way.writes, 3),
+        ]
+    };
+    let at = |index: usize| ways.get(index).map_or(f64::NAN, |way| way.collector);
+    let whole = |index: usize| ways.get(index).map_or(f64::NAN, |way| way.collector + way.translator);
+    let times = |slow: f64, fast: f64| format!("{:.1} times", slow / fast);
+    Findings {
+        method: "Payloads of reports of a path of five nodes (INT, 100,000 flows) go through this program\u{2019}s collector: decoded, flow and hop state, thresholds; \
+                 once with values that stay, once with a change in each report that becomes an event in the store, whose indexes answer queries by flow. Beside \
+                 it DTA reports through translator and software responder into memory. Packet I/O is in none of them, as in the paper."
+            .into(),
+        conditions: vec![
+            "processor time per report, one core; the stored path: of all threads, from first report to the last commit".into(),
+            "key-write store as in dta-key-write with 4 bytes of data; lists as in dta-append, 16 of them".into(),
+            timing::condition(),
+        ],
+        beside: vec![
+            Beside::new("Key-Write N = 2 against the CPU\u{2019}s way with indexes", "an order of magnitude over the best CPU collector", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(3)), times(at(1), whole(3)))),
+            Beside::new("Append B = 16 against the CPU\u{2019}s way with indexes", "an order of magnitude", format!("{} (responder\u{2019}s work), {} (with the translator\u{2019}s)", times(at(1), at(5)), times(at(1), whole(5)))),
+            Beside::new("Key-Write N = 2 against state alone", "", format!("{} (responder\u{2019}s work)", times(at(0), at(3)))),
+            Beside::new("cores of the collector\u{2019}s machine for collection", "0 (16 for the others)", "0 with a card; without one the responder\u{2019}s time above"),
+        ],
+        remarks: vec![
+            "The collector\u{2019}s own way does more with a report: it knows flows, hops and links, and tells changes as they happen. A Key-Write is stored and \
+             no more; what is asked for later is there."
+                .into(),
+            "So both are of use together: what every packet says goes by Key-Write, what somebody must see goes by Append or an immediate, and becomes an event."
+                .into(),
+        ],
+        sheets: vec![Sheet {
+            name: "ways",
+            about: "Ways of collecting, per report".into(),
+            columns: vec![
+                "way", "collector_ns", "translator_ns", "collector_mps", "one_core_mps", "writes_per_report",
+            ],
+            rows: ways.iter().map(row).collect(),
+            plots: Vec::new(),
+        }],
+    }
+}

@@ -1,0 +1,155 @@
+//! How many Key-Writes a second, by copies and size of the data (Fig. 9).
+
+use crate::figures::reports::{Reports, key_write_store};
+use translator::dta::StoreEntry;
+use wire::dta::layout::slot_stride;
+
+use super::{
+    speed::{self, Speed},
+    timing,
+};
+use crate::figures::unwritten;
+use crate::svg::Plot;
+use crate::{
+    experiment::{
+        Scale,
+        page::{Beside, Cell, Findings, Sheet, linear, ours, theirs},
+    },
+    figures::joined::Joined,
+};
+use terminal::CliError;
+use terminal::units;
+
+const COPIES: [u8; 4] = [1, 2, 3, 4];
+/// Bytes of data: a postcard, a path of five nodes, and what fills slots of 16 to 128 bytes.
+const DATA: [u16; 6] = [4, 12, 20, 28, 60, 124];
+/// What goes over the wire with each frame: preamble, checksum, gap.
+const AROUND: f64 = 24.0;
+/// The paper's link and the rate of its card (operations a second, 5): "over 100 Mops".
+const LINK: f64 = 100e9;
+const CARD: f64 = 100e6;
+
+/// A store of key-writes, as large as the scale has it.
+pub(super) fn store(scale: Scale, data_len: u16) -> StoreEntry {
+    key_write_store(speed::large(scale) / slot_stride(data_len), data_len)
+}
+
+struct Point {
+    copies: u8,
+    data: u16,
+    speed: Speed,
+}
+
+impl Point {
+    /// Reports a second that a card and a link of the paper's would take of our frames.
+    fn card(&self) -> f64 {
+        let bits = 8.0 * (self.speed.bytes + AROUND * self.speed.frames);
+        (LINK / bits).min(CARD / self.speed.frames)
+    }
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let (mut points, mut bytes, mut pages) = (Vec::new(), 0, String::new());
+    for data in DATA {
+        let mut joined = Joined::new(&[store(scale, data)])?;
+        if let Some(store) = joined.stores().first() {
+            (bytes, pages) = (store.body_len(), format!("{:?}", store.region().pages()));
+        }
+        for copies in COPIES {
+            let mut reports = Reports::key_write(copies, &vec![7; data.into()]).map_err(unwritten)?;
+            let speed = speed::measure(scale, &mut joined, &mut reports, 1)?;
+            points.push(Point { copies, data, speed });
+        }
+    }
+    Ok(findings(&points, bytes, &pages))
+}
+
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
+    let at = |copies: u8, data: u16, of: fn(&Point) -> f64| {
+        points.iter().find(|one| (one.copies, one.data) == (copies, data)).map_or(f64::NAN, of)
+    };
+    let rate = |of: f64| format!("{:.1} M/s", of / 1e6);
+    let per_second = |one: &Point| 1e9 / one.speed.both();
+    let row = |one: &Point| {
+        vec![
+            u64::from(one.copies).into(),
+            u64::from(one.data).into(),
+            Cell::Figure(one.speed.translate, 1),
+            Cell::Figure(one.speed.respond, 1),
+            Cell::Figure(1e3 / one.speed.translate, 2),
+            Cell::Figure(1e3 / one.speed.respond, 2),
+            Cell::Figure(1e3 / one.speed.both(), 2),
+            Cell::Figure(one.speed.bytes, 0),
+            Cell::Figure(one.card() / 1e6, 1),
+        ]
+    };
+    let line = |copies: u8, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
+        let mine = points.iter().filter(|one| one.copies == copies);
+        mine.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
+    };
+    let mut series: Vec<_> = COPIES.iter().map(|n| ours(&format!("N = {n}"), line(*n, per_second))).collect();
+    series.push(theirs("a card of the paper's, N = 1", line(1, Point::card)));
+    series.push(theirs("a card of the paper's, N = 2", line(2, Point::card)));
+    Findings {
+        method: "Key-Write reports of random 5-tuples, 64 at a time, go through the translator as UDP payloads; its RoCEv2 frames go to the responder, which \
+                 checks them (ICRC, queue pair, region) and stores them in the region. Both on one core, in process, timed apart. No card and no \
+                 network: what the paper measures there is its card; beside it stands what that card and its link would take of our frames."
+            .into(),
+        conditions: vec![
+            format!("a store of {} MiB, pages: {pages}", bytes >> 20),
+            timing::condition(),
+            "the card: 100 M operations a second and 100 Gb/s, as the paper has it, with preamble, checksum and gap of each frame".into(),
+        ],
+        beside: vec![
+            Beside::new("reports/s, 4 B, N = 1", "about the card\u{2019}s message rate (100 M/s)", format!("{} (translator alone {}, responder alone {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate)), rate(at(1, 4, |one| 1e9 / one.speed.respond)))),
+            Beside::new("N = 2 against N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
+            Beside::new("N = 4 against N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
+            Beside::new("20 B against 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
+            Beside::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate))),
+        ],
+        remarks: vec![
+            "A second copy costs a frame and a slot, and not another parse, hash and look-up: N = 2 is more than half of N = 1.".into(),
+            "With a real card the responder's column is the card's work and the collector's CPU does nothing; the translator's column is then all there is."
+                .into(),
+            format!("One core translates {} of a path with N = 2; a card of the paper\u{2019}s takes {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate)), rate(at(2, 20, Point::card))),
+            format!("{} slots of 32 bytes are written in no order, so that most are not in the processor\u{2019}s cache.", units::count(bytes / 32)),
+        ],
+        sheets: vec![Sheet {
+            name: "rate",
+            about: "Key-Writes by copies and size of the data".into(),
+            columns: vec![
+                "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "frame_bytes",
+                "card_mps",
+            ],
+            rows: points.iter().map(row).collect(),
+            plots: vec![Plot {
+                note: "one core: translator and responder".into(),
+                title: "Key-Writes per second (Fig. 9)".into(),
+                x: linear("data (bytes)"),
+                y: linear("reports per second (M)"),
+                series,
+            }],
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reported_is_in_memory_n_times() {
+        let mut joined = Joined::new(&[store(Scale::Quick, 20)]).unwrap();
+        for copies in COPIES {
+            let before = joined.responded().messages;
+            let mut reports = Reports::key_write(copies, &[7; 20]).unwrap();
+            let speed = speed::measure(Scale::Quick, &mut joined, &mut reports, 1).unwrap();
+            assert_eq!((speed.frames, speed.bytes), (f64::from(copies), 98.0 * f64::from(copies)));
+            let messages = joined.responded().messages - before;
+            assert!(messages > 0 && messages.is_multiple_of(copies.into()));
+        }
+        let (written, looked) = joined.stores()[0].occupancy(1 << 12).unwrap();
+        assert!(written > 0, "{written} of {looked}");
+    }
+}

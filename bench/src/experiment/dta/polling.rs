@@ -1,0 +1,239 @@
+//! How fast lists are read, by cores, with and without collection at the same time (Fig. 8).
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::figures::reports::{Reports, append_store};
+use collector::stores::{Lists, Next};
+
+use super::timing;
+use crate::figures::{available, failed, unwritten};
+use crate::svg::Plot;
+use crate::{
+    cases::core_time,
+    experiment::{
+        Scale,
+        page::{Beside, Cell, Findings, Sheet, linear, ours},
+    },
+    figures::joined::Joined,
+};
+use terminal::CliError;
+
+/// Cores that read: this program is measured on machines with two.
+const CORES: [u32; 2] = [1, 2];
+const BATCHES: [u16; 3] = [1, 4, 16];
+/// Entries of a list, if there is memory for it: 64 MiB of entries.
+const ENTRIES: u64 = 1 << 24;
+
+/// What readers did.
+struct Point {
+    batch: u16,
+    cores: u32,
+    collecting: bool,
+    /// Entries read a second, all cores together, and bytes of memory with them.
+    read: f64,
+    bytes: f64,
+    /// Entries collected a second meanwhile.
+    collected: f64,
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let entries = if scale == Scale::Full && available() > 4 << 30 { ENTRIES } else { 1 << 16 };
+    let mut points = Vec::new();
+    for batch in BATCHES {
+        // A list per reader, and one more that is written meanwhile.
+        let lists = CORES[CORES.len() - 1] + 1;
+        let mut joined = Joined::new(&[append_store(lists, entries, batch)])?;
+        fill(&mut joined, lists, entries)?;
+        let reader = joined.stores().first().and_then(collector::stores::Store::lists);
+        let reader = reader.ok_or_else(|| failed("no lists"))?;
+        for cores in CORES {
+            for collecting in [false, true] {
+                points.push(measure(scale, &mut joined, &reader, (batch, cores, collecting))?);
+            }
+        }
+        joined.finish();
+        joined.check()?;
+    }
+    let copy = copying(scale)?;
+    Ok(findings(&points, entries, copy))
+}
+
+/// Writes every list once round.
+fn fill(joined: &mut Joined, lists: u32, entries: u64) -> Result<(), CliError> {
+    let mut reports = Reports::append(16, lists).map_err(unwritten)?;
+    let mut left = u64::from(lists) * entries;
+    while left > 0 {
+        let burst = reports.burst();
+        joined.translate(burst);
+        joined.carry();
+        left = left.saturating_sub(16 * 64);
+    }
+    joined.finish();
+    joined.check()
+}
+
+fn measure(
+    scale: Scale,
+    joined: &mut Joined,
+    lists: &Lists,
+    (batch, cores, collecting): (u16, u32, bool),
+) -> Result<Point, CliError> {
+    let span = Duration::from_micros(scale.of(1_000_000));
+    let stop = AtomicBool::new(false);
+    let (read, collected) = thread::scope(|scope| {
+        let stop = &stop;
+        let readers: Vec<_> =
+            (0..cores).map(|list| scope.spawn(move || per_second(|| read(lists, list, stop)))).collect();
+        let collector =
+            collecting.then(|| scope.spawn(move || per_second(|| collect(joined, unread(lists), stop))));
+        thread::sleep(span);
+        // Relaxed: the flag travels alone.
+        stop.store(true, Ordering::Relaxed);
+        let crashed = |_| failed("a thread panicked");
+        let collected = collector.map_or(Ok(Ok(0.0)), |thread| thread.join()).map_err(crashed)??;
+        let rates = readers.into_iter().map(|reader| reader.join().map_err(crashed)?);
+        Ok::<_, CliError>((rates.sum::<Result<f64, CliError>>()?, collected))
+    })?;
+    let bytes = read / f64::from(batch) * lists.ring().block_len() as f64;
+    Ok(Point { batch, cores, collecting, read, bytes, collected })
+}
+
+/// What a thread does in a second on its core; what other programs take of it is left out.
+fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
+    let (begun, before) = (Instant::now(), core_time());
+    let count = work()?;
+    let went_by = begun.elapsed().as_nanos() as u64;
+    let worked = core_time().zip(before).map_or(went_by, |(after, before)| after - before);
+    Ok(count as f64 * 1e9 / worked.max(1) as f64)
+}
+
+/// The list that nobody reads: the last one.
+fn unread(lists: &Lists) -> u32 {
+    lists.ids().last().unwrap_or(0)
+}
+
+/// Reads a list over and over; entries.
+fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
+    // Where it cannot be pinned the figures are worse, not wrong.
+    let _ = nic::time::pin(list as usize);
+    let (mut entries, mut sum) = (0, 0_u64);
+    loop {
+        let mut follower = lists.from_oldest(list).ok_or_else(|| failed("no such list"))?;
+        loop {
+            match follower.next() {
+                Next::Batch { entries: bytes, .. } => {
+                    entries += bytes.len() as u64 / 4;
+                    sum = sum.wrapping_add(bytes.first().copied().unwrap_or(0).into());
+                }
+                Next::Nothing => break,
+                other => return Err(failed(format!("a list at rest: {other:?}"))),
+            }
+            if stop.load(Ordering::Relaxed) {
+                std::hint::black_box(sum);
+                return Ok(entries);
+            }
+        }
+    }
+}
+
+/// Appends to one list, half of the time; entries.
+fn collect(joined: &mut Joined, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
+    let mut reports = Reports::append_to(16, list).map_err(unwritten)?;
+    let before = joined.translated().entries.written;
+    while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1) {
+            joined.translate(reports.burst());
+            joined.carry();
+        }
+        thread::sleep(begun.elapsed());
+    }
+    Ok(joined.translated().entries.written - before)
+}
+
+/// Bytes a second of a plain copy of memory, in the same run.
+fn copying(scale: Scale) -> Result<f64, CliError> {
+    const PIECE: usize = 1 << 20;
+    let len = (scale.of(256) as usize) * PIECE;
+    let (from, mut to) = (vec![1_u8; len], vec![0_u8; len]);
+    let mut at = 0;
+    let ns = timing::of(scale, || {
+        to[at..at + PIECE].copy_from_slice(std::hint::black_box(&from[at..at + PIECE]));
+        std::hint::black_box(&mut to);
+        at = (at + PIECE) % len;
+        Ok(PIECE as u64)
+    })?;
+    Ok(1e9 / ns)
+}
+
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
+    let at = |batch: u16, cores: u32, collecting: bool, of: fn(&Point) -> f64| {
+        let found =
+            points.iter().find(|one| (one.batch, one.cores, one.collecting) == (batch, cores, collecting));
+        found.map_or(f64::NAN, of)
+    };
+    let million = |rate: f64| format!("{:.0} M/s", rate / 1e6);
+    let row = |one: &Point| {
+        vec![
+            u64::from(one.batch).into(),
+            u64::from(one.cores).into(),
+            if one.collecting { "yes" } else { "no" }.into(),
+            Cell::Figure(one.read / 1e6, 1),
+            Cell::Figure(one.bytes / 1e9, 2),
+            Cell::Figure(one.bytes / copy, 2),
+            Cell::Figure(one.collected / 1e6, 1),
+        ]
+    };
+    let line = |batch: u16, collecting: bool| {
+        CORES
+            .iter()
+            .map(|cores| (f64::from(*cores), at(batch, *cores, collecting, |one| one.read) / 1e6))
+            .collect()
+    };
+    Findings {
+        method: "Lists of entries of 4 bytes, full, are read by followers from their oldest batch to the newest, over and over: each batch is copied out, its \
+                 number and its CRC-32C checked. A list and a thread for each core, as in the paper. Then the same while another thread runs translator and \
+                 responder into one more list of the same store, half of the time."
+            .into(),
+        conditions: vec![
+            format!("lists of {entries} entries; rates are per second that a thread was on a core, added up; both cores are threads of one"),
+            format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
+            timing::condition(),
+        ],
+        beside: vec![
+            Beside::new("entries/s, one core, B = 16", "a plot (its lists have no trailer and no check)", million(at(16, 1, false, |one| one.read))),
+            Beside::new("two cores against one, B = 16", "near-linear", format!("{:.2}", at(16, 2, false, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Beside::new("with collection against without, one core, B = 16", "negligible impact", format!("{:.2}", at(16, 1, true, |one| one.read) / at(16, 1, false, |one| one.read))),
+            Beside::new("collected meanwhile", "600 M/s by the card", format!("{} by a thread, half of the time", million(at(16, 1, true, |one| one.collected)))),
+            Beside::new("bytes read, of a memory copy, B = 16", "", format!("{:.2}", at(16, 1, false, |one| one.bytes) / copy)),
+        ],
+        remarks: vec![
+            "Rates are of time on a core: the core that collection takes here, and a card does not, is not in them; what it takes of caches and memory is.".into(),
+            "Batches of one entry carry a trailer of 16 bytes each, and a check: B decides the speed of reading, too.".into(),
+        ],
+        sheets: vec![Sheet {
+            name: "rate",
+            about: "Entries read by cores and batch".into(),
+            columns: vec!["batch", "cores", "collecting", "read_mps", "read_gbytes_per_s", "of_a_copy", "collected_mps"],
+            rows: points.iter().map(row).collect(),
+            plots: vec![Plot {
+                note: String::new(),
+                title: "Entries read per second (Fig. 8)".into(),
+                x: linear("cores"),
+                y: linear("entries per second (M)"),
+                series: vec![
+                    ours("B = 16", line(16, false)),
+                    ours("B = 16, collecting", line(16, true)),
+                    ours("B = 4", line(4, false)),
+                    ours("B = 4, collecting", line(4, true)),
+                    ours("B = 1", line(1, false)),
+                ],
+            }],
+        }],
+    }
+}

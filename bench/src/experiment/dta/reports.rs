@@ -1,0 +1,394 @@
+//! What a report costs its sender and the network: DTA beside RDMA made in the switch (section 5.5).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use wire::{
+    dta::{
+        Base, MergeOp, Operation, REPORT_PORT, Report,
+        hash::{hashes, slot},
+        layout::{put_slot, slot_stride},
+    },
+    roce::{Head, Opcode, Path, Psn, Reth, Transport, Writer},
+};
+
+use super::timing;
+use crate::experiment::{
+    Scale,
+    page::{Beside, Cell, Findings, Sheet, linear, ours},
+};
+use crate::figures::{
+    failed,
+    keys::{Keys, Kind},
+};
+use crate::svg::Plot;
+use terminal::CliError;
+
+/// Ethernet, IPv4 and UDP before a payload, and Ethernet's checksum behind it.
+const HEADERS: usize = 14 + 20 + 8;
+const FCS: usize = 4;
+/// The least frame, checksum included.
+const LEAST: usize = 64;
+/// Entries that the translator puts into one write.
+const BATCH: usize = 16;
+/// Reporters whose sketches are merged, columns of a sketch in one report, and bytes of a column.
+const REPORTERS: usize = 16;
+const COLUMNS: u8 = 64;
+const COLUMN: usize = 16;
+/// Slots of the store to which the writes of the timed comparison go.
+const SLOTS: u64 = 1 << 20;
+
+/// What is reported, and how: the paper's Table 2.
+struct Use {
+    name: &'static str,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    KeyWrite { copies: u8, key: usize, data: usize },
+    Append { entry: usize },
+    KeyIncrement { copies: u8, key: usize },
+    SketchMerge,
+}
+
+const USES: [Use; 11] = [
+    Use { name: "INT path tracing", what: What::KeyWrite { copies: 1, key: 13, data: 20 } },
+    Use { name: "INT path tracing", what: What::KeyWrite { copies: 2, key: 13, data: 20 } },
+    Use { name: "INT path tracing", what: What::KeyWrite { copies: 4, key: 13, data: 20 } },
+    Use { name: "Marple host counters", what: What::KeyWrite { copies: 2, key: 4, data: 4 } },
+    Use { name: "PINT", what: What::KeyWrite { copies: 2, key: 13, data: 1 } },
+    Use { name: "INT congestion events", what: What::Append { entry: 4 } },
+    Use { name: "Marple lossy connections", what: What::Append { entry: 13 } },
+    Use { name: "NetSeer loss events", what: What::Append { entry: 18 } },
+    Use { name: "TurboFlow counters", what: What::KeyIncrement { copies: 2, key: 13 } },
+    Use { name: "Marple host counters (adding)", what: What::KeyIncrement { copies: 2, key: 4 } },
+    Use { name: "Count-Min, 16 switches", what: What::SketchMerge },
+];
+
+/// Packets and bytes of one report on one link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Load {
+    packets: f64,
+    bytes: f64,
+}
+
+/// What one report comes to.
+struct Costs {
+    /// Reporter to translator.
+    dta: Load,
+    /// Translator to collector.
+    translated: Load,
+    /// Reporter to collector, were the reporter to do it.
+    rdma: Load,
+    /// Answers to a reporter's RDMA that must come back to it.
+    answers: f64,
+}
+
+/// A frame of so many bytes without checksum, as the link has it.
+fn framed(len: usize) -> f64 {
+    (len + FCS).max(LEAST) as f64
+}
+
+fn costs(what: What, writer: &Writer) -> Costs {
+    let (key, data) = ([0; 64], [0; 1024]);
+    let columns = [0; COLUMNS as usize * COLUMN];
+    let write = |len| framed(writer.frame_len(Opcode::WriteOnly, len));
+    let add = framed(writer.frame_len(Opcode::FetchAdd, 0));
+    let operation = operation(what, &key, &data, &columns);
+    let payload = Report { base: Base::default(), operation }.len();
+    let dta = Load { packets: 1.0, bytes: framed(HEADERS + payload) };
+    let times = |packets: f64, bytes: f64| Load { packets, bytes: packets * bytes };
+    let (translated, rdma, answers) = match what {
+        What::KeyWrite { copies, data, .. } => {
+            let all = times(f64::from(copies), write(4 + data));
+            (all, all, 0.0)
+        }
+        What::Append { entry } => {
+            // The translator's block has a trailer, too. A switch that shares a list with others must first move its head.
+            let block = (BATCH * entry).next_multiple_of(8) + 16;
+            let own = Load { packets: 2.0, bytes: add + write(entry) };
+            (times(1.0 / BATCH as f64, write(block)), own, 1.0)
+        }
+        What::KeyIncrement { copies, .. } => {
+            let all = times(f64::from(copies), add);
+            (all, all, f64::from(copies))
+        }
+        What::SketchMerge => {
+            let all = times(1.0, write(columns.len()));
+            (times(1.0 / REPORTERS as f64, write(columns.len())), all, 0.0)
+        }
+    };
+    Costs { dta, translated, rdma, answers }
+}
+
+fn operation<'a>(what: What, key: &'a [u8], data: &'a [u8], counters: &'a [u8]) -> Operation<'a> {
+    match what {
+        What::KeyWrite { copies, key: len, data: data_len } => {
+            Operation::KeyWrite { copies, store: 1, key: &key[..len], data: &data[..data_len] }
+        }
+        What::Append { entry } => {
+            Operation::Append { list: 1, entry_len: entry as u16, entries: &data[..entry] }
+        }
+        What::KeyIncrement { copies, key: len } => {
+            Operation::KeyIncrement { copies, store: 1, delta: 1, key: &key[..len] }
+        }
+        What::SketchMerge => Operation::SketchMerge {
+            sketch: 1,
+            epoch: 1,
+            first_column: 0,
+            depth: 4,
+            width: 4,
+            op: MergeOp::Sum,
+            columns: COLUMNS,
+            counters,
+        },
+    }
+}
+
+/// Names and numbers of a use: primitive, N, bytes of key and of data.
+fn described(what: What) -> (&'static str, u64, u64, u64) {
+    match what {
+        What::KeyWrite { copies, key, data } => ("key-write", copies.into(), key as u64, data as u64),
+        What::Append { entry } => ("append", 1, 0, entry as u64),
+        What::KeyIncrement { copies, key } => ("key-increment", copies.into(), key as u64, 8),
+        What::SketchMerge => ("sketch-merge", 1, 0, u64::from(COLUMNS) * COLUMN as u64),
+    }
+}
+
+/// Nanoseconds to make the frames of one Key-Write of a path.
+struct Made {
+    copies: u8,
+    dta: f64,
+    rdma: f64,
+}
+
+/// A frame's first 42 bytes with the lengths of a payload; the IPv4 checksum is right, UDP's absent, as switches do it.
+fn headers(payload: usize) -> [u8; HEADERS] {
+    let mut bytes = [0; HEADERS];
+    bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    bytes[16..18].copy_from_slice(&((payload + 28) as u16).to_be_bytes());
+    bytes[20..24].copy_from_slice(&[0x40, 0, 64, 17]);
+    bytes[26..34].copy_from_slice(&[192, 0, 2, 7, 192, 0, 2, 200]);
+    let sum: u32 =
+        bytes[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+    bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    bytes[34..36].copy_from_slice(&40_000_u16.to_be_bytes());
+    bytes[36..38].copy_from_slice(&REPORT_PORT.to_be_bytes());
+    bytes[38..40].copy_from_slice(&((payload + 8) as u16).to_be_bytes());
+    bytes
+}
+
+/// Times the making of frames. The bytes of both are the real ones: what `hopwise report` sends and what the translator sends.
+fn made(scale: Scale, writer: &Writer) -> Result<Vec<Made>, CliError> {
+    let keys = Keys { kind: Kind::RandomTuples, seed: 5 };
+    let keys: Vec<_> = (0..256).map(|number| keys.key(number)).collect();
+    let data = [7; 20];
+    let mut writer = writer.clone();
+    let mut found = Vec::new();
+    for copies in [1, 2, 4] {
+        let mut out = [0; 256];
+        let len = Report {
+            base: Base::default(),
+            operation: Operation::KeyWrite { copies, store: 1, key: keys[0].as_ref(), data: &data },
+        }
+        .len();
+        let headers = headers(len);
+        let dta = timing::of(scale, || {
+            for key in &keys {
+                let operation = Operation::KeyWrite { copies, store: 1, key: key.as_ref(), data: &data };
+                let (head, body) = out.split_at_mut(HEADERS);
+                head.copy_from_slice(&headers);
+                Report { base: Base::default(), operation }
+                    .emit(body)
+                    .map_err(|_| failed("a report too long"))?;
+                std::hint::black_box(&mut out);
+            }
+            Ok(keys.len() as u64)
+        })?;
+        let mut psn = Psn::new(0);
+        let rdma = timing::of(scale, || {
+            for key in &keys {
+                let hashes = hashes(key.as_ref());
+                for hash in &hashes.slots[..usize::from(copies)] {
+                    let va = 0x7f00_0000_0000 + slot(*hash, SLOTS) * slot_stride(20);
+                    let reth = Reth { address: va, key: 0x1f42, len: 24 };
+                    psn = psn.next();
+                    let fill = |to: &mut [u8]| {
+                        put_slot(to, hashes.checksum, &data, 20);
+                    };
+                    let written = writer.write_only_by(&mut out, Head::new(psn), reth, fill);
+                    written.map_err(|_| failed("a frame too long"))?;
+                    std::hint::black_box(&mut out);
+                }
+            }
+            Ok(keys.len() as u64)
+        })?;
+        found.push(Made { copies, dta, rdma });
+    }
+    Ok(found)
+}
+
+pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let (source, destination) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 200));
+    let path = Path::new(IpAddr::V4(source), IpAddr::V4(destination), 0xc001);
+    let writer = Writer::new(path, Transport::Rc, 0x12).map_err(failed)?;
+    let made = made(scale, &writer)?;
+    Ok(findings(&writer, &made))
+}
+
+fn bytes_sheet(writer: &Writer) -> Sheet {
+    let row = |one: &Use| {
+        let (primitive, copies, key, data) = described(one.what);
+        let Costs { dta, translated, rdma, answers } = costs(one.what, writer);
+        vec![
+            one.name.into(),
+            primitive.into(),
+            copies.into(),
+            key.into(),
+            data.into(),
+            Cell::Figure(dta.bytes, 0),
+            Cell::Figure(rdma.packets, 0),
+            Cell::Figure(rdma.bytes, 0),
+            Cell::Figure(answers, 0),
+            Cell::Figure(rdma.bytes / dta.bytes, 2),
+            Cell::Figure(translated.packets, 4),
+            Cell::Figure(translated.bytes, 1),
+        ]
+    };
+    let by_copies = |figure: fn(Costs) -> f64| -> Vec<(f64, f64)> {
+        let costs = |copies: u8| {
+            (f64::from(copies), figure(costs(What::KeyWrite { copies, key: 13, data: 20 }, writer)))
+        };
+        (1..=4).map(costs).collect()
+    };
+    Sheet {
+        name: "bytes",
+        about: "Packets and bytes of one report, from the switch".into(),
+        columns: vec![
+            "use",
+            "primitive",
+            "n",
+            "key_bytes",
+            "data_bytes",
+            "dta_bytes",
+            "rdma_packets",
+            "rdma_bytes",
+            "rdma_answers",
+            "rdma_of_dta",
+            "collector_packets",
+            "collector_bytes",
+        ],
+        rows: USES.iter().map(row).collect(),
+        plots: vec![Plot {
+            note: "Key-Write of a path of five nodes, Ethernet frames".into(),
+            title: "Bytes in the network per report".into(),
+            x: linear("copies"),
+            y: linear("from the switch (bytes)"),
+            series: vec![
+                ours("RDMA from the switch", by_copies(|costs| costs.rdma.bytes)),
+                ours("DTA", by_copies(|costs| costs.dta.bytes)),
+            ],
+        }],
+    }
+}
+
+fn findings(writer: &Writer, made: &[Made]) -> Findings {
+    let path = |copies| costs(What::KeyWrite { copies, key: 13, data: 20 }, writer);
+    let two = made.iter().find(|one| one.copies == 2);
+    let ns = |one: Option<&Made>, of: fn(&Made) -> f64| one.map_or(f64::NAN, of);
+    // Of a collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and its IP address. Of a translator: its IP address.
+    let (rdma_state, dta_state) = (1024 * (3 + 3 + 4 + 8 + 4 + 4), 512 * 4);
+    let row = |one: &Made| {
+        vec![
+            u64::from(one.copies).into(),
+            Cell::Figure(one.dta, 1),
+            Cell::Figure(one.rdma, 1),
+            Cell::Figure(one.rdma / one.dta, 2),
+        ]
+    };
+    Findings {
+        method: "The lengths are those of frames that this program makes: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it, which \
+                 a switch without a translator would have to make and send itself. Ethernet frames with their checksum, IPv4. The second table times \
+                 the making of both in software: the nearest to the paper's count of a switch's resources that a computer without one has."
+            .into(),
+        conditions: vec![
+            "lengths: exact, the same on every machine".into(),
+            "Append: the translator puts 16 entries into a block with a trailer; a switch that appends to a list which others use, too, first moves the \
+             list's head by FETCH_ADD and must wait for the answer"
+                .into(),
+            "Sketch-Merge: 16 switches, reports of 64 columns of 4 counters of 4 bytes; a switch by itself writes its sketch to a region of its own, and \
+             the collector adds them up"
+                .into(),
+            timing::condition(),
+        ],
+        beside: vec![
+            Beside::new("telemetry traffic saved by sending one Key-Write, not N writes", "a factor of N", format!("{:.2} in bytes for N = 2, {:.2} for N = 4; N in packets", path(2).rdma.bytes / path(2).dta.bytes, path(4).rdma.bytes / path(4).dta.bytes)),
+            Beside::new("resources of a reporter", "several of the chip\u{2019}s halved (Fig. 13)", format!("N = 2: {:.0} ns per report, against {:.0} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
+            Beside::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes against {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
+        ],
+        remarks: vec![
+            "With one copy a DTA report is about as long as the write: it carries the key, which the write has turned into an address, and the write carries \
+             headers that the report has not. The gain is in the copies, in batches, and in what the switch need not know: addresses, keys of regions, \
+             queue pairs and their packet numbers, which must never be skipped on a reliable connection."
+                .into(),
+            "What reaches the collector (the last two columns): as many writes as copies for Key-Write, a sixteenth for Append and for the sketches of \
+             sixteen switches. A card is limited by messages, so this is what the translator is for."
+                .into(),
+            "Key-Increment from a switch needs a reliable connection and an answer per atomic; that is where a switch has no memory to wait in.".into(),
+        ],
+        sheets: vec![
+            bytes_sheet(writer),
+            Sheet {
+                name: "cost",
+                about: "Making the frames of one Key-Write of a path, in software".into(),
+                columns: vec!["n", "dta_ns", "rdma_ns", "rdma_of_dta"],
+                rows: made.iter().map(row).collect(),
+                plots: Vec::new(),
+            },
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> Writer {
+        let path = Path::new(
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, 200)),
+            0xc001,
+        );
+        Writer::new(path, Transport::Rc, 0x12).unwrap()
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_examples() {
+        // wire-formats 5.7: a frame of 91 bytes; 6.4: one of 98 per copy; 6.5: a FETCH_ADD of 86. Ethernet's checksum is not in them.
+        let path = costs(What::KeyWrite { copies: 2, key: 13, data: 20 }, &writer());
+        assert_eq!(path.dta, Load { packets: 1.0, bytes: 91.0 + 4.0 });
+        assert_eq!(path.rdma, Load { packets: 2.0, bytes: 2.0 * (98.0 + 4.0) });
+        let add = costs(What::KeyIncrement { copies: 1, key: 4 }, &writer());
+        assert_eq!((add.rdma.bytes, add.answers), (86.0 + 4.0, 1.0));
+        // NetSeer's 18 bytes: 5.7 has a payload of 34; a short one is padded to the least frame.
+        assert_eq!(costs(What::Append { entry: 18 }, &writer()).dta.bytes, 42.0 + 34.0 + 4.0);
+        assert_eq!(costs(What::Append { entry: 1 }, &writer()).dta.bytes, 64.0);
+    }
+
+    #[test]
+    fn the_headers_are_right() {
+        let headers = headers(49);
+        let sum: u32 =
+            headers[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        // Those of `dta1_kw_pkt`, whose total length is 0x4d.
+        assert_eq!(headers[16..18], [0, 0x4d]);
+    }
+
+    #[test]
+    fn one_report_costs_less_than_its_writes() {
+        for one in made(Scale::Quick, &writer()).unwrap() {
+            assert!(one.dta > 0.0 && one.rdma > one.dta, "N = {}: {} {}", one.copies, one.dta, one.rdma);
+        }
+    }
+}

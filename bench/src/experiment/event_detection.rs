@@ -1,0 +1,378 @@
+//! How many rows event detection stores, and how far what it stores is from what was: by threshold.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use collector::{Collector, Datagram, Event, Kind, Sink};
+use dataplane::{
+    Config, Fabric, FabricSink, FlowSpec, Pattern, Reporter, Topology, Truth, Watch,
+    fabric::{HopTruth, ReportKind, Wire},
+};
+use detect::{Detection, Match, Metric, RuleSet, Thresholds};
+
+use super::{
+    Scale,
+    page::{Beside, Cell, Findings, Sheet, log, ours},
+};
+use crate::svg::Plot;
+use terminal::CliError;
+use terminal::units;
+
+/// Simulated time, ns.
+const SPAN: u64 = 4_000_000_000;
+const SEED: u64 = 1;
+
+/// One thing that is watched.
+struct Subject {
+    metric: Metric,
+    sheet: &'static str,
+    unit: &'static str,
+    /// Above this it is a burst.
+    level: u64,
+    thresholds: &'static [u64],
+    value: fn(&HopTruth) -> u64,
+    /// The key is the flow's; else the node's.
+    per_flow: bool,
+}
+
+const SUBJECTS: [Subject; 2] = [
+    Subject {
+        metric: Metric::HopLatency,
+        sheet: "hop-latency",
+        unit: "ns",
+        level: 50_000,
+        thresholds: &[
+            0, 100, 300, 1_000, 3_000, 10_000, 20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000,
+        ],
+        value: HopTruth::hop_latency,
+        per_flow: true,
+    },
+    Subject {
+        metric: Metric::QueueOccupancy,
+        sheet: "queue",
+        unit: "bytes",
+        level: 64_000,
+        thresholds: &[
+            0, 500, 1_500, 5_000, 10_000, 20_000, 30_000, 50_000, 64_000, 80_000, 100_000, 150_000, 200_000,
+        ],
+        value: |hop| hop.queue_occupancy as u64,
+        per_flow: false,
+    },
+];
+
+/// Reports as they arrived, with what they tell in truth.
+#[derive(Default)]
+struct Recording {
+    datagrams: Vec<(u64, Reporter, Vec<u8>)>,
+    truths: Vec<Option<(wire::FlowKey, Vec<HopTruth>)>>,
+}
+
+impl FabricSink for Recording {
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        self.datagrams.push((t, *from, payload.to_vec()));
+    }
+
+    fn truth(&mut self, truth: &Truth<'_>) {
+        // The channel delivers in order and each datagram holds one report, so both lists go in step. Drops are none of ours.
+        if let Truth::Datagram(datagram) = truth {
+            let report = datagram.reports.iter().find(|report| report.kind == ReportKind::Flow);
+            self.truths.push(report.map(|report| (report.flow, report.hops.clone())));
+        }
+    }
+}
+
+/// What the collector told last, and how often it told.
+#[derive(Default)]
+struct Told {
+    metric: Option<Metric>,
+    values: HashMap<Key, u64>,
+    rows: u64,
+}
+
+/// Whose value: a flow's at a node, or a node's queue's.
+type Key = (Option<String>, u32, u8);
+
+impl Sink for Told {
+    fn event(&mut self, event: &Event, _path: &[u32]) {
+        if event.metric != self.metric || !matches!(event.kind, Kind::New | Kind::Change) {
+            return;
+        }
+        if let (Some(node), Some(value)) = (event.node, event.value) {
+            let flow =
+                event.flow.filter(|_| event.metric == Some(Metric::HopLatency)).map(|flow| flow.to_string());
+            let queue = event.queue.filter(|_| event.metric == Some(Metric::QueueOccupancy)).unwrap_or(0);
+            self.values.insert((flow, node, queue), value);
+            self.rows += 1;
+        }
+    }
+}
+
+/// One threshold's outcome.
+#[derive(Default)]
+struct Outcome {
+    values: u64,
+    rows: u64,
+    unknown: u64,
+    errors: Vec<u64>,
+    bursts: u64,
+    found: u64,
+}
+
+impl Outcome {
+    fn mean(&self) -> f64 {
+        self.errors.iter().sum::<u64>() as f64 / self.errors.len().max(1) as f64
+    }
+
+    /// The error that `share` of the values do not exceed; the errors are sorted.
+    fn quantile(&self, share: f64) -> u64 {
+        let at = (self.errors.len() as f64 * share) as usize;
+        self.errors.get(at.min(self.errors.len().saturating_sub(1))).copied().unwrap_or(0)
+    }
+}
+
+pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let recording = record(scale.of(SPAN))?;
+    let mut findings = Findings {
+        method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
+                 hosts; every packet is reported by INT-MD. The same reports go through the collector once per threshold. A value is \
+                 reconstructed as a reader of the store would: the one told last. Its error is the distance from what the switch \
+                 really measured for that packet, over all packets and hops. A burst is a time in which a value stays above the level \
+                 given below; it is found when a reader sees a value above the level while it lasts."
+            .into(),
+        conditions: vec![
+            format!(
+                "{} reports in {} of simulated time, seed {SEED}; no report lost",
+                units::count(recording.datagrams.len() as u64),
+                units::nanos(scale.of(SPAN))
+            ),
+            "only one metric is watched at a time; pushes of the latest state (every 10 s) are not counted".into(),
+            "simulated: the same on every machine".into(),
+        ],
+        ..Findings::default()
+    };
+    for subject in &SUBJECTS {
+        let outcomes: Vec<(u64, Outcome)> = subject
+            .thresholds
+            .iter()
+            .map(|&threshold| (threshold, play(&recording, subject, threshold)))
+            .collect();
+        compare(subject, &outcomes, &mut findings);
+        findings.sheets.push(sheet(subject, &outcomes));
+    }
+    findings.remarks.push(
+        "No error is greater than its threshold: a value is told as soon as it is further than that from the one told before. The mean \
+         error is far below it, since most values lie near the last one."
+            .into(),
+    );
+    findings.remarks.push(
+        "A burst can be missed only with a threshold near or above the level less what is usual: a rule (`hop_latency > 50 us`) tells it at \
+         any threshold."
+            .into(),
+    );
+    Ok(findings)
+}
+
+/// The paper gives orders of magnitude, ours are at a threshold where every burst is still found.
+fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findings) {
+    let all_found = outcomes.iter().rfind(|(_, outcome)| outcome.found == outcome.bursts);
+    if let Some((threshold, outcome)) = all_found {
+        let factor = outcome.values as f64 / outcome.rows.max(1) as f64;
+        findings.beside.push(Beside::new(
+            format!(
+                "{}: values per stored row, at the greatest threshold that still shows every burst",
+                subject.metric.name()
+            ),
+            "\"two to three orders of magnitude\" (calculated, all metrics)",
+            format!("{factor:.0} at {} {}", units::count(*threshold), subject.unit),
+        ));
+    }
+}
+
+/// Runs the network and keeps what it reports.
+fn record(span: u64) -> Result<Recording, CliError> {
+    let failed = |error: &dyn std::fmt::Display| CliError::new(format!("the simulated network: {error}"));
+    let wire = Wire { rate: 1_000_000_000, delay: 1_000, depth: 262_144 };
+    let topology = Topology::leaf_spine(4, 2, 16, wire).map_err(|error| failed(&error))?;
+    let hosts: Vec<u32> = topology.hosts().collect();
+    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let mut fabric = Fabric::new(topology, config, SEED).map_err(|error| failed(&error))?;
+    let pairs = hosts.iter().zip(hosts.iter().cycle().skip(5));
+    for (at, (&from, &to)) in pairs.enumerate() {
+        let steady =
+            FlowSpec { payload: 700, pattern: Pattern::poisson(1_500), ..FlowSpec::new(from, to, 5_000, 80) };
+        let burst = Pattern::OnOff { gap: 9_000, on: 400_000, off: 150_000_000, random: true };
+        let target = hosts[(at % 2) * (hosts.len() / 2)];
+        fabric.add_flow(&steady).map_err(|error| failed(&error))?;
+        if target != from {
+            let bursty =
+                FlowSpec { payload: 1_000, pattern: burst, ..FlowSpec::new(from, target, 6_000, 443) };
+            fabric.add_flow(&bursty).map_err(|error| failed(&error))?;
+        }
+    }
+    let mut recording = Recording::default();
+    fabric.run_until(span, &mut recording);
+    Ok(recording)
+}
+
+/// One pass of the reports through a collector with one threshold.
+fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
+    let mut set = [u64::MAX - 1; Metric::COUNT];
+    set[subject.metric as usize] = threshold;
+    let thresholds = Thresholds::new(set, Vec::new()).unwrap_or_default();
+    let detection = Detection { thresholds, rules: RuleSet::default(), generation: 1 };
+    let config = collector::Config {
+        detection: Arc::new(detection),
+        push_interval: 0,
+        ..collector::Config::default()
+    };
+    let mut collector = Collector::new(config);
+    let mut told = Told { metric: Some(subject.metric), ..Told::default() };
+    let mut outcome = Outcome::default();
+    let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
+    for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.truths) {
+        let source = match from.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: *at };
+        collector.handle(&[datagram], &mut told);
+        collector.tick(*at, &mut told);
+        let Some((flow, hops)) = truth else { continue };
+        let flow = subject.per_flow.then(|| flow.to_string());
+        for hop in hops {
+            let queue = if subject.per_flow { 0 } else { hop.egress_if as u8 };
+            let key = (flow.clone(), hop.node, queue);
+            let value = (subject.value)(hop);
+            outcome.values += 1;
+            match told.values.get(&key) {
+                Some(&seen) => {
+                    outcome.errors.push(value.abs_diff(seen));
+                    watch_bursts(
+                        &mut bursts,
+                        key,
+                        (value > subject.level, seen > subject.level),
+                        &mut outcome,
+                    );
+                }
+                None => outcome.unknown += 1,
+            }
+        }
+    }
+    for found in bursts.into_values() {
+        outcome.bursts += 1;
+        outcome.found += u64::from(found);
+    }
+    outcome.rows = told.rows;
+    outcome.errors.sort_unstable();
+    outcome
+}
+
+/// Follows bursts: `above` in truth, and as told.
+fn watch_bursts(
+    open: &mut BTreeMap<Key, bool>,
+    key: Key,
+    (truly, told): (bool, bool),
+    outcome: &mut Outcome,
+) {
+    if truly {
+        *open.entry(key).or_insert(false) |= told;
+    } else if let Some(found) = open.remove(&key) {
+        outcome.bursts += 1;
+        outcome.found += u64::from(found);
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+fn sheet(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Sheet {
+    let name = subject.metric.name();
+    let row = |(threshold, outcome): &(u64, Outcome)| {
+        vec![
+            (*threshold).into(),
+            outcome.values.into(),
+            outcome.rows.into(),
+            Cell::Figure(100.0 * outcome.rows as f64 / outcome.values as f64, 3),
+            Cell::Figure(outcome.mean(), 1),
+            outcome.quantile(0.99).into(),
+            outcome.quantile(1.0).into(),
+            outcome.unknown.into(),
+            outcome.bursts.into(),
+            outcome.found.into(),
+        ]
+    };
+    let points = |figure: fn(&Outcome) -> f64| -> Vec<(f64, f64)> {
+        // A logarithm has no zero: what a threshold of 0 gives is in the table.
+        outcomes
+            .iter()
+            .filter(|(threshold, _)| *threshold > 0)
+            .map(|(at, one)| (*at as f64, figure(one)))
+            .collect()
+    };
+    let threshold = format!("threshold ({})", subject.unit);
+    let rows = Plot {
+        note: String::new(),
+        title: format!("{name}: stored rows and bursts found"),
+        x: log(&threshold),
+        y: log("per cent"),
+        series: vec![
+            ours("rows, of values", points(|one| 100.0 * one.rows as f64 / one.values as f64)),
+            ours("bursts found", points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64)),
+        ],
+    };
+    let errors = Plot {
+        note: String::new(),
+        title: format!("{name}: error of what is read back"),
+        x: log(&threshold),
+        y: log(&format!("error ({})", subject.unit)),
+        series: vec![
+            ours("mean", points(Outcome::mean)),
+            ours("99 %", points(|one| one.quantile(0.99) as f64)),
+            ours("greatest", points(|one| one.quantile(1.0) as f64)),
+        ],
+    };
+    Sheet {
+        name: subject.sheet,
+        about: format!(
+            "{name} by threshold; bursts are above {} {}",
+            units::count(subject.level),
+            subject.unit
+        ),
+        columns: vec![
+            "threshold",
+            "values",
+            "rows",
+            "rows_percent",
+            "error_mean",
+            "error_p99",
+            "error_max",
+            "values_before_first_row",
+            "bursts",
+            "bursts_found",
+        ],
+        rows: outcomes.iter().map(row).collect(),
+        plots: vec![rows, errors],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_stay_within_thresholds_and_rows_become_fewer() {
+        let recording = record(SPAN / 20).unwrap();
+        // What is on its way at the end does not arrive.
+        assert!(recording.truths.len() - recording.datagrams.len() < 20);
+        for subject in &SUBJECTS {
+            let mut rows_before = u64::MAX;
+            for &threshold in subject.thresholds {
+                let outcome = play(&recording, subject, threshold);
+                assert!(outcome.quantile(1.0) <= threshold, "{} {threshold}", subject.sheet);
+                assert!(outcome.unknown == 0 && outcome.rows <= rows_before);
+                rows_before = outcome.rows;
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What a first stage saves the server, and what it costs in delay: Agg(R) and Cor(R).
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use collector::{Batch, Collector, Datagram};
+use nic::udp::{Burst, Options, Receiver, Sender};
+use translator::stage::{self, FirstStage};
+use wire::{
+    Hop,
+    aggregate::{Aggregate, Kind},
+    report::v20::{Group, GroupBuilder, Repr},
+};
+
+use super::{
+    Scale,
+    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+};
+use crate::cases::core_time;
+use crate::figures::octets;
+use crate::svg::{Axis, Plot};
+use terminal::CliError;
+
+/// As in the paper: nodes, postcards of each a second, flows of each.
+const NODES: u32 = 3;
+const RATE: u64 = 10_000;
+const FLOWS: u32 = 4;
+/// R.
+const SIZES: [u32; 9] = [1, 2, 5, 10, 15, 25, 36, 50, 72];
+/// Ethernet with its checksum, IPv4 and UDP around a payload, bytes.
+const AROUND: usize = 14 + 20 + 8 + 4;
+/// Longest wait of a postcard, ns: longer than any register here takes to fill, so that R alone decides.
+const TIMER: u64 = 1_000_000_000;
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Agg, "Agg"),
+    (Kind::AggNode, "Agg_N"),
+    (Kind::AggNodeFlow, "Agg_N,F"),
+    (Kind::Cor, "Cor"),
+    (Kind::CorNode, "Cor_N"),
+    (Kind::CorNodeFlow, "Cor_N,F"),
+];
+
+/// What left a stage.
+#[derive(Default)]
+struct Output {
+    now: u64,
+    /// When each payload left, and it.
+    sent: Vec<(u64, Vec<u8>)>,
+    bytes: u64,
+    /// Of the first postcard in each aggregate, ns.
+    delays: Vec<u64>,
+}
+
+impl stage::Out for Output {
+    fn send(&mut self, _destination: usize, payload: &[u8]) {
+        self.sent.push((self.now, payload.to_vec()));
+        self.bytes += (payload.len() + AROUND) as u64;
+        if let Ok(aggregate) = Aggregate::parse(payload)
+            && let Some(first) = aggregate.cards().next()
+        {
+            // Stamps are when the postcard came, modulo 2^32.
+            self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
+        }
+    }
+}
+
+/// The postcards of `span`, in the order in which they come: when, and the payload.
+fn postcards(span: u64) -> Vec<(u64, Vec<u8>)> {
+    let count = span * RATE * u64::from(NODES) / 1_000_000_000;
+    let mut sequences = [0_u32; NODES as usize];
+    let make = |at: u64| {
+        let (node, turn) = ((at % u64::from(NODES)) as u32, (at / u64::from(NODES)) as u32);
+        let now = 1_000_000_000 + at * 1_000_000_000 / (RATE * u64::from(NODES));
+        let own = Hop {
+            queue_id: Some(1),
+            queue_occupancy: Some(turn % 97),
+            ingress_ts: Some(now),
+            egress_ts: Some(now + 500 + u64::from(turn % 13)),
+            ..Hop::default()
+        };
+        let flow_id = (turn % FLOWS).wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let mut payload = vec![0; 256];
+        let seq = sequences[node as usize];
+        sequences[node as usize] += 1;
+        let group = GroupBuilder::new(&mut payload, Group { hw_id: 0, seq, node_id: node + 1 });
+        let len = group.map_or(0, |mut group| {
+            let written = group.push(&Repr::postcard(own, &flow_id));
+            debug_assert!(written, "256 bytes are room for one postcard");
+            group.len()
+        });
+        payload.truncate(len);
+        (now, payload)
+    };
+    (0..count).map(make).collect()
+}
+
+/// Sends postcards through a stage. R = 1 is no stage.
+fn aggregate(cards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, CliError> {
+    let mut out = Output::default();
+    if r == 1 {
+        out.sent = cards.to_vec();
+        out.bytes = cards.iter().map(|(_, payload)| (payload.len() + AROUND) as u64).sum();
+        out.delays = vec![0];
+        return Ok(out);
+    }
+    let config = stage::Config { kind, r, timer: TIMER, registers: 64, ..stage::Config::default() };
+    let mut stage = FirstStage::new(config).map_err(|error| CliError::new(error.to_string()))?;
+    for (now, payload) in cards {
+        out.now = *now;
+        stage.take(*now, [payload.as_slice()], &mut out);
+    }
+    // What is still held is not of this time, in any of the sums.
+    Ok(out)
+}
+
+pub(super) fn run(scale: Scale) -> Result<Findings, CliError> {
+    let span = scale.of(2_000_000_000);
+    let cards = postcards(span);
+    let seconds = span as f64 / 1e9;
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for (kind, name) in KINDS {
+        for r in SIZES {
+            let out = aggregate(&cards, kind, r)?;
+            let served = serve(&out.sent, r == 1, cards[0].0)?;
+            let bandwidth = out.bytes as f64 * 8.0 / seconds / 1e6;
+            let delay = out.delays.iter().sum::<u64>() as f64 / out.delays.len().max(1) as f64 / 1e3;
+            let delays = !kind.is_correlated() || r == 1;
+            rows.push(vec![
+                name.into(),
+                u64::from(r).into(),
+                Cell::Figure(out.sent.len() as f64 / seconds, 0),
+                Cell::Figure(bandwidth, 3),
+                if delays { Cell::Figure(delay, 1) } else { Cell::Empty },
+                Cell::Figure(served.cpu, 2),
+                (served.sent - served.received).into(),
+            ]);
+            found.push(Point { name, r, bandwidth, delay, cpu: served.cpu });
+        }
+    }
+    Ok(findings(rows, &found, seconds))
+}
+
+/// One row's figures.
+struct Point {
+    name: &'static str,
+    r: u32,
+    bandwidth: f64,
+    delay: f64,
+    cpu: f64,
+}
+
+/// What the server did with a trace.
+struct Served {
+    /// Per cent of a core.
+    cpu: f64,
+    sent: u64,
+    received: u64,
+}
+
+/// Sends a trace over loopback at its own pace to a socket and a collector as `hopwise run` has them.
+fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, CliError> {
+    let failed = |error: nic::Error| CliError::new(error.to_string());
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut receiver = Receiver::bind(any, &Options::default()).map_err(failed)?;
+    let mut sender = Sender::connect(any, receiver.local_addr()).map_err(failed)?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| collect(&mut receiver, &done, reports));
+        let started = Instant::now();
+        for (at, payload) in trace {
+            let due = Duration::from_nanos(at - begin);
+            // Sleeping is good to some 60 us here; nearer than that nobody waits.
+            if let Some(rest) = due.checked_sub(started.elapsed()).filter(|rest| rest.as_micros() > 60) {
+                thread::sleep(rest);
+            }
+            sender.send_burst(&[payload]).map_err(failed)?;
+        }
+        let took = started.elapsed();
+        done.store(true, Ordering::Release);
+        let joined = server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (busy, received) = joined.map_err(failed)?;
+        let cpu = 100.0 * busy as f64 / took.as_nanos() as f64;
+        Ok(Served { cpu, sent: trace.len() as u64, received })
+    })
+}
+
+/// Receives and handles until told to end and nothing is left: time on a core, ns, and datagrams.
+fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
+    let mut collector =
+        Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
+    let mut batch = Batch::with_capacity(4_096);
+    let mut burst = Burst::default();
+    let began = core_time().unwrap_or(0);
+    let (mut received, mut ticked) = (0, 0);
+    loop {
+        let ending = done.load(Ordering::Acquire);
+        let count = receiver.recv(&mut burst, if ending { 20 } else { 50 })?;
+        if count == 0 && ending {
+            return Ok((core_time().unwrap_or(0) - began, received));
+        }
+        received += count as u64;
+        for packet in burst.iter().take(count) {
+            let datagram = Datagram {
+                payload: packet.data,
+                source: octets(packet.source.ip()),
+                src_port: packet.source.port(),
+                listener: 0,
+                received: packet.received,
+            };
+            if reports {
+                collector.handle(&[datagram], &mut batch);
+            } else {
+                collector.handle_aggregates(&[datagram], &mut batch);
+            }
+            if packet.received.saturating_sub(ticked) >= 20_000_000 {
+                ticked = packet.received;
+                collector.tick(ticked, &mut batch);
+                batch.clear();
+            }
+        }
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
+    let at = |name: &str, r: u32, figure: fn(&Point) -> f64| {
+        found.iter().find(|one| (one.name, one.r) == (name, r)).map_or(f64::NAN, figure)
+    };
+    let cpu = |r| format!("{:.1} %", at("Agg", r, |one| one.cpu));
+    let bandwidth = |name, r| format!("{:.1} Mb/s", at(name, r, |one| one.bandwidth));
+    let plot = |title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]| {
+        let line = |name: &&str| {
+            let points =
+                found.iter().filter(|one| one.name == *name).map(|one| (f64::from(one.r), figure(one)));
+            ours(name, points.collect())
+        };
+        Plot {
+            note: String::new(),
+            title: title.to_owned(),
+            x: linear("R"),
+            y,
+            series: kinds.iter().map(line).collect(),
+        }
+    };
+    let mut load = plot(
+        "CPU of the server (Fig. 2)",
+        log("per cent of a core"),
+        |one| one.cpu,
+        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+    );
+    load.series.push(theirs("the paper, Agg", vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)]));
+    let mut link = plot(
+        "Bandwidth to the server (Fig. 3)",
+        log("Mb/s"),
+        |one| one.bandwidth,
+        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+    );
+    link.series.push(theirs("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
+    link.series.push(theirs("the paper, Cor", vec![(25.0, 1.0)]));
+    let delays = plot(
+        "Delay of an aggregate's first postcard",
+        log("us"),
+        |one| one.delay,
+        &["Agg", "Agg_N", "Agg_N,F"],
+    );
+    Findings {
+        method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the first stage of `hopwise run` in the order \
+                 and at the times given; what leaves it is sent over loopback, at the same pace, to a UDP socket and the collector, whose \
+                 thread's time on a core is counted (user and system). R = 1 is without a stage. The delay is that of the first postcard of \
+                 an aggregate, from its arrival until the aggregate leaves."
+            .into(),
+        conditions: vec![
+            format!("{seconds} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not"),
+            "the CPU is measured: on another machine, and on a busy one, it is another; bandwidth and delay are exact".into(),
+            "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
+        ],
+        beside: vec![
+            Beside::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script; at 100 % it loses)", format!("{}, {}, {}", cpu(1), cpu(15), cpu(25))),
+            Beside::new("bandwidth, R = 1", "more than 20 Mb/s", bandwidth("Agg", 1)),
+            Beside::new("bandwidth, Agg(25)", "5 Mb/s", bandwidth("Agg", 25)),
+            Beside::new("bandwidth, Cor(25)", "1 Mb/s", bandwidth("Cor", 25)),
+            Beside::new("added delay, Agg(25)", "830 us", format!("{:.0} us", at("Agg", 25, |one| one.delay))),
+            Beside::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", at("Agg_N,F", 25, |one| one.delay) / 1e3)),
+            Beside::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
+        ],
+        remarks: vec![
+            "Delay: 24 further postcards at 30,000/s are 800 us; the paper counts 25 of them (833 us). With twelve registers each fills at 2,500/s: 9.6 ms."
+                .into(),
+            "Cor sends two records of 24 bytes whatever R is, so its bandwidth falls as 1/R."
+                .into(),
+            "The CPU falls with the number of datagrams, since a datagram through the kernel costs more than the records in it; beyond R = 25 little is left \
+             to save, while the delay goes on growing."
+                .into(),
+            "An aggregate longer than the path's MTU is never made: at 1,500 bytes R is at most 72.".into(),
+        ],
+        sheets: vec![Sheet {
+            name: "stage",
+            about: "Server and link by kind and R".into(),
+            columns: vec!["kind", "r", "datagrams_per_s", "bandwidth_mbps", "delay_first_us", "server_cpu_percent", "datagrams_lost"],
+            rows,
+            plots: vec![load, link, delays],
+        }],
+    }
+}

@@ -1,0 +1,526 @@
+//! SF-INT against INT: size, delay until a path is whole, and how many packets' paths ever are.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use collector::{Collector, Datagram};
+use dataplane::{
+    Config, Fabric, FabricSink, FlowSpec, Pattern, Reporter, Topology, Watch,
+    fabric::{Family, Frames, Mishaps, Wire},
+    sf,
+    watchlist::Mode,
+};
+use detect::Match;
+use wire::int::sf::State;
+
+use super::{
+    Scale,
+    page::{Beside, Cell, Findings, Sheet, linear, log, ours, theirs},
+};
+use crate::svg::Plot;
+use terminal::CliError;
+
+const NODES: std::ops::RangeInclusive<u32> = 2..=8;
+const SEED: u64 = 1;
+/// Remaining Hop Count at the source.
+const HOPS: u8 = 16;
+/// Node id, hop latency, ingress and egress time stamp, level-2 interfaces: the instructions of the paper, in its order.
+const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x0200];
+/// Payloads of the goodput, bytes: about a packet of 64 bytes, and a usual full one.
+const PAYLOADS: [u16; 2] = [16, 1_400];
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("the simulated network: {error}"))
+}
+
+/// What a line of switches is to carry.
+#[derive(Clone, Copy)]
+struct Run {
+    nodes: u32,
+    mode: Mode,
+    bitmap: u16,
+    payload: u16,
+    flows: u16,
+    /// From packet to packet of a flow, ns.
+    gap: u64,
+    packets: u64,
+    registers: sf::Config,
+    /// Frames lost on each link, per million.
+    loss: u32,
+    /// Frames on each link that the next one overtakes, per million.
+    reordering: u32,
+}
+
+impl Run {
+    fn new(nodes: u32, mode: Mode) -> Self {
+        Self {
+            nodes,
+            mode,
+            bitmap: 0xac00,
+            payload: 16,
+            flows: 1,
+            gap: 1_000,
+            packets: 100,
+            registers: sf::Config::default(),
+            loss: 0,
+            reordering: 0,
+        }
+    }
+
+    fn play(&self, witness: &mut Witness) -> Result<(), CliError> {
+        let wire = Wire { rate: 100_000_000_000, delay: 1_000, ..Wire::default() };
+        let topology = Topology::line(self.nodes, wire).map_err(failed)?;
+        let watch =
+            Watch { mode: self.mode, bitmap: self.bitmap, hops: HOPS, ..Watch::new(Match::default()) };
+        let mut config = Config { watchlist: watch.into(), frames: Frames::Sent, ..Config::default() };
+        config.switch.sf = self.registers;
+        config.links = Mishaps { loss: self.loss, reordering: self.reordering, extra: self.gap * 3 / 2 };
+        let mut fabric = Fabric::new(topology, config, SEED).map_err(failed)?;
+        let (from, to) = (10_001, 10_002);
+        for flow in 0..self.flows {
+            // Flows take turns, so that packets of all of them are equally far apart.
+            let start = 1_000 + u64::from(flow) * self.gap / u64::from(self.flows);
+            let spec = FlowSpec {
+                family: Family::V6,
+                payload: self.payload,
+                pattern: Pattern::Constant { gap: self.gap },
+                start,
+                stop: start + self.gap * self.packets,
+                ..FlowSpec::new(from, to, port(flow), 80)
+            };
+            fabric.add_flow(&spec).map_err(failed)?;
+        }
+        fabric.run_until(self.gap * (self.packets + 1) + 10_000_000, witness);
+        Ok(())
+    }
+}
+
+/// Source port of a flow. Consecutive ones would not collide at random: a CRC is linear.
+fn port(flow: u16) -> u16 {
+    1_024 + (u32::from(flow).wrapping_mul(0x9e37_79b1) >> 17) as u16
+}
+
+/// Hears frames and reports.
+struct Witness {
+    largest: usize,
+    smallest: usize,
+    decoder: wire::Decoder,
+    sets: BTreeMap<u16, (u64, u32)>,
+    /// From the first to the last report of each whole set, ns.
+    delays: Vec<u64>,
+    /// Reports of a whole set.
+    wanted: u32,
+    collector: Option<Collector>,
+}
+
+impl Witness {
+    fn new(nodes: u32) -> Self {
+        Self {
+            largest: 0,
+            smallest: usize::MAX,
+            decoder: wire::Decoder::new(wire::Profile::default()),
+            sets: BTreeMap::new(),
+            delays: Vec::new(),
+            wanted: nodes - 1,
+            collector: None,
+        }
+    }
+
+    fn with_collector(nodes: u32) -> Self {
+        // A network of paths of two nodes cannot teach it.
+        let sf = collector::config::JoinConfig {
+            hop_limit: Some(HOPS),
+            ..collector::config::JoinConfig::default()
+        };
+        let config = collector::Config { max_flows: 4_096, sf, ..collector::Config::default() };
+        Self { collector: Some(Collector::new(config)), ..Self::new(nodes) }
+    }
+}
+
+impl FabricSink for Witness {
+    fn frame(&mut self, _t: u64, node: u32, _interface: u16, frame: &[u8]) {
+        // Between switches: hosts and the sink send packets without INT.
+        if node < 10_000 {
+            self.largest = self.largest.max(frame.len());
+        } else {
+            self.smallest = self.smallest.min(frame.len());
+        }
+    }
+
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        if let Some(collector) = &mut self.collector {
+            let source = match from.address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+            collector.handle(&[datagram], &mut Nothing);
+            collector.tick(t, &mut Nothing);
+            return;
+        }
+        let mut report = wire::Report::EMPTY;
+        let mut reports = self.decoder.reports(payload);
+        while let Some(read) = reports.read(&mut report) {
+            let (Ok(()), Some(sf)) = (read, report.int.and_then(|int| int.sf)) else { continue };
+            let set = match sf.state {
+                State::Medium => self.sets.entry(sf.packet_id).insert_entry((t, 1)).into_mut(),
+                State::High => match self.sets.get_mut(&sf.packet_id) {
+                    Some(set) => {
+                        set.1 += 1;
+                        set
+                    }
+                    None => continue,
+                },
+                State::Low => continue,
+            };
+            if set.1 == self.wanted {
+                self.delays.push(t - set.0);
+            }
+        }
+    }
+}
+
+/// Hears nothing.
+struct Nothing;
+
+impl collector::Sink for Nothing {}
+
+/// Fig. 7: the size of packets, and what is left of the link for payload.
+pub(super) fn overhead(_scale: Scale) -> Result<Findings, CliError> {
+    let mut rows = Vec::new();
+    let mut sizes: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut goodputs: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for count in 2..=INSTRUCTIONS.len() {
+        let bitmap = INSTRUCTIONS[..count].iter().fold(0, |all, bit| all | bit);
+        for (mode, name) in [(Mode::Md21, "INT"), (Mode::Sf, "SF-INT")] {
+            for nodes in NODES {
+                let mut row = vec![Cell::from(name), (count as u64).into(), u64::from(nodes).into()];
+                for payload in PAYLOADS {
+                    let mut witness = Witness::new(nodes);
+                    Run { bitmap, payload, ..Run::new(nodes, mode) }.play(&mut witness)?;
+                    // Preamble, gap and checksum of Ethernet.
+                    let goodput = 100.0 * f64::from(payload) / (witness.largest as f64 + 24.0);
+                    row.extend([
+                        (witness.largest as u64).into(),
+                        ((witness.largest - witness.smallest) as u64).into(),
+                        Cell::Figure(goodput, 1),
+                    ]);
+                    let line = format!("{name}, {count} items");
+                    let at = f64::from(nodes);
+                    if payload == PAYLOADS[0] {
+                        sizes.entry(line).or_default().push((at, witness.largest as f64));
+                    } else {
+                        goodputs.entry(line).or_default().push((at, goodput));
+                    }
+                }
+                rows.push(row);
+            }
+        }
+    }
+    Ok(overhead_findings(rows, sizes, goodputs))
+}
+
+type Lines = BTreeMap<String, Vec<(f64, f64)>>;
+
+fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Findings {
+    let plot = |title: &str, y: &str, lines: Lines| Plot {
+        note: String::new(),
+        title: title.to_owned(),
+        x: linear("nodes on the path"),
+        y: linear(y),
+        series: lines
+            .into_iter()
+            .filter(|line| line.0.contains("2 items") || line.0.contains("5 items"))
+            .map(|(name, points)| ours(&name, points))
+            .collect(),
+    };
+    let spread = |name: &str| -> String {
+        let of = |line: &str| {
+            sizes.get(line).map(|points| points.iter().map(|at| at.1 as u64)).into_iter().flatten()
+        };
+        let line = format!("{name}, 5 items");
+        format!("{} to {} bytes", of(&line).min().unwrap_or(0), of(&line).max().unwrap_or(0))
+    };
+    Findings {
+        method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its \
+                 Ethernet header on, as it was sent; the overhead is what it is longer than the frame that the host sent; goodput is payload \
+                 over what the frame takes of the link (with preamble, gap and checksum)."
+            .into(),
+        conditions: vec![
+            "instructions, in this order: node id, hop latency, ingress and egress time stamp (64 bits each), level-2 interfaces".into(),
+            "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes".into(),
+            "simulated: the same on every machine".into(),
+        ],
+        beside: vec![
+            Beside::new("SF-INT, 5 instructions, 2 to 8 nodes", "constant (Fig. 7)", spread("SF-INT")),
+            Beside::new("INT, 5 instructions, 2 to 8 nodes", "grows with each node (Fig. 7)", spread("INT")),
+        ],
+        remarks: vec![
+            "The paper's Fig. 7 has no numbers in its text. The shape is the same: SF-INT depends on the instructions alone, INT on the nodes too."
+                .into(),
+            "The last link of the domain carries the records of all nodes but the sink: a path of N nodes has N - 1 records on it."
+                .into(),
+            "On a path of two nodes SF-INT is longer than INT by the hop-by-hop header and its padding.".into(),
+        ],
+        sheets: vec![Sheet {
+            name: "size",
+            about: "Frames by nodes and instructions".into(),
+            columns: vec![
+                "mode", "instructions", "nodes", "frame_bytes_16", "overhead_bytes_16", "goodput_percent_16", "frame_bytes_1400",
+                "overhead_bytes_1400", "goodput_percent_1400",
+            ],
+            rows,
+            plots: vec![
+                plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes.clone()),
+                plot("Goodput, payload of 1,400 bytes", "per cent of the link", goodputs),
+            ],
+        }],
+    }
+}
+
+/// Fig. 8b: from the first to the last report of a whole path.
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+pub(super) fn delay(scale: Scale) -> Result<Findings, CliError> {
+    /// Packets a second of one flow.
+    const RATES: [u64; 3] = [100_000, 1_000_000, 7_000_000];
+    let packets = scale.of(65_536);
+    let (mut rows, mut plotted, mut at_paper) = (Vec::new(), Vec::new(), 0.0);
+    for rate in RATES {
+        let mut line = Vec::new();
+        for nodes in NODES {
+            let mut witness = Witness::new(nodes);
+            Run { packets, gap: 1_000_000_000 / rate, ..Run::new(nodes, Mode::Sf) }.play(&mut witness)?;
+            witness.delays.sort_unstable();
+            let mean = witness.delays.iter().sum::<u64>() as f64 / witness.delays.len().max(1) as f64 / 1e3;
+            let p99 =
+                witness.delays.get(witness.delays.len() * 99 / 100).map_or(0.0, |delay| *delay as f64 / 1e3);
+            rows.push(vec![
+                rate.into(),
+                u64::from(nodes).into(),
+                (witness.delays.len() as u64).into(),
+                Cell::Figure(mean, 3),
+                Cell::Figure(p99, 3),
+            ]);
+            line.push((f64::from(nodes), mean));
+            if (rate, nodes) == (1_000_000, 8) {
+                at_paper = mean;
+            }
+        }
+        plotted.push(ours(&format!("{} k packets/s", rate / 1_000), line));
+    }
+    plotted.push(theirs("the paper, N = 8", vec![(8.0, 9.3)]));
+    Ok(Findings {
+        method: "The time from the first report of a packet's path (state Medium) to the one that makes it whole, at the sink: N - 1 reports \
+                 that N - 1 packets of the flow bring. One flow, evenly spaced packets, no loss."
+            .into(),
+        conditions: vec![
+            format!("{packets} packets per point, links of 100 Gb/s and 1 us, IPv6, one flow"),
+            "simulated: the same on every machine".into(),
+        ],
+        beside: vec![Beside::new(
+            "8 nodes: mean delay",
+            "9.3 us (\"99 % of latency values are below the average\")",
+            format!("{at_paper:.1} us at 1 M packets/s of the flow"),
+        )],
+        remarks: vec![
+            "The delay is N - 2 gaps between packets of the flow, and so it is a matter of the flow's rate alone: 6 us at 1 M packets/s, 0.9 us \
+             at the 7.13 M/s that the paper's card took. 9.3 us are six gaps of a flow of 645,000 packets/s; the paper does not say how many \
+             flows its generator sent, nor at what rate when this was measured."
+                .into(),
+            "The paper's 99 % below the average needs a few very long delays in the mean; with evenly spaced packets ours are all alike.".into(),
+            "The paper counts every round of reports; whole paths come only with one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
+        ],
+        sheets: vec![Sheet {
+            name: "delay",
+            about: "Delay until a path is whole".into(),
+            columns: vec!["packets_per_s", "nodes", "whole_paths", "delay_mean_us", "delay_p99_us"],
+            rows,
+            plots: vec![Plot {
+                note: String::new(),
+        title: "Delay until a path is whole, mean (Fig. 8b)".into(),
+                x: linear("nodes on the path"),
+                y: log("us"),
+                series: plotted,
+            }],
+        }],
+    })
+}
+
+/// What share of packets' paths become whole, and why the others do not.
+#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
+pub(super) fn yields(scale: Scale) -> Result<Findings, CliError> {
+    let packets = scale.of(60_000);
+    let base = |nodes| Run { packets, gap: 10_000, ..Run::new(nodes, Mode::Sf) };
+    let mut lossless = BTreeMap::new();
+    let mut nodes_rows = Vec::new();
+    for nodes in NODES {
+        let whole = whole(&base(nodes))?;
+        lossless.insert(nodes, whole);
+        let period = u64::from(nodes - 1).next_power_of_two();
+        let share = whole as f64 / packets as f64;
+        let (ours, best) = (Cell::Figure(100.0 * share, 2), Cell::Figure(100.0 / f64::from(nodes - 1), 2));
+        nodes_rows.push(vec![
+            u64::from(nodes).into(),
+            packets.into(),
+            whole.into(),
+            ours,
+            Cell::Figure(100.0 / period as f64, 2),
+            best,
+        ]);
+    }
+    let mut sheets = vec![nodes_sheet(nodes_rows)];
+    for (name, about, label, steps) in [
+        (
+            "loss",
+            "Whole paths by loss on each link",
+            "frames lost on each link (per cent)",
+            &[0, 100, 1_000, 10_000, 50_000][..],
+        ),
+        (
+            "reordering",
+            "Whole paths by reordering on each link",
+            "frames overtaken on each link (per cent)",
+            &[0, 1_000, 10_000, 50_000][..],
+        ),
+    ] {
+        let run = |nodes, step| {
+            let with = base(nodes);
+            if name == "loss" { Run { loss: step, ..with } } else { Run { reordering: step, ..with } }
+        };
+        sheets.push(impaired(&lossless, (name, about, label), steps, run)?);
+    }
+    sheets.push(crowded(packets)?);
+    Ok(Findings {
+        method: "A line of N executable switches with SF-INT on every packet of a flow; a real collector joins the reports. A path is whole when \
+                 the collector has it from source to sink with every node's record, all of one packet; it takes nothing for whole that is not \
+                 (a test compares every whole path with the truth)."
+            .into(),
+        conditions: vec![format!("{packets} packets per point, seed {SEED}; the collector knows that sources begin with a hop count of {HOPS}"), "simulated: the same on every machine".into()],
+        beside: vec![Beside::new("reports for a whole path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
+        remarks: vec![
+            "The paper's rules give a whole path for one packet in 2^ceil(log2(N - 1)), which is the best possible 1/(N - 1) only where N - 1 is a power of \
+             two. The paper says that N - 1 reports are needed; that the other packets' paths are never whole is not in it."
+                .into(),
+            "A lost or overtaken packet breaks the sets of the nodes behind it. The collector also wants a path confirmed before it believes it, which \
+             costs the first sets."
+                .into(),
+            "With one register per switch, as in the paper, flows exchange each other's records and hardly any path becomes whole; with a \
+             register per flow they do not disturb each other until registers collide."
+                .into(),
+        ],
+        sheets,
+    })
+}
+
+/// Paths that the collector has had whole.
+fn whole(run: &Run) -> Result<u64, CliError> {
+    let mut witness = Witness::with_collector(run.nodes);
+    run.play(&mut witness)?;
+    Ok(witness.collector.map_or(0, |collector| collector.stats().sf.complete.sets))
+}
+
+fn nodes_sheet(rows: Vec<Vec<Cell>>) -> Sheet {
+    let figure = |row: &[Cell], at: usize| match row.get(at) {
+        Some(Cell::Figure(figure, _)) => *figure,
+        Some(Cell::Count(count)) => *count as f64,
+        _ => f64::NAN,
+    };
+    let line = |at: usize| rows.iter().map(|row| (figure(row, 0), figure(row, at))).collect::<Vec<_>>();
+    let plot = Plot {
+        note: String::new(),
+        title: "Packets whose path becomes whole".into(),
+        x: linear("nodes on the path"),
+        y: linear("per cent of packets"),
+        series: vec![
+            ours("measured", line(3)),
+            ours("the rules' period", line(4)),
+            ours("any such scheme, at best", line(5)),
+        ],
+    };
+    Sheet {
+        name: "nodes",
+        about: "Whole paths by length".into(),
+        columns: vec!["nodes", "packets", "whole_paths", "whole_percent", "period_percent", "best_percent"],
+        rows,
+        plots: vec![plot],
+    }
+}
+
+fn impaired(
+    lossless: &BTreeMap<u32, u64>,
+    (name, about, label): (&'static str, &str, &str),
+    steps: &[u32],
+    run: impl Fn(u32, u32) -> Run,
+) -> Result<Sheet, CliError> {
+    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    for nodes in [3, 5, 8] {
+        let mut line = Vec::new();
+        for &step in steps {
+            let whole = whole(&run(nodes, step))?;
+            let per_cent = f64::from(step) / 1e4;
+            let share = 100.0 * whole as f64 / lossless.get(&nodes).copied().unwrap_or(1).max(1) as f64;
+            rows.push(vec![
+                u64::from(nodes).into(),
+                Cell::Figure(per_cent, 2),
+                whole.into(),
+                Cell::Figure(share, 1),
+            ]);
+            line.push((per_cent, share));
+        }
+        series.push(ours(&format!("{nodes} nodes"), line));
+    }
+    let plot = Plot {
+        note: String::new(),
+        title: about.to_owned(),
+        x: linear(label),
+        y: linear("per cent of those without"),
+        series,
+    };
+    Ok(Sheet {
+        name,
+        about: about.to_owned(),
+        columns: vec!["nodes", "per_cent", "whole_paths", "of_undisturbed_percent"],
+        rows,
+        plots: vec![plot],
+    })
+}
+
+/// Many flows, few registers.
+fn crowded(packets: u64) -> Result<Sheet, CliError> {
+    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let single = sf::Config { single: true, ..sf::Config::default() };
+    let sixteen = sf::Config { registers: 16, ..sf::Config::default() };
+    let many = sf::Config { registers: 1_024, ..sf::Config::default() };
+    for (name, registers) in [("one register", single), ("16 registers", sixteen), ("1,024 registers", many)]
+    {
+        let mut line = Vec::new();
+        for flows in [1, 2, 4, 8, 16, 32, 64] {
+            let each = packets / u64::from(flows);
+            let run = Run {
+                flows,
+                registers,
+                packets: each,
+                gap: 10_000 * u64::from(flows),
+                ..Run::new(4, Mode::Sf)
+            };
+            let whole = whole(&run)?;
+            let share = 100.0 * whole as f64 / (each * u64::from(flows)) as f64;
+            rows.push(vec![name.into(), u64::from(flows).into(), whole.into(), Cell::Figure(share, 2)]);
+            line.push((f64::from(flows), share));
+        }
+        series.push(ours(name, line));
+    }
+    let plot = Plot {
+        note: String::new(),
+        title: "Whole paths by flows that share registers, 4 nodes".into(),
+        x: log("flows"),
+        y: linear("per cent of packets"),
+        series,
+    };
+    Ok(Sheet {
+        name: "flows",
+        about: "Whole paths by flows and registers".into(),
+        columns: vec!["registers", "flows", "whole_paths", "whole_percent"],
+        rows,
+        plots: vec![plot],
+    })
+}

@@ -1,0 +1,281 @@
+//! A translator and a collector's memory joined in process: DTA reports in, bytes in regions out, no network between them. For
+//! figures: what `hopwise run` does with two sockets between them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use collector::stores::{BODY, Header, Store, region_len};
+use memory::Region;
+use rdma::requester::{Config, Connection, Links, RemoteRegion};
+use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};
+use translator::dta::{self, CollectorConfig, StoreEntry, Translator};
+use wire::dta::layout::Geometry;
+use wire::roce::{Packet, Path, Transport};
+
+use super::failed;
+use terminal::CliError;
+
+/// Most frames between two turns of [`Joined::carry`]: as many as a burst of reports can become.
+const FRAMES: usize = 1 << 14;
+/// Time between two bursts, ns.
+const STEP: u64 = 10_000;
+/// UDP source port of RoCEv2.
+const PORT: u16 = 0xc001;
+
+/// The translator's half.
+pub(crate) struct Sending {
+    translator: Translator,
+    links: Links,
+    controls: Controls,
+    sender: SocketAddr,
+    now: u64,
+}
+
+/// The collector's half.
+pub(crate) struct Receiving {
+    responder: Responder,
+    stores: Vec<Store>,
+    answers: Answers,
+}
+
+/// See the module's text.
+pub(crate) struct Joined {
+    sending: Sending,
+    receiving: Receiving,
+}
+
+/// How many messages the translator had for reporters.
+#[derive(Default)]
+struct Controls(u64);
+
+impl dta::Out for Controls {
+    fn control(&mut self, _: SocketAddr, _: u8, _: &[u8]) {
+        self.0 += 1;
+    }
+}
+
+/// What the responder answered, frames one behind the other.
+#[derive(Default)]
+struct Answers {
+    frames: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl responder::Out for Answers {
+    fn answer(&mut self, _: &Path, frame: &[u8]) {
+        self.frames.extend_from_slice(frame);
+        self.ends.push(self.frames.len());
+    }
+}
+
+/// A region for a store, with large pages if there are any, all of it in memory.
+fn store(wanted: &StoreEntry) -> Result<Store, CliError> {
+    let region = Region::anonymous(region_len(&wanted.geometry), true).map_err(failed)?;
+    region.populate().map_err(failed)?;
+    let header = Header {
+        name: "measured".into(),
+        id: wanted.id.into(),
+        geometry: wanted.geometry,
+        fields: String::new(),
+        created: 0,
+        snapshot: None,
+    };
+    Store::create(Arc::new(region), &header).map_err(failed)
+}
+
+impl Receiving {
+    /// A responder with these stores, and how their regions are called.
+    fn new(wanted: &[StoreEntry]) -> Result<(Self, Vec<RemoteRegion>), CliError> {
+        let mut responder = Responder::new(responder::Config::default()).map_err(failed)?;
+        let (mut stores, mut regions) = (Vec::new(), Vec::new());
+        for (number, wanted) in (0_u16..).zip(wanted) {
+            let store = store(wanted)?;
+            let slots = matches!(wanted.geometry, Geometry::KeyWrite { .. } | Geometry::Postcarding { .. });
+            let what = Registration {
+                memory: Arc::clone(store.region()),
+                start: BODY,
+                len: store.body_len(),
+                rights: Rights::ALL,
+                order: if slots { Order::HeadLast } else { Order::Ascending },
+                region: number,
+            };
+            let at = responder.register(&what).map_err(failed)?;
+            regions.push(RemoteRegion { region: number, address: at.address, len: at.len, key: at.key });
+            stores.push(store);
+        }
+        Ok((Self { responder, stores, answers: Answers::default() }, regions))
+    }
+
+    /// Takes frames of the other half.
+    pub(crate) fn take<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>) {
+        self.responder.take(frames, &mut self.answers);
+    }
+
+    /// What the responder counted.
+    pub(crate) fn responded(&self) -> &responder::Stats {
+        self.responder.stats()
+    }
+}
+
+impl Sending {
+    /// Translates a burst of reports to frames.
+    pub(crate) fn translate<'a>(&mut self, payloads: impl IntoIterator<Item = &'a [u8]>) {
+        self.now += STEP;
+        let sender = self.sender;
+        let burst = payloads.into_iter().map(|payload| (sender, payload));
+        self.translator.take_burst(self.now, 0, burst, &mut self.links, &mut self.controls);
+        self.links.flush(self.now);
+    }
+
+    /// The frames that wait.
+    pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        self.links.frames().map(|(_, frame)| frame)
+    }
+
+    /// They were sent.
+    pub(crate) fn sent(&mut self) {
+        self.links.sent();
+    }
+
+    /// What the translator counted.
+    pub(crate) fn translated(&self) -> dta::Stats {
+        self.translator.stats()
+    }
+}
+
+impl Joined {
+    /// A translator with one collector that has these stores.
+    pub(crate) fn new(wanted: &[StoreEntry]) -> Result<Self, CliError> {
+        let (near, far) = (Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2));
+        Self::along(Path::new(near.into(), far.into(), PORT), wanted)
+    }
+
+    /// The same, frames taking this path.
+    pub(crate) fn along(path: Path, wanted: &[StoreEntry]) -> Result<Self, CliError> {
+        let (mut receiving, regions) = Receiving::new(wanted)?;
+        let links = links(&mut receiving.responder, path, &regions)?;
+        let stores = (0_u16..).zip(wanted).map(|(region, wanted)| StoreEntry { region, ..*wanted }).collect();
+        let memory = CollectorConfig { stores, ..CollectorConfig::default() };
+        let config = dta::Config { collectors: vec![Some(memory)], ..dta::Config::default() };
+        let sending = Sending {
+            translator: Translator::new(config).map_err(failed)?,
+            links,
+            controls: Controls::default(),
+            sender: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 0xc0de)),
+            now: 1_000_000_000,
+        };
+        Ok(Self { sending, receiving })
+    }
+
+    /// Both halves, each for its own thread.
+    pub(crate) fn apart(self) -> (Sending, Receiving) {
+        (self.sending, self.receiving)
+    }
+
+    /// The stores, in the order in which they were wanted.
+    pub(crate) fn stores(&self) -> &[Store] {
+        &self.receiving.stores
+    }
+
+    /// Translates a burst of reports to frames.
+    pub(crate) fn translate<'a>(&mut self, payloads: impl IntoIterator<Item = &'a [u8]>) {
+        self.sending.translate(payloads);
+    }
+
+    /// Frames that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        self.sending.frames().fold((0, 0), |(frames, bytes), frame| (frames + 1, bytes + frame.len() as u64))
+    }
+
+    /// Carries the frames to the collector's memory, and its answers back.
+    pub(crate) fn carry(&mut self) {
+        let Self { sending, receiving } = self;
+        while sending.frames().len() > 0 {
+            receiving.take(sending.frames());
+            sending.sent();
+            let Answers { frames, ends } = &mut receiving.answers;
+            let mut begin = 0;
+            for end in ends.drain(..) {
+                if let Ok(packet) = Packet::parse(&frames[begin..end]) {
+                    sending.links.receive(sending.now, &packet);
+                }
+                begin = end;
+            }
+            frames.clear();
+            sending.links.flush(sending.now);
+        }
+    }
+
+    /// Writes what the translator holds, and carries it.
+    pub(crate) fn finish(&mut self) {
+        for _ in 0..1000 {
+            let sending = &mut self.sending;
+            sending.now += STEP;
+            let done = sending.translator.finish(sending.now, &mut sending.links);
+            sending.links.flush(sending.now);
+            self.carry();
+            if done {
+                return;
+            }
+        }
+    }
+
+    /// Whether all that was counted adds up, and nothing was dropped or refused anywhere.
+    ///
+    /// # Errors
+    /// What does not.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        let (translated, responded) = (self.translated(), self.responded());
+        let lost: u64 = translated.reports.dropped.iter().chain(&translated.reports.unreadable).sum();
+        let refused: u64 = responded.refused.iter().chain(&responded.dropped).sum();
+        let unsent = self.sending.links.stats(0).is_none_or(|stats| !stats.is_balanced());
+        if lost > 0 || refused > 0 || unsent || !responded.is_balanced() {
+            let told = self.sending.controls.0;
+            let reports = translated.reports;
+            return Err(failed(format!(
+                "{lost} reports dropped, {refused} frames refused, {told} complaints: {reports:?}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the translator counted.
+    pub(crate) fn translated(&self) -> dta::Stats {
+        self.sending.translated()
+    }
+
+    /// What the responder counted.
+    pub(crate) fn responded(&self) -> &responder::Stats {
+        self.receiving.responded()
+    }
+}
+
+/// Links along a path whose far ends are queue pairs of this responder.
+fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Result<Links, CliError> {
+    let config = Config { outbox_bytes: FRAMES * 512, outbox_frames: FRAMES, ..Config::default() };
+    let mut links = Links::new(config).map_err(failed)?;
+    let offer = links.offer(0).ok_or_else(|| failed("no link"))?;
+    let back = Path {
+        source: path.destination,
+        destination: path.source,
+        source_mac: path.destination_mac,
+        destination_mac: path.source_mac,
+        ..path
+    };
+    let mut connect = |transport, end: rdma::requester::End| {
+        let pair =
+            PairConfig { transport, path: back, peer: end.pair, psn: end.psn, mtu: 4096, receives: u32::MAX };
+        responder.connect(&pair).map_err(failed)
+    };
+    let connection = Connection {
+        path,
+        mtu: 4096,
+        unreliable: Some(connect(Transport::Uc, offer.unreliable)?),
+        reliable: Some(connect(Transport::Rc, offer.reliable)?),
+        atomic_depth: 128,
+        regions,
+        executed: None,
+    };
+    links.connect(0, &connection, 0).map_err(failed)?;
+    Ok(links)
+}

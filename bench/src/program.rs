@@ -1,0 +1,53 @@
+//! The parts of the program that are measured as they run in production. The program passes them in, so that this crate does
+//! not depend on it.
+
+use std::{fmt::Debug, path::Path};
+
+use collector::Datagram;
+use nic::{frames::Waiting, source::Packet};
+use terminal::CliError;
+
+/// What the cases need from the program.
+pub trait Program: Debug + Sync {
+    /// Passes packets to `process` as the collector's datagrams, a few at a time, as an input does.
+    fn each_chunk(&self, packets: &[Packet<'_>], process: &mut dyn FnMut(&[Datagram<'_>]));
+
+    /// Replays a capture of reports at full speed, as `hopwise replay` does; the number of reports in it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn replay(&self, file: &Path, config: collector::Config) -> Result<u64, CliError>;
+
+    /// Opens a switch in the network namespace of this thread, from the text of a configuration file.
+    ///
+    /// # Errors
+    /// The configuration is invalid, or an interface cannot be opened.
+    fn open_switch(&self, config: &str) -> Result<Box<dyn Switch>, CliError>;
+}
+
+/// A switch of the program.
+pub trait Switch: Send {
+    /// Receives, forwards and sends what there is. False: there was nothing to do.
+    fn poll(&mut self) -> bool;
+    /// Sleeps until a frame arrives or a timer is due. True: the timer is due so soon that it did not sleep.
+    fn wait(&self, waiting: &mut Waiting) -> bool;
+    /// Is no frame in it?
+    fn is_empty(&self) -> bool;
+    /// What happened so far.
+    fn totals(&mut self) -> Totals;
+}
+
+/// What a switch did with its frames.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Totals {
+    /// Frames received.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames dropped, for any reason.
+    pub dropped: u64,
+    /// Frames of which no counter says what became of them.
+    pub unaccounted: u64,
+    /// Frames that found the ring of the receiving socket full.
+    pub ring_full: u64,
+}

@@ -1,0 +1,75 @@
+//! The one error a person meets: what went wrong, in one sentence, and what to do about it.
+
+use std::{error, fmt, io};
+
+/// What a command could not do. `Display` is all that a user sees, so it says what to do next.
+#[derive(Debug)]
+pub struct CliError {
+    message: String,
+    source: Option<io::Error>,
+}
+
+impl CliError {
+    /// An error with its whole text, for example
+    /// `cannot read a.pcap: no such file; check the path`.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// `what` failed with an I/O error: `cannot read a.pcap: no such file or directory; check the path`.
+    pub fn io(what: impl fmt::Display, error: io::Error, remedy: &str) -> Self {
+        Self { message: format!("{what}: {}; {remedy}", reason(&error)), source: Some(error) }
+    }
+
+    /// Writing to standard output failed. When the reader went away (`| head`), the program ends quietly.
+    pub fn output(error: io::Error) -> Self {
+        Self::io("cannot write the output", error, "check where it is sent")
+    }
+
+    /// Did the reader of our output go away?
+    pub fn is_closed_output(&self) -> bool {
+        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// The cause in words, without the operating system's number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let plain = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = plain.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => text,
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for CliError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_ref().map(|error| error as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_error_reads_as_one_sentence_with_a_remedy() {
+        let error = io::Error::from_raw_os_error(2);
+        let shown = CliError::io("cannot read a.pcap", error, "check the path").to_string();
+        assert_eq!(shown, "cannot read a.pcap: no such file or directory; check the path");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_not_an_error_to_tell() {
+        assert!(CliError::output(io::ErrorKind::BrokenPipe.into()).is_closed_output());
+        assert!(!CliError::output(io::ErrorKind::StorageFull.into()).is_closed_output());
+        assert!(!CliError::new("no").is_closed_output());
+    }
+}

@@ -1,0 +1,218 @@
+//! A JSON writer that keeps the order of fields and appends to a buffer that is used again for each record.
+//!
+//! `decode --json` writes one object per report at the decoder's speed; a tree of values would cost more than decoding.
+
+use std::fmt::Write as _;
+
+/// Something that can be written as a JSON value.
+pub trait Value {
+    /// Appends the value.
+    fn write(&self, out: &mut String);
+}
+
+/// Fields of an object under construction.
+#[derive(Debug)]
+pub struct Object<'a> {
+    out: &'a mut String,
+    first: bool,
+}
+
+/// Appends an object whose fields `fill` writes.
+pub fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
+    out.push('{');
+    let mut object = Object { out, first: true };
+    fill(&mut object);
+    out.push('}');
+}
+
+impl Object<'_> {
+    /// One field with a plain value.
+    pub fn field(&mut self, name: &str, value: impl Value) -> &mut Self {
+        self.name(name);
+        value.write(self.out);
+        self
+    }
+
+    /// One field, left out when there is no value.
+    pub fn present(&mut self, name: &str, value: Option<impl Value>) -> &mut Self {
+        if let Some(value) = value {
+            self.field(name, value);
+        }
+        self
+    }
+
+    /// One field whose value is an object.
+    pub fn object(&mut self, name: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        self.name(name);
+        object(self.out, fill);
+        self
+    }
+
+    /// One field whose value is an array of objects, one per item.
+    pub fn objects<T>(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        mut fill: impl FnMut(T, &mut Object<'_>),
+    ) -> &mut Self {
+        self.name(name);
+        self.out.push('[');
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            object(self.out, |inner| fill(item, inner));
+        }
+        self.out.push(']');
+        self
+    }
+
+    fn name(&mut self, name: &str) {
+        if !self.first {
+            self.out.push(',');
+        }
+        self.first = false;
+        name.write(self.out);
+        self.out.push(':');
+    }
+}
+
+macro_rules! integers {
+    ($($kind:ty)*) => {
+        $(impl Value for $kind {
+            fn write(&self, out: &mut String) {
+                // Writing into a String cannot fail.
+                let _ = write!(out, "{self}");
+            }
+        })*
+    };
+}
+integers!(u8 u16 u32 u64 usize i64);
+
+impl Value for f64 {
+    fn write(&self, out: &mut String) {
+        if self.is_finite() {
+            let _ = write!(out, "{self}");
+        } else {
+            out.push_str("null");
+        }
+    }
+}
+
+impl Value for bool {
+    fn write(&self, out: &mut String) {
+        out.push_str(if *self { "true" } else { "false" });
+    }
+}
+
+impl Value for str {
+    fn write(&self, out: &mut String) {
+        out.push('"');
+        for c in self.chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                c if (c as u32) < 0x20 => {
+                    let _ = write!(out, "\\u{:04x}", c as u32);
+                }
+                c => out.push(c),
+            }
+        }
+        out.push('"');
+    }
+}
+
+impl Value for String {
+    fn write(&self, out: &mut String) {
+        self.as_str().write(out);
+    }
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    fn write(&self, out: &mut String) {
+        (**self).write(out);
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Some(value) => value.write(out),
+            None => out.push_str("null"),
+        }
+    }
+}
+
+impl<T: Value> Value for [T] {
+    fn write(&self, out: &mut String) {
+        out.push('[');
+        for (index, item) in self.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            item.write(out);
+        }
+        out.push(']');
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn write(&self, out: &mut String) {
+        self.as_slice().write(out);
+    }
+}
+
+/// Something with a textual form, as a JSON string: addresses, flows.
+#[derive(Debug)]
+pub struct Text<T>(pub T);
+
+impl<T: std::fmt::Display> Value for Text<T> {
+    fn write(&self, out: &mut String) {
+        out.push('"');
+        let start = out.len();
+        let _ = write!(out, "{}", self.0);
+        if out[start..].bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+            let text = out.split_off(start);
+            out.pop();
+            text.write(out);
+            return;
+        }
+        out.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_keeps_the_order_of_its_fields() {
+        let mut out = String::new();
+        object(&mut out, |o| {
+            o.field("b", 1_u64).field("a", Some("x")).present("none", None::<u8>);
+            o.field("null", None::<u8>).field("list", &[Some(1_u32), None][..]);
+            o.object("o", |o| {
+                o.field("f", 0.5).field("inf", f64::INFINITY).field("t", true);
+            });
+            o.objects("rows", [1_u8, 2], |n, o| {
+                o.field("n", n);
+            });
+        });
+        assert_eq!(
+            out,
+            r#"{"b":1,"a":"x","null":null,"list":[1,null],"o":{"f":0.5,"inf":null,"t":true},"rows":[{"n":1},{"n":2}]}"#
+        );
+    }
+
+    #[test]
+    fn what_json_forbids_in_strings_is_escaped() {
+        let mut out = String::new();
+        "a\"b\\c\n\r\t\u{1}é".write(&mut out);
+        Text("x\"y\nz").write(&mut out);
+        Text(7).write(&mut out);
+        assert_eq!(out, "\"a\\\"b\\\\c\\n\\r\\t\\u0001é\"\"x\\\"y\\nz\"\"7\"");
+    }
+}

@@ -1,0 +1,28 @@
+//! Small plots out of block characters.
+
+const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+
+/// A horizontal bar of at most `width` columns, `value` of `max`, in steps of an eighth of a column. A value that is not
+/// zero always shows.
+pub fn bar(value: f64, max: f64, width: usize) -> String {
+    if max <= 0.0 || value <= 0.0 {
+        return String::new();
+    }
+    let eighths = ((value / max).min(1.0) * (width * 8) as f64).round().max(1.0) as usize;
+    let mut out: String = std::iter::repeat_n(EIGHTHS[8], eighths / 8).collect();
+    if !eighths.is_multiple_of(8) {
+        out.push(EIGHTHS[eighths % 8]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_the_length_of_its_share() {
+        let bars = [(0.0, 10.0), (10.0, 10.0), (5.0, 10.0), (0.001, 10.0), (20.0, 10.0), (1.0, 0.0)];
+        assert_eq!(bars.map(|(v, m)| bar(v, m, 4)), ["", "████", "██", "▏", "████", ""]);
+    }
+}

@@ -1,0 +1,109 @@
+//! How far a long piece of work is: one line that rewrites itself on a terminal, a line every few seconds elsewhere.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::{Terminal, plot, units};
+
+/// Progress of reading `total` bytes, with the number of items found so far.
+#[derive(Debug)]
+pub struct Progress {
+    label: String,
+    noun: &'static str,
+    total: Option<u64>,
+    /// Bytes of the files that are read already.
+    before: u64,
+    terminal: Terminal,
+    started: Instant,
+    shown: Option<Instant>,
+    silent: bool,
+}
+
+impl Progress {
+    /// Progress over `total` bytes (unknown for a pipe), of items called `noun` ("reports").
+    pub fn new(label: impl Into<String>, noun: &'static str, total: Option<u64>) -> Self {
+        let terminal = Terminal::stderr();
+        Self {
+            label: label.into(),
+            noun,
+            total,
+            before: 0,
+            terminal,
+            started: Instant::now(),
+            shown: None,
+            silent: false,
+        }
+    }
+
+    /// Shows nothing, ever.
+    pub fn silenced(mut self, silent: bool) -> Self {
+        self.silent = silent;
+        self
+    }
+
+    /// Bytes of the files that are read already.
+    pub fn files_done(&self) -> u64 {
+        self.before
+    }
+
+    /// A file is read; all together have so many bytes.
+    pub fn file_done(&mut self, bytes: u64) {
+        self.before = bytes;
+    }
+
+    /// Tells where the work is; prints only when it is time to. Call it every few thousand items: it reads the clock.
+    pub fn at(&mut self, done: u64, items: u64) {
+        let now = Instant::now();
+        let interval = Duration::from_millis(if self.terminal.interactive { 100 } else { 5_000 });
+        // The first line comes one interval after the start: short work stays silent.
+        if self.silent || now.duration_since(self.shown.unwrap_or(self.started)) < interval {
+            return;
+        }
+        self.shown = Some(now);
+        let line = line(self, now.duration_since(self.started), done, items);
+        let end = if self.terminal.interactive { "\x1b[K\r" } else { "\n" };
+        // Nobody to tell if standard error is closed.
+        let _ = write!(std::io::stderr(), "{line}{end}");
+    }
+
+    /// Removes the line that rewrites itself.
+    pub fn finish(&mut self) {
+        if self.terminal.interactive && self.shown.take().is_some() {
+            let _ = write!(std::io::stderr(), "\x1b[K");
+        }
+    }
+}
+
+fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let rate = units::short(items as f64 / seconds);
+    let Progress { label, noun, .. } = progress;
+    let counted = format!("{} {noun}  {rate} {noun}/s", units::count(items));
+    let Some(total) = progress.total.filter(|total| *total > 0) else {
+        return format!("{label}  {} read  {counted}", units::bytes(done));
+    };
+    let share = (done as f64 / total as f64).min(1.0);
+    let left = Duration::from_secs_f64(if share > 0.0 { seconds * (1.0 - share) / share } else { 0.0 });
+    let filled = plot::bar(share, 1.0, 20);
+    format!("{label}  {filled:<20} {:>3.0} %  {counted}  {} left", share * 100.0, units::clock(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_share_rate_and_time_left() {
+        let mut progress = Progress::new("a.pcap", "reports", Some(1_000));
+        progress.terminal = Terminal::plain();
+        assert_eq!(
+            line(&progress, Duration::from_secs(10), 250, 50_000),
+            "a.pcap  █████                 25 %  50,000 reports  5.00 k reports/s  0:30 left"
+        );
+        progress.total = None;
+        assert_eq!(
+            line(&progress, Duration::from_secs(10), 2_500, 50),
+            "a.pcap  2.50 kB read  50 reports  5.00 reports/s"
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! What the place we print to can show: colour, width, redrawing.
+
+use std::env;
+use std::io::IsTerminal;
+use std::process::{Command, Stdio};
+
+/// What standard output (or standard error) is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terminal {
+    /// A person looks at it now, and lines can be overwritten.
+    pub interactive: bool,
+    /// Colours are welcome.
+    pub colour: bool,
+    /// Columns of a line.
+    pub width: usize,
+    /// Lines of the screen.
+    pub height: usize,
+}
+
+/// A meaning that has a colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// Worth a look.
+    Warn,
+    /// Wrong, lost.
+    Bad,
+    /// Less important.
+    Dim,
+    /// A heading.
+    Strong,
+}
+
+impl Terminal {
+    /// Standard output.
+    pub fn stdout() -> Self {
+        Self::of(std::io::stdout().is_terminal())
+    }
+
+    /// Standard error.
+    pub fn stderr() -> Self {
+        Self::of(std::io::stderr().is_terminal())
+    }
+
+    /// A file or a pipe: no colour, nothing overwritten.
+    pub fn plain() -> Self {
+        Self { interactive: false, colour: false, width: 100, height: 40 }
+    }
+
+    fn of(is_terminal: bool) -> Self {
+        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
+        // https://no-color.org: set and not empty means no colour.
+        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let (width, height) = if is_terminal { size() } else { (100, 40) };
+        Self { interactive: is_terminal && !dumb, colour: is_terminal && !dumb && !unwanted, width, height }
+    }
+
+    /// `text` in the colour of `tone`, or as it is.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        if !self.colour {
+            return text.to_string();
+        }
+        let code = match tone {
+            Tone::Good => 32,
+            Tone::Warn => 33,
+            Tone::Bad => 31,
+            Tone::Dim => 2,
+            Tone::Strong => 1,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// Columns and lines: `COLUMNS` and `LINES` if the user set them, else what `stty` says, else 100 by 40.
+fn size() -> (usize, usize) {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
+    if let (Some(width), Some(height)) = (number("COLUMNS"), number("LINES")) {
+        return (width, height);
+    }
+    let output = Command::new("stty").arg("size").stdin(Stdio::inherit()).stderr(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok()).filter(|n| *n > 0);
+    match (numbers.next(), numbers.next()) {
+        (Some(height), Some(width)) => (width, height),
+        _ => (100, 40),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paint_without_colour_changes_nothing() {
+        let colour = Terminal { colour: true, ..Terminal::plain() };
+        assert_eq!(Terminal::plain().paint(Tone::Bad, "x"), "x");
+        assert_eq!(colour.paint(Tone::Bad, "x"), "\x1b[31mx\x1b[0m");
+    }
+}

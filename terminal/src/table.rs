@@ -1,0 +1,146 @@
+//! Aligned tables for people, and the same rows as CSV for programs.
+
+/// Which side of its column a cell sticks to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows under a heading. Cells may hold any text; control characters are shown as `·`, because what a database holds is
+/// somebody else's data and a terminal obeys what it is sent.
+#[derive(Debug)]
+pub struct Table {
+    heads: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+    indent: usize,
+}
+
+impl Table {
+    /// A table with these columns and no rows.
+    pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
+        let heads = columns.into_iter().map(|(name, align)| (name.into(), align)).collect();
+        Self { heads, rows: Vec::new(), indent: 0 }
+    }
+
+    /// Moves the whole table to the right.
+    pub fn indented(mut self, spaces: usize) -> Self {
+        self.indent = spaces;
+        self
+    }
+
+    /// Adds a row; missing cells stay empty.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(printable).collect());
+    }
+
+    /// No rows?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table as text, two spaces between columns, nothing after the last cell of a line.
+    pub fn render(&self) -> String {
+        let widths = self.widths();
+        let mut out = String::new();
+        let heads: Vec<String> = self.heads.iter().map(|(name, _)| name.clone()).collect();
+        self.line(&mut out, &heads, &widths);
+        for row in &self.rows {
+            self.line(&mut out, row, &widths);
+        }
+        out
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.heads.iter().map(|(name, _)| columns(name)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(columns(cell));
+            }
+        }
+        widths
+    }
+
+    fn line(&self, out: &mut String, cells: &[String], widths: &[usize]) {
+        let start = out.len();
+        out.extend(std::iter::repeat_n(' ', self.indent));
+        for (index, ((_, align), width)) in self.heads.iter().zip(widths).enumerate() {
+            let cell = cells.get(index).map_or("", String::as_str);
+            let padding = std::iter::repeat_n(' ', width.saturating_sub(columns(cell)));
+            if index > 0 {
+                out.push_str("  ");
+            }
+            if *align == Align::Right {
+                out.extend(padding);
+                out.push_str(cell);
+            } else {
+                out.push_str(cell);
+                out.extend(padding);
+            }
+        }
+        let end = start + out[start..].trim_end().len();
+        out.truncate(end);
+        out.push('\n');
+    }
+}
+
+/// Columns a text takes. Wide characters do not occur in what we print.
+fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text without anything that a terminal would obey.
+fn printable(text: String) -> String {
+    if text.chars().any(char::is_control) {
+        return text.chars().map(|c| if c.is_control() { '·' } else { c }).collect();
+    }
+    text
+}
+
+/// One line of CSV (RFC 4180): quoted only where it must be.
+pub fn csv_line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    for (index, cell) in cells.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        if cell.contains([',', '"', '\n', '\r']) {
+            out.push('"');
+            out.push_str(&cell.replace('"', "\"\""));
+            out.push('"');
+        } else {
+            out.push_str(cell);
+        }
+    }
+    out.push_str("\r\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_at_their_last_cell() {
+        let mut table =
+            Table::new([("node", Align::Right), ("state", Align::Left), ("note", Align::Left)]).indented(2);
+        table.row(["7".into(), "ok".into()]);
+        table.row(["1024".into(), "late".into(), "é".into()]);
+        assert_eq!(table.render(), "  node  state  note\n     7  ok\n  1024  late   é\n");
+    }
+
+    #[test]
+    fn a_cell_cannot_command_the_terminal() {
+        let mut table = Table::new([("x", Align::Left)]);
+        table.row(["a\x07b\nc".into()]);
+        table.row(["\x1b]0;title\x07".into()]);
+        assert_eq!(table.render(), "x\na·b·c\n·]0;title·\n");
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        assert_eq!(csv_line(["a", "b,c", "d\"e", ""]), "a,\"b,c\",\"d\"\"e\",\r\n");
+    }
+}
