@@ -13,7 +13,6 @@ use std::sync::{
 use std::time::Duration;
 
 use collector::{Batch, Datagram, Loss, Sequencer, Sink, StreamId, event::Nanos};
-use detect::Prefix;
 use nic::source::Packet;
 use wire::{
     FlowKey, Version,
@@ -22,7 +21,8 @@ use wire::{
 };
 
 use crate::{
-    input::{AggregatePorts, Contents, lock, octets},
+    datagram::{AggregatePorts, Contents, Profiles, octets},
+    lock::lock,
     pipeline::{Outlet, RuleNames},
     worker::{Core, TICK},
 };
@@ -61,23 +61,6 @@ impl Load {
 
     fn is_full(&self) -> bool {
         self.entries.len() >= SHARE || self.bytes.len() >= SHARE_BYTES
-    }
-}
-
-/// Which profile reads whose reports.
-#[derive(Clone, Debug)]
-pub(crate) struct Profiles {
-    /// For all others.
-    pub(crate) default: wire::Profile,
-    /// The longest prefix first.
-    pub(crate) by_source: Vec<(Prefix, wire::Profile)>,
-}
-
-impl Profiles {
-    /// The profile of a source.
-    pub(crate) fn of(&self, source: &[u8; 16]) -> &wire::Profile {
-        let found = self.by_source.iter().find(|(prefix, _)| prefix.contains_octets(source));
-        found.map_or(&self.default, |(_, profile)| profile)
     }
 }
 

@@ -12,15 +12,13 @@ mod udp;
 pub(crate) mod watch;
 
 use std::{
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     thread::JoinHandle,
 };
 
-use collector::Datagram;
 use nic::{
     ladder::Counters,
-    source::{Packet, Source, Stats},
+    source::{Source, Stats},
 };
 
 use crate::{
@@ -28,6 +26,7 @@ use crate::{
     control::Control,
     fanout::{Plan, Spreader},
     in_force::InForce,
+    lock::lock,
     rights,
     worker::Core,
 };
@@ -259,64 +258,4 @@ impl Work {
         }
         Ok(threads)
     }
-}
-
-/// What a datagram holds, which its port tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Contents {
-    Reports,
-    /// Aggregates of a first stage.
-    Aggregates,
-}
-
-/// The ports of aggregates.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct AggregatePorts(pub(crate) Arc<[u16]>);
-
-impl AggregatePorts {
-    /// What comes to a port.
-    #[inline]
-    pub(crate) fn contents(&self, port: u16) -> Contents {
-        if self.0.contains(&port) { Contents::Aggregates } else { Contents::Reports }
-    }
-}
-
-/// Gives packets to `take` as the collector's datagrams, a few at a time and only one kind at once, without allocating.
-pub(crate) fn each_chunk(
-    packets: &[Packet<'_>],
-    listener: u16,
-    ports: &AggregatePorts,
-    mut take: impl FnMut(Contents, &[Datagram<'_>]),
-) {
-    let alike = |one: &Packet<'_>, next: &Packet<'_>| {
-        one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
-    };
-    for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
-        let contents = packets.first().map_or(Contents::Reports, |packet| ports.contents(packet.port));
-        let mut chunk =
-            [Datagram { payload: &[], source: [0; 16], src_port: 0, listener, received: 0 }; CHUNK];
-        for (datagram, packet) in chunk.iter_mut().zip(packets) {
-            let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
-            *datagram =
-                Datagram { payload: packet.data, source, src_port, listener, received: packet.received };
-        }
-        take(contents, &chunk[..packets.len()]);
-    }
-}
-
-/// Datagrams given to the collector at once.
-const CHUNK: usize = 64;
-
-/// An address as 16 bytes, IPv4 mapped into IPv6.
-#[inline]
-pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-/// A lock on a value that every critical section leaves valid: a panic in another thread does no harm to it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,8 +15,9 @@ use tokio::{sync::oneshot, time};
 use crate::{
     config::Settings,
     fanout::FanoutGauge,
-    input::{InputGauge, lock},
+    input::InputGauge,
     live::Hub,
+    lock::lock,
     pipeline::Gauge,
     topology::Topology,
     view::{

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
@@ -15,7 +15,7 @@ use std::{
 use collector::Batch;
 use store::{ReportRow, Store};
 
-use crate::{config::sections::Policy, control::Control, live::Hub, view::Stage};
+use crate::{config::sections::Policy, control::Control, live::Hub, lock::lock, view::Stage};
 use terminal::CliError;
 
 /// Names of the rules in force, in order.
@@ -316,11 +316,6 @@ fn run(receiver: &Receiver<Parcel>, shared: &Shared, hub: &Hub) {
         };
         lock(&shared.account).delivered += records;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each critical section leaves a valid value at every step, so a panic in another thread does no harm.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {

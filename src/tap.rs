@@ -5,7 +5,7 @@ use collector::Datagram;
 use store::ReportRow;
 use wire::Decoder;
 
-use crate::{fanout::Profiles, pipeline::Outlet};
+use crate::{datagram::Profiles, pipeline::Outlet};
 
 /// Turns datagrams into rows.
 #[derive(Debug)]

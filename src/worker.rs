@@ -15,7 +15,7 @@ use detect::Detection;
 use tokio::sync::oneshot;
 
 use crate::{
-    input::{AggregatePorts, Contents},
+    datagram::{AggregatePorts, Contents},
     kernel::{Removals, Taker},
     pipeline::{Outlet, RuleNames},
     tap::Tap,

@@ -9,7 +9,7 @@ use terminal::CliError;
 
 use crate::{
     config::Settings,
-    input::{AggregatePorts, each_chunk},
+    datagram::{AggregatePorts, each_chunk},
     switch::Core,
 };
 

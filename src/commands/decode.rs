@@ -20,8 +20,7 @@ use wire::{Hop, Refusal};
 
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
-use crate::fanout::Profiles;
-use crate::input::octets;
+use crate::datagram::{Profiles, octets};
 use terminal::CliError;
 use terminal::progress::Progress;
 use terminal::{Terminal, units};

@@ -15,7 +15,7 @@ use store::{Policy, Store};
 use self::findings::{Findings, Keeper, Outlet};
 use super::capture::{self, Account, Found};
 use crate::config::{Settings, build};
-use crate::input::{AggregatePorts, Contents, octets};
+use crate::datagram::{AggregatePorts, Contents, octets};
 use terminal::CliError;
 use terminal::progress::Progress;
 

@@ -8,8 +8,7 @@ use wire::profile::TelemetryPorts;
 
 use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, Settings, TcpShim};
 use super::values::Listen;
-use crate::fanout::Profiles;
-use crate::input::AggregatePorts;
+use crate::datagram::{AggregatePorts, Profiles};
 
 /// The thresholds.
 ///

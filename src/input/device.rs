@@ -9,7 +9,7 @@ use nic::{
     udp::{Buffered, Burst, Receiver},
 };
 
-use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface, lock};
+use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
 use crate::{
     config::{
         Settings, build,
@@ -21,6 +21,7 @@ use crate::{
         Keeper,
         live::{Hold, Live, PROGRAM, Reading},
     },
+    lock::lock,
 };
 use terminal::CliError;
 

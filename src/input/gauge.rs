@@ -7,7 +7,7 @@ use std::{
 
 use nic::{ladder::Counters, source::Stats};
 
-use super::lock;
+use crate::lock::lock;
 
 /// How an input is set up, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use std::{
 use collector::event::Nanos;
 use nic::source::Packet;
 
-use super::{Handler, Intake, each_chunk, gauge::Meter, lock};
-use crate::worker::TICK;
+use super::{Handler, Intake, gauge::Meter};
+use crate::{datagram::each_chunk, lock::lock, worker::TICK};
 
 /// How long a thread waits for a datagram before it looks around, ms.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;

@@ -8,10 +8,7 @@ use nic::source;
 use wire::Refusal;
 
 use super::{Counters, FlowCopy, Kernel, ROUND, Taker, Told};
-use crate::{
-    input::{KernelIntake, lock, octets},
-    worker::Core,
-};
+use crate::{datagram::octets, input::KernelIntake, lock::lock, worker::Core};
 
 /// Records taken from the ring between two looks at the clock.
 const BURST: usize = 1024;

@@ -12,7 +12,7 @@ use nic::{
 use wire::FlowKey;
 
 use super::{Counters, FlowCopy, Kernel, Told};
-use crate::input::lock;
+use crate::lock::lock;
 
 /// What the program is called in its object.
 pub(crate) const PROGRAM: &str = "hopwise_detect";

@@ -30,7 +30,7 @@ use nic::netns::{Pair, send_frames};
 
 use super::Keeper;
 use super::live::{Live, PROGRAM, Reading};
-use crate::input::octets;
+use crate::datagram::octets;
 
 const PORT: u16 = 32_766;
 const SECOND: u64 = 1_000_000_000;
@@ -246,7 +246,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
     let filter = pair.far.run(|| ladder::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
     let filter = filter.unwrap().unwrap();
     assert_eq!(filter.rung, Rung::Native, "{:?}", filter.tried);
-    *crate::input::lock(&live.hold()) = Some(filter.attached);
+    *crate::lock::lock(&live.hold()) = Some(filter.attached);
     let mut sent = 0;
     by_kernel(traffic, live, |keeper, frames| {
         pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();

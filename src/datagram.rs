@@ -1,0 +1,80 @@
+//! A datagram as the parts of the program hand it on: what its port says that it holds, which profile reads it, and how
+//! packets of a source become datagrams of the collector.
+
+use std::{net::IpAddr, sync::Arc};
+
+use collector::Datagram;
+use detect::Prefix;
+use nic::source::Packet;
+
+/// What a datagram holds, which its port tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Contents {
+    Reports,
+    /// Aggregates of a first stage.
+    Aggregates,
+}
+
+/// The ports of aggregates.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct AggregatePorts(pub(crate) Arc<[u16]>);
+
+impl AggregatePorts {
+    /// What comes to a port.
+    #[inline]
+    pub(crate) fn contents(&self, port: u16) -> Contents {
+        if self.0.contains(&port) { Contents::Aggregates } else { Contents::Reports }
+    }
+}
+
+/// Gives packets to `take` as the collector's datagrams, a few at a time and only one kind at once, without allocating.
+pub(crate) fn each_chunk(
+    packets: &[Packet<'_>],
+    listener: u16,
+    ports: &AggregatePorts,
+    mut take: impl FnMut(Contents, &[Datagram<'_>]),
+) {
+    let alike = |one: &Packet<'_>, next: &Packet<'_>| {
+        one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
+    };
+    for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
+        let contents = packets.first().map_or(Contents::Reports, |packet| ports.contents(packet.port));
+        let mut chunk =
+            [Datagram { payload: &[], source: [0; 16], src_port: 0, listener, received: 0 }; CHUNK];
+        for (datagram, packet) in chunk.iter_mut().zip(packets) {
+            let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
+            *datagram =
+                Datagram { payload: packet.data, source, src_port, listener, received: packet.received };
+        }
+        take(contents, &chunk[..packets.len()]);
+    }
+}
+
+/// Datagrams given to the collector at once.
+const CHUNK: usize = 64;
+
+/// An address as 16 bytes, IPv4 mapped into IPv6.
+#[inline]
+pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Which profile reads whose reports.
+#[derive(Clone, Debug)]
+pub(crate) struct Profiles {
+    /// For all others.
+    pub(crate) default: wire::Profile,
+    /// The longest prefix first.
+    pub(crate) by_source: Vec<(Prefix, wire::Profile)>,
+}
+
+impl Profiles {
+    /// The profile of a source.
+    pub(crate) fn of(&self, source: &[u8; 16]) -> &wire::Profile {
+        let found = self.by_source.iter().find(|(prefix, _)| prefix.contains_octets(source));
+        found.map_or(&self.default, |(_, profile)| profile)
+    }
+}
