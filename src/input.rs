@@ -16,16 +16,14 @@ use std::{
     thread::JoinHandle,
 };
 
-use nic::{
-    ladder::Counters,
-    source::{Source, Stats},
-};
+use nic::{ladder::Counters, source::Source};
 
 use crate::{
     config::{sections::Rights, values::Listen},
     control::Control,
     fanout::{Plan, Spreader},
     in_force::InForce,
+    kernel::KernelIntake,
     lock::lock,
     rights,
     worker::Core,
@@ -40,26 +38,6 @@ pub(crate) enum Intake {
     Source(Box<dyn Source>),
     /// Those that the kernel did not deal with itself.
     Kernel(Box<dyn KernelIntake>),
-}
-
-/// An input of which the kernel does a part: it tells up only what the collector must see, and its maps and the collector
-/// are kept in step by the thread that reads it. Only with one worker.
-pub(crate) trait KernelIntake: Send {
-    /// Waits at most `timeout_ms` for something to come up and gives it to the collector; does what is due between the
-    /// kernel's maps and the collector. Returns how many datagrams came up. The lock is held only while there is work.
-    ///
-    /// # Errors
-    /// The system refused; the input is then closed and opened again.
-    fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error>;
-
-    /// The end: nothing comes up any more, and the collector learns all that was dealt with in the kernel.
-    ///
-    /// # Errors
-    /// The system refused.
-    fn finish(&mut self, core: &Mutex<Core>) -> Result<(), nic::Error>;
-
-    /// What happened so far. `datagrams` are all that were dealt with, in the kernel or here.
-    fn stats(&mut self) -> Stats;
 }
 
 /// An input that is open.

@@ -16,22 +16,26 @@
 //!
 //! [`Keeper`] does all that against the [`Kernel`] trait, so that it is tested without a kernel.
 
+mod host;
 mod keeper;
 pub(crate) mod live;
-mod removals;
 #[cfg(test)]
 mod same;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::Mutex;
 
-use collector::{Collector, KeptKey, Run, StreamId, event::Nanos};
+use collector::{KeptKey, Run, StreamId, event::Nanos};
 use detect::{Detection, Metric, RuleSet, Table};
+use nic::source::Stats;
 use wire::{FlowKey, Refusal};
 
 pub(crate) use keeper::Keeper;
-pub(crate) use removals::Removals;
+
+use crate::worker::Core;
+
+pub(crate) use host::Taker;
 
 /// Where each rule runs, for people: a line for all, and one for each that the kernel's program has no room for. Nothing
 /// without rules.
@@ -169,30 +173,22 @@ impl Default for Counters {
     }
 }
 
-/// What is asked of the collector and its way out.
-pub(crate) trait Taker {
-    /// Datagrams that came up.
-    fn take(&mut self, datagrams: &[collector::Datagram<'_>]);
+/// An input of which the kernel does a part: it tells up only what the collector must see, and its maps and the collector
+/// are kept in step by the thread that reads it. Only with one worker.
+pub(crate) trait KernelIntake: Send {
+    /// Waits at most `timeout_ms` for something to come up and gives it to the collector; does what is due between the
+    /// kernel's maps and the collector. Returns how many datagrams came up. The lock is held only while there is work.
+    ///
+    /// # Errors
+    /// The system refused; the input is then closed and opened again.
+    fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error>;
 
-    /// Works on the collector; what it tells is handed on.
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn collector::Sink) -> T) -> T;
+    /// The end: nothing comes up any more, and the collector learns all that was dealt with in the kernel.
+    ///
+    /// # Errors
+    /// The system refused.
+    fn finish(&mut self, core: &Mutex<Core>) -> Result<(), nic::Error>;
 
-    /// Thresholds and rules that are to be in force next. The input puts them in force in the kernel first, and then calls
-    /// [`Taker::change`], behind the last record that was told under the old ones.
-    fn coming(&self) -> Option<Arc<Detection>>;
-
-    /// Puts those in force.
-    fn change(&mut self);
-
-    /// Adds to what was counted outside the collector.
-    fn count(&mut self, more: &collector::Stats);
-
-    /// What the collector forgot since the input of this number asked last.
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(collector::Removed));
-
-    /// A number for an input that wants to know what is forgotten.
-    fn keep_removals(&mut self) -> usize;
-
-    /// The input of this number has ended.
-    fn end_removals(&mut self, input: usize);
+    /// What happened so far. `datagrams` are all that were dealt with, in the kernel or here.
+    fn stats(&mut self) -> Stats;
 }

@@ -1,5 +1,7 @@
 //! A collector and what surrounds it: bursts go in, batches go out to the pipeline, questions are answered in between.
 
+mod removals;
+
 use std::{
     fmt,
     sync::{
@@ -16,10 +18,11 @@ use tokio::sync::oneshot;
 
 use crate::{
     datagram::{AggregatePorts, Contents},
-    kernel::{Removals, Taker},
     pipeline::{Outlet, RuleNames},
     tap::Tap,
 };
+
+pub(crate) use removals::Removals;
 
 /// How often the collector's own work is done, ns. Also the longest time that a question waits.
 pub(crate) const TICK: Nanos = 20_000_000;
@@ -179,7 +182,8 @@ impl Core {
         }
     }
 
-    fn change(&mut self) {
+    /// Puts them in force.
+    pub(crate) fn change(&mut self) {
         let Some(Coming { detection, rules, done }) = self.coming.take() else { return };
         // What was found so far refers to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
@@ -197,37 +201,35 @@ impl Core {
     }
 }
 
-impl Taker for Core {
-    fn take(&mut self, datagrams: &[Datagram<'_>]) {
-        Self::take(self, datagrams);
-    }
-
-    fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
+impl Core {
+    /// Works on the collector; what it tells is handed on.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
         work(collector, &mut Overflow { batch, outlet, rules, patient: false })
     }
 
-    fn coming(&self) -> Option<Arc<Detection>> {
+    /// Thresholds and rules that wait for a program of the kernel to have them first.
+    pub(crate) fn coming(&self) -> Option<Arc<Detection>> {
         self.coming.as_ref().map(|coming| Arc::clone(&coming.detection))
     }
 
-    fn change(&mut self) {
-        Self::change(self);
-    }
-
-    fn count(&mut self, more: &Stats) {
+    /// Adds to what was counted outside the collector.
+    pub(crate) fn count(&mut self, more: &Stats) {
         self.elsewhere += more;
     }
 
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+    /// What the collector forgot since the input of this number asked last.
+    pub(crate) fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
         self.removals.tell(&mut self.collector, input, hear);
     }
 
-    fn keep_removals(&mut self) -> usize {
+    /// A number for an input that wants to know what is forgotten.
+    pub(crate) fn keep_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
 
-    fn end_removals(&mut self, input: usize) {
+    /// The input of this number has ended.
+    pub(crate) fn end_removals(&mut self, input: usize) {
         self.removals.end(input);
     }
 }

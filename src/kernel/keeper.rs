@@ -7,8 +7,8 @@ use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
 
-use super::{Counters, FlowCopy, Kernel, ROUND, Taker, Told};
-use crate::{datagram::octets, input::KernelIntake, lock::lock, worker::Core};
+use super::{Counters, FlowCopy, Kernel, KernelIntake, ROUND, Taker, Told};
+use crate::{datagram::octets, lock::lock, worker::Core};
 
 /// Records taken from the ring between two looks at the clock.
 const BURST: usize = 1024;

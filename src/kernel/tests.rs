@@ -8,6 +8,7 @@ use detect::{Detection, Metric};
 use wire::FlowKey;
 
 use super::*;
+use crate::worker::Removals;
 
 const SECOND: Nanos = 1_000_000_000;
 const START: Nanos = 1_700_000_000 * SECOND;
