@@ -4,7 +4,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{
-    Parser, Subcommand,
+    CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
 
@@ -77,7 +77,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Bench(args) => bench::cases::run(args, &commands::bench::Program),
         Command::Experiment(args) => bench::experiment::run(args),
         Command::Report(args) => commands::report::run(args),
-        Command::Generate(args) => commands::generate::run(args),
+        Command::Generate(args) => commands::generate::run(args, Cli::command()),
     }
 }
 
@@ -102,8 +102,6 @@ fn old_name(error: &clap::Error) -> Option<(String, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -63,7 +63,7 @@ impl Ready {
     /// A port in use, no route, settings that cannot be used.
     pub(crate) fn open(settings: &Settings, translator: &TranslatorSettings) -> Result<Self, CliError> {
         let told = |error: nic::Error| CliError::new(format!("[translator]: {error}"));
-        let stage = FirstStage::new(translator.stage(settings))
+        let stage = FirstStage::new(crate::config::build::stage(translator, settings))
             .map_err(|error| CliError::new(format!("[translator]: {error}")))?;
         let recv_buffer = usize::try_from(translator.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };

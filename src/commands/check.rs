@@ -104,7 +104,7 @@ fn summary(settings: &Settings) -> String {
     let stage = settings.translator.as_ref().filter(|stage| stage.aggregates()).map(|stage| {
         let to: Vec<String> = stage.forward.iter().map(ToString::to_string).collect();
         let (from, kind, r) = (&stage.listen, stage.kind.word(), stage.r);
-        let memory = stage.stage(settings).bytes().div_ceil(1 << 20);
+        let memory = build::stage(stage, settings).bytes().div_ceil(1 << 20);
         format!("postcards on {from} become {kind}({r}) to {}, {memory} MiB, ", to.join(" "))
     });
     let stage = stage.unwrap_or_default() + &dta(settings);

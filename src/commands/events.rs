@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{self, Client, Stream, escape};
+use super::client::{self, Client, Stream};
+use super::event_filter::Filter;
 use super::remote::{Api, Event, Events, fetch, path_text};
 use terminal::CliError;
 use terminal::Tone;
@@ -47,78 +48,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) api: Api,
-}
-
-/// Which events.
-#[derive(clap::Args, Clone, Default, Debug)]
-pub(crate) struct Filter {
-    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest;
-    /// without it all but `latest`, the periodic values that are no news
-    #[arg(long)]
-    pub(crate) kind: Option<String>,
-
-    /// Only this node
-    #[arg(long, value_name = "ID", value_parser = node_id)]
-    pub(crate) node: Option<u32>,
-
-    /// Only this metric: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
-    #[arg(long)]
-    pub(crate) metric: Option<String>,
-
-    /// Only this flow, for example "10.0.0.1:5000>10.0.0.2:80/17"
-    #[arg(long)]
-    pub(crate) flow: Option<String>,
-}
-
-/// The kind of event that repeats what is known.
-pub(super) const NO_NEWS: &str = "latest";
-
-impl Filter {
-    /// As a query string that begins with `?` or `&`.
-    fn query(&self, mut separator: char) -> String {
-        let mut out = String::new();
-        let node = self.node.map(|node| node.to_string());
-        let fields = [("kind", &self.kind), ("node", &node), ("metric", &self.metric), ("flow", &self.flow)];
-        for (name, value) in fields {
-            if let Some(value) = value {
-                out.push(separator);
-                out.push_str(&format!("{name}={}", escape(value)));
-                separator = '&';
-            }
-        }
-        out
-    }
-
-    /// Does the event pass? The server filters too; an older one may know fewer fields.
-    fn passes(&self, event: &Event) -> bool {
-        let same =
-            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
-        same(&self.kind, Some(&event.kind))
-            && same(&self.metric, event.metric.as_deref())
-            && same(&self.flow, event.text.as_deref())
-            && self.node.is_none_or(|node| event.node == Some(node))
-    }
-
-    fn check(&self) -> Result<(), CliError> {
-        let kinds = || collector::Kind::ALL.iter().map(|kind| kind.name());
-        let metrics = || detect::Metric::ALL.iter().map(|metric| metric.name());
-        known("kind of event", self.kind.as_deref(), kinds().collect())?;
-        known("metric", self.metric.as_deref(), metrics().collect())
-    }
-}
-
-/// Says which names there are when `name` is none of them.
-fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
-    match name {
-        Some(name) if !names.contains(&name) => {
-            Err(CliError::new(format!("`{name}` is no {what}; there are {}", names.join(", "))))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn node_id(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "write a node id, a whole number such as 102".to_owned())
 }
 
 /// Runs the command.

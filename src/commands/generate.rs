@@ -2,9 +2,7 @@
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use clap::CommandFactory;
-
-use crate::{cli::Cli, config};
+use crate::config;
 use terminal::CliError;
 
 /// Write man pages, shell completions and the configuration reference (for packagers)
@@ -16,8 +14,8 @@ pub(crate) struct Args {
     pub(crate) directory: PathBuf,
 }
 
-/// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory.
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+/// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory. `command` defines the command line.
+pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<ExitCode, CliError> {
     let failed = |error| {
         CliError::io(
             format!("cannot write to {}", args.directory.display()),
@@ -28,7 +26,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let man = args.directory.join("man");
     let completions = args.directory.join("completions");
     fs::create_dir_all(&man).and_then(|()| fs::create_dir_all(&completions)).map_err(failed)?;
-    let mut command = Cli::command();
     clap_mangen::generate_to(command.clone(), &man).map_err(failed)?;
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         clap_complete::generate_to(shell, &mut command, "hopwise", &completions).map_err(failed)?;

@@ -8,6 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod dta;
+mod event_filter;
 pub(crate) mod events;
 pub(crate) mod generate;
 pub(crate) mod lab;

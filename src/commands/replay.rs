@@ -2,6 +2,7 @@
 
 mod findings;
 mod json;
+mod summary;
 mod text;
 
 use std::io::{self, Write};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use store::{QueryOptions, Reader, Value};
 
-use super::events::{Filter, NO_NEWS};
+use super::event_filter::{Filter, NO_NEWS};
 use super::remote::{Event, Flow, FlowState, HopState, parse_path};
 use terminal::CliError;
 

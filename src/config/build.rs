@@ -1,12 +1,14 @@
 //! From settings to what the other folders take: thresholds, rules, profiles, tables.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use collector::Profile;
 use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
 use wire::profile::TelemetryPorts;
 
-use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, Settings, TcpShim};
+use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, TcpShim};
+use super::settings::Settings;
+use super::translator::{StageSpread, TranslatorSettings};
 use super::values::Listen;
 use crate::datagram::{AggregatePorts, Profiles};
 
@@ -257,6 +259,29 @@ pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
     }
     names.retain(|code, _| !disputed.contains(code));
     names
+}
+
+/// The settings of the first stage.
+pub(crate) fn stage(stage: &TranslatorSettings, settings: &Settings) -> translator::Config {
+    let mut profile = profile(settings, &stage.profile).wire;
+    receive_on(&mut profile, &stage.listen.ports());
+    translator::Config {
+        kind: wire::aggregate::Kind::from_name(stage.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
+        r: stage.r,
+        timer: u64::try_from(stage.timer.as_nanos()).unwrap_or(u64::MAX),
+        registers: stage.registers,
+        ways: stage.ways,
+        aggregator: stage.aggregator,
+        destinations: stage.forward.len(),
+        spread: match stage.spread {
+            StageSpread::Flow => translator::Spread::Flow,
+            StageSpread::Node => translator::Spread::Node,
+        },
+        interop: stage.interop,
+        pmtu: stage.pmtu,
+        over_ipv6: stage.forward.iter().any(SocketAddr::is_ipv6),
+        profile,
+    }
 }
 
 /// A number that senders cannot guess.

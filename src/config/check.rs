@@ -7,7 +7,9 @@ use detect::{RuleError, RuleSet, ThresholdError};
 use super::{
     build,
     read::{Node, Reader, is_written, nearest, span_of},
-    sections::{ProfileSettings, Rung, Settings, SourceSettings, XdpMode, ZeroCopy},
+    sections::{ProfileSettings, Rung, SourceSettings, XdpMode, ZeroCopy},
+    settings::Settings,
+    translator::TranslatorSettings,
     values::Listen,
 };
 
@@ -34,7 +36,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.store(settings);
     checker.api(settings);
     if let Some(translator) = &settings.translator {
-        for (key, message) in super::translator::check(translator, settings) {
+        for (key, message) in self::translator(translator, settings) {
             checker.refuse(&["translator", key], message);
         }
         if let Some(dta) = &translator.dta {
@@ -46,7 +48,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
-        for (index, error) in super::filter::rule_errors(switch) {
+        for (index, error) in super::filter::rule_errors(&switch.filter) {
             let span = span_of(checker.root, &["switch", "filter", &index.to_string(), "rule"]);
             checker.reader.refuse(span_in(text, span, &error), error.message);
         }
@@ -366,4 +368,54 @@ impl Checker<'_, '_> {
             self.refuse(&["api", "query_timeout"], "write a duration from \"1ms\" to \"1h\"");
         }
     }
+}
+
+/// What is wrong with `[translator]`: the key, and a sentence.
+fn translator(translator: &TranslatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
+    use ::translator::stage::ConfigError;
+    let mut wrong = Vec::new();
+    if !translator.aggregates() {
+        return wrong;
+    }
+    if translator.listen.interface().is_some() {
+        wrong.push(("listen", "a first stage reads UDP sockets; write \"udp://*:32766\"".to_owned()));
+    }
+    if translator.forward.is_empty() {
+        let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";
+        wrong.push(("forward", what.to_owned()));
+        return wrong;
+    }
+    let ours = translator.listen.ports();
+    if translator
+        .forward
+        .iter()
+        .any(|to| to.ip().is_loopback() && ours.contains(&to.port()) && to.port() != 0)
+    {
+        wrong.push((
+            "forward",
+            "this is where the first stage itself listens; write the collector's".to_owned(),
+        ));
+    }
+    if !BUILT_IN_PROFILES.contains(&translator.profile.as_str())
+        && !settings.profiles.contains_key(&translator.profile)
+    {
+        let name = &translator.profile;
+        wrong.push((
+            "profile",
+            format!("there is no profile `{name}`; write [profiles.{name}], or another name"),
+        ));
+    }
+    if let Err(error) = build::stage(translator, settings).check() {
+        let key = match error {
+            ConfigError::R(0) => "pmtu",
+            ConfigError::R(_) => "r",
+            ConfigError::Timer => "timer",
+            ConfigError::Registers | ConfigError::Memory(_) => "registers",
+            ConfigError::Ways => "ways",
+            ConfigError::Destinations => "forward",
+            ConfigError::Interop => "interop",
+        };
+        wrong.push((key, error.to_string()));
+    }
+    wrong
 }

@@ -14,7 +14,6 @@ use detect::{
 use super::{
     sections::Clocks,
     setting::{choice, section},
-    switch::SwitchSettings,
     values::{Amount, Fraction, Protocol},
 };
 
@@ -119,6 +118,19 @@ choice! {
         /// It leaves the flow alone.
         Off = "off",
     }
+}
+
+/// The filters and roles of a switch, with what they depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilterSet<'a> {
+    /// In the order in which they decide.
+    pub(crate) filters: &'a [FilterSettings],
+    /// In the order in which they decide.
+    pub(crate) roles: &'a [RoleSettings],
+    /// Registers of each filter.
+    pub(crate) registers: usize,
+    /// Whether time stamps of different nodes can be compared.
+    pub(crate) clocks: Clocks,
 }
 
 /// Most memory of all filters' registers, bytes.
@@ -248,18 +260,18 @@ impl FilterMetric {
 }
 
 /// Notes what is wrong with filters and roles; what is wrong inside of a rule is [`rule_errors`]'s.
-pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let registers = settings.filter_registers;
+pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
+    let registers = set.registers;
     if !registers.is_power_of_two() || registers > MAX_REGISTERS {
         let message = format!("write a power of two up to {MAX_REGISTERS}, such as 4096");
         refuse(&["switch", "filter_registers"], message);
     }
-    if settings.filter.len() > MAX_FILTERS {
-        let message = format!("{} filters are too many; keep at most {MAX_FILTERS}", settings.filter.len());
+    if set.filters.len() > MAX_FILTERS {
+        let message = format!("{} filters are too many; keep at most {MAX_FILTERS}", set.filters.len());
         refuse(&["switch", "filter"], message);
     }
     let mut bytes: u64 = 0;
-    for (index, filter) in settings.filter.iter().enumerate() {
+    for (index, filter) in set.filters.iter().enumerate() {
         let position = index.to_string();
         if mixes(filter.src, filter.dst) {
             refuse(&["switch", "filter", &position], MIXED.to_owned());
@@ -284,13 +296,13 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     if bytes > MOST_BYTES {
         let message = format!(
             "{} filters with {registers} registers take {} MiB, more than {} MiB; write fewer registers",
-            settings.filter.len(),
+            set.filters.len(),
             bytes >> 20,
             MOST_BYTES >> 20
         );
         refuse(&["switch", "filter_registers"], message);
     }
-    for (index, role) in settings.role.iter().enumerate() {
+    for (index, role) in set.roles.iter().enumerate() {
         let position = index.to_string();
         if mixes(role.src, role.dst) {
             refuse(&["switch", "role", &position], MIXED.to_owned());
@@ -336,8 +348,8 @@ fn contradiction(detector: Detector) -> Result<(), Problem> {
 }
 
 /// What is wrong inside of filters' rules, with the filter's index.
-pub(crate) fn rule_errors(settings: &SwitchSettings) -> Vec<(usize, RuleError)> {
-    let errors = settings.filter.iter().enumerate();
+pub(crate) fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
+    let errors = filters.iter().enumerate();
     errors.filter_map(|(index, filter)| Some((index, filter.program().err()?))).collect()
 }
 
@@ -345,15 +357,15 @@ pub(crate) fn rule_errors(settings: &SwitchSettings) -> Vec<(usize, RuleError)> 
 ///
 /// # Errors
 /// A sentence; it cannot happen with settings that were checked.
-pub(crate) fn filters(settings: &SwitchSettings) -> Result<dataplane::Filters, String> {
+pub(crate) fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
     let one = |filter: &FilterSettings| match filter.detector() {
         Ok(Some(detector)) => Ok(dataplane::Filter { flows: filter.flows(), detector }),
         Ok(None) => Err("a filter's rule is wrong".to_owned()),
         Err((_, message)) => Err(message),
     };
-    let filters = settings.filter.iter().map(one).collect::<Result<_, _>>()?;
-    let units = Units { synchronised: settings.clocks == Clocks::Synchronised, ..Units::default() };
-    dataplane::Filters::new(filters, settings.filter_registers, units).map_err(|error| error.to_string())
+    let filters = set.filters.iter().map(one).collect::<Result<_, _>>()?;
+    let units = Units { synchronised: set.clocks == Clocks::Synchronised, ..Units::default() };
+    dataplane::Filters::new(filters, set.registers, units).map_err(|error| error.to_string())
 }
 
 /// Its part in flows.

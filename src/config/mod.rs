@@ -10,6 +10,7 @@ pub(crate) mod read;
 pub(crate) mod renamed;
 pub(crate) mod sections;
 pub(crate) mod setting;
+mod settings;
 pub(crate) mod show;
 pub(crate) mod switch;
 pub(crate) mod translator;
@@ -22,8 +23,8 @@ use std::{
 };
 
 pub(crate) use read::ConfigError;
-pub(crate) use sections::Settings;
 use setting::Setting;
+pub(crate) use settings::Settings;
 use values::Listen;
 
 use terminal::CliError;

@@ -17,7 +17,7 @@ use detect::{Match, PortRange, Prefix};
 
 use super::{
     dta::DtaSettings,
-    filter::{FilterSettings, RoleSettings},
+    filter::{FilterSet, FilterSettings, RoleSettings},
     sections::Clocks,
     setting::{choice, section},
     values::{Fraction, Protocol, Rate, Size},
@@ -269,6 +269,18 @@ impl Item {
     }
 }
 
+impl SwitchSettings {
+    /// Its filters and roles.
+    pub(crate) fn filter_set(&self) -> FilterSet<'_> {
+        FilterSet {
+            filters: &self.filter,
+            roles: &self.role,
+            registers: self.filter_registers,
+            clocks: self.clocks,
+        }
+    }
+}
+
 /// Notes what does not fit together. `refuse` takes the path of the setting and what is wrong.
 pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.node == 0 {
@@ -295,7 +307,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
             refuse(&path, message.to_owned());
         }
     }
-    super::filter::check(settings, refuse);
+    super::filter::check(&settings.filter_set(), refuse);
     if let Some(dta) = &settings.dta {
         super::dta::check(dta, settings.node, &mut |path, message| {
             let path: Vec<&str> = ["switch"].iter().chain(path).copied().collect();

@@ -3,12 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use translator::{Config, Spread};
-
 use super::{
-    build,
     rdma::DtaSettings,
-    sections::Settings,
     setting::{choice, section},
     values::{Listen, Size},
 };
@@ -88,77 +84,4 @@ impl TranslatorSettings {
     pub(crate) fn aggregates(&self) -> bool {
         self.dta.is_none() || !self.forward.is_empty()
     }
-
-    /// The stage's settings.
-    pub(crate) fn stage(&self, settings: &Settings) -> Config {
-        let mut profile = build::profile(settings, &self.profile).wire;
-        build::receive_on(&mut profile, &self.listen.ports());
-        Config {
-            kind: wire::aggregate::Kind::from_name(self.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
-            r: self.r,
-            timer: u64::try_from(self.timer.as_nanos()).unwrap_or(u64::MAX),
-            registers: self.registers,
-            ways: self.ways,
-            aggregator: self.aggregator,
-            destinations: self.forward.len(),
-            spread: match self.spread {
-                StageSpread::Flow => Spread::Flow,
-                StageSpread::Node => Spread::Node,
-            },
-            interop: self.interop,
-            pmtu: self.pmtu,
-            over_ipv6: self.forward.iter().any(SocketAddr::is_ipv6),
-            profile,
-        }
-    }
-}
-
-/// What is wrong with `[translator]`: the key, and a sentence.
-pub(crate) fn check(translator: &TranslatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
-    use translator::stage::ConfigError;
-    let mut wrong = Vec::new();
-    if !translator.aggregates() {
-        return wrong;
-    }
-    if translator.listen.interface().is_some() {
-        wrong.push(("listen", "a first stage reads UDP sockets; write \"udp://*:32766\"".to_owned()));
-    }
-    if translator.forward.is_empty() {
-        let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";
-        wrong.push(("forward", what.to_owned()));
-        return wrong;
-    }
-    let ours = translator.listen.ports();
-    if translator
-        .forward
-        .iter()
-        .any(|to| to.ip().is_loopback() && ours.contains(&to.port()) && to.port() != 0)
-    {
-        wrong.push((
-            "forward",
-            "this is where the first stage itself listens; write the collector's".to_owned(),
-        ));
-    }
-    if !super::check::BUILT_IN_PROFILES.contains(&translator.profile.as_str())
-        && !settings.profiles.contains_key(&translator.profile)
-    {
-        let name = &translator.profile;
-        wrong.push((
-            "profile",
-            format!("there is no profile `{name}`; write [profiles.{name}], or another name"),
-        ));
-    }
-    if let Err(error) = translator.stage(settings).check() {
-        let key = match error {
-            ConfigError::R(0) => "pmtu",
-            ConfigError::R(_) => "r",
-            ConfigError::Timer => "timer",
-            ConfigError::Registers | ConfigError::Memory(_) => "registers",
-            ConfigError::Ways => "ways",
-            ConfigError::Destinations => "forward",
-            ConfigError::Interop => "interop",
-        };
-        wrong.push((key, error.to_string()));
-    }
-    wrong
 }

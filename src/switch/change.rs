@@ -71,7 +71,7 @@ pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Resul
 fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
     switch::check(settings, &mut |path, message| problems.push(format!("{}: {message}", path.join("."))));
-    for (index, error) in filter::rule_errors(settings) {
+    for (index, error) in filter::rule_errors(&settings.filter) {
         problems.push(format!(
             "switch.filter.{index}.rule, character {}: {}",
             error.position + 1,

@@ -129,7 +129,7 @@ impl Core {
         };
         let router = Router::new(switch::router(&settings, &mtu_of));
         let mut router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
-        let filters = filter::filters(&settings);
+        let filters = filter::filters(&settings.filter_set());
         let filters = filters.map_err(|error| CliError::new(format!("[[switch.filter]]: {error}")))?;
         router.switch_mut().set_filters(filters);
         router.switch_mut().set_roles(filter::roles(&settings.role));
@@ -290,7 +290,7 @@ impl Core {
     }
 
     fn put_filters(&mut self, from: &SwitchSettings) -> Result<(), String> {
-        self.router.switch_mut().set_filters(filter::filters(from)?);
+        self.router.switch_mut().set_filters(filter::filters(&from.filter_set())?);
         self.settings.filter.clone_from(&from.filter);
         self.settings.filter_registers = from.filter_registers;
         self.settings.clocks = from.clocks;

@@ -1,7 +1,5 @@
 //! What a replay found, for programs. See `docs/reference/cli-json.md`.
 
-use std::net::Ipv6Addr;
-
 use collector::event::Kind;
 use collector::event::SequenceEvent;
 use collector::{StreamId, StreamView};
@@ -10,6 +8,7 @@ use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, Flow, known};
+use super::summary::{anomaly, refused_for, sorted, source, version};
 use terminal::json::{self, Object, Text};
 
 /// One object for all files, and a newline.
@@ -93,29 +92,6 @@ fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
     }
 }
 
-/// How often something was refused for this reason: as a frame, or as a report.
-pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
-    let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
-    frames + stats.refused[refusal.index()]
-}
-
-/// Streams in the order of their source and node.
-pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
-    let mut streams: Vec<StreamView> = streams.collect();
-    streams.sort_by_key(|stream| (stream.id.source, stream.id.node, stream.id.hw_id, stream.id.version));
-    streams
-}
-
-/// `0.5`, `1.0` or `2.0`.
-pub(super) fn version(id: &StreamId) -> String {
-    format!("{}.{}", id.version / 10, id.version % 10)
-}
-
-/// The address as people write it.
-pub(super) fn source(id: &StreamId) -> String {
-    Ipv6Addr::from(id.source).to_canonical().to_string()
-}
-
 fn nodes(path: &[u32]) -> Vec<Option<u32>> {
     path.iter().map(|node| known(*node)).collect()
 }
@@ -169,7 +145,7 @@ fn identity(o: &mut Object<'_>, id: &StreamId) {
 }
 
 fn write_note(o: &mut Object<'_>, note: &SequenceEvent) {
-    let (what, first, count) = super::text::told(&note.kind);
+    let (what, first, count) = anomaly(&note.kind);
     o.field("ts", note.ts);
     identity(o, &note.stream);
     o.field("what", what).field("first", first).field("count", count);

@@ -1,13 +1,12 @@
 //! What a replay found, for people.
 
-use collector::event::SequenceEventKind;
 use collector::event::{Basis, Kind};
 use detect::Metric;
 use wire::Refusal;
 
 use super::Summary;
 use super::findings::{Extremes, known};
-use super::json::{refused_for, sorted, source, version};
+use super::summary::{anomaly, refused_for, sorted, source, version};
 use terminal::{Align, Table, units};
 
 /// Everything, in paragraphs.
@@ -241,18 +240,6 @@ fn sources(summary: &Summary<'_>) -> String {
     if table.is_empty() { String::new() } else { table.render() }
 }
 
-/// The word for what happened, the first number it is about, and how many numbers.
-pub(super) fn told(what: &SequenceEventKind) -> (&'static str, u32, u32) {
-    match *what {
-        SequenceEventKind::Gap { first, count } => ("gap", first, count),
-        SequenceEventKind::Lost { first, count } => ("lost", first, count),
-        SequenceEventKind::Late(number) => ("late", number, 1),
-        SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
-        SequenceEventKind::Stray(number) => ("stray", number, 1),
-        SequenceEventKind::Restart(number) => ("restart", number, 1),
-    }
-}
-
 fn sequence(summary: &Summary<'_>) -> String {
     let Some(notes) = &summary.findings.notes else { return String::new() };
     if notes.is_empty() {
@@ -269,7 +256,7 @@ fn sequence(summary: &Summary<'_>) -> String {
         ("COUNT", Right),
     ]);
     for note in notes {
-        let (what, first, count) = told(&note.kind);
+        let (what, first, count) = anomaly(&note.kind);
         table.row([
             units::date_time(note.ts),
             source(&note.stream),

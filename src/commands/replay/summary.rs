@@ -1,0 +1,44 @@
+//! SequenceEventKind both forms of the answer, text and JSON, derive from what was found.
+
+use std::net::Ipv6Addr;
+
+use collector::event::SequenceEventKind;
+use collector::{StreamId, StreamView};
+use wire::Refusal;
+
+use super::Summary;
+
+/// How often something was refused for this reason: as a frame, or as a report.
+pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
+    let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
+    frames + stats.refused[refusal.index()]
+}
+
+/// Streams in the order of their source and node.
+pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
+    let mut streams: Vec<StreamView> = streams.collect();
+    streams.sort_by_key(|stream| (stream.id.source, stream.id.node, stream.id.hw_id, stream.id.version));
+    streams
+}
+
+/// `0.5`, `1.0` or `2.0`.
+pub(super) fn version(id: &StreamId) -> String {
+    format!("{}.{}", id.version / 10, id.version % 10)
+}
+
+/// The address as people write it.
+pub(super) fn source(id: &StreamId) -> String {
+    Ipv6Addr::from(id.source).to_canonical().to_string()
+}
+
+/// The word for what happened, the first number it is about, and how many numbers.
+pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
+    match *kind {
+        SequenceEventKind::Gap { first, count } => ("gap", first, count),
+        SequenceEventKind::Lost { first, count } => ("lost", first, count),
+        SequenceEventKind::Late(number) => ("late", number, 1),
+        SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
+        SequenceEventKind::Stray(number) => ("stray", number, 1),
+        SequenceEventKind::Restart(number) => ("restart", number, 1),
+    }
+}
