@@ -11,7 +11,7 @@
 
 #[path = "../wire/tests/support/dice.rs"]
 mod dice;
-#[path = "../dataplane/bpf/tests/support/random.rs"]
+#[path = "../xdp/tests/support/random.rs"]
 mod random;
 #[path = "../collector/tests/support/mod.rs"]
 mod support;
@@ -21,7 +21,6 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use bpf::{Counters, Sizes, Tables, Told, Units, Why};
 use collector::config::Clocks;
 use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
 use detect::threshold::MAX_OVERRIDES;
@@ -30,6 +29,7 @@ use dice::Dice;
 use nic::bpf::{LoadOptions, Object, Ring};
 use support::{Log, Node, START, Sent, config, node};
 use wire::{Decoder, Dialect, Flags, FlowKey, Report};
+use xdp::{Counters, Sizes, Tables, Told, Units, Why};
 
 const SIZES: Sizes =
     Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
@@ -47,7 +47,7 @@ struct Kernel {
 impl Kernel {
     /// The program, or nothing (said aloud) where this process may not load one.
     fn new(test: &str, sizes: Sizes) -> Option<Self> {
-        Self::load(test, bpf::DETECT, &sizes.options(), sizes)
+        Self::load(test, xdp::DETECT, &sizes.options(), sizes)
     }
 
     fn load(test: &str, object: &[u8], options: &LoadOptions<'_>, sizes: Sizes) -> Option<Self> {
@@ -207,7 +207,7 @@ impl Model {
         let mut spare = self.spare_allowed || card;
         for (key, hops) in reports(payload, &profile) {
             let key = key.map(|key| key.to_string());
-            if hops > bpf::FLOW_HOPS {
+            if hops > xdp::FLOW_HOPS {
                 spare = true;
                 self.long.extend(key.clone());
             }
@@ -811,7 +811,7 @@ fn what_two_processors_tell_at_once_is_what_the_collector_told_last() {
     let sizes = Sizes { ring: 8 << 20, ..SIZES };
     let mut options = sizes.options();
     options.constants.extend([("cost_flows", 16), ("cost_stride", 5), ("cost_jitter", 512)]);
-    let Some(mut kernel) = Kernel::load(test, bpf::COST, &options, sizes) else { return };
+    let Some(mut kernel) = Kernel::load(test, xdp::COST, &options, sizes) else { return };
     let thresholds = Thresholds::new([0, 500, 300, 100, 100, 100], Vec::new()).unwrap();
     let detection = Arc::new(Detection { thresholds, ..Detection::default() });
     let default_profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));

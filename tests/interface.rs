@@ -280,7 +280,7 @@ fn an_interface_that_comes_later_is_taken_when_it_comes() {
 fn where_a_program_is_already_a_lower_rung_says_why_and_the_way_up_is_taken_when_it_is_free() {
     let Some(pair) = pair() else { return };
     let put = || {
-        let object = nic::bpf::Object::load(bpf::STEER, &nic::bpf::LoadOptions::default())?;
+        let object = nic::bpf::Object::load(xdp::STEER, &nic::bpf::LoadOptions::default())?;
         let index = nic::device::facts(Pair::DEVICE)?.unwrap().index;
         let attachment = object.attach("hopwise_steer", index, nic::bpf::Mode::Native)?;
         Ok::<_, nic::Error>((object, attachment))

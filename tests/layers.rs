@@ -14,7 +14,7 @@ const ORDER: &[&str] = &[
     "translator",
     "collector",
     // In the kernel it comes before the collector, whose work it does; it is built on the collector's definitions.
-    "dataplane/bpf",
+    "xdp",
     "store",
     "export",
     "manager",
@@ -61,16 +61,16 @@ fn no_folder_uses_a_later_one() {
 fn a_later_folder_would_be_noticed() {
     let graph = [
         ("wire", vec!["store".to_owned()]),
-        ("nic", vec!["bpf".to_owned()]),
-        ("store", vec!["bpf".to_owned()]),
+        ("nic", vec!["xdp".to_owned()]),
+        ("store", vec!["xdp".to_owned()]),
     ];
-    assert_eq!(violations(graph.into_iter()), ["wire uses store", "nic uses bpf"]);
+    assert_eq!(violations(graph.into_iter()), ["wire uses store", "nic uses xdp"]);
 }
 
 #[test]
 fn the_manifests_are_found_and_read() {
     assert_eq!(dependencies("store").first().map(String::as_str), Some("wire"));
-    assert!(dependencies("dataplane/bpf").iter().any(|name| name == "nic"));
+    assert!(dependencies("xdp").iter().any(|name| name == "nic"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub struct Options {
     pub best: Rung,
     /// The last rung tried.
     pub worst: Rung,
-    /// The steering program (`bpf::STEER`); without it no XDP rung is tried.
+    /// The steering program (`xdp::STEER`); without it no XDP rung is tried.
     pub program: Option<&'static [u8]>,
     /// Sources wanted on an XDP rung: each reads its share of the receive queues. At most one per queue is given.
     pub threads: usize,

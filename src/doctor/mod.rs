@@ -230,14 +230,14 @@ pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError>
     }
     let mut checks = machine::checks(wishes, &machine, &inputs);
     if depth.try_rungs && inputs.iter().any(|examined| examined.facts.is_some()) {
-        checks.push(program("steering_program", bpf::STEER));
-        checks.extend(wishes.kernel_mode.then(|| program("detection_program", bpf::DETECT)));
+        checks.push(program("steering_program", xdp::STEER));
+        checks.extend(wishes.kernel_mode.then(|| program("detection_program", xdp::DETECT)));
     }
     for writer in &wishes.writers {
         let facts = writer.interface().map(device::facts).transpose();
         let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
         let program = (depth.try_rungs && writer.interface().is_some())
-            .then(|| program("responder_program", bpf::RDMA));
+            .then(|| program("responder_program", xdp::RDMA));
         let found = memory::Found { facts, devices: device::rdma_devices(), library: nic::verbs::is_there() };
         inputs.push(memory::examine(writer, &machine, found, program));
     }

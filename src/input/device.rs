@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use bpf::Sizes;
 use nic::{
     device,
     ladder::{self, Counters, State, Watch},
     udp::{Buffered, Burst, Receiver},
 };
+use xdp::Sizes;
 
 use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
 use crate::{
@@ -137,7 +137,7 @@ impl Device {
             ports: self.ports.clone(),
             best,
             worst,
-            program: Some(bpf::STEER),
+            program: Some(xdp::STEER),
             threads: collector.workers,
             xdp: memory(xdp),
             udp: super::udp::options(collector, &self.ports),

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use bpf::{Sizes, Tables, Told as Record, Units, Why};
 use collector::{KeptHop, KeptKey, Profile, Run, StreamId, config::Clocks, event::Basis};
 use detect::{Detection, Metric, Prefix};
 use nic::{
@@ -10,6 +9,7 @@ use nic::{
     bpf::{Attachment, Object, Ring},
 };
 use wire::FlowKey;
+use xdp::{Sizes, Tables, Told as Record, Units, Why};
 
 use super::{Counters, FlowCopy, Kernel, Told};
 use crate::lock::lock;
@@ -54,7 +54,7 @@ impl Live {
     /// # Errors
     /// The kernel lacks something, or permission is missing.
     pub(crate) fn load(sizes: Sizes, reading: &Reading<'_>) -> Result<Self, Error> {
-        let mut object = Object::load(bpf::DETECT, &sizes.options())?;
+        let mut object = Object::load(xdp::DETECT, &sizes.options())?;
         let tables = Tables::open(&object, sizes)?;
         let ring = object.ring(RING)?;
         tables.set_detection(reading.detection)?;

@@ -9,7 +9,7 @@
 mod dice;
 #[path = "../../collector/tests/support/network.rs"]
 mod network;
-#[path = "../../dataplane/bpf/tests/support/random.rs"]
+#[path = "../../xdp/tests/support/random.rs"]
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod random;
 #[path = "../../collector/tests/support/mod.rs"]
@@ -22,11 +22,11 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bpf::Sizes;
 use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Sink, Stats, StreamView};
 use detect::Detection;
 use nic::ladder::{self, Options, Rung};
 use nic::netns::{Pair, send_frames};
+use xdp::Sizes;
 
 use super::Keeper;
 use super::live::{Live, PROGRAM, Reading};
@@ -171,7 +171,7 @@ fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
         ports: vec![PORT],
         best: rung,
         worst: rung,
-        program: Some(bpf::STEER),
+        program: Some(xdp::STEER),
         ..Options::default()
     };
     let mut opened = pair.far.run(|| ladder::open(Pair::DEVICE, &options)).unwrap().unwrap();

@@ -1,17 +1,17 @@
 //! What detection in the kernel costs per report, by `BPF_PROG_TEST_RUN`.
 //!
 //! A test run gives a program the same frame over and over, so the program makes another report of it each time before it
-//! decides it (`dataplane/bpf/src/cost.bpf.c`). What that takes is measured alone, and subtracted.
+//! decides it (`xdp/src/detect/detect_cost.bpf.c`). What that takes is measured alone, and subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bpf::{Sizes, Tables, Units};
 use detect::{Detection, Thresholds};
 use nic::bpf::{Object, Ring};
 use nic::time;
 use wire::{Dialect, Profile};
+use xdp::{Sizes, Tables, Units};
 
 use super::harness::{Conditions, Failure, Outcome, Plan};
 use terminal::CliError;
@@ -94,7 +94,7 @@ impl Place {
             ("cost_jitter", JITTER),
             ("cost_change", case.told),
         ]);
-        let mut object = Object::load(bpf::COST, &options)
+        let mut object = Object::load(xdp::COST, &options)
             .map_err(|error| Failure::Skipped(format!("it needs to load BPF programs: {error}")))?;
         let tables = Tables::open(&object, sizes).map_err(failed)?;
         prepare(&tables)?;

@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::thread;
 
-use bpf::rdma::{Options, Rdma};
 use nic::time;
 use rdma::responder::{PairConfig, Registered, Rights};
 use rdma::workload::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
+use xdp::rdma::{Options, Rdma};
 
 use super::harness::{Conditions, Failure, Outcome, Plan};
 use crate::figures::{failed, unwritten};

@@ -177,7 +177,7 @@ impl Place {
             ports: vec![PORT],
             best: rung,
             worst: rung,
-            program: Some(bpf::STEER),
+            program: Some(xdp::STEER),
             ..ladder::Options::default()
         };
         let opened = self.pair.far.run(|| ladder::open(Pair::DEVICE, &options)).map_err(failed)?;
@@ -188,7 +188,7 @@ impl Place {
             Word { at: 90, base: ports, each: 1, of: FLOWS },
             Word { at: 50, base: 0, each: 1, of: u32::MAX },
         ];
-        let open = || LiveFrames::open(bpf::BENCH, Pair::DEVICE, &words, None);
+        let open = || LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None);
         let generator = self.pair.near.run(open).and_then(|opened| opened).map_err(failed)?;
         self.run(&mut opened, &generator, plan.each, reader)
     }

@@ -34,7 +34,7 @@ impl LiveFrames {
     /// Frames per system call. Each call has some 20 ms of its own.
     const PER_CALL: u32 = 1 << 20;
 
-    /// `object` is the generator's (`bpf::BENCH`); frames leave by `interface`, of the caller's network namespace, in which
+    /// `object` is the generator's (`xdp::BENCH`); frames leave by `interface`, of the caller's network namespace, in which
     /// [`send`](Self::send) must be called too. At most four words count; `per_second` limits the rate.
     ///
     /// # Errors

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpf::rdma::{Counted, Options, Rdma, Refused};
 use memory::Region;
 use nic::{bpf::Attachment, frames::Waiting, ladder::Rung, ladder::State, ladder::Watch};
 use rdma::responder::{PairConfig, PairState, Registered, Registration};
 use wire::roce::{Path, Psn};
+use xdp::rdma::{Counted, Options, Rdma, Refused};
 
 use super::{Answers, Memory, SLEEP, Wake};
 use crate::config::memory::MemorySettings;

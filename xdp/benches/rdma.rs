@@ -1,0 +1,302 @@
+//! What the responder in the kernel costs: nanoseconds of one core per request, by `BPF_PROG_TEST_RUN`, over requests that all
+//! go elsewhere; and how many requests a second it takes on a veth, from a sender on the same core or the other one.
+//! `cargo bench -p hopwise-xdp --bench rdma`; takes some seconds, needs root.
+//!
+//! A name, or part of one, as an argument chooses cases. `HOPWISE_RDMA_COST=FILE,FILE` compares with `rdma_cost.bpf.o` of other
+//! versions, in turns; `HOPWISE_NO_LIVE=1` leaves the veth out.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a program for people")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nic::bpf::{LoadOptions, Object};
+use nic::netns::Pair;
+use nic::time;
+use rdma::responder::{Order, PairConfig, Registered, Rights};
+use wire::roce::{AtomicEth, Head, Path, Psn, Reth, Transport, Writer};
+use xdp::rdma::{Counted, Options, Rdma};
+
+const NUMBER: u32 = 0x1001;
+const KEY: u32 = 0x77_01;
+const ADDRESS: u64 = 1 << 40;
+const MEMORY: u64 = 256 << 20;
+const HEADER: u64 = 4096;
+const MTU: u32 = 2048;
+/// Rounds, of which the best counts.
+const ROUNDS: u64 = 30;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Case {
+    what: &'static str,
+    transport: Transport,
+    v6: bool,
+    /// Bytes of a write; 0: an addition.
+    len: u32,
+    /// From one place to the next, in an order that no prefetcher foresees; or one behind the other.
+    random: bool,
+    ack: bool,
+    order: Order,
+    /// The memory that is used.
+    memory: u64,
+}
+
+const CASES: [Case; 10] = {
+    use Order::{Ascending, HeadLast};
+    use Transport::{Rc, Uc};
+    let key_write = Case {
+        what: "key-write, 24 of 32 bytes at random in 64 MiB",
+        transport: Uc,
+        v6: false,
+        len: 24,
+        random: true,
+        ack: false,
+        order: HeadLast,
+        memory: 64 << 20,
+    };
+    [
+        Case { what: "key-write, 24 of 32 bytes in 256 KiB (in the cache)", memory: 256 << 10, ..key_write },
+        key_write,
+        Case { what: "the same, ascending", order: Ascending, ..key_write },
+        Case { what: "the same over IPv6", v6: true, ..key_write },
+        Case { what: "the same, reliable", transport: Rc, ..key_write },
+        Case { what: "the same, each acknowledged", transport: Rc, ack: true, ..key_write },
+        Case { what: "addition, acknowledged", transport: Rc, len: 0, ..key_write },
+        Case {
+            what: "append, 80 bytes (16 entries of 4)",
+            len: 80,
+            random: false,
+            order: Ascending,
+            ..key_write
+        },
+        Case {
+            what: "append, 304 bytes (16 entries of 18)",
+            len: 304,
+            random: false,
+            order: Ascending,
+            ..key_write
+        },
+        Case { what: "sketch, 1024 bytes", len: 1024, random: false, order: Ascending, ..key_write },
+    ]
+};
+
+fn address(v6: bool, end: u8) -> std::net::IpAddr {
+    if v6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end].into() } else { [10, 97, 0, end].into() }
+}
+
+fn pair(case: &Case) -> PairConfig {
+    let path = Path::new(address(case.v6, 2), address(case.v6, 1), 0xc001);
+    PairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
+}
+
+/// As many requests as there is to be in memory of their own, or in the whole of the case's memory.
+fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
+    let path = Path::new(address(case.v6, 1), address(case.v6, 2), 0xc001);
+    let mut writer = Writer::new(path, case.transport, NUMBER).unwrap();
+    let stride = u64::from(case.len.max(8)).next_power_of_two();
+    let places = case.memory / stride;
+    let payload = vec![0xa5; case.len as usize];
+    (0..count)
+        .map(|number| {
+            let place = if case.random { u64::from(number.wrapping_mul(0x9e37_79b1)) } else { number.into() };
+            let place = ADDRESS + place % places * stride;
+            let head = Head { psn: Psn::new(number), ack_request: case.ack, solicited: false };
+            let mut frame = vec![0; 2200];
+            let len = if case.len == 0 {
+                writer.fetch_add(&mut frame, head, AtomicEth { address: place, key: KEY, add: 1, compare: 0 })
+            } else {
+                writer.write_only(
+                    &mut frame,
+                    head,
+                    Reth { address: place, key: KEY, len: case.len },
+                    &payload,
+                )
+            };
+            frame.truncate(len.unwrap());
+            frame
+        })
+        .collect()
+}
+
+/// `struct samples`.
+fn samples(object: &Object, frames: &[Vec<u8>]) {
+    const HEAD: usize = 16;
+    let map = object.map("samples").unwrap();
+    let mut value = vec![0; map.sizes().1];
+    let len = frames[0].len();
+    let stride = len.next_multiple_of(64);
+    for (at, number) in [(0, frames.len()), (4, stride), (8, len), (12, 0)] {
+        value[at..at + 4].copy_from_slice(&(number as u32).to_ne_bytes());
+    }
+    for (place, frame) in value[HEAD..].chunks_mut(stride).zip(frames) {
+        place[..len].copy_from_slice(frame);
+    }
+    map.update(&0_u32.to_ne_bytes(), &value).unwrap();
+}
+
+fn open(kernel: &mut Rdma, case: &Case) {
+    let named = Registered { address: ADDRESS, len: MEMORY - HEADER, key: KEY };
+    kernel.deregister(KEY);
+    kernel.register(&named, HEADER, Rights::ALL, case.order, 1).unwrap();
+    again(kernel, case);
+}
+
+fn again(kernel: &mut Rdma, case: &Case) {
+    kernel.disconnect(NUMBER);
+    kernel.connect(NUMBER, &pair(case)).unwrap();
+}
+
+fn executed(counted: &Counted) -> u64 {
+    assert_eq!(counted.stats.packets, counted.stats.executed, "{counted:?}");
+    counted.stats.executed
+}
+
+/// The time per frame.
+fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
+    kernel.object().test_run(program, frame, COUNT).unwrap().duration_ns
+}
+
+/// Nanoseconds per frame.
+struct Cost {
+    /// Each frame another one, less what it takes to put it there; and that.
+    each: u32,
+    only: u32,
+    /// The same frame again and again, where that is no repeated request.
+    same: Option<u32>,
+    /// Three words stored at the same places and nothing else, for writes of so many over IPv4; with `only`.
+    bare: Option<u32>,
+}
+
+/// One program, for one case.
+struct Bench {
+    kernel: Rdma,
+    cost: Cost,
+}
+
+/// Frames of a case: more than the first of them, for which nothing is in the cache, less than takes so long that on a busy machine no
+/// round is undisturbed.
+const COUNT: u32 = 8192;
+
+impl Bench {
+    fn new(object: &[u8]) -> Self {
+        let options = Options { memory: MEMORY, ..Options::default() };
+        let kernel = Rdma::load_object(object, &options, LoadOptions::default()).unwrap();
+        kernel.map(0, MEMORY).unwrap().populate().unwrap();
+        Self { kernel, cost: Cost { each: 0, only: 0, same: None, bare: None } }
+    }
+
+    fn begin(&mut self, case: &Case, frames: &[Vec<u8>]) {
+        open(&mut self.kernel, case);
+        samples(self.kernel.object(), frames);
+        let same = (case.transport == Transport::Uc).then_some(u32::MAX);
+        let bare = (case.len == 24 && !case.v6).then_some(u32::MAX);
+        self.cost = Cost { each: u32::MAX, only: u32::MAX, same, bare };
+    }
+
+    fn round(&mut self, case: &Case, frame: &[u8]) {
+        let cost = &mut self.cost;
+        let before = executed(&self.kernel.counted().unwrap());
+        cost.only = cost.only.min(run(&self.kernel, "hopwise_rdma_only", frame));
+        cost.each = cost.each.min(run(&self.kernel, "hopwise_rdma_cost", frame));
+        if let Some(bare) = &mut cost.bare {
+            *bare = (*bare).min(run(&self.kernel, "hopwise_rdma_store", frame));
+        }
+        let mut asked = u64::from(COUNT);
+        if let Some(same) = &mut cost.same {
+            *same = (*same).min(run(&self.kernel, Rdma::PROGRAM, frame));
+            asked *= 2;
+        }
+        assert_eq!(executed(&self.kernel.counted().unwrap()), before + asked);
+        again(&mut self.kernel, case);
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let less = |with: u32| with.saturating_sub(self.only);
+        write!(f, "{:>4} ns", less(self.each))?;
+        if let Some(same) = self.same {
+            write!(f, ", one over and over {same} ns, with the test run")?;
+        }
+        if let Some(bare) = self.bare {
+            write!(f, "; bare stores {} ns", less(bare))?;
+        }
+        write!(f, " (put there: {} ns)", self.only)
+    }
+}
+
+/// A case for each program: in turns, so that all meet the same machine.
+fn by_test_run(case: &Case, benches: &mut [Bench]) {
+    let frames = frames(case, COUNT);
+    benches.iter_mut().for_each(|bench| bench.begin(case, &frames));
+    for _ in 0..ROUNDS {
+        benches.iter_mut().for_each(|bench| bench.round(case, &frames[0]));
+    }
+    println!("{}, frames of {} bytes", case.what, frames[0].len());
+    benches.iter().for_each(|bench| println!("    {}", bench.cost));
+}
+
+/// Requests a second that are executed on a veth.
+fn live(case: &Case, sender: usize, seconds: f64) {
+    let Ok(pair) = Pair::create() else { return println!("    no namespaces here") };
+    let mut kernel = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).unwrap();
+    kernel.map(0, MEMORY).unwrap().populate().unwrap();
+    open(&mut kernel, case);
+    let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
+    let index = pair.near.run(|| nic::device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
+    let load = LoadOptions { constants: vec![("out", index)], ..LoadOptions::default() };
+    let generator = Object::load(xdp::RDMA_COST, &load).unwrap();
+    let frames = frames(case, COUNT);
+    samples(&generator, &frames);
+    let stop = AtomicBool::new(false);
+    let (rate, counted) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            pair.near.run(|| {
+                let _ = time::pin(sender);
+                let mut sent = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    generator.run_live("hopwise_rdma_send", &frames[0], 1 << 20, index).unwrap();
+                    sent += 1 << 20;
+                }
+                sent
+            })
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        let (started, before) = (Instant::now(), kernel.counted().unwrap());
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let (took, after) = (started.elapsed(), kernel.counted().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        sending.join().unwrap().unwrap();
+        (
+            (after.stats.executed - before.stats.executed) as f64 / took.as_secs_f64(),
+            kernel.counted().unwrap(),
+        )
+    });
+    assert!(counted.is_balanced());
+    println!(
+        "{:>6.2} M/s  {} ({}, sender on core {sender}; {} others)",
+        rate / 1e6,
+        case.what,
+        attached.rung,
+        counted.stats.packets - counted.stats.executed
+    );
+}
+
+fn main() {
+    if let Err(error) = Rdma::load(&Options::default()) {
+        return println!("skipped: {error}");
+    }
+    let only: Option<String> = std::env::args().nth(1).filter(|text| !text.starts_with('-'));
+    let wanted = |case: &&Case| only.as_ref().is_none_or(|only| case.what.contains(only.as_str()));
+    let others = std::env::var("HOPWISE_RDMA_COST").unwrap_or_default();
+    let others = others.split(',').filter(|path| !path.is_empty()).map(|path| std::fs::read(path).unwrap());
+    let objects = std::iter::once(xdp::RDMA_COST.to_vec()).chain(others);
+    let mut benches: Vec<Bench> = objects.map(|object| Bench::new(&object)).collect();
+    CASES.iter().filter(wanted).for_each(|case| by_test_run(case, &mut benches));
+    if std::env::var_os("HOPWISE_NO_LIVE").is_some() {
+        return;
+    }
+    for case in CASES.iter().filter(wanted).filter(|case| case.transport == Transport::Uc && !case.v6) {
+        live(case, 0, 2.0);
+    }
+}

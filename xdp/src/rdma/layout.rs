@@ -1,0 +1,240 @@
+//! The Rust twin of `tables.h`.
+
+use rdma::responder::{Order, PairConfig, Reason, Registered, Rights, Stats};
+use wire::Refusal;
+use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
+
+/// Bytes of an element of the memory.
+pub(super) const CHUNK: u64 = 1 << 20;
+/// The largest path MTU that is offered.
+pub(super) const MOST_PAYLOAD: u32 = 2048;
+/// Places of queue pairs, and of regions; the low bits of a number and of a key tell which.
+pub(super) const MOST_PAIRS: usize = 4096;
+/// See there.
+pub(super) const MOST_REGIONS: usize = 256;
+/// Results of atomic operations kept for each pair.
+pub(super) const SAVED: usize = 128;
+
+/// A structure, written field by field.
+struct Layout(Vec<u8>);
+
+impl Layout {
+    fn of(size: usize) -> Self {
+        Self(vec![0; size])
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.0.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn u32(&mut self, at: usize, value: u32) {
+        self.put(at, &value.to_ne_bytes());
+    }
+
+    fn u64(&mut self, at: usize, value: u64) {
+        self.put(at, &value.to_ne_bytes());
+    }
+}
+
+/// `struct region`.
+pub(super) mod region {
+    pub(in crate::rdma) const KEY: usize = 0;
+    pub(super) const FLAGS: usize = 4;
+    pub(super) const ADDRESS: usize = 8;
+    pub(super) const LEN: usize = 16;
+    pub(super) const START: usize = 24;
+    pub(super) const NUMBER: usize = 32;
+    pub(super) const SIZE: usize = 64;
+    pub(super) const WRITE: u32 = 1;
+    pub(super) const ATOMIC: u32 = 2;
+    pub(super) const HEAD_LAST: u32 = 4;
+}
+
+/// An entry without its key, which is stored when the rest is there.
+pub(super) fn region(named: &Registered, start: u64, rights: Rights, order: Order, number: u16) -> Vec<u8> {
+    let flags = [
+        (rights.write, region::WRITE),
+        (rights.atomic, region::ATOMIC),
+        (order == Order::HeadLast, region::HEAD_LAST),
+    ];
+    let mut entry = Layout::of(region::SIZE);
+    entry.u32(region::FLAGS, flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    entry.u64(region::ADDRESS, named.address);
+    entry.u64(region::LEN, named.len);
+    entry.u64(region::START, start);
+    entry.u32(region::NUMBER, number.into());
+    entry.0
+}
+
+/// `struct pair`.
+pub(super) mod pair {
+    pub(in crate::rdma) const NUMBER: usize = 0;
+    pub(in crate::rdma) const HELD: usize = 4;
+    pub(super) const FLAGS: usize = 8;
+    pub(super) const MTU: usize = 12;
+    pub(in crate::rdma) const RECEIVES: usize = 16;
+    pub(in crate::rdma) const EXPECTED: usize = 20;
+    pub(in crate::rdma) const ERROR: usize = 28;
+    pub(super) const PEER: usize = 64;
+    pub(super) const SIZE: usize = 128;
+    pub(super) const RELIABLE: u32 = 1;
+    pub(super) const V6: u32 = 2;
+}
+
+/// An entry without its number, which is stored when the rest is there.
+pub(super) fn pair(config: &PairConfig) -> Vec<u8> {
+    let mut entry = Layout::of(pair::SIZE);
+    let reliable = if config.transport == Transport::Rc { pair::RELIABLE } else { 0 };
+    let v6 = if config.path.destination.is_ipv6() { pair::V6 } else { 0 };
+    entry.u32(pair::FLAGS, reliable | v6);
+    entry.u32(pair::MTU, config.mtu);
+    entry.u32(pair::RECEIVES, config.receives);
+    entry.u32(pair::EXPECTED, config.psn.value());
+    match config.path.destination {
+        std::net::IpAddr::V4(peer) => entry.put(pair::PEER, &peer.octets()),
+        std::net::IpAddr::V6(peer) => entry.put(pair::PEER, &peer.octets()),
+    }
+    entry.0
+}
+
+/// `struct saved`: nothing is.
+pub(super) fn saved() -> Vec<u8> {
+    const PSN: usize = 8 * SAVED;
+    const SIZE: usize = 12 * SAVED + 8;
+    let mut entry = Layout::of(SIZE);
+    entry.put(PSN, &[0xff; 4 * SAVED]);
+    entry.0
+}
+
+/// `struct answer`: an acknowledgement and one of an atomic operation, whose last bytes the program fills in, to UDP port `port`.
+/// Nothing, if the path's addresses are of two families.
+pub(super) fn answer(config: &PairConfig, port: u16) -> Option<Vec<u8>> {
+    const ROOM: usize = 96;
+    const LEN: usize = 2 * ROOM;
+    const ICRC: usize = LEN + 8;
+    const BACK: usize = ICRC + 8;
+    const SIZE: usize = 256;
+    let mut entry = Layout::of(SIZE);
+    if config.transport == Transport::Uc {
+        return Some(entry.0);
+    }
+    let mut writer = Writer::new(config.path, config.transport, config.peer).ok()?;
+    entry.u32(BACK, u32::from(config.path.destination_mac == [0; 6]));
+    let (zero, aeth) = (Psn::new(0), Aeth { syndrome: Syndrome::ACK, msn: 0 });
+    let (mut plain, mut atomic) = ([0; ROOM], [0; ROOM]);
+    let plain_len = writer.acknowledge(&mut plain, zero, aeth).ok()?;
+    let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
+    for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)].iter().enumerate() {
+        entry.put(kind * ROOM, frame);
+        // The checksum is over RoCEv2's own port, as it is in answers by a socket.
+        entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
+        entry.u32(LEN + 4 * kind, *len as u32);
+        entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
+    }
+    Some(entry.0)
+}
+
+/// The state of a frame's checksum before the last `after` bytes that it covers: from the finished one backwards.
+fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
+    let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;
+    Some(tail.iter().rev().fold(!u32::from_le_bytes(*icrc), |crc, byte| {
+        let back = |crc: u32, _| {
+            if crc >> 31 == 1 { (crc ^ POLYNOMIAL) << 1 | 1 } else { crc << 1 }
+        };
+        (0..8).fold(crc, back) ^ u32::from(*byte)
+    }))
+}
+
+/// `enum roce_refusal`.
+const REFUSALS: [Refusal; 7] = [
+    Refusal::BadIpHeader,
+    Refusal::BadUdpLength,
+    Refusal::BadRoceLength,
+    Refusal::Truncated,
+    Refusal::BadIcrc,
+    Refusal::BadTransportVersion,
+    Refusal::BadPartitionKey,
+];
+
+/// `enum reason`; behind these come two of the program's own.
+const REASONS: [Reason; 15] = [
+    Reason::UnknownPair,
+    Reason::WrongPeer,
+    Reason::WrongTransport,
+    Reason::PairInError,
+    Reason::Ahead,
+    Reason::PartOfLost,
+    Reason::BadOpcode,
+    Reason::BadSequence,
+    Reason::BadLength,
+    Reason::BadKey,
+    Reason::NoRight,
+    Reason::OutOfRange,
+    Reason::Misaligned,
+    Reason::NoReceive,
+    Reason::Forgotten,
+];
+
+/// Words of `struct rdma_counters`.
+pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
+
+/// What the program has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// As a responder in user space counts it.
+    pub stats: Stats,
+    /// Packets dropped because another CPU was at the same queue pair all the time.
+    pub contended: u64,
+    /// Packets dropped because their payload is longer than any path MTU offered here.
+    pub too_long: u64,
+    /// Answers that were due and found no room.
+    pub unanswered: u64,
+    /// Frames to the port of RoCEv2 that were left to the stack: for other queue pairs. They are none of the packets.
+    pub passed: u64,
+}
+
+impl Counted {
+    /// Every packet was executed, repeated, dropped or refused.
+    pub fn is_balanced(&self) -> bool {
+        let mut stats = self.stats;
+        stats.packets = stats.packets.wrapping_sub(self.contended + self.too_long);
+        stats.is_balanced()
+    }
+
+    /// Of the words of `struct rdma_counters`.
+    pub(super) fn of(words: &[u64; COUNTERS]) -> Self {
+        let [packets, executed, duplicates, messages, bytes, adds, completions, acks, atomic_acks, rest @ ..] =
+            words;
+        let [n0, n1, n2, skipped, late, stepped_back, abandoned, unanswered, passed, rest @ ..] = rest;
+        let (refused, dropped) = rest.split_at(8);
+        let mut stats = Stats {
+            packets: *packets,
+            executed: *executed,
+            duplicates: *duplicates,
+            messages: *messages,
+            bytes: *bytes,
+            adds: *adds,
+            completions: *completions,
+            acks: *acks,
+            atomic_acks: *atomic_acks,
+            naks: [*n0, *n1, *n2],
+            skipped: *skipped,
+            late: *late,
+            stepped_back: *stepped_back,
+            abandoned: *abandoned,
+            ..Stats::NEW
+        };
+        for (refusal, count) in REFUSALS.iter().zip(refused) {
+            stats.refused[refusal.index()] = *count;
+        }
+        for (reason, count) in REASONS.iter().zip(dropped) {
+            stats.dropped[*reason as usize] = *count;
+        }
+        let own = |at: usize| dropped.get(REASONS.len() + at).copied().unwrap_or(0);
+        Self { stats, contended: own(0), too_long: own(1), unanswered: *unanswered, passed: *passed }
+    }
+}

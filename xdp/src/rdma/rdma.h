@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* From a frame to its verdict: the RoCEv2 responder in the kernel. Remote writes and additions end in memory that user space
+ * has mapped, and what must be acknowledged is, before the kernel makes anything of a frame.
+ *
+ * It does what collector::rdma::Responder does, for the queue pairs that user space gave it. Frames for other queue pairs, and
+ * frames around whose UDP header there is anything unusual, go on to the stack, where that responder has its socket.
+ */
+#ifndef HOPWISE_RDMA_H
+#define HOPWISE_RDMA_H
+
+#include "quick.h"
+
+static inline_always u32 is_from(const struct pair *pair, const u8 *data, u32 v6)
+{
+    const u8 *ip = data + L3;
+
+    if (v6 != !!(pair->flags & PAIR_V6))
+        return 0;
+    if (!v6)
+        return half(ip + 12) == (u32)pair->peer[0];
+    return !((word(ip + 8) ^ pair->peer[0]) | (word(ip + 16) ^ pair->peer[1]));
+}
+
+/* Looks at the lock of a pair, at most: some microseconds, in which who holds it finishes. */
+#define PATIENCE 4096
+
+struct waiting {
+    struct pair *pair;
+    u32 taken;
+};
+
+static long take_next(u32 i, struct waiting *on)
+{
+    (void)i;
+    on->taken = __sync_val_compare_and_swap(&on->pair->held, 0, 1) == 0;
+    return on->taken;
+}
+
+static inline_always u32 take_pair(struct pair *pair)
+{
+    struct waiting waiting = {pair, 0};
+
+    if (likely(__sync_val_compare_and_swap(&pair->held, 0, 1) == 0))
+        return 1;
+    bpf_loop(PATIENCE, take_next, &waiting, 0);
+    return waiting.taken;
+}
+
+static inline_always u32 execute(struct xdp_md *frame, struct request *r, u32 from_peer, struct rdma_counters *c,
+                                 struct reply *reply)
+{
+    if (!from_peer)
+        return WRONG_PEER;
+    if (r->pair->error)
+        return PAIR_IN_ERROR;
+    /* The upper bits name the transport: 0 reliable, 1 not. */
+    if (r->marks & IS_ANSWER || r->opcode >> 5 != !(r->pair->flags & PAIR_RELIABLE))
+        return WRONG_TRANSPORT;
+    return r->pair->flags & PAIR_RELIABLE ? reliable(frame, r, c, reply) : unreliable(frame, r, c);
+}
+
+static inline_always int count(struct rdma_counters *c, u32 outcome)
+{
+    if (outcome == GOOD)
+        c->executed++;
+    else if (outcome == DUPLICATE)
+        c->duplicates++;
+    else if (outcome < REASONS)
+        c->dropped[outcome]++;
+    return XDP_DROP;
+}
+
+static inline_always int respond(struct xdp_md *frame, struct request *r, struct rdma_counters *c, u32 v6)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    struct reply reply = {};
+    u32 outcome, messages, from_peer;
+
+    outcome = read_request(frame, r, v6);
+    if (outcome == READ_TOO_LONG)
+        return count(c, TOO_LONG);
+    if (outcome < ROCE_REFUSALS) {
+        c->refused[outcome]++;
+        return XDP_DROP;
+    }
+    if (data + L3 + (v6 ? 40 : 20) > end)
+        return XDP_DROP;
+    from_peer = is_from(r->pair, data, v6);
+    if (!take_pair(r->pair))
+        return count(c, CONTENDED);
+    /* It may have been taken away while this waited: who does that looks at the lock afterwards. */
+    outcome = *(volatile u32 *)&r->pair->number == r->number ? execute(frame, r, from_peer, c, &reply) : UNKNOWN_PAIR;
+    messages = r->pair->messages;
+    c->atomic_acks += reply.kind == ANSWER_ATOMIC;
+    give_pair(r->pair);
+    count(c, outcome);
+    if (outcome == GOOD && (r->opcode & 31) == 0x0a && r->len)
+        remember(frame, r->place, v6);
+    if (reply.kind == ANSWER_NONE)
+        return XDP_DROP;
+    return give_answer(frame, r->place, messages, &reply, c);
+}
+
+/* The whole way. A function of its own, so that the usual one is not burdened with it. */
+noinline int rdma_whole(struct xdp_md *frame)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    u32 kind = kind_of(data, end), zero = 0;
+    struct request r = {};
+    struct rdma_counters *c;
+
+    if (kind == NOT_ROCE)
+        return XDP_PASS;
+    c = map_lookup(&rdma_counted, &zero);
+    if (!c)
+        return XDP_PASS;
+    if (kind == ROCE_V6) {
+        if (data + L3 + 40 + 8 + BTH_BYTES > end)
+            return XDP_PASS;
+        r.number = be32(data + L3 + 40 + 8 + 4) & 0xffffff;
+    } else {
+        if (data + L3 + 20 + 8 + BTH_BYTES > end)
+            return XDP_PASS;
+        r.number = be32(data + L3 + 20 + 8 + 4) & 0xffffff;
+    }
+    r.place = r.number & (MOST_PAIRS - 1);
+    r.pair = pair_at(r.place);
+    if (!r.pair || !r.number || r.pair->number != r.number) {
+        c->passed++;
+        return XDP_PASS;
+    }
+    c->packets++;
+    return kind == ROCE_V6 ? respond(frame, &r, c, 1) : respond(frame, &r, c, 0);
+}
+
+static inline_always int rdma(struct xdp_md *frame)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    u32 type;
+    int verdict = NOT_QUICK;
+
+    if (data + L3 > end)
+        return XDP_PASS;
+    type = be16(data + 12);
+    if (type == ETHERTYPE_IPV4)
+        verdict = quick(frame, data, end, 0);
+    else if (type == ETHERTYPE_IPV6)
+        verdict = quick(frame, data, end, 1);
+    return verdict == NOT_QUICK ? rdma_whole(frame) : verdict;
+}
+
+#endif

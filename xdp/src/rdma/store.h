@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Bytes into the memory that user space sees, and messages to it. */
+#ifndef HOPWISE_RDMA_STORE_H
+#define HOPWISE_RDMA_STORE_H
+
+#include "parse.h"
+
+/* The element of the memory that holds a byte, or nothing. */
+static inline_always u8 *chunk_of(u64 at)
+{
+    u32 index = at >> CHUNK_BITS;
+
+    return at >> (32 + CHUNK_BITS) ? 0 : map_lookup(&memory, &index);
+}
+
+/* One word, seen before everything that is stored after it and after everything before. */
+static inline_always void store_word(u8 *to, u64 value)
+{
+    asm volatile("" ::: "memory");
+    if (weak_order)
+        __sync_lock_test_and_set((u64 *)to, value);
+    else
+        *(volatile u64 *)to = value;
+    asm volatile("" ::: "memory");
+}
+
+/* The first `len` bytes of a word, 5 to 8, from `value`, as one store: see memory::Region::write_head_last. */
+static inline_always void store_short(u8 *to, u64 value, u32 len)
+{
+    u64 others = len < 8 ? ~0ull << (8 * (len & 7)) : 0;
+
+    *(volatile u64 *)to = (*(volatile u64 *)to & others) | (value & ~others);
+}
+
+/* The same of a frame's bytes, behind which at least the checksum's four stand, to `at`, a multiple of eight. 0: done. */
+static noinline u32 store_word_of(struct xdp_md *frame, u64 at, u32 from, u32 len)
+{
+    u8 *chunk = chunk_of(at);
+    u64 value = 0;
+
+    if (!chunk || xdp_load(frame, from, &value, 8))
+        return 1;
+    store_short(chunk + (at & (CHUNK - 8)), value, len);
+    return 0;
+}
+
+/* The word at `at`, a multiple of eight. 0: done. */
+static noinline u32 store_head(u64 at, u64 head)
+{
+    u8 *chunk = chunk_of(at);
+
+    if (!chunk)
+        return 1;
+    store_word(chunk + (at & (CHUNK - 8)), head);
+    return 0;
+}
+
+struct crossing {
+    struct xdp_md *frame;
+    u64 at;
+    u32 from;
+};
+
+static long store_octet(u32 i, struct crossing *on)
+{
+    u8 *chunk = chunk_of(on->at + i), octet;
+
+    if (!chunk || xdp_load(on->frame, on->from + i, &octet, 1))
+        return 1;
+    chunk[(on->at + i) & (CHUNK - 1)] = octet;
+    return 0;
+}
+
+/* At an element's end: octet by octet. 0: done. */
+static noinline u32 store_across(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 head_last)
+{
+    struct crossing crossing = {frame, at, from};
+    u8 *chunk = chunk_of(at);
+    u64 head = 0;
+    u32 offset = at & (CHUNK - 1) & ~7u;
+
+    if (!chunk)
+        return 1;
+    if (!head_last) {
+        bpf_loop(len, store_octet, &crossing, 0);
+        return 0;
+    }
+    if (len <= 8 || xdp_load(frame, from, &head, 8))
+        return 1;
+    store_word(chunk + offset, 0);
+    crossing.at += 8;
+    crossing.from += 8;
+    bpf_loop(len - 8, store_octet, &crossing, 0);
+    store_word(chunk + offset, head);
+    return 0;
+}
+
+/* Puts `len` bytes of the frame at `from` to `at` of the memory, ascending, or the first eight last: see
+ * memory::Region::write_head_last. 0: done. */
+static inline_always u32 store(struct xdp_md *frame, u64 at, u32 from, u32 len, u32 flags)
+{
+    u32 offset = at & (CHUNK - 1), head_last = flags & REGION_HEAD_LAST && !(at & 7) && len > 4;
+    u8 *to = chunk_of(at);
+    u64 head = 0;
+
+    if (!to)
+        return 1;
+    if (head_last && len <= 8)
+        return store_word_of(frame, at, from, len);
+    if (offset > CHUNK - MOST_PAYLOAD)
+        return store_across(frame, at, from, len, head_last);
+    to += offset;
+    if (!head_last) {
+        if (len < 1 || len > MOST_PAYLOAD)
+            return 1;
+        return xdp_load(frame, from, to, len) != 0;
+    }
+    if (xdp_load(frame, from, &head, 8))
+        return 1;
+    len -= 8;
+    if (len < 1 || len > MOST_PAYLOAD - 8)
+        return 1;
+    store_word(to, 0);
+    if (xdp_load(frame, from + 8, to + 8, len))
+        return 1;
+    store_word(to, head);
+    return 0;
+}
+
+/* Adds to the word at `at`, a multiple of eight. 0: done. */
+static inline_always u32 add_to(u64 at, u64 delta, u64 *original)
+{
+    u8 *chunk = chunk_of(at);
+
+    if (!chunk || at & 7)
+        return 1;
+    *original = __sync_fetch_and_add((u64 *)(chunk + (at & (CHUNK - 8))), delta);
+    return 0;
+}
+
+/* A message as user space is told of it. */
+struct letter {
+    struct completion head;
+    u8 text[MOST_PAYLOAD];
+};
+
+RDMA_ARRAY(letters, MAP_PERCPU_ARRAY, 1, 0, struct letter);
+
+static inline_always u32 tell_sent(struct xdp_md *frame, u32 pair, u32 from, u32 len)
+{
+    u32 zero = 0;
+    struct letter *letter = map_lookup(&letters, &zero);
+
+    if (!letter || len > MOST_PAYLOAD)
+        return BAD_LENGTH;
+    letter->head = (struct completion){.pair = pair, .len = len, .kind = COMPLETION_SENT};
+    if (len && xdp_load(frame, from, letter->text, len))
+        return BAD_LENGTH;
+    return ring_output(&completions, letter, sizeof(letter->head) + len, 0) ? NO_RECEIVE : GOOD;
+}
+
+#endif

@@ -1,0 +1,365 @@
+//! The kernel's decoder says of every frame what `wire` says of it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+mod support;
+
+use dataplane::fabric::{Family, FlowSpec, Transport, Wire};
+use dataplane::report::{Format, Version};
+use dataplane::sf::{self, Form, Urgent};
+use dataplane::switch::{self, Congestion, Mark};
+use dataplane::watchlist::Mode;
+use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
+use detect::Match;
+use support::dice::Dice;
+use support::normal::{Frame, Outcome, Told};
+use support::vectors::{self, Kind, Vector};
+use support::{KEPT, Kernel, frame_of, normal, random};
+use wire::{Profile, Refusal};
+use xdp::Units;
+
+/// What a vector says as frames: itself, or its bytes in a datagram, or inside reports of several versions.
+fn frames(vector: &Vector) -> Vec<Vec<u8>> {
+    match vector.kind {
+        Kind::Frame => vec![vector.bytes.clone()],
+        Kind::Payload => vec![frame_of(&vector.bytes)],
+        Kind::Packet => reports_about(&vector.bytes).iter().map(|payload| frame_of(payload)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Reports about a packet, one of each version.
+fn reports_about(packet: &[u8]) -> Vec<Vec<u8>> {
+    let v05 = [0x00, 0x20, 0, 1, 0, 0, 0, 7, 0, 0, 3, 0xe8];
+    let v10 = [0x14, 0, 0, 0x41, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 3, 0xe8];
+    let padded = packet.len().next_multiple_of(4);
+    let words = (padded / 4).min(255) as u8;
+    let v20 = [0x20, 0x40, 0x0a, 0xbd, 0, 0, 0, 3, 0x03, words, 0, 0x20];
+    let tail = vec![0; padded - packet.len()];
+    [[&v05[..], packet].concat(), [&v10[..], packet].concat(), [&v20[..], packet, &tail].concat()].to_vec()
+}
+
+/// The differences between kernel and Rust, as far as there are any.
+fn difference(kernel: &mut Kernel, frame: &[u8], profile: &Profile, units: &Units) -> Option<String> {
+    kernel.read_as(profile, units);
+    let expected = normal::outcome(frame, profile, units, KEPT);
+    let mut got = kernel.decode(frame);
+    if got.peeked[0] == 0 {
+        got.peeked = [0; 4];
+    }
+    (got != expected)
+        .then(|| format!("{profile:?}\n{frame:02x?}\n  expected {expected:?}\n  got      {got:?}"))
+}
+
+/// Fails, and shows the first differences, if there are any.
+struct Differences {
+    kernel: Kernel,
+    count: u32,
+    found: Vec<String>,
+}
+
+impl Differences {
+    fn new(test: &str) -> Option<Self> {
+        Some(Self { kernel: Kernel::new(test)?, count: 0, found: Vec::new() })
+    }
+
+    /// Compares what the two make of a frame.
+    fn compare(&mut self, what: &str, frame: &[u8], profile: &Profile, units: &Units) {
+        const SHOWN: usize = 5;
+        // A frame without an Ethernet header reaches no program.
+        if frame.len() < 14 {
+            return;
+        }
+        self.count += 1;
+        if self.found.len() < SHOWN {
+            let difference = difference(&mut self.kernel, frame, profile, units);
+            self.found.extend(difference.map(|difference| format!("{what}: {difference}")));
+        }
+    }
+
+    fn none(self) {
+        println!("{} frames", self.count);
+        assert!(self.found.is_empty(), "{}", self.found.join("\n\n"));
+    }
+}
+
+#[test]
+fn every_vector_means_what_it_means_to_wire() {
+    let Some(mut all) = Differences::new("every_vector_means_what_it_means_to_wire") else { return };
+    for vector in vectors::all() {
+        for frame in frames(&vector) {
+            all.compare(&vector.name, &frame, &vector.profile, &Units::default());
+        }
+    }
+    all.none();
+}
+
+#[test]
+fn a_vector_cut_anywhere_means_what_it_means_to_wire() {
+    let Some(mut all) = Differences::new("a_vector_cut_anywhere_means_what_it_means_to_wire") else { return };
+    for vector in vectors::all() {
+        for frame in frames(&vector) {
+            for len in 14..frame.len() {
+                all.compare(&vector.name, &frame[..len], &vector.profile, &Units::default());
+            }
+        }
+        if vector.kind == Kind::Payload {
+            for len in 0..vector.bytes.len() {
+                all.compare(
+                    &vector.name,
+                    &frame_of(&vector.bytes[..len]),
+                    &vector.profile,
+                    &Units::default(),
+                );
+            }
+        }
+    }
+    all.none();
+}
+
+#[test]
+fn a_vector_spoilt_means_what_it_means_to_wire() {
+    const ROUNDS: usize = 40;
+    let Some(mut all) = Differences::new("a_vector_spoilt_means_what_it_means_to_wire") else { return };
+    let mut dice = Dice(0x5b01);
+    for vector in vectors::all() {
+        for _ in 0..ROUNDS {
+            let mut spoilt = vector.clone();
+            dice.spoil(&mut spoilt.bytes);
+            let profile = if dice.below(4) == 0 { random::profile(&mut dice) } else { vector.profile };
+            let units = random::units(&mut dice);
+            for frame in frames(&spoilt) {
+                all.compare(&vector.name, &frame, &profile, &units);
+            }
+        }
+    }
+    all.none();
+}
+
+/// What random reports have come to.
+#[derive(Default)]
+struct Reached {
+    refusals: [u32; Refusal::IN_KERNEL],
+    /// By mark, from the lowest bit up.
+    marks: [u32; 9],
+    hops: u32,
+    /// Hops with a value, by item: node, link, level 2, latency, queue, congestion, utilisation; and reports with both ends.
+    items: [u32; 8],
+}
+
+impl Reached {
+    fn note(&mut self, outcome: &Outcome) {
+        for told in &outcome.told {
+            match told {
+                Told::Refused(reason) => self.refusals[*reason as usize] += 1,
+                Told::Report(report) => self.note_report(report),
+            }
+        }
+    }
+
+    fn note_report(&mut self, report: &normal::Report) {
+        for (bit, count) in self.marks.iter_mut().enumerate() {
+            *count += report.marks >> bit & 1;
+        }
+        for hop in &report.hops {
+            self.hops += 1;
+            let told = [
+                hop.node != u32::MAX,
+                hop.link != u32::MAX,
+                hop.level_2,
+                hop.latency != u64::MAX,
+                hop.queue != u32::MAX,
+                hop.congestion != u32::MAX,
+                hop.utilization != u64::MAX,
+            ];
+            self.items.iter_mut().zip(told).for_each(|(count, told)| *count += u32::from(told));
+        }
+        self.items[7] += u32::from(report.ends.0 != u64::MAX && report.ends.1 != u64::MAX);
+    }
+
+    /// Every refusal that a report can meet, and every mark and item, often enough to be called tested.
+    fn is_everything(&self) {
+        const ENOUGH: u32 = 20;
+        println!(
+            "refusals {:?}\nmarks {:?}\nhops {}, items {:?}",
+            self.refusals, self.marks, self.hops, self.items
+        );
+        let of_frames =
+            [Refusal::NotIp, Refusal::NotUdp, Refusal::Fragment, Refusal::BadIpHeader, Refusal::BadUdpLength];
+        for refusal in
+            Refusal::ALL[..Refusal::IN_KERNEL].iter().filter(|refusal| !of_frames.contains(refusal))
+        {
+            assert!(self.refusals[refusal.index()] >= ENOUGH, "{refusal} was met too rarely");
+        }
+        assert!(self.marks.iter().chain(&self.items).all(|count| *count >= ENOUGH), "met too rarely");
+    }
+}
+
+#[test]
+fn random_reports_mean_what_they_mean_to_wire() {
+    const ROUNDS: usize = 200_000;
+    let Some(mut all) = Differences::new("random_reports_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0x4ead);
+    let mut reached = Reached::default();
+    for _ in 0..ROUNDS / 20 {
+        let (profile, units) = (random::profile(&mut dice), random::units(&mut dice));
+        for _ in 0..20 {
+            let frame = frame_of(&random::datagram(&mut dice));
+            reached.note(&normal::outcome(&frame, &profile, &units, KEPT));
+            all.compare("random report", &frame, &profile, &units);
+        }
+    }
+    reached.is_everything();
+    all.none();
+}
+
+#[test]
+fn random_frames_mean_what_they_mean_to_wire() {
+    const ROUNDS: usize = 50_000;
+    let Some(mut all) = Differences::new("random_frames_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0xf4a3);
+    let profile =
+        Profile { telemetry_ports: wire::TelemetryPorts::new(&[32766, 9000]).unwrap(), ..Profile::default() };
+    for _ in 0..ROUNDS {
+        let payload = random::datagram(&mut dice);
+        let frame = random::frame(&mut dice, &payload);
+        all.compare("random frame", &frame, &profile, &Units::default());
+    }
+    all.none();
+}
+
+/// Datagrams of switches, as many as are wanted of one configuration.
+struct Reports(Vec<Vec<u8>>);
+
+impl FabricSink for Reports {
+    fn report(&mut self, _t: u64, _from: &Reporter, payload: &[u8]) {
+        const WANTED: usize = 60;
+        if self.0.len() < WANTED {
+            self.0.push(payload.to_vec());
+        }
+    }
+}
+
+/// What switches report of flows through a line of three, whose queues overflow now and then.
+fn switches_report(watch: Watch, format: Format, port: Option<u16>, sf: sf::Config) -> Vec<Vec<u8>> {
+    let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
+    let topology = Topology::line(3, wire).unwrap();
+    let switch = switch::Config {
+        mark: Mark { port, ..Mark::default() },
+        available: 0xff80,
+        format,
+        congestion: Some(Congestion { rise: 2_000, fall: 1_000, quota: 0 }),
+        sf,
+    };
+    let config = Config { switch, watchlist: watch.into(), ..Config::default() };
+    // Report 1.0 cannot say everything.
+    let Ok(mut fabric) = Fabric::new(topology, config, 1) else { return Vec::new() };
+    let kinds = [Family::V4, Family::V6].map(|family| [(family, Transport::Udp), (family, Transport::Tcp)]);
+    for (at, (family, transport)) in kinds.into_iter().flatten().enumerate() {
+        let (src_port, pattern) = (4000 + at as u16, Pattern::poisson(3_000));
+        let spec = FlowSpec::new(10_001, 10_002, src_port, 80);
+        fabric.add_flow(&FlowSpec { family, transport, pattern, ..spec }).unwrap();
+    }
+    let mut reports = Reports(Vec::new());
+    fabric.run_until(30_000_000, &mut reports);
+    reports.0
+}
+
+#[test]
+fn reports_of_switches_mean_what_they_mean_to_wire() {
+    let Some(mut all) = Differences::new("reports_of_switches_mean_what_they_mean_to_wire") else { return };
+    let mut dice = Dice(0xfab1);
+    let modes = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard];
+    for case in 0..64 {
+        let has = |bit: usize| case >> bit & 1 != 0;
+        let version = if has(2) { Version::V10 } else { Version::V20 };
+        let format = Format {
+            version,
+            own_on_stack: has(3),
+            ethernet: has(4),
+            group: if has(5) && version == Version::V20 { 8 } else { 1 },
+            drop_with_int: has(5),
+            ..Format::default()
+        };
+        // A port marks INT 2.x only.
+        let port = (has(5) && modes[case % 4] != Mode::Md10).then_some(33_122);
+        let bitmap = if has(4) { 0xff80 } else { Watch::USUAL };
+        let watch = Watch { mode: modes[case % 4], bitmap, ..Watch::new(Match::default()) };
+        for payload in switches_report(watch, format, port, sf::Config::default()) {
+            let units = random::units(&mut dice);
+            all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
+        }
+    }
+    assert!(all.count > 2_000, "only {} datagrams", all.count);
+    all.none();
+}
+
+#[test]
+fn sf_reports_of_switches_mean_what_they_mean_to_wire() {
+    let Some(mut all) = Differences::new("sf_reports_of_switches_mean_what_they_mean_to_wire") else {
+        return;
+    };
+    let mut dice = Dice(0x5f1a);
+    for case in 0..48 {
+        let has = |bit: usize| case >> bit & 1 != 0;
+        let form = [Form::Full, Form::Compact, Form::Stack][case % 3];
+        let version = if has(2) && form != Form::Compact { Version::V10 } else { Version::V20 };
+        let group = if has(3) && version == Version::V20 { 8 } else { 1 };
+        let format = Format { version, group, ethernet: has(0), drop_with_int: has(1), ..Format::default() };
+        // Few registers, so that flows push each other out; some packets collect the whole path.
+        let urgent = Urgent { every: has(4).then_some(3), queue: None };
+        let sf = sf::Config { registers: 2, single: has(1), form, urgent, ..sf::Config::default() };
+        let bitmap = if has(0) { 0xff80 } else { Watch::USUAL };
+        let watch = Watch { mode: Mode::Sf, bitmap, ..Watch::new(Match::default()) };
+        let payloads = switches_report(watch, format, has(3).then_some(33_122), sf);
+        assert!(!payloads.is_empty(), "case {case}");
+        for payload in payloads {
+            let units = random::units(&mut dice);
+            all.compare(&format!("case {case}"), &frame_of(&payload), &Profile::default(), &units);
+        }
+    }
+    assert!(all.count > 2_000, "only {} datagrams", all.count);
+    all.none();
+}
+
+/// A datagram of one report 2.0 to its end, of so many bytes; TLVs without a packet before one with it.
+fn long_datagram(len: usize) -> Vec<u8> {
+    let mut payload = vec![0x20, 0, 0, 7, 0, 0, 0, 3, 0x01, 0xff, 0, 0x20];
+    let packet =
+        [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..], &[7; 20]].concat();
+    while payload.len() + 1024 + packet.len() < len {
+        payload.extend([0, 255, 0, 7]);
+        payload.extend([0; 1020]);
+    }
+    while payload.len() + 4 + packet.len() < len {
+        payload.extend([0, 0, 0, 7]);
+    }
+    payload.extend([0x20, 10, 0, 0]);
+    payload.extend(packet);
+    payload
+}
+
+#[test]
+fn long_frames_are_read_or_passed() {
+    let Some(mut all) = Differences::new("long_frames_are_read_or_passed") else { return };
+    for len in [1_200, 3_000, 4_096, 8_900, 16_200, 16_332] {
+        let frame = frame_of(&long_datagram(len));
+        all.compare(&format!("{len} bytes"), &frame, &Profile::default(), &Units::default());
+        let got = all.kernel.decode(&frame);
+        assert!(matches!(&got.told[..], [Told::Report(report)] if report.flow.is_some()), "{got:?}");
+    }
+    let too_long = frame_of(&long_datagram(16_400));
+    assert!(too_long.len() > 16_384);
+    assert_eq!(all.kernel.decode(&too_long), Outcome::not_read(Frame::Passed { reason: normal::TOO_LONG }));
+    all.none();
+}
+
+#[test]
+fn a_group_of_the_most_reports_is_read_to_its_end() {
+    let Some(mut all) = Differences::new("a_group_of_the_most_reports_is_read_to_its_end") else { return };
+    // Reports of four bytes: inner only, and nothing inside.
+    let payload = [&[0x20, 0, 0, 7, 0, 0, 0, 3][..], &[0; 4 * 4_000]].concat();
+    let frame = frame_of(&payload);
+    all.compare("4000 reports", &frame, &Profile::default(), &Units::default());
+    assert_eq!(all.kernel.decode(&frame).count, 4_000);
+    all.none();
+}

@@ -1,0 +1,562 @@
+//! The responder in the kernel against the one in user space, packet for packet: memory, answers, completions, counters.
+//!
+//! It needs root; without, each test says aloud that it is skipped.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a failed unwrap is a failed test")]
+
+mod both;
+#[allow(unreachable_pub)] // shared with tests where it is reached
+#[path = "../../../wire/tests/support/dice.rs"]
+mod dice;
+mod frames;
+mod live;
+
+use std::net::IpAddr;
+
+use both::{Both, Pair, Said};
+use dice::Dice;
+use frames::{Request, atomic, reth, seal, vary};
+use rdma::responder::{Order, Out, PairConfig, Reason, Registered, Rights};
+use wire::roce::{Psn, Transport};
+use xdp::rdma::{Options, Refused};
+
+/// Says aloud that a test needs what is not there. Everything but a missing permission is a failure.
+fn skipped(test: &str, error: &nic::Error) {
+    use std::io::Write as _;
+    assert!(error.errno().is_none_or(|errno| [1, 13].contains(&errno)), "{error}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
+}
+
+/// A message of several packets that a requester is sending: what is left of it.
+type Sending = Option<u32>;
+
+/// Requests at random: mostly ones that make sense.
+struct Requester {
+    dice: Dice,
+    sending: Vec<Sending>,
+}
+
+impl Requester {
+    fn chance(&mut self, percent: usize) -> bool {
+        self.dice.below(100) < percent
+    }
+
+    fn payload(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.dice.roll() as u8).collect()
+    }
+
+    /// A place of `len` bytes in a region, or, now and then, not quite in one.
+    fn place(&mut self, both: &Both, len: u32) -> (u64, u32) {
+        let region = both.regions[self.dice.below(both.regions.len())];
+        let room = region.len.saturating_sub(u64::from(len)).max(1);
+        let mut offset = self.dice.roll() % room;
+        if self.chance(60) {
+            offset &= !7;
+        }
+        let mut address = region.address + offset;
+        let mut key = region.key;
+        match self.dice.below(60) {
+            0 => address = region.address + region.len - u64::from(len) + 1 + offset % 9,
+            1 => address = region.address.wrapping_sub(1 + offset % 9),
+            2 => address = u64::MAX - offset % 9,
+            3 => key ^= 0x100,
+            4 => key = key.wrapping_add(7),
+            5 => key = 0,
+            _ => {}
+        }
+        (address, key)
+    }
+
+    /// A request for pair `index`.
+    fn request(&mut self, both: &Both, index: usize) -> Request {
+        let pair = both.pairs[index];
+        let mtu = pair.config.mtu;
+        let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+        let expected = both.responder.expected(pair.number).unwrap();
+        let psn = match self.dice.below(40) {
+            0 => expected.plus(1 + self.dice.below(3) as u32),
+            1 => expected.plus(0x100_0000 - 1 - self.dice.below(40) as u32),
+            2 => Psn::new(self.dice.roll() as u32),
+            _ => expected,
+        };
+        let sending = self.sending[index];
+        let (opcode, extension, len) = match sending {
+            Some(left) if self.chance(95) => {
+                let last = left <= mtu;
+                self.sending[index] = left.checked_sub(mtu).filter(|left| *left > 0);
+                if !last {
+                    (7, Vec::new(), mtu)
+                } else if self.chance(20) {
+                    (9, self.payload(4), left)
+                } else {
+                    (8, Vec::new(), left)
+                }
+            }
+            _ => self.first(both, index, transport == 0),
+        };
+        let payload = self.payload(len as usize);
+        let pad = (len.wrapping_neg() & 3) as u8;
+        let (v6, from, number) = (pair.v6, pair.from, pair.number);
+        let ack = self.chance(50);
+        Request {
+            v6,
+            from,
+            opcode: transport | opcode,
+            pair: number,
+            psn: psn.value(),
+            ack,
+            extension,
+            payload,
+            pad,
+        }
+    }
+
+    /// The first packet of a message: opcode, headers, payload length.
+    fn first(&mut self, both: &Both, index: usize, reliable: bool) -> (u8, Vec<u8>, u32) {
+        let mtu = both.pairs[index].config.mtu;
+        let len = match self.dice.below(10) {
+            0 => 0,
+            1 => mtu,
+            2..5 => 1 + self.dice.below(64) as u32,
+            5 => 1 + self.dice.below(mtu as usize) as u32,
+            _ => 24,
+        };
+        match self.dice.below(20) {
+            0 => (4, Vec::new(), len),
+            1 | 2 => {
+                let total = mtu + 1 + self.dice.below(3 * mtu as usize) as u32;
+                let (address, key) = self.place(both, total);
+                self.sending[index] = Some(total - mtu);
+                (6, reth(address, key, total), mtu)
+            }
+            3 | 4 => {
+                let (address, key) = self.place(both, len);
+                (0xb, [reth(address, key, len), self.payload(4)].concat(), len)
+            }
+            5..8 if reliable => {
+                let (address, key) = self.place(both, 8);
+                let address = if self.chance(97) { address & !7 } else { address };
+                (0x14, atomic(address, key, self.dice.roll()), 0)
+            }
+            8 if self.chance(20) => (self.dice.below(32) as u8, self.payload(16), len),
+            _ => {
+                let (address, key) = self.place(both, len);
+                (0xa, reth(address, key, len), len)
+            }
+        }
+    }
+
+    /// As it is, or with other values for what may differ.
+    fn good(&mut self, request: &Request) -> Vec<u8> {
+        let mut frame = request.frame();
+        if self.chance(30) {
+            vary(&mut frame, || self.dice.roll() as u8);
+        }
+        frame
+    }
+
+    /// Something is not as it should be.
+    fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
+        match self.dice.below(9) {
+            0 => request.pad = self.dice.below(4) as u8,
+            1 => {
+                let len = self.dice.below(request.payload.len() + 9);
+                request.payload.resize(len, 3);
+            }
+            2 => request.from = request.from.wrapping_add(1),
+            3 => request.opcode = self.dice.roll() as u8,
+            4 => request.pair ^= 1 << self.dice.below(24),
+            5 => request.extension.truncate(self.dice.below(request.extension.len() + 1)),
+            _ => {}
+        }
+        let mut frame = request.frame();
+        match self.dice.below(7) {
+            0 => {
+                // Any bit, and the checksum tells.
+                let at = self.dice.below(frame.len());
+                frame[at] ^= 1 << self.dice.below(8);
+            }
+            1 => {
+                // A byte of the headers, and the checksum does not tell.
+                let at = 12 + self.dice.below(80).min(frame.len() - 13);
+                frame[at] = self.dice.roll() as u8;
+                seal(&mut frame);
+            }
+            2 => frame.truncate(14.max(self.dice.below(frame.len()))),
+            3 => frame.extend([0; 9]),
+            4 => {
+                self.dice.spoil(&mut frame);
+                frame.resize(frame.len().max(14), 0);
+            }
+            _ => {}
+        }
+        frame
+    }
+}
+
+fn all_pairs(both: &mut Both) {
+    for (transport, v6, mtu) in [
+        (Transport::Uc, false, 1024),
+        (Transport::Rc, false, 1024),
+        (Transport::Uc, true, 256),
+        (Transport::Rc, true, 256),
+        (Transport::Uc, false, 2048),
+        (Transport::Rc, false, 512),
+    ] {
+        both.connect(transport, v6, mtu);
+    }
+}
+
+/// Gives 20,000 random requests to both.
+fn random_requests(mut both: Both, seed: u64) {
+    const REQUESTS: usize = 20_000;
+    all_pairs(&mut both);
+    let mut requester = Requester { dice: Dice(seed), sending: vec![None; both.pairs.len()] };
+    for turn in 0..REQUESTS {
+        let index = requester.dice.below(both.pairs.len());
+        let mut request = requester.request(&both, index);
+        let frame =
+            if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };
+        both.take(&format!("{turn}: {request:?}"), &frame);
+        if requester.chance(50) {
+            both.mend(index);
+        }
+        if turn % 400 == 0 {
+            both.replenish(index);
+        }
+        if turn % 64 == 0 {
+            both.compare(&format!("{turn}: {request:?}"));
+        }
+    }
+    both.compare("at the end");
+    let stats = *both.responder.stats();
+    println!("{stats:?}");
+    // Everything has happened that can: an unknown pair is left to the stack.
+    let not_seen = |reason: &&Reason| stats.dropped[**reason as usize] == 0;
+    let unseen: Vec<_> = Reason::ALL.iter().filter(not_seen).collect();
+    assert_eq!(unseen, [&Reason::UnknownPair, &Reason::Lent]);
+    assert!(stats.naks.iter().all(|count| *count > 0) && stats.abandoned > 0 && stats.duplicates > 0);
+}
+
+#[test]
+fn random_requests_do_what_they_do_in_user_space() {
+    let Some(both) = Both::new("random_requests_do_what_they_do_in_user_space") else { return };
+    random_requests(both, 1);
+}
+
+#[test]
+fn many_random_requests_do_what_they_do_in_user_space() {
+    use std::io::Write as _;
+    let Some(seeds) = std::env::var("HOPWISE_RDMA_SEEDS").ok().and_then(|seeds| seeds.parse::<u64>().ok())
+    else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED many_random_requests_do_what_they_do_in_user_space: seconds for each seed; HOPWISE_RDMA_SEEDS=25 runs it, after a \
+             change of the program"
+        );
+        return;
+    };
+    for seed in 2..2 + seeds {
+        let Some(both) = Both::new("many_random_requests_do_what_they_do_in_user_space") else { return };
+        random_requests(both, seed);
+    }
+}
+
+/// The program knows headers again that were good once. So: each bit of them is changed after it knows them, with the checksum that
+/// belongs to it and with the old one.
+#[test]
+fn a_head_that_is_known_excuses_no_other() {
+    let Some(mut both) = Both::new("a_head_that_is_known_excuses_no_other") else { return };
+    for (transport, v6) in
+        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
+    {
+        both.connect(transport, v6, 1024);
+        let index = both.pairs.len() - 1;
+        // To the end of the headers: IP, UDP, base header, and what a write is told.
+        let end = if v6 { 14 + 40 + 8 + 12 + 16 } else { 14 + 20 + 8 + 12 + 16 };
+        for (at, bit) in (12..end).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            for sealed in [true, false] {
+                let next = both.responder.expected(both.pairs[index].number).unwrap().value();
+                let good = write(&both, index, next, 0, 64, &[9; 23]).frame();
+                both.take("good", &good);
+                let next = both.responder.expected(both.pairs[index].number).unwrap().value();
+                let mut other = write(&both, index, next, 0, 64, &[8; 23]).frame();
+                other[at] ^= 1 << bit;
+                if sealed {
+                    seal(&mut other);
+                }
+                both.take(
+                    &format!("{transport:?}, IPv6 {v6}: bit {bit} of byte {at}, sealed {sealed}"),
+                    &other,
+                );
+                both.mend(index);
+            }
+        }
+        both.compare("at the end");
+    }
+    let stats = both.responder.stats();
+    assert!(stats.executed > 4000 && stats.is_balanced(), "{stats:?}");
+}
+
+/// A write of these bytes in one packet.
+fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payload: &[u8]) -> Request {
+    let (pair, region) = (both.pairs[index], both.regions[region]);
+    let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+    Request {
+        v6: pair.v6,
+        from: pair.from,
+        opcode: transport | 0xa,
+        pair: pair.number,
+        psn,
+        ack: true,
+        extension: reth(region.address + offset, region.key, payload.len() as u32),
+        payload: payload.to_vec(),
+        pad: (payload.len().wrapping_neg() & 3) as u8,
+    }
+}
+
+/// What a head says is the same for every pair that ever has its number; whether a packet is for the pair is not.
+#[test]
+fn a_head_that_is_known_does_not_outlive_its_pair() {
+    let Some(mut both) = Both::new("a_head_that_is_known_does_not_outlive_its_pair") else { return };
+    for (transport, v6) in
+        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
+    {
+        both.connect(transport, v6, 1024);
+        let index = both.pairs.len() - 1;
+        let Pair { number, config, .. } = both.pairs[index];
+        let frame =
+            |both: &Both, psn: Psn| write(both, index, psn.value(), 0, 64, &[u8::from(v6); 512]).frame();
+        let mut next = config.psn;
+        let mut take = |both: &mut Both, config: PairConfig, key: Option<u32>| {
+            let before = both.kernel.counted().unwrap().stats;
+            let mut bytes = frame(both, next);
+            if let Some(key) = key {
+                let at = if v6 { 14 + 60 + 8 } else { 14 + 40 + 8 };
+                bytes[at..at + 4].copy_from_slice(&key.to_be_bytes());
+                seal(&mut bytes);
+            }
+            both.kernel.disconnect(number);
+            both.kernel.connect(number, &PairConfig { psn: next, ..config }).unwrap();
+            next = next.next();
+            both.kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &bytes, 1).unwrap();
+            let after = both.kernel.counted().unwrap().stats;
+            assert_eq!(after.packets, before.packets + 1);
+            Reason::ALL
+                .into_iter()
+                .find(|reason| after.dropped[*reason as usize] > before.dropped[*reason as usize])
+        };
+        // The whole way, and the short one.
+        assert_eq!([take(&mut both, config, None), take(&mut both, config, None)], [None, None]);
+        let mut other = config;
+        other.path.destination = frames::address(v6, 99);
+        assert_eq!(take(&mut both, other, None), Some(Reason::WrongPeer));
+        let mut far = config;
+        if v6 {
+            // Another network's, with the same last eight bytes.
+            let IpAddr::V6(peer) = config.path.destination else { unreachable!() };
+            let mut octets = peer.octets();
+            octets[7] ^= 1;
+            far.path.destination = octets.into();
+            assert_eq!(take(&mut both, far, None), Some(Reason::WrongPeer));
+        }
+        assert_eq!(take(&mut both, PairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
+        let turned = if transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
+        assert_eq!(
+            take(&mut both, PairConfig { transport: turned, ..config }, None),
+            Some(Reason::WrongTransport)
+        );
+        // A place where a region was, and the key of none: the last turn.
+        let key = both.regions[0].key;
+        if v6 && transport == Transport::Rc {
+            assert!(key.is_multiple_of(256) && both.kernel.deregister(key));
+            assert_eq!(take(&mut both, config, None), Some(Reason::BadKey));
+            assert_eq!(take(&mut both, config, Some(0)), Some(Reason::BadKey));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_sent_while_its_region_is_closed_is_dropped() {
+    let Some(mut both) = Both::new("a_message_that_is_sent_while_its_region_is_closed_is_dropped") else {
+        return;
+    };
+    for transport in [Transport::Uc, Transport::Rc] {
+        both.connect(transport, false, 256);
+        let index = both.pairs.len() - 1;
+        let region = usize::from(transport == Transport::Rc);
+        let psn = both.pairs[index].config.psn.value();
+        let mut first = write(&both, index, psn, region, 8, &[7; 256]);
+        first.opcode -= 4;
+        first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+        both.take("first", &first.frame());
+        let key = both.regions[region].key;
+        assert!(
+            both.responder.deregister(key) && both.kernel.deregister(key) && !both.kernel.deregister(key)
+        );
+        let mut last = write(&both, index, psn + 1, region, 0, &[8; 44]);
+        last.opcode -= 2;
+        last.extension.clear();
+        both.take("last", &last.frame());
+        both.compare("closed");
+    }
+    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 2);
+}
+
+#[test]
+fn slots_of_every_short_length_and_of_many_packets_are_alike() {
+    let Some(mut both) = Both::new("slots_of_every_short_length_and_of_many_packets_are_alike") else {
+        return;
+    };
+    both.connect(Transport::Uc, false, 256);
+    let mut psn = both.pairs[0].config.psn.value();
+    let mut step = || {
+        let this = psn;
+        psn = (psn + 1) & 0xff_ffff;
+        this
+    };
+    // Region 2 lies over the seam of the kernel's pieces, which is 1003 words behind its first byte.
+    let seam = 8 * 1003;
+    for (region, offset) in [(0, 64), (2, 0), (2, seam - 8), (2, seam - 16), (2, seam)] {
+        // Twice: with a head that is not known, and with one that is.
+        for byte in [0x51, 0x52, 0x53] {
+            for len in 1..=17 {
+                let only = write(&both, 0, step(), region, offset, &vec![byte; len]);
+                both.take("a short slot", &only.frame());
+            }
+        }
+        both.compare("short slots");
+    }
+    for (region, offset, whole) in
+        [(0, 64, true), (0, 64, false), (2, seam - 304, true), (2, seam - 8, false)]
+    {
+        let mut first = write(&both, 0, step(), region, offset, &[7; 256]);
+        first.opcode -= 4;
+        first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+        both.take("first", &first.frame());
+        both.compare("a first packet");
+        let psn = step();
+        if whole {
+            let mut last = write(&both, 0, psn, region, 0, &[8; 44]);
+            last.opcode -= 2;
+            last.extension.clear();
+            both.take("last", &last.frame());
+            both.compare("a last packet");
+        }
+    }
+    assert_eq!(both.responder.stats().messages, 5 * 3 * 17 + 2);
+}
+
+#[test]
+fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
+    let Some(mut both) = Both::new("a_message_does_not_go_on_in_another_region_in_the_same_place") else {
+        return;
+    };
+    both.connect(Transport::Uc, false, 256);
+    let psn = both.pairs[0].config.psn.value();
+    let mut first = write(&both, 0, psn, 0, 8, &[7; 256]);
+    first.opcode -= 4;
+    first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
+    both.take("first", &first.frame());
+    let key = both.regions[0].key;
+    assert!(both.responder.deregister(key) && both.kernel.deregister(key));
+    both.register(4096, 64 << 10, Rights::ALL, Order::HeadLast);
+    assert_eq!(both.regions[4].key & 0xff, key & 0xff, "the same place");
+    let mut last = write(&both, 0, psn + 1, 0, 0, &[8; 44]);
+    last.opcode -= 2;
+    last.extension.clear();
+    both.take("last", &last.frame());
+    both.compare("another region");
+    assert_eq!(both.responder.stats().dropped[Reason::BadKey as usize], 1);
+}
+
+#[test]
+fn a_full_ring_is_an_empty_receive_queue() {
+    let options = Options { completions: 4096, memory: 1, ..Options::default() };
+    let Some(mut kernel) = both::load("a_full_ring_is_an_empty_receive_queue", &options) else { return };
+    let Some(mut both) = Both::new("a_full_ring_is_an_empty_receive_queue") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let mut pair = both.pairs[0];
+    pair.config.receives = 1000;
+    kernel.connect(pair.number, &pair.config).unwrap();
+    struct Sum(usize);
+    impl Out for Sum {
+        fn answer(&mut self, _: &wire::roce::Path, _: &[u8]) {}
+        fn sent(&mut self, _: u32, message: &[u8]) {
+            self.0 += message.len();
+        }
+    }
+    let mut heard = Sum(0);
+    for psn in 0..100 {
+        let mut send = write(&both, 0, psn, 0, 0, &[1; 100]);
+        send.opcode = 0x24;
+        send.extension.clear();
+        kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &send.frame(), 1).unwrap();
+    }
+    // Each takes 24 bytes, its text and the ring's own 8, in multiples of 8; and the ring is never quite full.
+    let room = 4095 / 136;
+    assert_eq!(kernel.completed(usize::MAX, &mut heard), room);
+    assert_eq!(heard.0, room * 100);
+    let counted = kernel.counted().unwrap();
+    assert!(counted.is_balanced());
+    assert_eq!(counted.stats.completions, room as u64);
+    assert_eq!(counted.stats.dropped[Reason::NoReceive as usize], 100 - room as u64);
+    assert_eq!(kernel.receives(pair.number), Some(1000 - room as u32));
+}
+
+#[test]
+fn what_is_not_for_the_kernel_is_left_to_the_stack() {
+    let Some(mut both) = Both::new("what_is_not_for_the_kernel_is_left_to_the_stack") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let mut request = write(&both, 0, 0, 0, 0, &[1; 24]);
+    request.pair += 0x1000;
+    assert_eq!(both.take("another pair", &request.frame()), Vec::<Said>::new());
+    request.pair = both.pairs[0].number;
+    let mut tagged = request.frame();
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    both.take("a tag", &tagged);
+    let mut port = request.frame();
+    port[37] += 1;
+    both.take("another port", &port);
+    let counted = both.kernel.counted().unwrap();
+    assert_eq!((counted.stats.packets, counted.passed), (0, 1));
+    // It is gone from the moment that this returns.
+    assert!(both.kernel.disconnect(request.pair) && !both.kernel.disconnect(request.pair));
+    both.pairs.clear();
+    both.take("a pair that is gone", &request.frame());
+    assert_eq!(both.kernel.counted().unwrap().passed, 2);
+}
+
+#[test]
+fn a_packet_longer_than_any_pair_takes_is_dropped() {
+    let Some(mut both) = Both::new("a_packet_longer_than_any_pair_takes_is_dropped") else { return };
+    both.connect(Transport::Rc, false, 2048);
+    let frame = write(&both, 0, both.pairs[0].config.psn.value(), 0, 0, &[1; 2100]).frame();
+    let run = both.kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &frame, 1).unwrap();
+    let counted = both.kernel.counted().unwrap();
+    assert_eq!((run.verdict, counted.too_long, counted.stats.packets), (1, 1, 1));
+    assert!(counted.is_balanced());
+}
+
+#[test]
+fn what_the_kernel_cannot_take_over_is_said() {
+    let Some(mut both) = Both::new("what_the_kernel_cannot_take_over_is_said") else { return };
+    both.connect(Transport::Uc, false, 1024);
+    let pair = both.pairs[0];
+    let refused = |answer: Result<(), Refused>| format!("{:?}", answer.unwrap_err());
+    assert_eq!(refused(both.kernel.connect(pair.number, &pair.config)), "Taken");
+    assert_eq!(refused(both.kernel.connect(0, &pair.config)), "Taken");
+    let mut config = pair.config;
+    config.mtu = 4096;
+    assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Mtu");
+    config.mtu = 256;
+    config.path.source = frames::address(true, 2);
+    assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Addresses");
+    let mut register =
+        |named, start| refused(both.kernel.register(&named, start, Rights::ALL, Order::Ascending, 0));
+    let named = Registered { address: 1 << 41, len: 100, key: 0x120 };
+    assert_eq!(register(named, (2 << 20) - 99), "Range");
+    assert_eq!(register(named, u64::MAX), "Range");
+    assert_eq!(register(named, 12), "Range");
+    assert_eq!(register(Registered { len: 0, ..named }, 0), "Range");
+    assert_eq!(register(Registered { key: 0x101, ..named }, 0), "Taken");
+}

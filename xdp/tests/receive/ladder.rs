@@ -1,0 +1,592 @@
+//! The rungs, each in namespaces of its own.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nic::bpf::{Ids, LoadOptions, Mode, Object};
+use nic::ladder::{self, Counters, NoRung, Opened, Options, Rung, State};
+use nic::netns::{Namespace, Pair, send_frames};
+use nic::source::{Source, Stats};
+use nic::{device, netns};
+
+use crate::frames::{PORT, SOURCE, ethernet, extension, ipv4, ipv6, plain, udp};
+use crate::skipped;
+
+/// The rungs that work on a veth and use XDP.
+const WITH_XDP: [Rung; 2] = [Rung::Native, Rung::Generic];
+
+pub(crate) fn options(rung: Rung) -> Options {
+    Options { ports: vec![PORT], best: rung, worst: rung, program: Some(xdp::STEER), ..Options::default() }
+}
+
+pub(crate) fn pair(test: &str, queues: u32) -> Option<Pair> {
+    match Pair::with_queues(queues) {
+        Ok(pair) => Some(pair),
+        Err(error) => skipped(test, &error),
+    }
+}
+
+/// Opens the far side.
+pub(crate) fn open(pair: &Pair, options: &Options) -> Opened {
+    try_open(&pair.far, options).unwrap()
+}
+
+fn try_open(namespace: &Namespace, options: &Options) -> Result<Opened, NoRung> {
+    namespace.run(|| ladder::open(Pair::DEVICE, options)).unwrap()
+}
+
+/// Opens the far side again, after it was closed. A process that another test starts at that moment has our ports until it has
+/// become another program, which on a busy machine takes a while.
+fn open_again(pair: &Pair, options: &Options) -> Opened {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match try_open(&pair.far, options) {
+            Ok(opened) => return opened,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What came: payload and sender. Receives until `count` came, or nothing for half a second.
+pub(crate) fn receive(source: &mut dyn Source, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        let before = found.len();
+        source
+            .receive(500, &mut |packets| {
+                found.extend(packets.iter().map(|packet| (packet.data.to_vec(), packet.source)));
+            })
+            .unwrap();
+        if found.len() == before {
+            break;
+        }
+    }
+    found
+}
+
+/// Drops what was opened, and fails if a program or map of it is still there after that.
+pub(crate) fn close(opened: Opened) {
+    let ids = opened.watch.ids().unwrap();
+    assert!(!opened.rung.name().starts_with("xdp") || (ids.programs.len() == 1 && ids.maps.len() >= 3));
+    drop(opened);
+    gone(&ids);
+}
+
+/// The kernel frees what nobody holds a moment later.
+fn gone(ids: &Ids) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let alive = ids.alive().unwrap();
+        if alive.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "left behind: programs; maps {alive}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn send(pair: &Pair, frames: &[Vec<u8>]) {
+    pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+}
+
+#[test]
+fn every_rung_hands_out_what_was_sent() {
+    let datagram = |text: &str| udp(PORT, text.as_bytes());
+    let frames = [
+        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("v4"))),
+        ethernet(&[], 0x86dd, &ipv6(17, &datagram("v6"))),
+        ethernet(&[0x8100], 0x0800, &ipv4(8, 0, 17, &datagram("vlan, options"))),
+        ethernet(&[0x88a8, 0x8100], 0x86dd, &ipv6(17, &datagram("qinq"))),
+        ethernet(&[], 0x86dd, &ipv6(60, &extension(17, &datagram("extension")))),
+        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT + 1, b"another port"))),
+        ethernet(
+            &[],
+            0x0800,
+            &ipv4(0, 0, 17, &[&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat()),
+        ),
+        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("last"))),
+    ];
+    let [v4, v6] = Pair::NEAR.map(|address| SocketAddr::new(address, SOURCE));
+    let expected =
+        [("v4", v4), ("v6", v6), ("vlan, options", v4), ("qinq", v6), ("extension", v6), ("last", v4)];
+    let expected = expected.map(|(text, source)| (text.as_bytes().to_vec(), source));
+    let mut refused = [0; wire::Refusal::COUNT];
+    refused[wire::Refusal::BadUdpLength.index()] = 1;
+    for rung in [Rung::Native, Rung::Generic, Rung::Packet] {
+        let Some(pair) = pair("rungs", 1) else { return };
+        let mut opened = open(&pair, &options(rung));
+        assert_eq!((opened.rung, opened.sources.len(), opened.sources[0].kind()), (rung, 1, rung.name()));
+        send(&pair, &frames);
+        let source = opened.sources[0].as_mut();
+        assert_eq!(receive(source, expected.len()), expected, "{rung}");
+        let stats = source.stats();
+        let bytes = expected.iter().map(|(data, _)| data.len() as u64).sum();
+        let expected = Stats { datagrams: 6, bytes, refused, bursts: stats.bursts, ..Stats::default() };
+        assert_eq!(stats, expected, "{rung}");
+        let counters = opened.watch.counters().unwrap();
+        let taken = if rung == Rung::Packet { 0 } else { 7 };
+        assert_eq!(
+            counters,
+            Counters { taken, device_dropped: counters.device_dropped, ..Counters::default() }
+        );
+        assert_eq!(opened.watch.check().unwrap(), State::Good);
+        close(opened);
+    }
+}
+
+#[test]
+fn plain_sockets_are_the_last_rung() {
+    let Some(pair) = pair("rungs", 1) else { return };
+    let mut opened = open(&pair, &Options { program: None, ..options(Rung::Udp) });
+    for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
+        let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
+        sender.send_to(b"report", (far, PORT)).unwrap();
+        let from = sender.local_addr().unwrap();
+        assert_eq!(receive(opened.sources[0].as_mut(), 1), [(b"report".to_vec(), from)]);
+    }
+    close(opened);
+}
+
+#[test]
+fn other_traffic_goes_on_while_the_program_is_there() {
+    for rung in WITH_XDP {
+        let Some(pair) = pair("other traffic", 1) else { return };
+        let opened = open(&pair, &options(rung));
+        for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
+            let listener = pair.far.run(|| TcpListener::bind((far, 0))).unwrap().unwrap();
+            let to = listener.local_addr().unwrap();
+            let mut client = pair.near.run(|| TcpStream::connect(to)).unwrap().unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let megabyte = vec![5; 1 << 20];
+            let echoed = std::thread::spawn(move || {
+                let mut all = vec![0; 1 << 20];
+                server.read_exact(&mut all).unwrap();
+                server.write_all(&all).unwrap();
+            });
+            client.write_all(&megabyte).unwrap();
+            let mut back = vec![0; 1 << 20];
+            client.read_exact(&mut back).unwrap();
+            assert!(back == megabyte, "{rung}");
+            echoed.join().unwrap();
+            let other = pair.far.run(|| UdpSocket::bind((far, 0))).unwrap().unwrap();
+            other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
+            sender.send_to(b"to another port", other.local_addr().unwrap()).unwrap();
+            assert_eq!(other.recv(&mut [0; 64]).unwrap(), 15);
+        }
+        close(opened);
+    }
+}
+
+#[test]
+fn fragments_and_long_frames_come_by_the_companion() {
+    for rung in WITH_XDP {
+        let Some(pair) = pair("companion", 1) else { return };
+        for side in [&pair.near, &pair.far] {
+            side.ip(&["link", "set", Pair::DEVICE, "mtu", "9000"]).unwrap();
+        }
+        let mut opened = open(&pair, &options(rung));
+        let mut companion = opened.companion.take().unwrap();
+        for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
+            let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
+            let from = sender.local_addr().unwrap();
+            // Short; longer than a frame of 2048 bytes; longer than one of 4096; longer than a packet.
+            let [short, long, longer, longest] =
+                [100, 3000, 8000, 9100].map(|len| (0..len).map(|n| n as u8).collect::<Vec<u8>>());
+            for payload in [&short, &long, &longer, &longest] {
+                sender.send_to(payload, (far, PORT)).unwrap();
+            }
+            assert_eq!(receive(opened.sources[0].as_mut(), 2), [(short, from), (long, from)], "{rung}");
+            assert_eq!(receive(companion.as_mut(), 2), [(longer, from), (longest, from)], "{rung}");
+        }
+        let counters = opened.watch.counters().unwrap();
+        let device_dropped = counters.device_dropped;
+        let expected = Counters {
+            taken: 4,
+            passed_too_long: 2,
+            passed_fragment: 2,
+            device_dropped,
+            ..Counters::default()
+        };
+        assert_eq!(counters, expected, "{rung}");
+        close(opened);
+    }
+}
+
+#[test]
+fn every_queue_is_read_by_one_thread_or_by_several() {
+    for (rung, threads) in [(Rung::Native, 1), (Rung::Native, 2), (Rung::Native, 9), (Rung::Generic, 2)] {
+        let Some(pair) = pair("queues", 2) else { return };
+        let mut opened = open(&pair, &Options { threads, ..options(rung) });
+        assert_eq!((opened.queues, opened.sources.len()), (2, threads.min(2)));
+        // A veth puts what a queue sends on the queue of the same number; 2^16 flows surely use both.
+        let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+        let mut each = Vec::new();
+        for core in [0, 1] {
+            // The queue to send by is that of the core.
+            let sender = &sender;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    nic::time::pin(core).unwrap();
+                    for _ in 0..50 {
+                        sender.send_to(b"report", (Pair::FAR[0], PORT)).unwrap();
+                    }
+                });
+            });
+        }
+        for source in &mut opened.sources {
+            each.push(receive(source.as_mut(), 100).len());
+        }
+        assert_eq!(each.iter().sum::<usize>(), 100, "{rung} {threads} {each:?}");
+        assert_eq!(opened.watch.counters().unwrap().taken, 100);
+        close(opened);
+    }
+}
+
+#[test]
+fn frames_are_given_back_and_used_again() {
+    for rung in WITH_XDP {
+        let Some(pair) = pair("used again", 2) else { return };
+        let mut options = options(rung);
+        options.xdp.frames_per_queue = 64;
+        let mut opened = open(&pair, &options);
+        let mut number = 0_u32;
+        // Ten times as many as there are frames; never more than 64 at a time, so that none may be lost.
+        for _ in 0..30 {
+            let payloads: Vec<[u8; 4]> = (number..number + 40).map(u32::to_be_bytes).collect();
+            number += 40;
+            let frames =
+                payloads.iter().map(|payload| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, payload))));
+            send(&pair, &frames.collect::<Vec<_>>());
+            let mut found = receive(opened.sources[0].as_mut(), 40);
+            // They may have come by two queues.
+            found.sort();
+            assert!(
+                found.iter().map(|(data, _)| &data[..]).eq(payloads.iter().map(|payload| &payload[..])),
+                "{rung}"
+            );
+        }
+        let stats = opened.sources[0].stats();
+        assert_eq!((stats.datagrams, stats.lost()), (1200, 0), "{rung}");
+        close(opened);
+    }
+}
+
+#[test]
+fn two_interfaces_are_received_from_at_once() {
+    let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else { return };
+    let (mut first, mut second) = (open(&one, &options(Rung::Native)), open(&two, &options(Rung::Generic)));
+    send(&one, &[plain(100), plain(200)]);
+    send(&two, &[plain(300)]);
+    let lengths = |opened: &mut Opened| -> Vec<usize> {
+        receive(opened.sources[0].as_mut(), 3).into_iter().map(|(data, _)| data.len()).collect()
+    };
+    assert_eq!((lengths(&mut first), lengths(&mut second)), (vec![58, 158], vec![258]));
+    close(first);
+    send(&two, &[plain(400)]);
+    assert_eq!(lengths(&mut second), [358]);
+    close(second);
+}
+
+/// The generator's object with its program under a name that is not ours.
+fn renamed(object: &[u8]) -> Vec<u8> {
+    let (ours, other) = (b"hopwise_bench", b"someone_bench");
+    let mut bytes = object.to_vec();
+    for at in 0..bytes.len() - ours.len() {
+        if bytes[at..].starts_with(ours) {
+            bytes[at..at + other.len()].copy_from_slice(other);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn the_reason_of_each_refusal_is_kept() {
+    let Some(pair) = pair("reasons", 1) else { return };
+    // Nothing is in the way but the driver.
+    let opened = open(&pair, &Options { best: Rung::ZeroCopy, worst: Rung::Udp, ..options(Rung::Udp) });
+    let tried: Vec<String> = opened.tried.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (opened.rung, tried),
+        (
+            Rung::Native,
+            vec![
+                "xdp-zerocopy: bind AF_XDP veth0 queue 0: the driver has no zero-copy mode (or not for these settings)"
+                    .to_owned()
+            ]
+        )
+    );
+    // Somebody has the interface already.
+    let all = Options { best: Rung::Native, worst: Rung::Udp, ..options(Rung::Udp) };
+    let second = try_open(&pair.far, &all).unwrap_err().to_string();
+    assert!(
+        second.contains("another hopwise receives from this interface (program `hopwise_steer`"),
+        "{second}"
+    );
+    assert!(second.contains("udp: bind [::]:32766: another program listens on UDP port 32766"), "{second}");
+    close(opened);
+    // A program that is not ours keeps the interface; what is left is a ring.
+    let foreign = Object::load(&renamed(xdp::BENCH), &LoadOptions::default()).unwrap();
+    let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
+    let attached = pair.far.run(|| foreign.attach("someone_bench", index, Mode::Generic)).unwrap().unwrap();
+    let opened = open_again(&pair, &all);
+    let reason = format!(
+        "another XDP program is on this interface (`someone_bench`, number {}): stop what put it there, or take it off with \
+         `ip link set veth0 xdp off`",
+        foreign.program_id("someone_bench").unwrap()
+    );
+    let tried: Vec<_> = opened.tried.iter().map(|refused| (refused.rung, refused.reason.as_str())).collect();
+    let reason = format!("XDP veth0: {reason}");
+    assert_eq!(
+        (opened.rung, tried),
+        (Rung::Packet, vec![(Rung::Native, &reason[..]), (Rung::Generic, &reason[..])])
+    );
+    assert_eq!(attached.replaced().unwrap(), None);
+    drop((opened, attached));
+    pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
+    let down = try_open(&pair.far, &options(Rung::Native)).unwrap_err().to_string();
+    assert!(down.contains("the interface is down: `ip link set veth0 up`"), "{down}");
+    let missing = pair.far.run(|| ladder::open("hopwise-none", &all)).unwrap().unwrap_err().to_string();
+    assert!(missing.contains("No such device"), "{missing}");
+    let opened = {
+        pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
+        open_again(&pair, &Options { program: None, ..all })
+    };
+    assert_eq!((opened.rung, opened.tried.len()), (Rung::Packet, 2));
+    close(opened);
+}
+
+#[test]
+fn a_veth_that_receives_on_too_few_queues_is_told_apart() {
+    let Some(pair) = pair("few queues", 2) else { return };
+    pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
+    let refused = try_open(&pair.far, &options(Rung::Native)).unwrap_err().to_string();
+    let expected = "xdp-native: attach the XDP program: the other end of this veth sends on more queues than this end receives on: \
+                    `ethtool -L veth0 rx N` with as many, or `ethtool -L PEER tx 1` there";
+    assert!(refused.ends_with(expected), "{refused}");
+}
+
+/// The counters when the device has dropped something.
+fn counted(opened: &mut Opened) -> Counters {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let counters = opened.watch.counters().unwrap();
+        if counters.device_dropped > 0 || Instant::now() > deadline {
+            return counters;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_watch_tells_what_happened_to_the_interface() {
+    let Some(pair) = pair("watch", 2) else { return };
+    let mut opened = open(&pair, &options(Rung::Native));
+    // Held by a link, the program cannot be taken off from outside.
+    assert!(pair.far.ip(&["link", "set", Pair::DEVICE, "xdp", "off"]).is_err());
+    assert_eq!(opened.watch.check().unwrap(), State::Good);
+    // Down and up again is no reason to open anew.
+    pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
+    pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
+    assert_eq!(opened.watch.check().unwrap(), State::Good);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let found = loop {
+        send(&pair, &[plain(100)]);
+        let found = receive(opened.sources[0].as_mut(), 1).len();
+        if found > 0 || Instant::now() > deadline {
+            break found;
+        }
+    };
+    assert!(found > 0, "nothing comes after down and up");
+    close(opened);
+}
+
+#[test]
+fn the_watch_tells_of_queues_and_of_an_interface_that_is_gone() {
+    let Some(pair) = pair("watch", 2) else { return };
+    // A veth wants as many queues that receive as the other end has that send.
+    pair.near.run(|| device::set_queues(Pair::DEVICE, 2, 1)).unwrap().unwrap();
+    pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
+    let mut opened = open(&pair, &options(Rung::Native));
+    assert_eq!(opened.queues, 1);
+    pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
+    assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
+    // Nobody takes this one, and the device counts it.
+    send(&pair, &[ethernet(&[], 0x88b5, &[0; 50])]);
+    let lost = counted(&mut opened);
+    assert_eq!(lost.device_dropped, 1);
+    // Gone while it is read.
+    let (mut source, deleting) = (opened.sources.remove(0), &pair.far);
+    let error = std::thread::scope(|scope| {
+        let reading = scope.spawn(move || (0..3000).find_map(|_| source.receive(10, &mut |_| {}).err()));
+        std::thread::sleep(Duration::from_millis(50));
+        deleting.ip(&["link", "delete", Pair::DEVICE]).unwrap();
+        reading.join().unwrap()
+    });
+    assert_eq!(error.unwrap().to_string(), "receive veth0: the interface is gone");
+    assert_eq!(opened.watch.check().unwrap(), State::Gone);
+    assert_eq!(opened.watch.counters().unwrap(), lost, "what was counted does not go with it");
+    close(opened);
+}
+
+#[test]
+fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
+    let Some(pair) = pair("netlink", 1) else { return };
+    let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
+    let load = |bytes| Object::load(bytes, &LoadOptions::default()).unwrap();
+    let (steer, other) = (load(xdp::STEER), load(xdp::BENCH));
+    for (mode, of_ip) in [(Mode::Native, "xdpdrv"), (Mode::Generic, "xdpgeneric")] {
+        let attach = |object: &Object, program: &str| {
+            pair.far.run(|| object.attach_by_netlink(program, index, mode)).unwrap()
+        };
+        let attached = attach(&steer, "hopwise_steer").unwrap();
+        assert_eq!(attached.replaced().unwrap(), None);
+        // Never in the place of another.
+        assert!(attach(&other, "hopwise_bench").is_err());
+        pair.far.ip(&["link", "set", Pair::DEVICE, of_ip, "off"]).unwrap();
+        assert_eq!(attached.replaced().unwrap(), Some(0));
+        let replacing = attach(&other, "hopwise_bench").unwrap();
+        assert_eq!(attached.replaced().unwrap(), Some(other.program_id("hopwise_bench").unwrap()));
+        drop(attached);
+        assert_eq!(replacing.replaced().unwrap(), None, "the other's is left alone");
+        drop(replacing);
+        // What a killed run leaves: nobody detaches it. The next run does.
+        let left = attach(&steer, "hopwise_steer").unwrap();
+        std::mem::forget(left);
+        let mut opened = open(&pair, &options(Rung::Native));
+        send(&pair, &[plain(100)]);
+        assert_eq!(receive(opened.sources[0].as_mut(), 1).len(), 1);
+        close(opened);
+    }
+    let ids = steer.ids().unwrap();
+    drop(steer);
+    gone(&ids);
+}
+
+#[test]
+fn a_port_that_somebody_reads_is_no_reason_to_do_without_xdp() {
+    let Some(pair) = pair("port in use", 1) else { return };
+    let other = pair.far.run(|| UdpSocket::bind(("0.0.0.0", PORT))).unwrap().unwrap();
+    let mut opened = open(&pair, &options(Rung::Native));
+    assert!(opened.companion.is_none());
+    let expected = "UDP port 32766 is read by another socket: it gets the fragments and the frames that are too long for veth0";
+    assert_eq!(opened.warnings, [expected]);
+    let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+    let from = sender.local_addr().unwrap();
+    for len in [100, 3000] {
+        sender.send_to(&vec![1; len], (Pair::FAR[0], PORT)).unwrap();
+    }
+    assert_eq!(receive(opened.sources[0].as_mut(), 1), [(vec![1; 100], from)]);
+    other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert_eq!(other.recv(&mut [0; 4000]).unwrap(), 3000);
+    close(opened);
+}
+
+/// What is said without the right to load programs.
+const NOT_LOADED: &str = "refused nothing can be received from veth0; xdp-native: load the BPF object: BPF programs need CAP_BPF and \
+                          CAP_NET_ADMIN: grant both, or run as root";
+
+#[test]
+fn four_capabilities_are_enough_and_what_is_missing_is_said() {
+    let Some(pair) = pair("capabilities", 1) else { return };
+    for (capabilities, expected) in [
+        ("-all,+bpf,+net_admin,+net_raw,+ipc_lock", "opened xdp-native"),
+        (
+            "-all,+bpf,+net_admin,+net_raw",
+            "refused nothing can be received from veth0; xdp-native: setsockopt XDP_UMEM_REG: 32 MiB of memory may not be \
+             locked: grant CAP_IPC_LOCK, or raise the limit (`ulimit -l 32768`, in a unit `LimitMEMLOCK=32M`)",
+        ),
+        (
+            "-all,+bpf,+net_admin,+ipc_lock",
+            "refused nothing can be received from veth0; xdp-native: socket AF_XDP veth0: CAP_NET_RAW is missing: grant it, \
+             or run as root",
+        ),
+        ("-all,+net_admin,+net_raw,+ipc_lock", NOT_LOADED),
+        ("-all,+bpf,+net_raw,+ipc_lock", NOT_LOADED),
+    ] {
+        let Some((told, errors)) = with_capabilities(&pair, capabilities) else { return };
+        assert!(told.lines().any(|line| line.starts_with(expected)), "{capabilities}: {told}{errors}");
+    }
+}
+
+/// What a child says that is not root and has only these capabilities, in the far namespace.
+fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)> {
+    let output = Command::new("ip")
+        .args(["netns", "exec", pair.far.name(), "prlimit", "--memlock=65536:65536"])
+        .args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(format!("--inh-caps={capabilities}"))
+        .arg(format!("--ambient-caps={capabilities}"))
+        .arg(format!("--bounding-set={capabilities}"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "ladder::child_with_few_rights", "--nocapture"])
+        .env(CHILD, pair.far.name())
+        .output();
+    match output {
+        Ok(output) if output.status.code() != Some(127) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Some((text(&output.stdout), text(&output.stderr)))
+        }
+        _ => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED capabilities: there is no `prlimit` or `setpriv`");
+            None
+        }
+    }
+}
+
+/// Not a test by itself: what [`with_capabilities`] starts, in a namespace and without being root.
+#[test]
+fn child_with_few_rights() {
+    if std::env::var(CHILD).is_err() {
+        return;
+    }
+    match ladder::open(Pair::DEVICE, &options(Rung::Native)) {
+        Ok(mut opened) => {
+            let state = opened.watch.check().unwrap();
+            assert_eq!((state, opened.watch.counters().unwrap().taken), (State::Good, 0));
+            println!("\nopened {}", opened.rung);
+        }
+        Err(error) => println!("\nrefused {error}"),
+    }
+}
+
+/// Says which test the child is, and in which namespace.
+const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
+
+/// Not a test by itself: what [`nothing_is_left_of_a_run_that_is_killed`] kills.
+#[test]
+fn child_that_is_killed() {
+    let Ok(namespace) = std::env::var(CHILD) else { return };
+    let opened =
+        netns::within(&namespace, || ladder::open(Pair::DEVICE, &options(Rung::Native))).unwrap().unwrap();
+    println!("\nids {}", opened.watch.ids().unwrap());
+    std::thread::sleep(Duration::from_secs(30));
+}
+
+#[test]
+fn nothing_is_left_of_a_run_that_is_killed() {
+    let Some(pair) = pair("kill", 1) else { return };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ladder::child_that_is_killed", "--nocapture"])
+        .env(CHILD, pair.far.name())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let ids = lines.filter_map(|line| Ids::parse(line.strip_prefix("ids ")?)).next();
+    let Some(ids) = ids else {
+        let _ = child.wait();
+        panic!("the child opened nothing");
+    };
+    assert_eq!(ids.alive().unwrap(), ids);
+    // As by `kill -9`.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    gone(&ids);
+    let mut opened = open(&pair, &options(Rung::Native));
+    send(&pair, &[plain(100)]);
+    assert_eq!(receive(opened.sources[0].as_mut(), 1).len(), 1);
+    close(opened);
+}

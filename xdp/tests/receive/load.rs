@@ -1,0 +1,120 @@
+//! Overload: every frame that was sent was handed out, or is counted with the reason why not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nic::device;
+use nic::ladder::{Counters, Options, Rung};
+use nic::load::{LiveFrames, Word};
+use nic::netns::Pair;
+use nic::source::{Source, Stats};
+
+use crate::frames::plain;
+use crate::ladder::{close, open, options, pair, receive};
+
+/// What a reader does while frames are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    /// Takes what comes.
+    Takes,
+    /// Nothing: how much is too much for a slow reader depends on how fast the machine sends, for this one all is that the
+    /// rings do not hold.
+    Waits,
+}
+
+/// Sends `total` frames to a reader; gives what was handed out and counted.
+fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, Counters) {
+    let mut opened = open(pair, options);
+    let words = [Word { at: 34, base: 0x0200_0000 + u32::from(crate::frames::PORT), each: 1, of: 1 }];
+    let generator =
+        pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None)).unwrap().unwrap();
+    let (never, stop) = (AtomicBool::new(false), AtomicBool::new(reader == Reader::Waits));
+    let mut handed = 0;
+    let source = &mut opened.sources[0];
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut handed = 0;
+            // Relaxed: only the flag itself matters.
+            while !stop.load(Ordering::Relaxed) {
+                handed += take(source.as_mut(), 5);
+            }
+            handed
+        });
+        let sent = pair.near.run(|| generator.send(&plain(200), total, &never)).unwrap().unwrap();
+        assert_eq!(sent, total);
+        stop.store(true, Ordering::Relaxed);
+        handed = reading.join().unwrap();
+    });
+    // What was sent is not yet there: the receiving end of the link runs when a busy machine gives it a turn.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        handed += take(source.as_mut(), 50);
+        let (stats, counters) = (source.stats(), opened.watch.counters().unwrap());
+        assert_eq!(stats.datagrams, handed);
+        if stats.datagrams + stats.lost() + counters.device_dropped == total || Instant::now() > deadline {
+            close(opened);
+            return (stats, counters);
+        }
+    }
+}
+
+/// Takes frames once; gives how many came.
+fn take(source: &mut dyn Source, timeout_ms: u32) -> u64 {
+    let got = source.receive(timeout_ms, &mut |packets| {
+        assert!(packets.iter().all(|packet| packet.data == [7; 158]));
+    });
+    got.unwrap() as u64
+}
+
+#[test]
+fn under_overload_every_frame_is_accounted_for() {
+    for (rung, reader) in [
+        (Rung::Native, Reader::Waits),
+        (Rung::Native, Reader::Takes),
+        (Rung::Generic, Reader::Waits),
+        (Rung::Packet, Reader::Waits),
+    ] {
+        let Some(pair) = pair("overload", 1) else { return };
+        // So that a veth takes what the generator sends though no XDP program is in its driver.
+        pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
+        const TOTAL: u64 = 400_000;
+        let mut options = options(rung);
+        options.xdp.frames_per_queue = 1024;
+        options.packet_ring = 2 << 20;
+        let (stats, counters) = flood(&pair, &options, TOTAL, reader);
+        assert_eq!(
+            stats.datagrams + stats.lost() + counters.device_dropped,
+            TOTAL,
+            "{rung} {stats:?} {counters:?}"
+        );
+        assert!(reader == Reader::Takes || stats.lost() > 0, "{rung} {stats:?}");
+        assert!(stats.datagrams > 0, "{rung}");
+        if rung != Rung::Packet {
+            assert_eq!(counters.taken + counters.device_dropped, TOTAL, "{rung} {counters:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
+    let Some(pair) = pair("pace", 1) else { return };
+    let mut opened = open(&pair, &options(Rung::Native));
+    // The first word of the payload: each value twice, three values.
+    let words = [Word { at: 42, base: 0x0102_0304, each: 2, of: 3 }];
+    let generator =
+        pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, Some(100_000))).unwrap().unwrap();
+    let started = std::time::Instant::now();
+    let sent =
+        pair.near.run(|| generator.send(&plain(100), 10_000, &AtomicBool::new(false))).unwrap().unwrap();
+    // 10,000 at 100,000 per second are 100 ms; late is no fault of ours.
+    assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
+    let found = receive(opened.sources[0].as_mut(), 10_000);
+    assert_eq!(sent, 10_000);
+    // A reader without a core for so long that the link's ring was full misses some.
+    let missed = opened.watch.counters().unwrap().device_dropped;
+    assert_eq!(found.len() as u64 + missed, 10_000);
+    let first: Vec<u8> = found[..8].iter().map(|(data, _)| data[3]).collect();
+    assert_eq!(first, [4, 4, 5, 5, 6, 6, 4, 4]);
+    assert!(found.iter().all(|(data, _)| data[..3] == [1, 2, 3] && data[4..] == [7; 54]));
+    close(opened);
+}

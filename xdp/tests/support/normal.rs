@@ -1,0 +1,304 @@
+//! Reports in normal form, as `wire` and the collector's rules give them.
+
+use std::net::IpAddr;
+
+use wire::frame::Envelope;
+use wire::report::v20::POSTCARD_DOMAIN;
+use wire::{Decoder, Flags, FlowKey, Items, Layout, Marks, Profile, Refusal, Version};
+use xdp::Units;
+
+/// What a frame is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// A datagram to one of the ports.
+    Telemetry { dst_port: u32, source: [u8; 16] },
+    /// One that is refused.
+    Refused { reason: u32, source: [u8; 16] },
+    /// The kernel's.
+    Passed { reason: u32 },
+}
+
+/// UDP to a port that is not ours.
+pub const OTHER_PORT: u32 = Refusal::IN_KERNEL as u32;
+/// Longer than can be held.
+pub const TOO_LONG: u32 = OTHER_PORT + 1;
+
+/// What a frame says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    pub frame: Frame,
+    /// Version, node, subsystem, number; version 0 if the header was refused.
+    pub peeked: [u32; 4],
+    /// Reports and refusals.
+    pub count: u32,
+    /// The first of them.
+    pub told: Vec<Told>,
+}
+
+impl Outcome {
+    pub fn not_read(frame: Frame) -> Self {
+        Self { frame, peeked: [0; 4], count: 0, told: Vec::new() }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    Report(Box<Report>),
+    Refused(u32),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    pub version: u32,
+    pub node_id: u32,
+    pub hw_id: u8,
+    pub seq: u32,
+    pub index: u16,
+    pub flags: u32,
+    pub marks: u32,
+    pub reason: u8,
+    pub flow: Option<FlowKey>,
+    /// First ingress and last egress stamp, and whether they are wide.
+    pub ends: (u64, u64, bool),
+    pub hops: Vec<Hop>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hop {
+    pub node: u32,
+    pub link: u32,
+    pub level_2: bool,
+    pub latency: u64,
+    pub queue: u32,
+    pub congestion: u32,
+    pub utilization: u64,
+}
+
+// Marks of `struct report`.
+pub const HAS_FLOW: u32 = 1;
+const HAS_NODE: u32 = 2;
+pub const HAS_REASON: u32 = 4;
+const OWN_HOP: u32 = 8;
+const MERGED: u32 = 16;
+const POSTCARD: u32 = 32;
+const HOP_LIMIT: u32 = 64;
+const MTU: u32 = 128;
+pub const UNDECIDED: u32 = 256;
+
+/// Hops that a report in normal form has at most.
+const MAX_HOPS: usize = 16;
+const ABSENT: u32 = u32::MAX;
+const NO_VALUE: u64 = u64::MAX;
+
+/// What `wire` says of a frame, in the form of the kernel's decoder, with the first `kept` answers.
+pub fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usize) -> Outcome {
+    let envelope = Envelope::of_frame(frame);
+    let ours = |port: u16| profile.telemetry_ports.contains(port);
+    let datagram = match wire::datagram(frame) {
+        Ok(datagram) if ours(datagram.dst_port) => datagram,
+        Ok(_) => return Outcome::not_read(Frame::Passed { reason: OTHER_PORT }),
+        Err(refusal) => {
+            let reason = refusal as u32;
+            let refused = refusal != Refusal::Fragment && envelope.dst_port.is_some_and(ours);
+            let source = envelope.src.map_or([0; 16], octets);
+            return Outcome::not_read(match refused {
+                true => Frame::Refused { reason, source },
+                false => Frame::Passed { reason },
+            });
+        }
+    };
+    let mut decoder = Decoder::new(*profile);
+    let (mut told, mut count) = (Vec::new(), 0);
+    for result in decoder.reports(datagram.payload) {
+        count += 1;
+        if told.len() < kept {
+            told.push(match result {
+                Ok(report) => Told::Report(Box::new(normal(&report, units))),
+                Err(refusal) => Told::Refused(refusal as u32),
+            });
+        }
+    }
+    let peeked = wire::peek(datagram.payload, profile).map_or([0; 4], |peek| {
+        [number(peek.version), peek.node_id.unwrap_or(ABSENT), u32::from(peek.hw_id), peek.seq]
+    });
+    let source = octets(datagram.src);
+    let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
+    // Before a header was read the other three mean nothing.
+    Outcome { frame, peeked, count, told }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn number(version: Version) -> u32 {
+    match version {
+        Version::V05 => 5,
+        Version::V10 => 10,
+        Version::V20 => 20,
+    }
+}
+
+fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
+    let mark = |on: bool, mark: u32| if on { mark } else { 0 };
+    let signals = report.int.map_or(wire::int::Flags::default(), |int| int.flags);
+    let sf = report.int.is_some_and(|int| int.sf.is_some());
+    let undecided = sf || report.hop_count() > MAX_HOPS;
+    let marks = mark(report.flow.is_some(), HAS_FLOW)
+        | mark(report.node_id.is_some(), HAS_NODE)
+        | mark(report.drop_reason.is_some(), HAS_REASON)
+        | mark(report.has_own_hop(), OWN_HOP)
+        | mark(report.marks.contains(Marks::MERGED), MERGED)
+        | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
+        | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
+        | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
+        | mark(undecided, UNDECIDED);
+    // Of SF-INT the kernel says no more than that it is user space's.
+    let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
+    let (hops, ends) = if undecided {
+        (Vec::new(), (NO_VALUE, NO_VALUE, false))
+    } else if is_stacked(report) {
+        stacked(report, units)
+    } else {
+        one_by_one(report, units)
+    };
+    Report {
+        version: number(report.version),
+        node_id: report.node_id.unwrap_or(ABSENT),
+        hw_id: report.hw_id,
+        seq: report.seq,
+        index: report.index,
+        flags: u32::from(report.flags.0),
+        marks,
+        reason: report.drop_reason.unwrap_or(0),
+        flow: report.flow,
+        ends,
+        hops,
+    }
+}
+
+/// Does the collector read the hops where they lie?
+fn is_stacked(report: &wire::Report<'_>) -> bool {
+    const WIDEST: u8 = 13;
+    let has = |flag| report.flags.contains(flag);
+    let whole_path = !has(Flags::DROP)
+        && !has(Flags::INTERMEDIATE)
+        && (!has(Flags::QUEUE) || has(Flags::FLOW))
+        && report.drop_reason.is_none();
+    let stack = report.int.map(|int| int.stack);
+    let readable =
+        stack.is_some_and(|stack| !stack.is_empty() && (1..=WIDEST).contains(&stack.layout.words()));
+    readable && whole_path && report.own.is_none() && report.flow.is_some()
+}
+
+type Ends = (u64, u64, bool);
+
+/// What the collector's `Stacked` makes of a stack.
+fn stacked(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
+    let stack = report.int.unwrap().stack;
+    let layout = stack.layout;
+    let hops = stack.records().rev().map(|record| stacked_hop(&layout, record, units)).collect();
+    let (first, last) = (stack.records().last().unwrap(), stack.record(0));
+    (hops, (layout.ingress_ts(first), layout.egress_ts(last), layout.wide_ts()))
+}
+
+fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
+    let carried = layout.carried();
+    let word = |item| {
+        let at = layout.word_of(item) * 4;
+        record.get(at..at + 4).map_or(ABSENT, |word| u32::from_be_bytes(word.try_into().unwrap()))
+    };
+    let (link, level_2) = match carried.contains(Items::INTERFACES) {
+        true => (word(Items::INTERFACES), false),
+        false if layout.wide_l2() => (layout.l2_interfaces(record) as u32, true),
+        false => (word(Items::L2_INTERFACES), false),
+    };
+    let by_stamps = carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS);
+    let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
+        NO_VALUE if by_stamps => {
+            between(layout.ingress_ts(record), layout.egress_ts(record), layout.wide_ts(), units)
+        }
+        latency => latency,
+    };
+    let congestion =
+        if carried.contains(Items::QUEUE_CONGESTION) { Items::QUEUE_CONGESTION } else { Items::BUFFER };
+    Hop {
+        node: word(Items::NODE_ID),
+        link,
+        // An interface that is not told has no level.
+        level_2: level_2 && link != ABSENT,
+        latency,
+        queue: word(Items::QUEUE),
+        congestion: word(congestion),
+        utilization: scaled(word(Items::TX_UTILIZATION), units.utilization),
+    }
+}
+
+/// What the collector makes of any report's hops.
+fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
+    let (mut hops, mut ends, mut widths) = (Vec::new(), (NO_VALUE, NO_VALUE), (false, false));
+    for (at, mut hop) in report.hops().enumerate() {
+        if report.version == Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
+            hop.hop_latency = None;
+        }
+        if at == 0 {
+            (ends.0, widths.0) = (hop.ingress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+        }
+        (ends.1, widths.1) = (hop.egress_ts.unwrap_or(NO_VALUE), hop.wide_ts);
+        hops.push(reading(&hop, units));
+    }
+    if widths.0 != widths.1 {
+        let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+        ends = (narrow(ends.0), narrow(ends.1));
+    }
+    (hops, (ends.0, ends.1, widths.0 && widths.1))
+}
+
+/// The collector's `Reading::of`.
+fn reading(hop: &wire::Hop, units: &Units) -> Hop {
+    let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
+    let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
+        (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
+        _ => ABSENT,
+    };
+    let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
+    let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
+    Hop {
+        node: hop.node_id.unwrap_or(ABSENT),
+        link: match level_2 {
+            true => hop.l2_egress_if.unwrap(),
+            false => half(hop.ingress_if) << 16 | half(hop.egress_if),
+        },
+        level_2,
+        latency: match hop.hop_latency {
+            Some(latency) => scaled(latency, units.latency_ns),
+            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units),
+        },
+        queue: pair(hop.queue_id, hop.queue_occupancy),
+        congestion: match pair(hop.queue_id, hop.queue_congestion) {
+            ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
+            congestion => congestion,
+        },
+        utilization: scaled(hop.tx_utilization.unwrap_or(ABSENT), units.utilization),
+    }
+}
+
+fn scaled(raw: u32, unit: u32) -> u64 {
+    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
+}
+
+fn between(ingress: u64, egress: u64, wide: bool, units: &Units) -> u64 {
+    if ingress == NO_VALUE || egress == NO_VALUE {
+        return NO_VALUE;
+    }
+    let later = match wide {
+        true => egress.checked_sub(ingress),
+        false => {
+            Some((egress as u32).wrapping_sub(ingress as u32)).filter(|later| later >> 31 == 0).map(u64::from)
+        }
+    };
+    later.map_or(NO_VALUE, |later| later.saturating_mul(u64::from(units.stamp_ns)))
+}
