@@ -12,9 +12,8 @@ const ORDER: &[&str] = &[
     "nic",
     "rdma",
     "translator",
-    "collector",
-    // In the kernel it comes before the collector, whose work it does; it is built on the collector's definitions.
     "xdp",
+    "collector",
     "store",
     "export",
     "manager",

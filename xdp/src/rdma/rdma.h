@@ -2,7 +2,7 @@
 /* From a frame to its verdict: the RoCEv2 responder in the kernel. Remote writes and additions end in memory that user space
  * has mapped, and what must be acknowledged is, before the kernel makes anything of a frame.
  *
- * It does what collector::rdma::Responder does, for the queue pairs that user space gave it. Frames for other queue pairs, and
+ * It does what rdma::responder::Responder does, for the queue pairs that user space gave it. Frames for other queue pairs, and
  * frames around whose UDP header there is anything unusual, go on to the stack, where that responder has its socket.
  */
 #ifndef HOPWISE_RDMA_H

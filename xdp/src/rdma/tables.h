@@ -28,7 +28,7 @@
 
 /* Set where a store may overtake another (not on x86). */
 const volatile u32 weak_order = 0;
-/* As collector::rdma::Config has it. */
+/* As rdma::responder::Config has it. */
 const volatile u32 not_ready_timer = 14;
 
 enum region_flags {
@@ -105,7 +105,7 @@ _Static_assert(sizeof(struct seen) == 64, "one of a cache line");
 /* Why a packet could not be read: enum roce_refusal. */
 #define ROCE_REFUSALS_KEPT 8
 
-/* Why a good packet was not executed: those of collector::rdma::Reason; rdma/layout.rs has the same order. */
+/* Why a good packet was not executed: those of rdma::responder::Reason; rdma/layout.rs has the same order. */
 enum reason {
     UNKNOWN_PAIR,
     WRONG_PEER,
