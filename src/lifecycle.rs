@@ -23,7 +23,7 @@ use crate::{
         rdma::{DtaMode, DtaSettings},
     },
     control::{Control, Message, Reloaded},
-    dta::{self, exchange::secret::Fresh},
+    exchange::secret::Fresh,
     fanout::{self, Ledger, Plan, Share},
     first_stage,
     in_force::InForce,
@@ -31,12 +31,14 @@ use crate::{
     live::Hub,
     lock::lock,
     log::Log,
+    memory_role,
     monitor::Monitor,
     notify,
     pipeline::{self, Pipeline, RuleNames},
     rights::Giving,
     switch,
     tap::Tap,
+    translator_role,
     worker::{Core, Worker},
 };
 use terminal::CliError;
@@ -55,8 +57,8 @@ pub(crate) struct Server {
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
     translator: Option<first_stage::Role>,
-    dta: Option<dta::translator::Role>,
-    memory: Option<dta::memory::Role>,
+    dta: Option<translator_role::Role>,
+    memory: Option<memory_role::Role>,
     api: Option<Api>,
     generation: u32,
     /// Gives up privileges when they are no longer needed.
@@ -104,8 +106,8 @@ struct Gauges {
 
 /// The roles of Direct Telemetry Access, set up.
 struct Dta {
-    translator: Option<dta::translator::Ready>,
-    memory: Option<dta::memory::Ready>,
+    translator: Option<translator_role::Ready>,
+    memory: Option<memory_role::Ready>,
 }
 
 impl Dta {
@@ -113,7 +115,7 @@ impl Dta {
     fn open(settings: &Settings) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Card);
-        let memory = memory.map(dta::memory::Ready::open).transpose()?;
+        let memory = memory.map(memory_role::Ready::open).transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
             // The system has chosen the port by now.
@@ -129,7 +131,7 @@ impl Dta {
                  open by now: add [collector.memory] (mode \"user\" or \"xdp\"), or write the collector's own port",
             ));
         }
-        let translator = translator.as_ref().map(dta::translator::Ready::open).transpose()?;
+        let translator = translator.as_ref().map(translator_role::Ready::open).transpose()?;
         Ok(Self { translator, memory })
     }
 
@@ -141,7 +143,7 @@ impl Dta {
         }
         if self.memory.is_none() {
             let (_, memory) = Self::wanted(settings);
-            self.memory = memory.map(dta::memory::Ready::open).transpose()?;
+            self.memory = memory.map(memory_role::Ready::open).transpose()?;
         }
         Ok(())
     }
@@ -228,7 +230,7 @@ impl Server {
         let mut dta = Dta::open(&settings)?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
-        let others = switch.is_some() || dta.memory.as_ref().is_some_and(dta::memory::Ready::opens_again);
+        let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let cards = Dta::has_cards(&settings);
         let begin = || Giving::begin(settings.collector.rights, opens_again || others, cards);
         let giving = self.gives_up.then(begin);
@@ -264,8 +266,8 @@ impl Server {
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
             translator: self.translator.as_ref().map(first_stage::Role::handle),
-            dta: self.dta.as_ref().map(dta::translator::Role::handle),
-            memory: self.memory.as_ref().map(dta::memory::Role::handle),
+            dta: self.dta.as_ref().map(translator_role::Role::handle),
+            memory: self.memory.as_ref().map(memory_role::Role::handle),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
@@ -279,7 +281,7 @@ impl Server {
         notify::ready();
         let translator = self.translator.as_ref().map(first_stage::Role::address);
         let dta = self.dta.as_ref().map(|dta| dta.addresses().to_vec()).unwrap_or_default();
-        let memory = self.memory.as_ref().map(dta::memory::Role::addresses);
+        let memory = self.memory.as_ref().map(memory_role::Role::addresses);
         Ok(Addresses { api, inputs, translator, dta, memory })
     }
 
@@ -449,8 +451,8 @@ impl Server {
 
     /// The secrets of the exchange, as their files have them now.
     fn read_secrets(&self) -> Result<Vec<Fresh>, String> {
-        let memory = self.memory.iter().filter_map(dta::memory::Role::secret);
-        let translator = self.dta.iter().flat_map(dta::translator::Role::secrets);
+        let memory = self.memory.iter().filter_map(memory_role::Role::secret);
+        let translator = self.dta.iter().flat_map(translator_role::Role::secrets);
         memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
     }
 

@@ -6,10 +6,11 @@ mod reporting;
 use std::fmt::{Display, Write};
 
 use crate::{
-    dta::{memory::view::MemoryView, translator::view::DtaView},
     first_stage::TranslatorView,
+    memory_role::view::MemoryView,
     monitor::{Busy, Monitor, merged, version_name},
     switch::{FilterView, PortView, SwitchView},
+    translator_role::view::DtaView,
     view,
 };
 

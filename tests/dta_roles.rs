@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use collector::stores::{Answer, Next, Policy, Store};
+use dta::{Answer, Next, Policy, Store};
 use memory::Region;
 use nic::netns::Namespace;
 use roles::{
@@ -26,7 +26,7 @@ use support::{TempDir, command, hex, hopwise, skipped, text};
 use wire::dta::Operation;
 
 /// Where the body of a region begins.
-const BODY: u64 = collector::stores::BODY;
+const BODY: u64 = dta::BODY;
 
 fn store(file: &Path) -> Store {
     Store::open(Arc::new(Region::open_read_only(file).unwrap())).unwrap()

@@ -11,6 +11,7 @@ const ORDER: &[&str] = &[
     "memory",
     "nic",
     "rdma",
+    "dta",
     "translator",
     "xdp",
     "collector",

@@ -42,7 +42,6 @@ mod sketch;
 pub mod sources;
 mod state;
 pub mod stats;
-pub mod stores;
 pub mod stream;
 mod sweep;
 mod tell;

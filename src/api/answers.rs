@@ -349,7 +349,7 @@ pub(crate) async fn metrics(
         None => None,
     };
     let translator = context.translator.as_ref().map(crate::first_stage::view);
-    let reports = context.dta.as_ref().map(crate::dta::translator::view);
+    let reports = context.dta.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     let dta = (reports.as_ref(), memory.as_ref());
     let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref(), dta).await?;

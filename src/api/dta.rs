@@ -11,12 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::task;
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::dta::{
-    calculate::{self, Calculation},
-    key::Key,
-    memory::{Memory, snapshots::SnapshotView, view::MemoryView},
-    shelf::{Answer, CountAnswer, ListView, Question, Shelved, SketchAnswer, StoreView, TailAnswer},
-};
+use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
+use dta::calculate::{self, Calculation};
+use dta::key::Key;
+use dta::source::{Answer, CountAnswer, ListView, Question, Shelved, SketchAnswer, StoreView, TailAnswer};
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "there is no collector memory in this process; add [collector.memory] to its configuration";
@@ -38,7 +36,7 @@ async fn beside<T: Send + 'static>(
 fn shelved(memory: &Memory, name: &str, params: &Params) -> Result<Arc<Shelved>, Refusal> {
     let live = memory.shelf.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else { return Ok(Arc::clone(live)) };
-    let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), crate::dta::shelf::EXTENSION));
+    let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
     let opened = Shelved::open(&memory.snapshot_directory().join(file));
     opened.map(Arc::new).map_err(|error| {
         Refusal::not_found(format!("there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"))
@@ -50,7 +48,7 @@ fn key(params: &Params) -> Result<Option<Key>, Refusal> {
 }
 
 fn needed_key(params: &Params) -> Result<Key, Refusal> {
-    key(params)?.ok_or_else(|| Refusal::bad(format!("which key? add key={}", crate::dta::key::FORMS)))
+    key(params)?.ok_or_else(|| Refusal::bad(format!("which key? add key={}", ::dta::key::FORMS)))
 }
 
 /// The memory itself: what came, what was written, who is connected.
@@ -98,7 +96,7 @@ pub(crate) async fn get(
     let key = needed_key(&params)?;
     beside(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
-        let policy = collector::stores::Policy::from_name(policy).ok_or_else(|| {
+        let policy = dta::Policy::from_name(policy).ok_or_else(|| {
             Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
         })?;
         let largest = params.number::<u32>("largest")?;

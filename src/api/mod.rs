@@ -45,9 +45,9 @@ pub(crate) struct Context {
     /// The first stage, if there is one.
     pub(crate) translator: Option<crate::first_stage::Handle>,
     /// The DTA translator, if there is one.
-    pub(crate) dta: Option<crate::dta::translator::Handle>,
+    pub(crate) dta: Option<crate::translator_role::Handle>,
     /// The collector's memory, if there is one.
-    pub(crate) memory: Option<crate::dta::memory::Handle>,
+    pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL queries that may still begin.

@@ -6,8 +6,8 @@ use axum::{Json, extract::State};
 use serde::Serialize;
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::dta::{self, translator::view::DtaView};
 use crate::first_stage::{self, TranslatorView};
+use crate::translator_role::view::DtaView;
 
 /// `/translator`: what there is of a first stage, and of a DTA translator.
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ pub(crate) async fn view(
 ) -> Result<Json<Translators>, Refusal> {
     params.only(&[])?;
     let stage = context.translator.as_ref().map(first_stage::view);
-    let dta = context.dta.as_ref().map(dta::translator::view);
+    let dta = context.dta.as_ref().map(crate::translator_role::view);
     if stage.is_none() && dta.is_none() {
         let missing = "there is no translator in this process; add [translator] or [translator.dta] to its configuration";
         return Err(Refusal::not_found(missing));

@@ -132,7 +132,7 @@ fn dta(settings: &Settings) -> String {
     });
     let memory = settings.collector.memory.as_ref().map(|memory| {
         let bytes: u64 =
-            memory.stores.iter().map(|store| crate::dta::memory::regions::geometry(store).body_len()).sum();
+            memory.stores.iter().map(|store| crate::memory_role::regions::geometry(store).body_len()).sum();
         let (stores, directory) = (memory.stores.len(), memory.directory.display());
         format!(
             "{stores} store(s) of {} MiB in {directory}, RoCEv2 on {}, ",

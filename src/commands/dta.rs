@@ -21,10 +21,9 @@ use super::{
     client::{Client, escape},
     remote::{self, fetch},
 };
-use crate::dta::{
-    map::{Collector, Map},
-    shelf::{Shelf, Shelved},
-};
+use crate::config::dta::load_map;
+use dta::map::{Collector, Map};
+use dta::source::{Shelf, Shelved};
 use terminal::CliError;
 
 /// Whom to ask.
@@ -61,7 +60,7 @@ impl Source {
 
     /// The map, if there is one.
     pub(crate) fn map(&self) -> Result<Option<Map>, CliError> {
-        self.map.as_deref().map(Map::load).transpose()
+        self.map.as_deref().map(load_map).transpose()
     }
 
     /// A client of the collector that a map says, or of the one that was named.

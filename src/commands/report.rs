@@ -14,7 +14,7 @@ use dataplane::dta::{self, How, Kept, MAX_COLLECTORS, Outbox, Reporter, Spread};
 use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
-use crate::dta::map::Map;
+use crate::config::dta::load_map;
 use crate::reporter::{Sockets, first_sequence};
 use terminal::CliError;
 use terminal::units;
@@ -279,7 +279,7 @@ impl Args {
     /// Where reports go, and which of them where.
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
         let Some(file) = &self.map else { return Ok((self.to.clone(), Spread::even(self.to.len()))) };
-        let map = Map::load(file)?;
+        let map = load_map(file)?;
         let told = |error: String| CliError::new(format!("{}: {error}", file.display()));
         Ok((map.reports().map_err(told)?, map.spread().map_err(told)?))
     }

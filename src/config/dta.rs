@@ -1,6 +1,10 @@
 //! `[switch.dta]`: reports by Direct Telemetry Access, as text and as what the reporter works with.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use dataplane::dta::{
     Action, Condition, Config, ConfigError, Field, How, Mapping, Occasion, Part, Repeat, Spread, sketches,
@@ -13,7 +17,8 @@ use wire::dta::{
     layout::{Columns, SketchKind},
 };
 
-use crate::dta::map::Map;
+use dta::map::{LoadError, Map};
+use terminal::CliError;
 
 use super::{
     read::{Node, Reader},
@@ -513,7 +518,7 @@ impl DtaSettings {
             let spread = Spread::new(self.collectors.len(), None, lists.collect(), self.sketch_collector);
             return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
         };
-        let map = Map::load(file).map_err(|error| at("map")(error.to_string()))?;
+        let map = load_map(file).map_err(|error| at("map")(error.to_string()))?;
         let (own_lists, own_sketches) = (!self.list.is_empty(), self.sketch_collector != 0);
         if own_lists || own_sketches {
             let why = "the map says who keeps it; remove this, or the map".to_owned();
@@ -601,6 +606,22 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
             refuse(&["dta", list, &index.to_string(), key], why);
         }
     }
+}
+
+/// The map of several collectors in a file.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub(crate) fn load_map(file: &Path) -> Result<Map, CliError> {
+    let remedy = "make one with `hopwise map new NAME=URL …`";
+    let shown = file.display();
+    Map::load(file).map_err(|error| match error {
+        LoadError::Read(error) => CliError::io(format!("cannot read {shown}"), error, remedy),
+        LoadError::Json(error) => {
+            CliError::new(format!("{shown} is no map of collectors: {error}; {remedy}"))
+        }
+        LoadError::Tables(wrong) => CliError::new(format!("{shown}: {wrong}")),
+    })
 }
 
 /// The reference page of the fields, in Markdown.

@@ -9,7 +9,7 @@ use super::{
     setting::{Setting, Shown, choice, section},
     values::{Size, from_text, integer, refuse, with_unit},
 };
-use crate::dta::fields::Fields;
+use dta::fields::Fields;
 
 section! {
     /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where a card does it, and with

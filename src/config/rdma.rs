@@ -8,8 +8,6 @@ use std::{
 
 use translator::dta::{Accept, Config, Trigger};
 
-use crate::dta;
-
 use super::{
     read::{Node, Reader},
     setting::{Setting, Shown, choice, section},
@@ -264,10 +262,10 @@ fn triggers(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) {
         let mut wrong = |key: &str, message: String| {
             refuse(&["translator", "dta", "triggers", &position, key], message);
         };
-        if let Err(error) = dta::trigger::conditions(&trigger.when) {
+        if let Err(error) = translator::dta::trigger_text::conditions(&trigger.when) {
             wrong("when", error);
         }
-        match dta::trigger::parts(&trigger.entry) {
+        match translator::dta::trigger_text::parts(&trigger.entry) {
             Err(error) => wrong("entry", error),
             Ok(_) => {
                 if let Some(Err(what)) = trigger.built().map(|built| built.check()) {
@@ -291,9 +289,9 @@ impl TriggerSettings {
             },
             collector: self.collector,
             of: self.of,
-            conditions: dta::trigger::conditions(&self.when).ok()?,
+            conditions: translator::dta::trigger_text::conditions(&self.when).ok()?,
             list: self.list,
-            entry: dta::trigger::parts(&self.entry).ok()?,
+            entry: translator::dta::trigger_text::parts(&self.entry).ok()?,
             immediate: self.immediate,
             interval: nanoseconds(self.interval),
         })

@@ -11,7 +11,8 @@ use nic::rights::Cap;
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::{
     config::{Settings, memory::MemoryMode, rdma::DtaMode},
-    dta::{exchange::secret::Secret, memory::regions::geometry},
+    exchange::secret::Secret,
+    memory_role::regions::geometry,
 };
 
 /// Somebody who writes or is written otherwise than by a socket.

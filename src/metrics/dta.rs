@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, fmt::Display};
 
 use super::Text;
-use crate::dta::{
-    memory::view::{MemoryView, XdpView},
-    translator::view::{CollectorView, DtaView},
-};
+use crate::memory_role::view::{MemoryView, XdpView};
+use crate::translator_role::view::{CollectorView, DtaView};
 
 type Counts = BTreeMap<&'static str, u64>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
-use collector::stores::{Answer, Next, Policy};
+use dta::{Answer, Next, Policy};
 use memory::{Pages, Region};
 use rdma::workload;
 use translator::dta::StoreEntry;
@@ -265,7 +265,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     }
     joined.finish();
     joined.check()?;
-    let lists = joined.stores().first().and_then(collector::stores::Store::lists);
+    let lists = joined.stores().first().and_then(dta::Store::lists);
     let lists = lists.ok_or_else(|| failed("no lists"))?;
     let mut follower = lists.from_oldest(0).ok_or_else(|| failed("no list"))?;
     let mut sum = 0_u64;

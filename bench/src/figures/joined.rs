@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use collector::stores::{BODY, Header, Store, region_len};
+use ::dta::{BODY, Header, Store, region_len};
 use memory::Region;
 use rdma::requester::{Config, Connection, Links, RemoteRegion};
 use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};

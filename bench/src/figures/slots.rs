@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collector::stores::{Answer, Header, KeyWriteReader, Policy, Store};
+use dta::{Answer, Header, KeyWriteReader, Policy, Store};
 use memory::Region;
 use wire::dta::{
     hash::{Family, slot},
@@ -61,7 +61,7 @@ impl Slots {
     /// An empty store.
     pub(crate) fn new(slots: u64, data_len: u16, family: Family) -> Result<Self, CliError> {
         let geometry = Geometry::KeyWrite { slots, data_len, family };
-        let len = collector::stores::region_len(&geometry);
+        let len = dta::region_len(&geometry);
         let region = Arc::new(Region::anonymous(len, true).map_err(failed)?);
         let header = Header {
             name: "experiment".into(),
@@ -109,7 +109,7 @@ impl Slots {
         let bytes = written.and_then(|len| bytes.get(..len)).ok_or_else(|| failed("a slot too long"))?;
         for hash in &hashes.slots[..usize::from(copies)] {
             let at = slot(*hash, self.slots) * slot_stride(self.data_len);
-            self.region.write(collector::stores::BODY + at, bytes).map_err(failed)?;
+            self.region.write(dta::BODY + at, bytes).map_err(failed)?;
         }
         Ok(())
     }

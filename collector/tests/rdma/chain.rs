@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use collector::stores::{Answer, Header, Next, Policy, Store, region_len};
 use dataplane::dta::{Config as Reporting, How, Reporter};
+use dta::{Answer, Header, Next, Policy, Store, region_len};
 use memory::Region;
 use translator::dta::{CollectorConfig, Config as Translating, StoreEntry, Translator};
 use wire::dta::hash::Family;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use collector::stores::{Next, Store};
 use dataplane::dta::{Config as Reporting, Reporter};
+use dta::{Next, Store};
 use wire::dta::Operation;
 
 use crate::chain::{ESSENTIAL, entry, restart_translator, stores, translator};

@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 use super::print;
-use crate::{
-    config::memory::Count,
-    dta::calculate::{self, Calculation, Wish},
-};
+use crate::config::memory::Count;
+use dta::calculate::{self, Calculation, Wish};
 use terminal::CliError;
 use terminal::units;
 

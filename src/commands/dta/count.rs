@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use crate::{
-    commands::client::escape,
-    dta::{key::Key, shelf::CountAnswer},
-};
+use crate::commands::client::escape;
+use dta::key::Key;
+use dta::source::CountAnswer;
 use terminal::CliError;
 use terminal::units;
 

@@ -2,16 +2,12 @@
 
 use std::process::ExitCode;
 
-use collector::stores::Policy;
+use dta::Policy;
 
 use super::{Source, fields_text, print, query};
-use crate::{
-    commands::client::escape,
-    dta::{
-        key::Key,
-        shelf::{Answer, Question},
-    },
-};
+use crate::commands::client::escape;
+use dta::key::Key;
+use dta::source::{Answer, Question};
 use terminal::CliError;
 
 /// Say what a store of a collector's memory knows of a key: its data, or its path

@@ -8,10 +8,9 @@ use std::{
 
 use serde_json::json;
 
-use crate::dta::{
-    key::Key,
-    map::{Collector, Map},
-};
+use crate::config::dta::load_map;
+use dta::key::Key;
+use dta::map::{Collector, Map};
 use terminal::CliError;
 
 /// Make, grow and read the map of several collectors: which of them has which keys
@@ -84,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         What::New { collectors } => Map::even(collectors).map_err(CliError::new)?.to_text(),
         What::Grow { file, collector, lists } => {
             let name = collector.name.clone();
-            let (map, moved) = Map::load(&file)?.grown(collector, lists).map_err(CliError::new)?;
+            let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
             eprintln!(
                 "hopwise: {moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again they are asked for \
                  where they were. Give the new map to whoever asks, and to the reporters (those without a map: the collectors in this order).",
@@ -92,7 +91,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             );
             map.to_text()
         }
-        What::Show { file, key, json } => show(&Map::load(&file)?, key.as_ref(), json),
+        What::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)

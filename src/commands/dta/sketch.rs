@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use crate::{
-    commands::client::escape,
-    dta::{key::Key, shelf::SketchAnswer},
-};
+use crate::commands::client::escape;
+use dta::key::Key;
+use dta::source::SketchAnswer;
 use terminal::CliError;
 
 /// Ask a sketch of a collector's memory: how often a key, how many different things, or what was sampled

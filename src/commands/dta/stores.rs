@@ -8,11 +8,9 @@ use serde_json::json;
 use super::{Source, print};
 use crate::{
     commands::{client::Client, remote::fetch},
-    dta::{
-        memory::snapshots::SnapshotView,
-        shelf::{Shape, StoreView},
-    },
+    memory_role::snapshots::SnapshotView,
 };
+use dta::source::{Shape, StoreView};
 use terminal::CliError;
 use terminal::{Align, Table, units};
 

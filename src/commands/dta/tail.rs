@@ -8,10 +8,8 @@ use std::{
 };
 
 use super::{Source, fields_text, query};
-use crate::{
-    commands::remote::fetch,
-    dta::shelf::{Entry, Shelf, TailAnswer},
-};
+use crate::commands::remote::fetch;
+use dta::source::{Entry, Shelf, TailAnswer};
 use terminal::CliError;
 
 /// Time between two questions.

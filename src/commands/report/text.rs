@@ -2,7 +2,8 @@
 
 use wire::dta::MergeOp;
 
-use crate::dta::{fields::unhex, key::Key};
+use dta::fields::unhex;
+use dta::key::Key;
 
 /// Bytes that were written as text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod stats;
 mod stores;
 mod tracker;
 mod trigger;
+pub mod trigger_text;
 mod waiting;
 pub mod workload;
 

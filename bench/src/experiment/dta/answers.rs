@@ -1,6 +1,6 @@
 //! How many keys are answered, by load and copies (Fig. 11): with four hashes, and with the artifact's one.
 
-use collector::stores::Plan;
+use dta::Plan;
 use wire::dta::hash::{Family, slot};
 
 use super::percent;

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use collector::stores::Plan;
+use dta::Plan;
 use wire::dta::hash::Family;
 
 use super::percent;

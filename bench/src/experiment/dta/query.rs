@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, thread, time::Instant};
 
-use collector::stores::{Answer, KeyWriteReader, Policy};
+use dta::{Answer, KeyWriteReader, Policy};
 use memory::Region;
 use wire::dta::hash::{Family, slot, slots_n};
 
@@ -79,7 +79,7 @@ fn measure(scale: Scale, store: &Slots, asked: &[Key], copies: u8) -> Result<Poi
     let places: Vec<u64> = asked
         .iter()
         .flat_map(|key| wire::dta::hash::hashes(key.as_ref()).slots.into_iter().take(copies.into()))
-        .map(|hash| collector::stores::BODY + slot(hash, slots) * STRIDE)
+        .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
         .collect();
     Ok(Point {
         copies,

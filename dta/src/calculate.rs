@@ -1,0 +1,201 @@
+//! The store calculator: for so many keys, how many slots and copies, what memory it takes, and how likely a key is answered.
+
+use crate::Plan;
+use serde::{Deserialize, Serialize};
+use wire::dta::layout::slot_stride;
+
+/// What is to be calculated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wish {
+    /// Different keys, each written once, while the store is asked for them.
+    pub keys: u64,
+    /// Slots; none: as many as `answered` takes.
+    pub slots: Option<u64>,
+    /// Copies; none: those with which most keys are answered.
+    pub copies: Option<u8>,
+    /// Bytes of data in a slot.
+    pub data: u16,
+    /// The share of keys to be answered.
+    pub answered: f64,
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calculation {
+    /// Keys.
+    pub keys: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Copies of each key.
+    pub copies: u8,
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// Keys per slot.
+    pub load: f64,
+    /// The share of slots that are written at the end.
+    pub occupied: f64,
+    /// The share of all keys that are answered.
+    pub answered: f64,
+    /// The chance that the oldest key is answered.
+    pub oldest: f64,
+    /// The share of keys for which the answer is that nothing is known.
+    pub empty: f64,
+    /// The share of keys whose copies differ.
+    pub ambiguous: f64,
+    /// The share of keys that are answered wrongly.
+    pub wrong: f64,
+    /// The chance that a key which was never reported is answered.
+    pub false_answer: f64,
+    /// The same for each number of copies.
+    pub by_copies: Vec<Choice>,
+}
+
+/// What so many copies would give.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Copies.
+    pub copies: u8,
+    /// The share of all keys that are answered.
+    pub answered: f64,
+    /// The chance that the oldest key is answered.
+    pub oldest: f64,
+}
+
+/// Calculates.
+///
+/// # Errors
+/// Numbers that cannot be: a sentence.
+pub fn calculate(wish: &Wish) -> Result<Calculation, String> {
+    if wish.keys == 0 || !(1..=1024).contains(&wish.data) {
+        return Err("there must be a key, and 1 to 1024 bytes of data".to_owned());
+    }
+    if !(wish.answered > 0.0 && wish.answered < 1.0) {
+        return Err("the share to be answered is above 0 and below 1, such as 0.99".to_owned());
+    }
+    if wish.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
+        return Err("a key has 1 to 4 copies; leave them out for the best number".to_owned());
+    }
+    let slots = match wish.slots {
+        Some(slots) if slots.is_power_of_two() && slots <= 1 << 31 => slots,
+        Some(_) => return Err("slots are a power of two, at most 2G".to_owned()),
+        None => least_slots(wish)?,
+    };
+    let copies = wish.copies.unwrap_or_else(|| Plan::new(wish.keys, slots, 1).best_copies());
+    let plan = Plan::new(wish.keys, slots, copies);
+    let expected = plan.expected();
+    let oldest = |copies| Plan::new(wish.keys, slots, copies).answered_at(wish.keys.saturating_sub(1));
+    let choice = |copies| Choice {
+        copies,
+        answered: Plan::new(wish.keys, slots, copies).answered(),
+        oldest: oldest(copies),
+    };
+    Ok(Calculation {
+        keys: wish.keys,
+        slots,
+        copies,
+        bytes: slots * slot_stride(wish.data),
+        load: plan.load(),
+        occupied: plan.occupied(),
+        answered: plan.answered(),
+        oldest: oldest(copies),
+        empty: expected.empty,
+        ambiguous: expected.ambiguous,
+        wrong: expected.wrong,
+        false_answer: plan.false_answer(),
+        by_copies: (1..=4).map(choice).collect(),
+    })
+}
+
+/// The least slots with which enough keys are answered, by the given copies or the best.
+fn least_slots(wish: &Wish) -> Result<u64, String> {
+    let choices = wish.copies.map_or(1..=4, |copies| copies..=copies);
+    let slots = choices.filter_map(|copies| Plan::new(wish.keys, 1, copies).slots_for(wish.answered)).min();
+    slots.ok_or_else(|| {
+        "that takes more than 2^31 slots; spread the keys over several stores or collectors".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_made_as_large_as_it_must_be() {
+        let wish = Wish { keys: 1_000_000, slots: None, copies: None, data: 20, answered: 0.99 };
+        let made = calculate(&wish).unwrap();
+        assert!(made.answered >= 0.99 && made.slots.is_power_of_two(), "{made:?}");
+        assert_eq!(made.bytes, made.slots * 32);
+        let half = Wish { slots: Some(made.slots / 2), ..wish };
+        let less = calculate(&half).unwrap();
+        assert!(less.by_copies.iter().all(|choice| choice.answered < 0.99), "{less:?}");
+    }
+
+    #[test]
+    fn one_copy_at_load_one_is_the_formula() {
+        // The average of (1 - 1/M)^age over all ages, for M = keys: 1 - 1/e.
+        let wish = Wish { keys: 1 << 20, slots: Some(1 << 20), copies: Some(1), data: 4, answered: 0.99 };
+        let made = calculate(&wish).unwrap();
+        assert!((made.answered - (1.0 - (-1.0_f64).exp())).abs() < 1e-4, "{made:?}");
+        assert!((made.oldest - (-1.0_f64).exp()).abs() < 1e-4, "{made:?}");
+        assert_eq!((made.bytes, made.by_copies.len()), (8 << 20, 4));
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_have_numbers() {
+        for keys in [1, 2, 3, 1 << 31, u64::MAX] {
+            for slots in [1, 2, 4, 1 << 31] {
+                for copies in 1..=4 {
+                    let wish =
+                        Wish { keys, slots: Some(slots), copies: Some(copies), data: 1, answered: 0.5 };
+                    let made = calculate(&wish).unwrap();
+                    let shares = [
+                        made.occupied,
+                        made.answered,
+                        made.oldest,
+                        made.empty,
+                        made.ambiguous,
+                        made.wrong,
+                        made.false_answer,
+                    ];
+                    let choices = made.by_copies.iter().flat_map(|choice| [choice.answered, choice.oldest]);
+                    assert!(
+                        shares.into_iter().chain(choices).all(|share| (0.0..=1.0).contains(&share)),
+                        "{made:?}"
+                    );
+                    assert!(made.load.is_finite() && made.bytes == slots * 8, "{made:?}");
+                }
+            }
+        }
+        // By hand: one key in one slot is answered; of two in one slot the newer.
+        let of = |keys| {
+            calculate(&Wish { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 }).unwrap()
+        };
+        assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
+        assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
+        // Less what is answered wrongly by chance: half of 2^-32.
+        assert!((of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15, "{}", of(2).empty);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let wish = Wish { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
+        assert!(calculate(&wish).unwrap_err().contains("power of two"));
+        assert!(calculate(&Wish { slots: None, answered: 1.0, ..wish }).unwrap_err().contains("share"));
+        assert!(calculate(&Wish { keys: 0, ..wish }).unwrap_err().contains("there must be a key"));
+        assert!(calculate(&Wish { data: 0, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes"));
+        assert!(
+            calculate(&Wish { data: 1025, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes")
+        );
+        for copies in [0, 5, 255] {
+            let many = Wish { copies: Some(copies), slots: None, ..wish };
+            assert!(calculate(&many).unwrap_err().contains("1 to 4 copies"), "{copies}");
+        }
+        for slots in [0, 1 << 32, u64::MAX] {
+            assert!(calculate(&Wish { slots: Some(slots), ..wish }).unwrap_err().contains("power of two"));
+        }
+        for answered in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(calculate(&Wish { slots: None, answered, ..wish }).unwrap_err().contains("share"));
+        }
+        assert!(calculate(&Wish { slots: None, keys: 1 << 40, ..wish }).unwrap_err().contains("2^31"));
+    }
+}

@@ -1,0 +1,166 @@
+//! How likely a key-write store answers: for keys, slots and copies, by the exact formulas, before anything is built; and what
+//! a store that is filled so far can be expected to answer.
+//!
+//! The model: every key is written once, to `copies` slots that are random and independent, as with the hash family v1 on keys
+//! that are not too regular (wire-formats 5.6). After a key, `later` other keys are written; one of its copies survives if none of
+//! their `later · copies` writes falls on it, j given copies do with (1 - j/slots)^(later · copies); inclusion and
+//! exclusion over the copies gives the rest. That its copies fall on each other is left out (a chance of 1/slots).
+
+use wire::dta::hash::MAX_COPIES;
+
+/// A store that is thought of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Plan {
+    /// Different keys, each written once.
+    pub keys: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Copies of each, 1 to 4.
+    pub copies: u8,
+    /// Bits of the checksum that a wrong slot must match by chance: 32; the artifact's hashing leaves 32 - log2(slots).
+    pub checksum_bits: u8,
+}
+
+/// What becomes of questions for a key that was reported.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Expected {
+    /// Answered rightly.
+    pub found: f64,
+    /// Not answered: every copy was overwritten.
+    pub empty: f64,
+    /// Not answered: another key's value has the same checksum, and the copies that are left are not enough against it.
+    pub ambiguous: f64,
+    /// Answered wrongly: only values of other keys with the same checksum are left, or they are more.
+    pub wrong: f64,
+}
+
+impl Plan {
+    /// A plan with a checksum of 32 bits; copies are held at 1 to 4, slots at 1 at least.
+    pub fn new(keys: u64, slots: u64, copies: u8) -> Self {
+        Self { keys, slots: slots.max(1), copies: copies.clamp(1, MAX_COPIES as u8), checksum_bits: 32 }
+    }
+
+    /// Keys per slot.
+    pub fn load(&self) -> f64 {
+        self.keys as f64 / self.slots as f64
+    }
+
+    /// The share of slots that were ever written.
+    pub fn occupied(&self) -> f64 {
+        1.0 - self.all_survive(1, self.keys as f64)
+    }
+
+    /// That `copies` given slots are hit by none of the writes of `later` keys.
+    fn all_survive(&self, copies: u32, later: f64) -> f64 {
+        if later == 0.0 { 1.0 } else { (self.log_survival(copies) * later).exp() }
+    }
+
+    /// The logarithm of the chance that a key's writes spare `copies` given slots.
+    fn log_survival(&self, copies: u32) -> f64 {
+        f64::from(self.copies) * (-f64::from(copies) / self.slots as f64).max(-1.0).ln_1p()
+    }
+
+    /// The same, averaged over all ages 0 to keys - 1: a geometric series.
+    fn mean_survival(&self, copies: u32) -> f64 {
+        if self.keys == 0 || copies == 0 {
+            return 1.0;
+        }
+        let log = self.log_survival(copies);
+        let keys = self.keys as f64;
+        if log == f64::NEG_INFINITY {
+            return 1.0 / keys;
+        }
+        (log * keys).exp_m1() / (log.exp_m1() * keys)
+    }
+
+    /// That exactly `alive` of the copies are left, from the chances that given ones are.
+    fn exactly(&self, alive: u32, survival: impl Fn(u32) -> f64) -> f64 {
+        let copies = u32::from(self.copies);
+        let terms = (alive..=copies).map(|of| {
+            let sign = if (of - alive).is_multiple_of(2) { 1.0 } else { -1.0 };
+            sign * choose(copies, of) * choose(of, alive) * survival(of)
+        });
+        terms.sum::<f64>().clamp(0.0, 1.0)
+    }
+
+    /// The chance that a key of age `later` (keys written after it) has a copy left: an answer under [`crate::Policy::First`].
+    pub fn answered_at(&self, later: u64) -> f64 {
+        1.0 - self.exactly(0, |of| self.all_survive(of, later as f64))
+    }
+
+    /// The share of all keys that have a copy left.
+    pub fn answered(&self) -> f64 {
+        1.0 - self.exactly(0, |of| self.mean_survival(of))
+    }
+
+    /// What becomes of questions under the majority policy, over all keys.
+    pub fn expected(&self) -> Expected {
+        self.outcome(|of| self.mean_survival(of))
+    }
+
+    /// The same for keys of one age.
+    pub fn expected_at(&self, later: u64) -> Expected {
+        self.outcome(|of| self.all_survive(of, later as f64))
+    }
+
+    /// Goes through how many copies are left and how many of the others have the key's checksum by chance. Values of other keys are
+    /// taken to differ from each other.
+    fn outcome(&self, survival: impl Fn(u32) -> f64) -> Expected {
+        let copies = u32::from(self.copies);
+        let by_chance = self.false_match();
+        let mut sum = Expected::default();
+        for alive in 0..=copies {
+            let left = self.exactly(alive, &survival);
+            for others in 0..=copies - alive {
+                let chance = left * binomial(copies - alive, others, by_chance);
+                let place = match (alive, others) {
+                    (0, 0) => &mut sum.empty,
+                    _ if alive * 2 > alive + others => &mut sum.found,
+                    (0, 1) => &mut sum.wrong,
+                    _ => &mut sum.ambiguous,
+                };
+                *place += chance;
+            }
+        }
+        // Rounding may leave a little more than all.
+        let Expected { found, empty, ambiguous, wrong } = sum;
+        let [found, empty, ambiguous, wrong] = [found, empty, ambiguous, wrong].map(|share| share.min(1.0));
+        Expected { found, empty, ambiguous, wrong }
+    }
+
+    /// That a slot which another key took over has this key's checksum.
+    fn false_match(&self) -> f64 {
+        (-f64::from(self.checksum_bits)).exp2()
+    }
+
+    /// The chance that a key which was **never** reported is answered (policies First and Majority): a slot is taken and has its checksum.
+    pub fn false_answer(&self) -> f64 {
+        let one = self.occupied() * self.false_match();
+        -(f64::from(self.copies) * (-one).ln_1p()).exp_m1()
+    }
+
+    /// Of 1 to 4 copies, those with which most keys are answered.
+    pub fn best_copies(&self) -> u8 {
+        let answered = |copies: &u8| Self { copies: *copies, ..*self }.answered();
+        (1..=MAX_COPIES as u8).max_by(|a, b| answered(a).total_cmp(&answered(b)).then(b.cmp(a))).unwrap_or(1)
+    }
+
+    /// The least power of two of slots with which this share of the keys is answered; `None` if 2^31 are too few.
+    pub fn slots_for(&self, answered: f64) -> Option<u64> {
+        let enough = |slots: &u64| Self { slots: *slots, ..*self }.answered() >= answered;
+        (0..=31).map(|bits| 1_u64 << bits).find(enough)
+    }
+
+    /// Keys per slot that a store with this share of its slots written has seen, if each was written once; infinite for a full one.
+    pub fn load_of(occupied: f64, copies: u8) -> f64 {
+        -(-occupied.clamp(0.0, 1.0)).ln_1p() / f64::from(copies.max(1))
+    }
+}
+
+fn choose(of: u32, pick: u32) -> f64 {
+    (0..pick).map(|i| f64::from(of - i) / f64::from(i + 1)).product()
+}
+
+fn binomial(of: u32, hits: u32, chance: f64) -> f64 {
+    choose(of, hits) * chance.powi(hits as i32) * (1.0 - chance).powi((of - hits) as i32)
+}

@@ -1,0 +1,120 @@
+//! Key-increment: how much was counted for a key, as the least of up to four counters. Keys share counters, so that an estimate is
+//! never too small and sometimes too large: [`Bound`] says how large at most, with which certainty.
+
+use std::sync::Arc;
+
+use memory::Region;
+use wire::dta::hash::{Family, MAX_COPIES, MAX_KEY, slot, slots_n};
+use wire::dta::layout::COUNTER_LEN;
+
+use crate::dta_store::BODY;
+use crate::key_write::BadQuery;
+
+/// How many keys are under way at once.
+const GROUP: usize = 32;
+
+/// By how much an estimate may be too large.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// Not by more than this ...
+    pub error: f64,
+    /// ... with at least this probability, for hash functions that behave as random ones.
+    pub confidence: f64,
+}
+
+/// Reads a key-increment store.
+#[derive(Clone, Debug)]
+pub struct CounterReader {
+    region: Arc<Region>,
+    slots: u64,
+    family: Family,
+}
+
+impl CounterReader {
+    pub(crate) fn new(region: Arc<Region>, slots: u64, family: Family) -> Self {
+        Self { region, slots, family }
+    }
+
+    /// Counters of the store.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// How much was counted for `key` by reports that used at least `copies` counters: the least of the first `copies`. Asking for more
+    /// than a report used gives too little.
+    ///
+    /// # Errors
+    /// [`BadQuery`].
+    pub fn estimate(&self, key: &[u8], copies: u8) -> Result<u64, BadQuery> {
+        let mut value = [0];
+        self.estimate_batch(&[key], copies, &mut value)?;
+        Ok(value[0])
+    }
+
+    /// Many keys at once; the estimate of key i is `out[i]`.
+    ///
+    /// # Errors
+    /// [`BadQuery`]; nothing was written then.
+    pub fn estimate_batch<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        copies: u8,
+        out: &mut [u64],
+    ) -> Result<(), BadQuery> {
+        if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
+            return Err(BadQuery::KeyLength);
+        }
+        if out.len() < keys.len() {
+            return Err(BadQuery::OutLength);
+        }
+        match copies {
+            1 => self.estimate_all::<K, 1>(keys, out),
+            2 => self.estimate_all::<K, 2>(keys, out),
+            3 => self.estimate_all::<K, 3>(keys, out),
+            4 => self.estimate_all::<K, MAX_COPIES>(keys, out),
+            _ => return Err(BadQuery::Copies),
+        }
+        Ok(())
+    }
+
+    fn estimate_all<K: AsRef<[u8]>, const N: usize>(&self, keys: &[K], out: &mut [u64]) {
+        let mut places = [[0; N]; GROUP];
+        for (keys, out) in keys.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            for (key, place) in keys.iter().zip(&mut places) {
+                *place = self.places(key.as_ref());
+                place.iter().for_each(|at| self.region.prefetch(*at));
+            }
+            for (place, out) in places[..keys.len()].iter().zip(out) {
+                // In range, and aligned: places are made of the geometry.
+                *out = place.iter().map(|at| self.region.load_u64(*at).unwrap_or(0)).min().unwrap_or(0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn places<const N: usize>(&self, key: &[u8]) -> [u64; N] {
+        let hashes: [u32; N] = match self.family {
+            Family::V1 => slots_n::<N>(key).0,
+            Family::Artifact => {
+                let all = self.family.hashes(key).slots;
+                std::array::from_fn(|n| all[n])
+            }
+        };
+        hashes.map(|hash| BODY + slot(hash, self.slots) * COUNTER_LEN)
+    }
+
+    /// The sum of all counters, modulo 2^64: of everything that was added, as often as it was added. Reads the whole store.
+    pub fn total(&self) -> u64 {
+        let ats = (BODY..BODY + self.slots * COUNTER_LEN).step_by(COUNTER_LEN as usize);
+        ats.fold(0, |sum: u64, at| sum.wrapping_add(self.region.load_u64(at).unwrap_or(0)))
+    }
+
+    /// How far off an estimate from `copies` counters can be when all counters together have `total`
+    /// ([`total`](Self::total)): Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. What other keys put into
+    /// one counter is `total / slots` on average, and more than e times that with a probability of 1/e at most (Markov); in all
+    /// of the copies with e^-copies.
+    pub fn bound(&self, copies: u8, total: u64) -> Bound {
+        let mean = total as f64 / self.slots as f64;
+        Bound { error: std::f64::consts::E * mean, confidence: 1.0 - (-f64::from(copies)).exp() }
+    }
+}

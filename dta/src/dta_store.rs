@@ -1,0 +1,139 @@
+//! A store: a region with its header read.
+
+use std::sync::Arc;
+
+use memory::Region;
+use wire::dta::layout::{Geometry, slot_stride};
+
+use crate::append::Lists;
+use crate::counters::CounterReader;
+use crate::header::{HEADER_LEN, Header, HeaderError};
+use crate::key_write::KeyWriteReader;
+use crate::postcards::PathReader;
+use crate::sketch::SketchReader;
+
+/// Where the body begins in every region: behind the header page. Only the body is told to devices.
+pub const BODY: u64 = HEADER_LEN as u64;
+
+/// A region of collector memory and what is in it. Cheap to clone; readers are made of it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    region: Arc<Region>,
+    header: Arc<Header>,
+}
+
+/// Bytes of the whole region of a store: header page and body.
+pub const fn region_len(geometry: &Geometry) -> u64 {
+    BODY + geometry.body_len()
+}
+
+impl Store {
+    /// Makes a store in a region of zeros, of at least [`region_len`] bytes.
+    ///
+    /// # Errors
+    /// [`HeaderError::NotEmpty`] when there is anything in the header page, so that no store is overwritten by mistake;
+    /// [`HeaderError::TooShort`], [`HeaderError::ReadOnly`], and what is wrong with `header`.
+    pub fn create(region: Arc<Region>, header: &Header) -> Result<Self, HeaderError> {
+        let page = header.encode()?;
+        if region.len() < region_len(&header.geometry) {
+            return Err(HeaderError::TooShort);
+        }
+        if !region.is(0, &[0; HEADER_LEN]) {
+            return Err(HeaderError::NotEmpty);
+        }
+        // The magic last: a store that was half made is none.
+        region.write_head_last(0, page.as_slice()).map_err(|_| HeaderError::ReadOnly)?;
+        Ok(Self { region, header: Arc::new(header.clone()) })
+    }
+
+    /// Opens the store in a region, live or a snapshot, with its contents as they are.
+    ///
+    /// # Errors
+    /// What is wrong with the header page, by name.
+    pub fn open(region: Arc<Region>) -> Result<Self, HeaderError> {
+        let mut page = Box::new([0; HEADER_LEN]);
+        region.read(0, page.as_mut_slice()).map_err(|_| HeaderError::TooShort)?;
+        let header = Header::decode(&page)?;
+        if region.len() < region_len(&header.geometry) {
+            return Err(HeaderError::TooShort);
+        }
+        Ok(Self { region, header: Arc::new(header) })
+    }
+
+    /// What the header page says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What the body is.
+    pub fn geometry(&self) -> Geometry {
+        self.header.geometry
+    }
+
+    /// The region, header page and body.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Bytes of the body, which begins at [`BODY`].
+    pub fn body_len(&self) -> u64 {
+        self.header.geometry.body_len()
+    }
+
+    /// Makes the whole body zero: an empty store with the same header.
+    ///
+    /// # Errors
+    /// [`HeaderError::ReadOnly`].
+    pub fn clear(&self) -> Result<(), HeaderError> {
+        self.region.zero(BODY..BODY + self.body_len()).map_err(|_| HeaderError::ReadOnly)
+    }
+
+    /// The reader of a key-write store; `None` for other kinds.
+    pub fn key_write(&self) -> Option<KeyWriteReader> {
+        let Geometry::KeyWrite { slots, data_len, family } = self.geometry() else { return None };
+        Some(KeyWriteReader::new(Arc::clone(&self.region), slots, data_len, family))
+    }
+
+    /// The lists of an append store; `None` for other kinds.
+    pub fn lists(&self) -> Option<Lists> {
+        let Geometry::Append { lists, first_list, ring } = self.geometry() else { return None };
+        Some(Lists::new(Arc::clone(&self.region), lists, first_list, ring))
+    }
+
+    /// The reader of a key-increment store; `None` for other kinds.
+    pub fn counters(&self) -> Option<CounterReader> {
+        let Geometry::KeyIncrement { slots, family } = self.geometry() else { return None };
+        Some(CounterReader::new(Arc::clone(&self.region), slots, family))
+    }
+
+    /// The reader of a sketch; `None` for other kinds.
+    pub fn sketch(&self) -> Option<SketchReader> {
+        let Geometry::Sketch { kind, op, shape } = self.geometry() else { return None };
+        let id = self.header.id as u16;
+        Some(SketchReader::new(Arc::clone(&self.region), id, kind, op, shape))
+    }
+
+    /// The reader of a postcarding store; `None` for other kinds.
+    pub fn paths(&self) -> Option<PathReader> {
+        let Geometry::Postcarding { slots, hops, family } = self.geometry() else { return None };
+        Some(PathReader::new(Arc::clone(&self.region), slots, hops, family))
+    }
+
+    /// How many of `sample` slots, evenly spread, hold something: (written, looked at). `None` for lists and sketches, which
+    /// have no load.
+    pub fn occupancy(&self, sample: u64) -> Option<(u64, u64)> {
+        let (slots, stride) = match self.geometry() {
+            Geometry::KeyWrite { slots, data_len, .. } => (slots, slot_stride(data_len)),
+            Geometry::KeyIncrement { slots, .. } => (slots, 8),
+            Geometry::Postcarding { slots, hops, .. } => (slots, wire::dta::layout::postcard_stride(hops)),
+            Geometry::Append { .. } | Geometry::Sketch { .. } => return None,
+        };
+        let looked = sample.clamp(1, slots);
+        let written = |index: u64| {
+            // Slots are at most 2^31, and so are samples.
+            let at = BODY + index * slots / looked * stride;
+            (0..stride).step_by(8).any(|word| self.region.load_u64(at + word) != Ok(0))
+        };
+        Some(((0..looked).filter(|index| written(*index)).count() as u64, looked))
+    }
+}

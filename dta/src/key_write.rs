@@ -1,0 +1,466 @@
+//! Key-write: the value of a key, from up to four copies.
+//!
+//! Nobody keeps what was written: later keys overwrite the copies of earlier ones. What a slot says of its key is a
+//! checksum of 32 bits, so that a slot that another key took over is taken for ours once in 2^32. Which copies are believed
+//! is the asker's [`Policy`].
+
+use std::sync::Arc;
+
+use memory::Region;
+use wire::dta::hash::{Family, MAX_COPIES, MAX_KEY, slot, slots_n};
+use wire::dta::layout::slot_stride;
+
+use crate::dta_store::BODY;
+use crate::slots::{self, Look};
+
+/// Which copies make an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Policy {
+    /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Copy 0 is written by every report, with
+    /// however many copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
+    First,
+    /// The value of more than half of the copies that have the key's checksum.
+    #[default]
+    Majority,
+    /// Two copies at least, and all alike. (One, if only one is asked for.)
+    Strict,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::First, Self::Majority, Self::Strict];
+
+    /// The policy as a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Majority => "majority",
+            Self::Strict => "strict",
+        }
+    }
+
+    /// The policy with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// What a store knows of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Answer {
+    /// A value.
+    Found {
+        /// Copies that have the key's checksum; with [`Policy::First`] 1, the others are not looked at.
+        copies: u8,
+        /// How many of them have this value.
+        agreeing: u8,
+    },
+    /// No copy has the key's checksum: never reported, or overwritten.
+    #[default]
+    Empty,
+    /// Copies have the key's checksum, and the policy takes none of their values: they differ, or (strict) there is only one. The
+    /// key was reported with fewer copies after more, a copy is on its way, or another key has the same checksum.
+    /// [`KeyWriteReader::copy`] shows each.
+    Ambiguous {
+        /// Copies that have the key's checksum.
+        copies: u8,
+        /// How many of them have the value that most have.
+        agreeing: u8,
+    },
+    /// The only copies that might be the key's were being written whenever looked at. Ask again.
+    Torn,
+}
+
+/// What is in one of a key's slots.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Copy {
+    /// The key's checksum and a value.
+    Value,
+    /// Nothing was ever written.
+    Empty,
+    /// Another key.
+    Other,
+    /// It was being written whenever looked at.
+    Torn,
+}
+
+/// A question that cannot be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BadQuery {
+    /// A key has 1 to 64 bytes.
+    KeyLength,
+    /// 1 to 4 copies can be asked for.
+    Copies,
+    /// The values do not fit into the memory that was given for them.
+    OutLength,
+}
+
+impl std::fmt::Display for BadQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::KeyLength => "a key has 1 to 64 bytes",
+            Self::Copies => "1 to 4 copies can be asked for",
+            Self::OutLength => "not as much memory as the answers take",
+        })
+    }
+}
+
+impl std::error::Error for BadQuery {}
+
+/// How many keys are under way at once.
+const GROUP: usize = 32;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+/// Bytes of the smallest slot, and of the checksum in front of every slot.
+const WORD: u64 = 8;
+const CHECKSUM: usize = 4;
+
+/// Where the copies of a key are, and how they are known.
+#[derive(Clone, Copy, Debug)]
+struct Places<const N: usize> {
+    at: [u64; N],
+    checksum: u32,
+}
+
+/// What the first look at a key's slots showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Glance {
+    /// Bit n: copy n has the key's checksum.
+    matching: u8,
+    /// One of them begins with zeros and goes on with something: perhaps it is being written.
+    begun: bool,
+}
+
+/// Reads a key-write store. Any number of readers, at any time.
+#[derive(Clone, Debug)]
+pub struct KeyWriteReader {
+    region: Arc<Region>,
+    slots: u64,
+    stride: u64,
+    data_len: usize,
+    family: Family,
+}
+
+impl KeyWriteReader {
+    pub(crate) fn new(region: Arc<Region>, slots: u64, data_len: u16, family: Family) -> Self {
+        Self { region, slots, stride: slot_stride(data_len), data_len: usize::from(data_len), family }
+    }
+
+    /// Bytes of a value.
+    pub fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// Slots of the store.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// What is known of `key`, from its first `copies` slots (4 when it is not known with how many it was reported). The value
+    /// is the first [`data_len`](Self::data_len) bytes of `out` if the answer is [`Answer::Found`]; otherwise `out` holds anything.
+    ///
+    /// # Errors
+    /// [`BadQuery`].
+    pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, BadQuery> {
+        if !(1..=MAX_KEY).contains(&key.len()) {
+            return Err(BadQuery::KeyLength);
+        }
+        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        Ok(match copies {
+            1 => self.answer_one::<1>(key, policy, out),
+            2 => self.answer_one::<2>(key, policy, out),
+            3 => self.answer_one::<3>(key, policy, out),
+            4 => self.answer_one::<4>(key, policy, out),
+            _ => return Err(BadQuery::Copies),
+        })
+    }
+
+    /// Many keys at once: the memory of all is asked for before the first is read. The value of key i begins at
+    /// `out[i * data_len]`, its answer is `answers[i]`.
+    ///
+    /// # Errors
+    /// [`BadQuery`]; no answer was written then.
+    pub fn get_batch<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        policy: Policy,
+        copies: u8,
+        out: &mut [u8],
+        answers: &mut [Answer],
+    ) -> Result<(), BadQuery> {
+        if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
+            return Err(BadQuery::KeyLength);
+        }
+        if answers.len() < keys.len() || out.len() / self.data_len < keys.len() {
+            return Err(BadQuery::OutLength);
+        }
+        match copies {
+            1 => self.answer_all::<K, 1>(keys, policy, out, answers),
+            2 => self.answer_all::<K, 2>(keys, policy, out, answers),
+            3 => self.answer_all::<K, 3>(keys, policy, out, answers),
+            4 => self.answer_all::<K, 4>(keys, policy, out, answers),
+            _ => return Err(BadQuery::Copies),
+        }
+        Ok(())
+    }
+
+    /// What is in slot `n` (0 to 3) of a key; its value is in `out` if it is one.
+    ///
+    /// # Errors
+    /// [`BadQuery`].
+    pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, BadQuery> {
+        if !(1..=MAX_KEY).contains(&key.len()) {
+            return Err(BadQuery::KeyLength);
+        }
+        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        let places: Places<MAX_COPIES> = self.places(key);
+        let at = *places.at.get(usize::from(n)).ok_or(BadQuery::Copies)?;
+        Ok(match slots::take(&self.region, at, places.checksum, out) {
+            Look::Match => Copy::Value,
+            Look::Empty => Copy::Empty,
+            Look::Other => Copy::Other,
+            Look::Torn => Copy::Torn,
+        })
+    }
+
+    fn answer_all<K: AsRef<[u8]>, const N: usize>(
+        &self,
+        keys: &[K],
+        policy: Policy,
+        out: &mut [u8],
+        answers: &mut [Answer],
+    ) {
+        let mut places = [Places { at: [0; N], checksum: 0 }; GROUP];
+        let mut seen = [Glance::default(); GROUP];
+        let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
+        for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
+            // Three steps without a branch that depends on what is in memory before the last: a wrong guess would throw away the
+            // work on the keys behind it.
+            for (key, place) in keys.iter().zip(&mut places) {
+                *place = self.places(key.as_ref());
+                self.prefetch(place);
+            }
+            if self.stride == WORD {
+                let outs = out.chunks_exact_mut(self.data_len).zip(answers);
+                for (place, (out, answer)) in places[..keys.len()].iter().zip(outs) {
+                    *answer = self.answer_words(place, policy, out);
+                }
+                continue;
+            }
+            for (place, seen) in places[..keys.len()].iter().zip(&mut seen) {
+                *seen = self.glance(place);
+            }
+            let outs = out.chunks_exact_mut(self.data_len).zip(answers);
+            for ((place, seen), (out, answer)) in places[..keys.len()].iter().zip(&seen).zip(outs) {
+                *answer = self.answer(place, *seen, policy, out);
+            }
+        }
+    }
+
+    fn answer_one<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
+        let places = self.places::<N>(key);
+        if self.stride == WORD {
+            return self.answer_words(&places, policy, out);
+        }
+        // The loads of the copies' heads do not wait for each other.
+        let seen = self.glance(&places);
+        self.answer(&places, seen, policy, out)
+    }
+
+    /// The answer where a slot is one word: one look shows all of it, never half-written.
+    #[inline(always)]
+    fn answer_words<const N: usize>(&self, places: &Places<N>, policy: Policy, out: &mut [u8]) -> Answer {
+        // The checksum and as many bytes of data as the store has; what is behind them does not count.
+        let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
+        let words = places.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
+        let (mut copies, mut agreeing, mut best) = (0, 0, 0);
+        for (n, word) in words.iter().enumerate() {
+            // Two hashes may give one slot, which is one copy then.
+            let is_copy = |n: usize| {
+                let at = places.at[n];
+                words[n] != 0 && words[n] as u32 == places.checksum && !places.at[..n].contains(&at)
+            };
+            let alike = (0..N).map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0))).sum::<u8>();
+            let alike = if is_copy(n) { alike } else { 0 };
+            copies += u8::from(is_copy(n));
+            if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
+                (agreeing, best) = (alike, n);
+            }
+        }
+        // Also when it is no answer: the memory may hold anything then, and there is nothing to guess.
+        let value = (words[best] >> (8 * CHECKSUM)).to_le_bytes();
+        match <&mut [u8; 4]>::try_from(&mut *out) {
+            Ok(out) => out.copy_from_slice(&value[..4]),
+            Err(_) => out.iter_mut().zip(value).for_each(|(out, byte)| *out = byte),
+        }
+        let enough = match policy {
+            Policy::First => {
+                return if copies == 0 { Answer::Empty } else { Answer::Found { copies: 1, agreeing: 1 } };
+            }
+            Policy::Majority => is_majority(copies, agreeing),
+            Policy::Strict => is_strict::<N>(copies, agreeing),
+        };
+        match copies {
+            0 => Answer::Empty,
+            _ if enough => Answer::Found { copies, agreeing },
+            _ => Answer::Ambiguous { copies, agreeing },
+        }
+    }
+
+    /// Looks at the heads of a key's slots.
+    #[inline(always)]
+    fn glance<const N: usize>(&self, places: &Places<N>) -> Glance {
+        let mut seen = Glance::default();
+        for (n, at) in places.at.iter().enumerate() {
+            // In range and aligned: places are made of the geometry.
+            let word = |behind: u64| self.region.load_u64(*at + behind).unwrap_or(0);
+            let head = word(0);
+            seen.matching |= u8::from(slots::begins_with(head, places.checksum)) << n;
+            let rest = match self.stride {
+                8 => 0,
+                16 => word(8),
+                32 => word(8) | word(16) | word(24),
+                // Too much to look at in passing: one that begins with zeros is looked at again.
+                _ => 1,
+            };
+            seen.begun |= head == 0 && rest != 0;
+        }
+        seen
+    }
+
+    #[inline(always)]
+    fn places<const N: usize>(&self, key: &[u8]) -> Places<N> {
+        let (hashes, checksum) = match self.family {
+            Family::V1 => slots_n::<N>(key),
+            Family::Artifact => {
+                let all = self.family.hashes(key);
+                (std::array::from_fn(|n| all.slots[n]), all.checksum)
+            }
+        };
+        Places { at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride), checksum }
+    }
+
+    #[inline(always)]
+    fn prefetch<const N: usize>(&self, places: &Places<N>) {
+        for at in places.at {
+            let mut line = 0;
+            while line < self.stride {
+                self.region.prefetch(at + line);
+                line += LINE;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn answer<const N: usize>(
+        &self,
+        places: &Places<N>,
+        seen: Glance,
+        policy: Policy,
+        out: &mut [u8],
+    ) -> Answer {
+        if seen.matching == 0 && !seen.begun {
+            return Answer::Empty;
+        }
+        let first = seen.matching.trailing_zeros() as usize;
+        match policy {
+            Policy::First => match places.at.get(first) {
+                Some(at) if slots::take(&self.region, *at, places.checksum, out) == Look::Match => {
+                    Answer::Found { copies: 1, agreeing: 1 }
+                }
+                _ => self.first(places, out),
+            },
+            _ if seen.matching.is_power_of_two() && !seen.begun => self.only(places, first, policy, out),
+            Policy::Majority => self.agreed(places, out, is_majority),
+            Policy::Strict => self.agreed(places, out, is_strict::<N>),
+        }
+    }
+
+    /// The answer when copy `n` is the only one with the key's checksum.
+    #[inline(always)]
+    fn only<const N: usize>(&self, places: &Places<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
+        if slots::take(&self.region, places.at[n], places.checksum, out) != Look::Match {
+            return self.agreed(
+                places,
+                out,
+                if policy == Policy::Strict { is_strict::<N> } else { is_majority },
+            );
+        }
+        if policy == Policy::Strict && !is_strict::<N>(1, 1) {
+            return Answer::Ambiguous { copies: 1, agreeing: 1 };
+        }
+        Answer::Found { copies: 1, agreeing: 1 }
+    }
+
+    /// Slot by slot, with all that may be the matter.
+    #[cold]
+    fn first<const N: usize>(&self, places: &Places<N>, out: &mut [u8]) -> Answer {
+        let mut torn = false;
+        for at in places.at {
+            match slots::take(&self.region, at, places.checksum, out) {
+                Look::Match => return Answer::Found { copies: 1, agreeing: 1 },
+                Look::Torn => torn = true,
+                Look::Empty | Look::Other => {}
+            }
+        }
+        if torn { Answer::Torn } else { Answer::Empty }
+    }
+
+    /// Takes the value of one copy after the other, and counts who has it, until `enough(copies, agreeing)`.
+    #[inline]
+    fn agreed<const N: usize>(
+        &self,
+        places: &Places<N>,
+        out: &mut [u8],
+        enough: fn(u8, u8) -> bool,
+    ) -> Answer {
+        let (mut best, mut torn) = ((0, 0), false);
+        for (n, at) in places.at.iter().enumerate() {
+            if places.at[..n].contains(at) {
+                continue;
+            }
+            match slots::take(&self.region, *at, places.checksum, out) {
+                Look::Match => {}
+                look => {
+                    torn |= look == Look::Torn;
+                    continue;
+                }
+            }
+            let (copies, agreeing) = self.count(places, n, out);
+            if enough(copies, agreeing) {
+                return Answer::Found { copies, agreeing };
+            }
+            best = best.max((agreeing, copies));
+        }
+        match best {
+            (0, _) if torn => Answer::Torn,
+            (0, _) => Answer::Empty,
+            (agreeing, copies) => Answer::Ambiguous { copies, agreeing },
+        }
+    }
+
+    /// How many copies have the checksum, and how many of them `data`, which copy `taken` has.
+    #[inline]
+    fn count<const N: usize>(&self, places: &Places<N>, taken: usize, data: &[u8]) -> (u8, u8) {
+        let (mut copies, mut agreeing) = (1, 1);
+        for (n, at) in places.at.iter().enumerate() {
+            // Two hashes may give one slot, which is one copy then.
+            if n == taken || places.at[..n].contains(at) || *at == places.at[taken] {
+                continue;
+            }
+            if let Some(alike) = slots::compare(&self.region, *at, places.checksum, data) {
+                copies += 1;
+                agreeing += u8::from(alike);
+            }
+        }
+        (copies, agreeing)
+    }
+}
+
+fn is_majority(copies: u8, agreeing: u8) -> bool {
+    agreeing * 2 > copies
+}
+
+fn is_strict<const N: usize>(copies: u8, agreeing: u8) -> bool {
+    agreeing == copies && usize::from(copies) >= N.min(2)
+}

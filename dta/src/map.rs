@@ -1,0 +1,296 @@
+//! The map of several collectors: a file made in one place, by which reporters choose a collector and questions find it again.
+
+use std::{fs, io, net::SocketAddr, path::Path};
+
+use dataplane::dta::{MAX_COLLECTORS, Spread};
+use serde::{Deserialize, Serialize};
+
+use crate::key::Key;
+
+/// The format of the file.
+const VERSION: u32 = 1;
+
+/// The map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Map {
+    /// [`VERSION`].
+    version: u32,
+    /// The collectors, in the order of their numbers from 0.
+    pub collectors: Vec<Collector>,
+    /// The collector of each of the 256 values of a key's hash.
+    keys: Vec<u8>,
+    /// Lists that a certain collector keeps; others are dealt out in turn.
+    #[serde(default)]
+    lists: Vec<ListRange>,
+    /// The collector of all sketches.
+    #[serde(default)]
+    sketches: u8,
+    /// What `keys` was before the map grew: where keys lie that were not reported since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keys_before: Option<Vec<u8>>,
+}
+
+/// A collector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collector {
+    /// Its name.
+    pub name: String,
+    /// Where its API answers.
+    pub api: String,
+    /// Where reports for it go: an address that its translator takes reports for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports: Option<SocketAddr>,
+}
+
+/// Why a map could not be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The file cannot be read.
+    Read(io::Error),
+    /// It is no JSON of a map.
+    Json(serde_json::Error),
+    /// What is wrong with its tables.
+    Tables(String),
+}
+
+/// Lists of one collector.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListRange {
+    first: u32,
+    last: u32,
+    collector: u8,
+}
+
+impl Map {
+    /// A map that spreads everything evenly.
+    ///
+    /// # Errors
+    /// No collectors, or too many, or two of one name.
+    pub fn even(collectors: Vec<Collector>) -> Result<Self, String> {
+        let keys = Spread::even(collectors.len()).by_key().to_vec();
+        let map =
+            Self { version: VERSION, collectors, keys, lists: Vec::new(), sketches: 0, keys_before: None };
+        map.spread()?;
+        Ok(map)
+    }
+
+    /// The map of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn load(file: &Path) -> Result<Self, LoadError> {
+        let text = fs::read_to_string(file).map_err(LoadError::Read)?;
+        let map: Self = serde_json::from_str(&text).map_err(LoadError::Json)?;
+        map.spread().map_err(LoadError::Tables)?;
+        Ok(map)
+    }
+
+    /// The tables, checked.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn spread(&self) -> Result<Spread, String> {
+        if self.version != VERSION {
+            return Err(format!("a map of version {}; this program reads version {VERSION}", self.version));
+        }
+        if self.collectors.len() > MAX_COLLECTORS {
+            let count = self.collectors.len();
+            return Err(format!("{count} collectors; a map has at most {MAX_COLLECTORS}"));
+        }
+        for (index, collector) in self.collectors.iter().enumerate() {
+            if self.collectors[..index].iter().any(|other| other.name == collector.name) {
+                return Err(format!("two collectors are called `{}`; rename one", collector.name));
+            }
+        }
+        let table =
+            |keys: &[u8]| <[u8; 256]>::try_from(keys).map_err(|_| format!("{} keys, not 256", keys.len()));
+        let lists = self.lists.iter().map(|range| (range.first, range.last, range.collector)).collect();
+        if let Some(before) = &self.keys_before {
+            Spread::new(self.collectors.len(), Some(table(before)?), Vec::new(), self.sketches)?;
+        }
+        Spread::new(self.collectors.len(), Some(table(&self.keys)?), lists, self.sketches)
+    }
+
+    /// The same with one more collector, and how many of the 256 values move to it. Lists that were dealt out in turn stay where they
+    /// are, as far as `lists` says which there are.
+    ///
+    /// # Errors
+    /// Too many collectors, or a name that is there already.
+    pub fn grown(&self, new: Collector, lists: u32) -> Result<(Self, usize), String> {
+        let old = self.spread()?;
+        let keys = old.grown()?.to_vec();
+        let mut collectors = self.collectors.clone();
+        collectors.push(new);
+        let moved = keys.iter().zip(&self.keys).filter(|(new, old)| new != old).count();
+        let mut ranges: Vec<ListRange> = self.lists.clone();
+        for list in (0..lists).filter(|list| !ranges_have(&self.lists, *list)) {
+            ranges.push(ListRange { first: list, last: list, collector: old.of_list(list) });
+        }
+        let keys_before = Some(self.keys.clone());
+        let grown = Self { collectors, keys, lists: ranges, keys_before, ..self.clone() };
+        grown.spread()?;
+        Ok((grown, moved))
+    }
+
+    /// The collectors that may know a key: the one that gets it, and the one that got it before the map grew.
+    pub fn of_key(&self, key: &Key) -> Vec<&Collector> {
+        let value = usize::from(wire::dta::hash::collector_of(key.bytes()));
+        let now = self.keys.get(value).copied();
+        let before = self
+            .keys_before
+            .as_ref()
+            .and_then(|keys| keys.get(value).copied())
+            .filter(|old| Some(*old) != now);
+        [now, before]
+            .into_iter()
+            .flatten()
+            .filter_map(|number| self.collectors.get(usize::from(number)))
+            .collect()
+    }
+
+    /// The collector of a list.
+    pub fn of_list(&self, list: u32) -> Option<&Collector> {
+        let number = self.spread().ok()?.of_list(list);
+        self.collectors.get(usize::from(number))
+    }
+
+    /// The collector of all sketches.
+    pub fn of_sketches(&self) -> Option<&Collector> {
+        self.collectors.get(usize::from(self.sketches))
+    }
+
+    /// How many of the 256 values each collector has.
+    pub fn shares(&self) -> Vec<usize> {
+        let count = |number: usize| self.keys.iter().filter(|key| usize::from(**key) == number).count();
+        (0..self.collectors.len()).map(count).collect()
+    }
+
+    /// Where reports for each collector go, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The map does not say it of all; in words.
+    pub fn reports(&self) -> Result<Vec<SocketAddr>, String> {
+        let address = |one: &Collector| {
+            let why = || {
+                let name = &one.name;
+                format!(
+                    "the map does not say where reports for `{name}` go; make it with {name}=URL,ADDRESS:PORT"
+                )
+            };
+            one.reports.ok_or_else(why)
+        };
+        self.collectors.iter().map(address).collect()
+    }
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        // Numbers and texts always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+}
+
+fn ranges_have(ranges: &[ListRange], list: u32) -> bool {
+    ranges.iter().any(|range| (range.first..=range.last).contains(&list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collector(name: &str) -> Collector {
+        Collector { name: name.to_owned(), api: format!("http://{name}:8080"), reports: None }
+    }
+
+    #[test]
+    fn a_map_grows_and_only_what_the_new_one_gets_moves() {
+        let mut map = Map::even(vec![collector("c0")]).unwrap();
+        for number in 1..20 {
+            let (grown, moved) = map.grown(collector(&format!("c{number}")), 100).unwrap();
+            assert_eq!(moved, 256 / (number + 1));
+            let pairs = || map.keys.iter().zip(&grown.keys);
+            assert!(pairs().all(|(old, new)| old == new || usize::from(*new) == number));
+            let shares = grown.shares();
+            assert_eq!(shares.iter().sum::<usize>(), 256);
+            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 2, "{shares:?}");
+            for list in 0..100 {
+                assert_eq!(grown.of_list(list), map.of_list(list), "list {list} stays");
+            }
+            // As the reporters have it when they are told only how many there are.
+            assert_eq!(grown.keys, Spread::even(number + 1).by_key());
+            map = grown;
+        }
+    }
+
+    #[test]
+    fn the_tables_are_the_reporters_byte_for_byte() {
+        let names = |count: usize| (0..count).map(|number| collector(&format!("c{number}"))).collect();
+        for count in 1..=16 {
+            let map = Map::even(names(count)).unwrap();
+            let even = Spread::even(count);
+            assert_eq!(map.keys, even.by_key(), "{count} collectors");
+            let read: Map = serde_json::from_str(&map.to_text()).unwrap();
+            assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
+        }
+        // Grown, byte for byte what reporters have that were told one more, for every key and wherever one is asked for.
+        let mut map = Map::even(names(1)).unwrap();
+        for count in 2..=16 {
+            let before = Spread::even(count - 1);
+            map = map.grown(collector(&format!("c{}", count - 1)), 0).unwrap().0;
+            let after = Spread::even(count);
+            assert_eq!(map.spread().unwrap().by_key(), after.by_key(), "{count} collectors");
+            for number in 0..2000_u32 {
+                let key = Key::of(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
+                let (old, new) = (before.of_key(key.bytes()), after.of_key(key.bytes()));
+                assert!(old == new || usize::from(new) == count - 1, "keys move to the new one only");
+                let asked: Vec<_> = map.of_key(&key).iter().map(|one| one.name.clone()).collect();
+                let expected = if old == new { vec![new] } else { vec![new, old] };
+                assert_eq!(asked, expected.iter().map(|one| format!("c{one}")).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_says_where_reports_go_or_of_whom_it_does_not_know() {
+        let to = |port: u16| Some(SocketAddr::from(([10, 0, 0, 9], port)));
+        let mut map = Map::even(vec![collector("a"), collector("b")]).unwrap();
+        map.collectors[0].reports = to(40040);
+        assert!(map.reports().unwrap_err().contains("reports for `b` go; make it with b=URL,ADDRESS:PORT"));
+        map.collectors[1].reports = to(40041);
+        assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
+        assert_eq!(serde_json::from_str::<Map>(&map.to_text()).unwrap(), map);
+        // A file of a version that did not know addresses is read.
+        let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
+        assert_eq!(serde_json::from_str::<Map>(&old).unwrap().collectors[0], collector("a"));
+    }
+
+    #[test]
+    fn a_key_that_moved_is_asked_for_in_both_places() {
+        let map = Map::even(vec![collector("a")]).unwrap();
+        let (grown, _) = map.grown(collector("b"), 0).unwrap();
+        let names = |key: u32| -> Vec<String> {
+            let key = Key::of(&key.to_be_bytes());
+            grown.of_key(&key).iter().map(|collector| collector.name.clone()).collect()
+        };
+        let all: Vec<_> = (0..1000).map(names).collect();
+        assert!(all.contains(&vec!["b".to_owned(), "a".to_owned()]) && all.contains(&vec!["a".to_owned()]));
+        assert_eq!(
+            all.iter().filter(|names| names.len() == 2).count(),
+            all.iter().filter(|n| n[0] == "b").count()
+        );
+    }
+
+    #[test]
+    fn what_is_no_map_is_refused() {
+        assert!(Map::even(Vec::new()).is_err());
+        assert!(Map::even(vec![collector("a"), collector("a")]).unwrap_err().contains("two collectors"));
+        let good = Map::even(vec![collector("a"), collector("b")]).unwrap();
+        assert!(Map { version: 2, ..good.clone() }.spread().unwrap_err().contains("version 2"));
+        assert!(Map { keys: vec![0; 255], ..good.clone() }.spread().is_err());
+        assert!(Map { keys: vec![2; 256], ..good.clone() }.spread().unwrap_err().contains("no collector 2"));
+        let read: Map = serde_json::from_str(&good.to_text()).unwrap();
+        assert_eq!(read, good);
+    }
+}

@@ -1,0 +1,140 @@
+//! Memory that ends with the process, as the kernel's does, in files: read at the start, written at a clean stop. Meanwhile a mark
+//! in the directory says that what lies there is old.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::Store;
+use memory::Region;
+
+/// The file that says it. Its lock is held while it is true, so that after a crash it is only a file.
+pub const MARK: &str = "in-kernel";
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
+
+/// Says that the memory of a directory's stores is elsewhere, until it is dropped.
+#[derive(Debug)]
+pub struct Mark {
+    path: PathBuf,
+    _locked: File,
+    /// The process that set it last ended without taking it away.
+    pub left_behind: bool,
+}
+
+impl Mark {
+    /// Sets it.
+    ///
+    /// # Errors
+    /// Another process has ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
+    pub fn set(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(MARK);
+        let left_behind = path.exists();
+        let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, _locked: file, left_behind }),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // One that stays is only a file: nobody holds its lock.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Is the memory of this directory's stores elsewhere now?
+pub fn is_elsewhere(directory: &Path) -> bool {
+    let Ok(file) = File::open(directory.join(MARK)) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Copies what a file keeps into the memory, which is of zeros and long enough.
+///
+/// # Errors
+/// It is shorter than it was.
+pub fn load(kept: &Store, into: &Region) -> io::Result<()> {
+    copy(kept.region(), into)
+}
+
+/// Writes a store to its file, which appears whole or stays as it was.
+///
+/// # Errors
+/// No room, most likely.
+pub fn save(store: &Store, file: &Path) -> io::Result<()> {
+    let begun = file.with_extension("begun");
+    // What an earlier attempt left.
+    let _ = fs::remove_file(&begun);
+    let region = Arc::clone(store.region());
+    let written = Region::create_file(&begun, region.len()).and_then(|out| {
+        copy(&region, &out)?;
+        out.sync()
+    });
+    written.and_then(|()| fs::rename(&begun, file)).inspect_err(|_| {
+        // Of no use; that it cannot be removed adds nothing to the first error.
+        let _ = fs::remove_file(&begun);
+    })
+}
+
+/// All of the shorter one. Pages of zeros are left out: the other is of zeros, and what is never touched takes no memory.
+fn copy(from: &Region, to: &Region) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    let len = from.len().min(to.len());
+    for at in (0..len).step_by(PIECE) {
+        let count = (len - at).min(PIECE as u64) as usize;
+        let piece = &mut piece[..count];
+        from.read(at, piece).map_err(io::Error::other)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            to.write(at, piece).map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("hopwise-kept-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_mark_holds_while_its_owner_lives_and_what_a_crash_leaves_is_only_a_file() {
+        let directory = directory("mark");
+        assert!(!is_elsewhere(&directory));
+        let mark = Mark::set(&directory).unwrap();
+        assert!(!mark.left_behind && is_elsewhere(&directory));
+        assert!(Mark::set(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
+        drop(mark);
+        assert!(!is_elsewhere(&directory) && !directory.join(MARK).exists());
+        fs::write(directory.join(MARK), "").unwrap();
+        assert!(!is_elsewhere(&directory));
+        assert!(Mark::set(&directory).unwrap().left_behind);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_copied_is_all_there_and_only_what_differs_from_zero_is_touched() {
+        let region = |len| Region::anonymous(len, false).unwrap();
+        let (from, to) = (region(3 * PIECE as u64 + 4096), region(3 * PIECE as u64 + 8192));
+        let last = from.len() - 1;
+        for at in [0, 2 * PIECE as u64 - 3, last] {
+            from.write(at, &[7]).unwrap();
+        }
+        copy(&from, &to).unwrap();
+        let (mut one, mut two) = (vec![0; from.len() as usize], vec![0; from.len() as usize]);
+        from.read(0, &mut one).unwrap();
+        to.read(0, &mut two).unwrap();
+        assert!(one == two && two[last as usize] == 7);
+    }
+}

@@ -1,0 +1,169 @@
+//! Snapshots: a copy of a store, with the same header page and the time, that is mapped and queried like the live one.
+//!
+//! The live store is written while it is copied, so that a snapshot is no picture of one moment: it is as old as its slots were when
+//! they were read, between beginning and end. What is kept up is that nothing half-written looks whole: key-write and postcard slots
+//! are copied as readers read them, and one that would not hold still is left empty and counted; blocks of tagged
+//! lists have their CRCs; counters are copied one by one whole; of a sketch, a buffer whose epoch went away meanwhile is left without
+//! trailer. Bare lists have nothing that could tell.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use wire::dta::layout::{Columns, Geometry, SKETCH_TRAILER_LEN, postcard_stride, slot_stride};
+
+use crate::dta_store::{BODY, Store};
+use crate::header::{HEADER_LEN, Header, HeaderError};
+use crate::slots;
+
+/// Bytes that are handed out at once at most.
+pub const CHUNK: usize = 256 << 10;
+
+/// A snapshot under way: [`next`](Self::next) gives its bytes in order, the header page first.
+#[derive(Debug)]
+pub struct Snapshot {
+    store: Store,
+    page: Option<Box<[u8; HEADER_LEN]>>,
+    /// Where in the region the next chunk begins.
+    at: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Trailers of a sketch's buffers when it began.
+    trailers: [[u8; SKETCH_TRAILER_LEN]; 2],
+    unsettled: u64,
+}
+
+impl Snapshot {
+    /// Begins a snapshot at `now`, ns since 1970.
+    ///
+    /// # Errors
+    /// None in practice: what the store's header says was encoded before.
+    pub fn new(store: &Store, now: u64) -> Result<Self, HeaderError> {
+        let page = Header { snapshot: Some(now.max(1)), ..store.header().clone() }.encode()?;
+        let mut snapshot = Self {
+            store: store.clone(),
+            page: Some(page),
+            at: BODY,
+            end: BODY + store.body_len(),
+            buffer: Vec::with_capacity(CHUNK.max(HEADER_LEN)),
+            trailers: [[0; SKETCH_TRAILER_LEN]; 2],
+            unsettled: 0,
+        };
+        if let Some(shape) = snapshot.shape() {
+            snapshot.trailers = [0, 1].map(|parity| snapshot.trailer(&shape, parity));
+        }
+        Ok(snapshot)
+    }
+
+    /// Bytes of all chunks together.
+    pub fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// A snapshot always has bytes.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Slots and buffers that were being written whenever looked at, and are empty in the copy.
+    pub fn unsettled(&self) -> u64 {
+        self.unsettled
+    }
+
+    /// The next bytes of the file; `None` behind the last.
+    #[expect(clippy::should_implement_trait, reason = "what it returns borrows the snapshot")]
+    pub fn next(&mut self) -> Option<&[u8]> {
+        self.buffer.clear();
+        if let Some(page) = self.page.take() {
+            self.buffer.extend_from_slice(page.as_slice());
+            return Some(&self.buffer);
+        }
+        if self.at >= self.end {
+            return None;
+        }
+        let len = (self.end - self.at).min(CHUNK as u64) as usize;
+        self.buffer.resize(len, 0);
+        // In range: the body was compared with the geometry when the store was opened.
+        let _ = self.store.region().read(self.at, &mut self.buffer);
+        match self.store.geometry() {
+            Geometry::KeyWrite { data_len, .. } => {
+                self.settle(slot_stride(data_len), usize::from(data_len));
+            }
+            Geometry::Postcarding { hops, .. } => {
+                self.settle(postcard_stride(hops), 4 * usize::from(hops));
+            }
+            Geometry::Sketch { shape, .. } => self.settle_trailers(&shape),
+            Geometry::Append { .. } | Geometry::KeyIncrement { .. } => {}
+        }
+        self.at += len as u64;
+        Some(&self.buffer)
+    }
+
+    /// Reads each slot as a reader would, unless it is just as it was copied.
+    fn settle(&mut self, stride: u64, data_len: usize) {
+        fence(Ordering::Acquire);
+        let region = Arc::clone(self.store.region());
+        // Strides are powers of two and at most 2048, so that chunks are whole slots.
+        for (slot, at) in
+            self.buffer.chunks_exact_mut(stride as usize).zip((self.at..).step_by(stride as usize))
+        {
+            let Some((head, data)) = slot[..4 + data_len].split_first_chunk_mut::<4>() else { continue };
+            if *head == [0; 4] && data.iter().all(|byte| *byte == 0) && region.load_u64(at) == Ok(0) {
+                continue;
+            }
+            let mut taken = slots::Look::Torn;
+            for _ in 0..4 {
+                let Ok(now) = region.load_u64(at) else { break };
+                let now = now.to_ne_bytes();
+                *head = [now[0], now[1], now[2], now[3]];
+                taken = slots::take(&region, at, u32::from_le_bytes(*head), data);
+                // Zeros before something: a reader who knows the key may take it for a checksum of 0; nobody knows it here.
+                if now == [0; 8] && taken == slots::Look::Match && data_len > 4 {
+                    taken = slots::Look::Torn;
+                }
+                if matches!(taken, slots::Look::Match | slots::Look::Empty) {
+                    break;
+                }
+            }
+            if taken != slots::Look::Match {
+                slot.fill(0);
+                self.unsettled += u64::from(taken != slots::Look::Empty);
+            }
+        }
+    }
+
+    fn shape(&self) -> Option<Columns> {
+        match self.store.geometry() {
+            Geometry::Sketch { shape, .. } => Some(shape),
+            _ => None,
+        }
+    }
+
+    fn trailer(&self, shape: &Columns, parity: u16) -> [u8; SKETCH_TRAILER_LEN] {
+        let mut trailer = [0; SKETCH_TRAILER_LEN];
+        // In range, as above.
+        let _ = self.store.region().read(BODY + shape.trailer(parity), &mut trailer);
+        trailer
+    }
+
+    /// Whether the bytes of a trailer are in this chunk, and if so whether it is still the one at the beginning: chunk by chunk,
+    /// because a trailer may lie across two.
+    fn settle_trailers(&mut self, shape: &Columns) {
+        fence(Ordering::Acquire);
+        let chunk = self.at..self.at + self.buffer.len() as u64;
+        for parity in [0, 1] {
+            let start = BODY + shape.trailer(parity);
+            let trailer = start..start + SKETCH_TRAILER_LEN as u64;
+            let common = trailer.start.max(chunk.start)..trailer.end.min(chunk.end);
+            if common.is_empty() {
+                continue;
+            }
+            let began = self.trailers[usize::from(parity)];
+            let same = self.trailer(shape, parity) == began;
+            for at in common.clone() {
+                let byte = if same { began[(at - start) as usize] } else { 0 };
+                self.buffer[(at - chunk.start) as usize] = byte;
+            }
+            self.unsettled += u64::from(!same && common.end == trailer.end);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Stores that can be asked: live in this process, live in another one (their files mapped), or snapshots. The questions and answers
+//! are those of the API and of the commands.
+
+mod answer;
+mod ask;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{HeaderError, Store};
+use memory::{Pages, Region};
+
+pub use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer};
+pub use ask::Question;
+
+use crate::fields::Fields;
+
+/// Files of stores end so, and those of snapshots.
+pub const EXTENSION: &str = "region";
+
+/// A store with what is known of it beside its bytes.
+#[derive(Debug)]
+pub struct Shelved {
+    /// The store.
+    pub store: Store,
+    /// Where it lies, if it is a file.
+    pub file: Option<PathBuf>,
+    /// What its data or entries mean.
+    pub fields: Option<Fields>,
+}
+
+/// Stores, by name and by number.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    stores: Vec<Arc<Shelved>>,
+}
+
+impl Shelved {
+    /// A store and the file it lies in.
+    pub fn new(store: Store, file: Option<PathBuf>) -> Self {
+        let fields = store.header().fields.parse().ok();
+        Self { store, file, fields }
+    }
+
+    /// The store in a file, for reading only.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(file: &Path) -> Result<Self, String> {
+        let region = Region::open_read_only(file)
+            .map_err(|error| format!("cannot map {}: {error}", file.display()))?;
+        let store = Store::open(Arc::new(region)).map_err(|error| unreadable(file, error))?;
+        Ok(Self::new(store, Some(file.to_owned())))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.store.header().name
+    }
+
+    /// The pages under it, as a word.
+    fn pages(&self) -> &'static str {
+        match self.store.region().pages() {
+            Pages::Huge2M => "huge",
+            Pages::Transparent => "transparent",
+            Pages::Small => "small",
+        }
+    }
+}
+
+/// What to tell of a region file that cannot be used.
+pub fn unreadable(file: &Path, error: HeaderError) -> String {
+    format!("{}: {error}", file.display())
+}
+
+impl Shelf {
+    /// These stores.
+    pub fn new(stores: Vec<Arc<Shelved>>) -> Self {
+        Self { stores }
+    }
+
+    /// All stores of a directory.
+    ///
+    /// # Errors
+    /// There is none, or a file of one cannot be read: a sentence.
+    pub fn open(directory: &Path) -> Result<Self, String> {
+        if crate::persist::is_elsewhere(directory) {
+            return Err(format!(
+                "the memory of {} is in the kernel while its hopwise runs; leave --directory out to ask that one (--api), or ask a \
+                 snapshot (--snapshot)",
+                directory.display()
+            ));
+        }
+        let entries = fs::read_dir(directory).map_err(|error| {
+            format!("cannot read {}: {error}; name a directory of regions", directory.display())
+        })?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
+            .collect();
+        files.sort();
+        let stores =
+            files.iter().map(|file| Shelved::open(file).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        if stores.is_empty() {
+            return Err(format!("there are no stores in {}", directory.display()));
+        }
+        Ok(Self { stores })
+    }
+
+    /// All of them.
+    pub fn stores(&self) -> &[Arc<Shelved>] {
+        &self.stores
+    }
+
+    /// The store of this name, or, where the text is a number, with this ID.
+    ///
+    /// # Errors
+    /// There is none: a sentence with those there are.
+    pub fn find(&self, name: &str) -> Result<&Arc<Shelved>, String> {
+        if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
+            return Ok(named);
+        }
+        let number: Option<u32> = name.parse().ok();
+        let has =
+            |store: &&Arc<Shelved>| number == Some(store.store.header().id) && store.store.lists().is_none();
+        let numbered: Vec<_> = self.stores.iter().filter(has).collect();
+        match *numbered {
+            [one] => Ok(one),
+            [] => {
+                let names: Vec<&str> = self.stores.iter().map(|store| store.name()).collect();
+                Err(format!("there is no store `{name}`; there are {}", names.join(", ")))
+            }
+            ref several => {
+                let names: Vec<&str> = several.iter().map(|store| store.name()).collect();
+                Err(format!("{} have the number {name}; say which by its name", names.join(" and ")))
+            }
+        }
+    }
+
+    /// The store in which this list is.
+    ///
+    /// # Errors
+    /// There is none: a sentence.
+    pub fn find_list(&self, list: u32) -> Result<&Arc<Shelved>, String> {
+        let has = |store: &&Arc<Shelved>| store.store.lists().is_some_and(|lists| lists.has(list));
+        self.stores.iter().find(has).ok_or_else(|| {
+            let known = self.stores.iter().filter_map(|store| {
+                let ids = store.store.lists()?.ids();
+                let first = store.store.header().id;
+                Some(format!("{first} to {} in {}", first as usize + ids.len() - 1, store.name()))
+            });
+            let known: Vec<String> = known.collect();
+            match known.is_empty() {
+                true => "there are no lists here".to_owned(),
+                false => format!("there is no list {list}; there are {}", known.join(", ")),
+            }
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! Asking stores.
+
+use crate::{BadQuery, Next, Plan, Policy, SketchCopy, SketchError};
+use serde_json::{Map, Value};
+use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
+
+use super::answer::{
+    Answer, CountAnswer, Entry, Epoch, ExpectedView, ListView, Shape, SketchAnswer, StoreView, TailAnswer,
+};
+use super::{Shelf, Shelved};
+use crate::{
+    fields::{Fields, hex},
+    key::Key,
+};
+
+/// Slots that are looked at to tell how full a store is.
+const SAMPLE: u64 = 16_384;
+
+/// How a key is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// Which copies make an answer.
+    pub policy: Policy,
+    /// Copies to look at, 1 to 4.
+    pub copies: u8,
+    /// The largest value that a node tells of itself in postcards, by which the artifact's slots prove whose they are.
+    pub largest: Option<u32>,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self { policy: Policy::Majority, copies: 4, largest: None }
+    }
+}
+
+fn bad(error: BadQuery) -> String {
+    format!("{error}; ask otherwise")
+}
+
+impl Shelved {
+    /// The store, described.
+    pub fn view(&self) -> StoreView {
+        let header = self.store.header();
+        let occupied =
+            self.store.occupancy(SAMPLE).map(|(written, looked)| written as f64 / looked.max(1) as f64);
+        let slots = match header.geometry {
+            Geometry::KeyWrite { slots, .. } => Some(slots),
+            _ => None,
+        };
+        let expected =
+            slots.zip(occupied).map(|(slots, occupied)| expected(slots, occupied)).unwrap_or_default();
+        StoreView {
+            name: header.name.clone(),
+            id: header.id,
+            shape: shape(&header.geometry),
+            fields: Some(header.fields.clone()).filter(|fields| !fields.is_empty()),
+            bytes: self.store.body_len(),
+            pages: self.pages().to_owned(),
+            created: header.created,
+            snapshot: header.snapshot,
+            file: self.file.as_ref().map(|file| file.display().to_string()),
+            occupied,
+            expected,
+        }
+    }
+
+    /// What it knows of a key: its data, or its path.
+    ///
+    /// # Errors
+    /// A store of another kind: a sentence.
+    pub fn get(&self, key: &Key, question: Question) -> Result<Answer, String> {
+        if let Some(reader) = self.store.key_write() {
+            return self.data(&reader, key, question);
+        }
+        if let Some(reader) = self.store.paths() {
+            return self.path(&reader, key, question.largest);
+        }
+        Err(self.other_kind("get"))
+    }
+
+    fn data(&self, reader: &crate::KeyWriteReader, key: &Key, question: Question) -> Result<Answer, String> {
+        let mut data = vec![0; reader.data_len()];
+        let found = reader.get(key.bytes(), question.policy, question.copies, &mut data).map_err(bad)?;
+        let mut answer = self.answer(key);
+        match found {
+            crate::Answer::Found { copies, agreeing } => {
+                answer.answer = "found".to_owned();
+                (answer.copies, answer.agreeing) = (Some(copies), Some(agreeing));
+                answer.data = Some(hex(&data));
+                answer.fields = self.fields.as_ref().map(|fields| decoded(fields, &data));
+            }
+            crate::Answer::Empty => answer.answer = "empty".to_owned(),
+            crate::Answer::Ambiguous { copies, agreeing } => {
+                answer.answer = "ambiguous".to_owned();
+                (answer.copies, answer.agreeing) = (Some(copies), Some(agreeing));
+            }
+            crate::Answer::Torn => answer.answer = "torn".to_owned(),
+        }
+        Ok(answer)
+    }
+
+    fn path(&self, reader: &crate::PathReader, key: &Key, largest: Option<u32>) -> Result<Answer, String> {
+        let mut hops = vec![None; usize::from(reader.hops())];
+        let found = match largest {
+            None => reader.get(key.bytes(), &mut hops),
+            Some(largest) => reader.get_known(key.bytes(), &mut hops, |value| value <= largest),
+        };
+        let found = found.map_err(bad)?;
+        let mut answer = self.answer(key);
+        match found {
+            crate::Path::Found { missing, .. } | crate::Path::Unproven { missing, .. } => {
+                let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+                hops.truncate(last);
+                let proven = matches!(found, crate::Path::Found { .. });
+                answer.answer = if proven { "found" } else { "unproven" }.to_owned();
+                (answer.path, answer.missing) = (Some(hops), Some(missing));
+            }
+            crate::Path::Empty => answer.answer = "empty".to_owned(),
+            crate::Path::Torn => answer.answer = "torn".to_owned(),
+        }
+        Ok(answer)
+    }
+
+    fn answer(&self, key: &Key) -> Answer {
+        Answer {
+            store: self.name().to_owned(),
+            key: key.to_string(),
+            answer: String::new(),
+            copies: None,
+            agreeing: None,
+            data: None,
+            fields: None,
+            path: None,
+            missing: None,
+            collector: None,
+        }
+    }
+
+    /// How much was counted for a key. The error depends on how much was counted for all, so that every question reads the whole store.
+    ///
+    /// # Errors
+    /// A store of another kind: a sentence.
+    pub fn count(&self, key: &Key, copies: u8) -> Result<CountAnswer, String> {
+        let Some(reader) = self.store.counters() else { return Err(self.other_kind("count")) };
+        let estimate = reader.estimate(key.bytes(), copies).map_err(bad)?;
+        let total = reader.total();
+        let bound = reader.bound(copies, total);
+        Ok(CountAnswer {
+            store: self.name().to_owned(),
+            key: key.to_string(),
+            estimate,
+            copies,
+            total,
+            error: bound.error,
+            confidence: bound.confidence,
+            collector: None,
+        })
+    }
+
+    /// What a sketch says of a key, or of everything; of one epoch or the newest. `samples`: how many to show.
+    ///
+    /// # Errors
+    /// A store of another kind, no such epoch, a question that it does not answer: a sentence.
+    pub fn sketch(
+        &self,
+        key: Option<&Key>,
+        epoch: Option<u16>,
+        samples: usize,
+    ) -> Result<SketchAnswer, String> {
+        let Some(reader) = self.store.sketch() else { return Err(self.other_kind("sketch")) };
+        let mut copy = SketchCopy::new();
+        match epoch {
+            Some(epoch) => reader.copy_epoch(epoch, &mut copy),
+            None => reader.copy_newest(&mut copy),
+        }
+        .map_err(|error| self.no_sketch(error))?;
+        let told = |trailer: wire::dta::layout::SketchTrailer| Epoch {
+            epoch: trailer.epoch,
+            columns: trailer.columns,
+            reporters: trailer.reporters,
+        };
+        let (question, estimate) = match (copy.kind(), key) {
+            (SketchKind::CountMin, Some(key)) => ("count", copy.count_min(key.bytes()).map(Some)),
+            (SketchKind::Count, Some(key)) => ("count", copy.count(key.bytes()).map(Some)),
+            (SketchKind::HyperLogLog, None) => ("distinct", copy.cardinality().map(Some)),
+            (SketchKind::Aroma, None) => ("sampled_from", copy.sampled_from().map(Some)),
+            (SketchKind::CountMin | SketchKind::Count, None) => ("epoch", Ok(None)),
+            (_, Some(_)) => return Err(format!("`{}` knows no keys; leave the key out", self.name())),
+        };
+        let estimate = estimate.map_err(|error| self.no_sketch(error))?;
+        let sampled = match copy.kind() {
+            SketchKind::Aroma => copy.samples().map(|all| all.take(samples).map(|one| one.item).collect()),
+            _ => Ok(Vec::new()),
+        };
+        Ok(SketchAnswer {
+            store: self.name().to_owned(),
+            sketch: copy.kind().name().to_owned(),
+            epoch: told(copy.trailer()),
+            epochs: reader.epochs().into_iter().flatten().map(told).collect(),
+            certain: copy.certain(),
+            key: key.map(Key::to_string),
+            question: question.to_owned(),
+            estimate: estimate.map(|estimate| estimate.value),
+            error: estimate.map(|estimate| estimate.bound.error),
+            confidence: estimate.map(|estimate| estimate.bound.confidence),
+            samples: sampled.map_err(|error| self.no_sketch(error))?,
+        })
+    }
+
+    fn no_sketch(&self, error: SketchError) -> String {
+        format!("`{}`: {error}", self.name())
+    }
+
+    fn other_kind(&self, command: &str) -> String {
+        let kind = self.store.geometry().name();
+        let other = match kind {
+            "append" => "hopwise tail LIST",
+            "key-increment" => "hopwise count STORE KEY",
+            "sketch" => "hopwise sketch STORE [KEY]",
+            _ => "hopwise get STORE KEY",
+        };
+        format!("`{}` is a store of kind {kind}, which `{command}` cannot ask; use {other}", self.name())
+    }
+}
+
+impl Shelf {
+    /// The first `most` lists. Of each of them the ring's trailers are read, of others nothing.
+    pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
+        let mut views = Vec::new();
+        for store in self.stores() {
+            let Some(lists) = store.store.lists() else { continue };
+            let (tagged, events) = (lists.ring().tagged, events(store.name()));
+            views.extend(lists.ids().take(most - views.len()).map(|list| ListView {
+                list,
+                store: store.name().to_owned(),
+                newest: lists.newest(list),
+                tagged,
+                events,
+            }));
+        }
+        views
+    }
+
+    /// Entries of a list: from batch `from` on, or without it the newest ones; at most about `limit`.
+    ///
+    /// # Errors
+    /// No such list, or a bare one: a sentence.
+    pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
+        let shelved = self.find_list(list)?;
+        let Some(lists) = shelved.store.lists() else { return Err(shelved.other_kind("tail")) };
+        if !lists.ring().tagged {
+            return Err(format!(
+                "list {list} is bare (tagged = false): nothing tells which of its entries are new"
+            ));
+        }
+        let batches = limit.div_ceil(usize::from(lists.ring().batch).max(1)) as u32;
+        let newest = lists.newest(list);
+        // Is there anything to wait for?
+        let behind = |next| newest.is_some_and(|newest| BlockTrailer::ahead(newest, next) >= 0);
+        let follower = match (from, newest) {
+            (Some(from), _) => lists.from_sequence(list, from),
+            (None, Some(newest)) => {
+                // The oldest that is there, or so many before the newest.
+                let oldest = lists.from_oldest(list).map_or(newest, |follower| follower.position());
+                let held = BlockTrailer::ahead(newest, oldest).max(0) as u32;
+                let back = held.min(batches.saturating_sub(1));
+                let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
+                lists.from_sequence(list, start as u32)
+            }
+            (None, None) => lists.from_now(list),
+        };
+        let Some(mut follower) = follower else { return Err(shelved.other_kind("tail")) };
+        let mut answer = TailAnswer {
+            list,
+            store: shelved.name().to_owned(),
+            entries: Vec::new(),
+            next: 0,
+            lapped: 0,
+            missing: 0,
+        };
+        // What never came is passed over within so many calls.
+        let (mut vain, most) = (0, follower.calls_to_the_end());
+        while answer.entries.len() < limit && vain < most {
+            let (length, position) = (follower.entry_len(), follower.position());
+            match follower.next() {
+                Next::Batch { sequence, entries, .. } => {
+                    vain = 0;
+                    shelved.entries(sequence, entries, length, &mut answer.entries);
+                }
+                Next::Lapped { lost } => (vain, answer.lapped) = (0, answer.lapped + lost),
+                Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
+                Next::Nothing | Next::Torn if !behind(position) => break,
+                Next::Nothing | Next::Torn => vain += 1,
+            }
+        }
+        answer.next = follower.position();
+        if from.is_none() && answer.entries.len() > limit {
+            answer.entries.drain(..answer.entries.len() - limit);
+        }
+        Ok(answer)
+    }
+}
+
+impl Shelved {
+    fn entries(&self, sequence: u32, bytes: &[u8], length: usize, into: &mut Vec<Entry>) {
+        for (index, entry) in bytes.chunks_exact(length.max(1)).enumerate() {
+            into.push(Entry {
+                sequence,
+                index: index as u16,
+                data: hex(entry),
+                fields: self.fields.as_ref().map(|fields| decoded(fields, entry)),
+            });
+        }
+    }
+}
+
+/// Values by the names of their fields.
+pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Map<String, Value> {
+    let name = |name: &str| if name.is_empty() { "value".to_owned() } else { name.to_owned() };
+    fields.decode(bytes).into_iter().map(|(field, value)| (name(field), value)).collect()
+}
+
+fn shape(geometry: &Geometry) -> Shape {
+    match *geometry {
+        Geometry::KeyWrite { slots, data_len, family } => {
+            Shape::KeyWrite { slots, data: data_len, hash: family.name().to_owned() }
+        }
+        Geometry::Append { lists, ring, .. } => Shape::Append {
+            lists,
+            entry: ring.entry_len,
+            entries: ring.entries,
+            batch: ring.batch,
+            tagged: ring.tagged,
+        },
+        Geometry::KeyIncrement { slots, family } => {
+            Shape::KeyIncrement { slots, hash: family.name().to_owned() }
+        }
+        Geometry::Sketch { kind, op, shape } => Shape::Sketch {
+            sketch: kind.name().to_owned(),
+            merge: op.name().to_owned(),
+            depth: shape.depth,
+            columns: shape.columns,
+            width: shape.width,
+        },
+        Geometry::Postcarding { slots, hops, family } => {
+            Shape::Postcarding { slots, hops, hash: family.name().to_owned() }
+        }
+    }
+}
+
+/// What a store of which so much is occupied can be expected to answer, for 1 to 4 copies of every key.
+fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
+    let one = |copies: u8| {
+        let load = Plan::load_of(occupied, copies);
+        let load = if load.is_finite() { load } else { 16.0 / f64::from(copies) };
+        let plan = Plan::new((load * slots as f64) as u64, slots, copies);
+        ExpectedView { copies, load, answered: plan.answered() }
+    };
+    (1..=4).map(one).collect()
+}

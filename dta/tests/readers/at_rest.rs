@@ -1,0 +1,329 @@
+//! Memory at rest, in every shape: a follower hands on what is there at once, and what it missed and what it read add up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dta::{BODY, Follower, Lists, Next, Store};
+use wire::dta::layout::{BlockTrailer, Ring};
+
+use crate::support::{Dice, Writer, lists};
+
+/// A list as a model: the numbers of the batches that were written, and which of them lie in which block now.
+struct Model {
+    writer: Writer,
+    blocks: BTreeMap<u64, u32>,
+    newest: Option<u32>,
+    /// Without holes: no batch was lost.
+    first: u32,
+}
+
+impl Model {
+    fn new(store: &Store, list: u32, first: u32) -> Self {
+        let mut writer = Writer::new(store, list);
+        writer.sequence = first;
+        Self { writer, blocks: BTreeMap::new(), newest: None, first }
+    }
+
+    fn block(&self, sequence: u32) -> u64 {
+        u64::from(sequence - 1) % self.writer.ring().blocks()
+    }
+
+    /// Writes a batch of `count` entries, each of whose bytes tells the batch, or loses it on its way.
+    fn append(&mut self, count: u16, lost: bool) {
+        let sequence = self.writer.sequence;
+        if lost {
+            return self.writer.lose(1);
+        }
+        let entries = entries(sequence, usize::from(count) * usize::from(self.writer.ring().entry_len));
+        self.writer.append(&entries);
+        self.blocks.insert(self.block(sequence), sequence);
+        self.newest = Some(sequence);
+    }
+
+    /// Whether a batch is in memory.
+    fn has(&self, sequence: u32) -> bool {
+        self.blocks.get(&self.block(sequence)) == Some(&sequence)
+    }
+
+    /// The first of the batches that follow each other up to the newest.
+    fn oldest(&self) -> Option<u32> {
+        let mut oldest = self.newest?;
+        for _ in 1..self.writer.ring().blocks() {
+            let before = if oldest == 1 { u32::MAX } else { oldest - 1 };
+            if !self.has(before) {
+                break;
+            }
+            oldest = before;
+        }
+        Some(oldest)
+    }
+}
+
+fn entries(sequence: u32, len: usize) -> Vec<u8> {
+    (0..len).map(|at| sequence.wrapping_mul(0x9e37_79b1).wrapping_add(at as u32) as u8).collect()
+}
+
+/// What one call told, the entries checked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Told {
+    Batch(u32),
+    Lapped(u64),
+    Missing(u64),
+    Nothing,
+}
+
+fn ask(follower: &mut Follower) -> Told {
+    match follower.next() {
+        Next::Batch { sequence, entries: found, .. } => {
+            assert_eq!(found, entries(sequence, found.len()), "batch {sequence}");
+            Told::Batch(sequence)
+        }
+        Next::Lapped { lost } => Told::Lapped(lost),
+        Next::Missing { lost } => Told::Missing(lost),
+        Next::Nothing => Told::Nothing,
+        Next::Torn => panic!("torn, at rest"),
+    }
+}
+
+/// Below `limit`, which is not 0.
+fn below(dice: &mut Dice, limit: u64) -> u64 {
+    dice.roll() % limit
+}
+
+/// Rings of many shapes: entries of 1 to 40 bytes, with and without padding, batches of 1 to 20, 1 to 40 blocks.
+fn ring(dice: &mut Dice) -> Ring {
+    let (entry_len, batch) = (1 + below(dice, 40) as u16, 1 + below(dice, 20) as u16);
+    Ring { entry_len, entries: (1 + below(dice, 40)) * u64::from(batch), batch, tagged: true }
+}
+
+/// First numbers: the usual one, near the largest, and anywhere.
+fn first(dice: &mut Dice) -> u32 {
+    match below(dice, 4) {
+        0 => 1,
+        1 => u32::MAX - below(dice, 100) as u32,
+        2 => u32::MAX / 2 - 20 + below(dice, 40) as u32,
+        _ => (dice.roll() as u32).max(1),
+    }
+}
+
+/// From the oldest to the newest: each call a batch, in order, then nothing.
+fn drains(all: &Lists, model: &Model) {
+    let list = all.ids().next().unwrap();
+    assert_eq!(all.newest(list), model.newest);
+    let mut follower = all.from_oldest(list).unwrap();
+    let mut next = model.oldest();
+    assert_eq!(follower.position(), next.unwrap_or(1));
+    while let Some(sequence) = next {
+        assert_eq!(ask(&mut follower), Told::Batch(sequence), "{model:?}");
+        next = (Some(sequence) != model.newest).then(|| BlockTrailer::next(sequence));
+    }
+    assert_eq!(ask(&mut follower), Told::Nothing);
+    let mut latest = all.from_now(list).unwrap();
+    assert_eq!(latest.position(), model.newest.map_or(1, BlockTrailer::next));
+    assert_eq!(ask(&mut latest), Told::Nothing);
+}
+
+/// From `sequence`, which was written or is the next: no call is in vain before the newest was handed on, and what is read and what
+/// is gone add up.
+fn follows(all: &Lists, model: &Model, sequence: u32) {
+    let mut follower = all.from_sequence(all.ids().next().unwrap(), sequence).unwrap();
+    let newest = model.newest.unwrap();
+    let (mut position, mut last) = (sequence, None);
+    while BlockTrailer::ahead(newest, position) >= 0 {
+        match ask(&mut follower) {
+            Told::Batch(found) => {
+                assert_eq!(found, position, "in order");
+                last = Some(found);
+                position = BlockTrailer::next(position);
+            }
+            Told::Lapped(lost) => {
+                assert!(!model.has(position), "batch {position} is there and was passed over: {model:?}");
+                (0..lost).for_each(|_| position = BlockTrailer::next(position));
+            }
+            Told::Missing(lost) => panic!("{lost} missing at {position}, none was lost: {model:?}"),
+            Told::Nothing => panic!("nothing at {position} of {newest}, from {sequence}: {model:?}"),
+        }
+        assert_eq!(follower.position(), position);
+    }
+    assert_eq!((last, position), (Some(newest), BlockTrailer::next(newest)), "from {sequence}");
+    assert_eq!(ask(&mut follower), Told::Nothing);
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?} first {}", self.writer.ring(), self.blocks, self.first)
+    }
+}
+
+#[test]
+fn lists_at_rest_are_handed_on_without_a_call_in_vain() {
+    let mut dice = Dice(2);
+    for _ in 0..400 {
+        let ring = ring(&mut dice);
+        // The list that is looked at is the first of the store's; its neighbours are written too.
+        let count = 1 + below(&mut dice, 3) as u32;
+        let store = lists(count, ring);
+        let all = store.lists().unwrap();
+        let begin = first(&mut dice);
+        let mut model = Model::new(&store, 100, begin);
+        let mut others: Vec<Model> =
+            (1..count).map(|other| Model::new(&store, 100 + other, first(&mut dice))).collect();
+        drains(&all, &model);
+        for _ in 0..1 + below(&mut dice, 3 * ring.blocks() + 2) {
+            model.append(1 + below(&mut dice, u64::from(ring.batch)) as u16, false);
+            others.iter_mut().for_each(|other| other.append(1, below(&mut dice, 3) == 0));
+            if below(&mut dice, 8) == 0 {
+                drains(&all, &model);
+            }
+        }
+        drains(&all, &model);
+        let mut sequence = begin;
+        while sequence != model.writer.sequence {
+            follows(&all, &model, sequence);
+            sequence = BlockTrailer::next(sequence);
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_is_passed_over_within_a_bounded_number_of_calls() {
+    let mut dice = Dice(3);
+    for _ in 0..400 {
+        let ring = ring(&mut dice);
+        let store = lists(1, ring);
+        let all = store.lists().unwrap();
+        let begin = first(&mut dice);
+        let mut model = Model::new(&store, 100, begin);
+        let share = 1 + below(&mut dice, 9);
+        for _ in 0..1 + below(&mut dice, 2 * ring.blocks()) {
+            model.append(ring.batch, below(&mut dice, 10) < share);
+        }
+        model.append(1, false);
+        let mut follower = all.from_sequence(100, begin).unwrap();
+        let (mut vain, mut told) = (0, 0_i64);
+        while BlockTrailer::ahead(model.newest.unwrap(), follower.position()) >= 0 {
+            let before = follower.position();
+            match ask(&mut follower) {
+                Told::Batch(found) => {
+                    assert!(found == before && model.has(found));
+                    (vain, told) = (0, told + 1);
+                }
+                Told::Missing(lost) => {
+                    let mut passed = before;
+                    for _ in 0..lost {
+                        assert!(!model.has(passed), "{passed} is there: {model:?}");
+                        passed = BlockTrailer::next(passed);
+                    }
+                    (vain, told) = (0, told + lost as i64);
+                }
+                // What was overtaken may be there still, where what would have overwritten it was lost.
+                Told::Lapped(lost) => (vain, told) = (0, told + lost as i64),
+                Told::Nothing => vain += 1,
+            }
+            assert!(vain < follower.calls_to_the_end(), "stuck at {before}: {model:?}");
+        }
+        assert_eq!(told, BlockTrailer::ahead(model.writer.sequence, begin));
+        assert_eq!(follower.position(), model.writer.sequence);
+    }
+}
+
+#[test]
+fn bare_lists_at_rest_are_handed_on_in_the_order_of_the_ring() {
+    let mut dice = Dice(4);
+    for _ in 0..300 {
+        let shape = Ring { tagged: false, ..ring(&mut dice) };
+        let store = lists(2, shape);
+        let mut follower = store.lists().unwrap().bare(101).unwrap();
+        let blocks = shape.blocks();
+        let mut written = 0_u64;
+        for _ in 0..10 {
+            // At most a ring between two readings: more is the bare ring's weakness.
+            let burst = below(&mut dice, blocks + 1);
+            let bytes = |number: u64| {
+                let mut bytes = entries(number as u32 + 1, shape.block_len() as usize);
+                bytes[0] = (number / blocks) as u8 + 1;
+                bytes
+            };
+            for number in written..written + burst {
+                let at = BODY + shape.offset(1, number % blocks);
+                store.region().write(at, &bytes(number)).unwrap();
+            }
+            for number in written..written + burst {
+                assert_eq!(follower.next(blocks), Some(&bytes(number)[..]), "{number} of {shape:?}");
+            }
+            assert_eq!(follower.next(blocks), None);
+            written += burst;
+        }
+    }
+}
+
+#[test]
+fn a_block_that_a_writer_a_lap_ahead_stands_in_is_overtaken_and_not_missing() {
+    let ring = Ring { entries: 12, batch: 3, entry_len: 5, tagged: true };
+    // The writer stands behind each byte of the block but the last.
+    for written in 1..ring.block_len() as usize {
+        let store = lists(1, ring);
+        let mut model = Model::new(&store, 100, 1);
+        (0..4).for_each(|_| model.append(3, false));
+        let mut follower = store.lists().unwrap().from_sequence(100, 1).unwrap();
+        let at = model.writer.at(5);
+        let block = model.writer.block(&entries(5, 15));
+        store.region().write(at, &block[..written]).unwrap();
+        let told = loop {
+            match follower.next() {
+                Next::Nothing | Next::Torn => {}
+                Next::Lapped { lost } => break Told::Lapped(lost),
+                Next::Missing { lost } => break Told::Missing(lost),
+                Next::Batch { sequence, .. } => break Told::Batch(sequence),
+            }
+        };
+        assert_eq!(told, Told::Lapped(1), "{written} bytes of the block");
+        (2..5).for_each(|sequence| assert_eq!(ask(&mut follower), Told::Batch(sequence)));
+        store.region().write(at, &block).unwrap();
+        assert_eq!(ask(&mut follower), Told::Batch(5));
+    }
+}
+
+#[test]
+fn after_a_writer_has_ended_nothing_is_left_behind() {
+    let mut dice = Dice(5);
+    for round in 0..60_u32 {
+        let ring = Ring { entries: (4 + below(&mut dice, 60)) * 3, batch: 3, entry_len: 5, tagged: true };
+        let store = lists(1, ring);
+        let begin = first(&mut dice);
+        let total = 3000;
+        let done = Arc::new(AtomicBool::new(false));
+        let writing = std::thread::spawn({
+            let (store, done) = (store.clone(), Arc::clone(&done));
+            move || {
+                let mut model = Model::new(&store, 100, begin);
+                (0..total).for_each(|_| model.append(3, false));
+                // Pairs with the reader's load: what was written is seen behind it.
+                done.store(true, Ordering::Release);
+                model
+            }
+        });
+        let mut follower = store.lists().unwrap().from_sequence(100, begin).unwrap();
+        let (mut read, mut gone) = (0, 0);
+        while !done.load(Ordering::Acquire) {
+            match follower.next() {
+                Next::Batch { .. } => read += 1,
+                Next::Lapped { lost } => gone += lost,
+                Next::Missing { lost } => panic!("round {round}: {lost} missing, nothing was lost"),
+                Next::Nothing | Next::Torn => {}
+            }
+        }
+        let model = writing.join().unwrap();
+        // Nobody writes any more: not one call in vain up to the newest.
+        while follower.position() != model.writer.sequence {
+            match ask(&mut follower) {
+                Told::Batch(_) => read += 1,
+                Told::Lapped(lost) => gone += lost,
+                Told::Missing(lost) => panic!("round {round}: {lost} missing, nothing was lost"),
+                Told::Nothing => panic!("round {round}: nothing at {}", follower.position()),
+            }
+        }
+        assert_eq!(read + gone, total, "round {round}");
+    }
+}

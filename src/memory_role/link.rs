@@ -1,0 +1,274 @@
+//! Translators' links: which queue pairs are whose.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::MutexGuard,
+    time::Instant,
+};
+
+use rdma::responder::{PairConfig, PairError, PairState, Responder};
+use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
+
+use super::card::Cards;
+use super::kernel::{self, Kernel};
+use super::{Memory, RECEIVES};
+use crate::exchange::{End, Hello, Shape, StoreOffer, VERSION, Welcome, server::Host};
+
+/// Additions that a card has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
+const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
+
+/// A translator's link, known by who it is and its number there.
+pub(super) type Name = (String, u8);
+
+/// A link's queue pairs here.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) from: SocketAddr,
+    pub(super) unreliable: u32,
+    pub(super) reliable: u32,
+    /// Is its connection to the exchange there?
+    pub(super) up: bool,
+    pub(super) since: Instant,
+    /// How often it came.
+    pub(super) connections: u64,
+}
+
+impl Link {
+    /// Their numbers.
+    pub(super) fn pairs(&self) -> [u32; 2] {
+        [self.unreliable, self.reliable]
+    }
+}
+
+/// All of them.
+pub(super) type Links = BTreeMap<Name, Link>;
+
+/// Over a UDP socket nobody sees the link layer's addresses; the port of the other end stands there instead, because it need not
+/// be RoCEv2's own when both ends are on one machine.
+fn path(from: SocketAddr, to: SocketAddr) -> Path {
+    let [high, low] = to.port().to_be_bytes();
+    Path { destination_mac: [0, 0, 0, 0, high, low], ..Path::new(from.ip(), to.ip(), from.port()) }
+}
+
+/// The other end of such a path.
+pub(super) fn address_of(path: &Path) -> SocketAddr {
+    let [.., high, low] = path.destination_mac;
+    SocketAddr::new(path.destination, u16::from_be_bytes([high, low]))
+}
+
+impl Host for Memory {
+    fn welcome(&self, hello: &Hello, _local: IpAddr) -> Result<Welcome, String> {
+        if hello.address.is_ipv4() != self.listen.is_ipv4() {
+            return Err(format!(
+                "this memory is at {}: come from an address of the same family",
+                self.listen
+            ));
+        }
+        let mtu = self.check(hello)?;
+        let name = (hello.instance.clone(), hello.link);
+        let peer = SocketAddr::new(hello.address, hello.port);
+        let mut links = self.links();
+        let mut pairs = self.pairs();
+        let before = links.remove(&name);
+        let executed = before.as_ref().and_then(|link| pairs.expected(link.reliable)).map(Psn::value);
+        if let Some(link) = &before {
+            pairs.disconnect(link.pairs());
+        }
+        let mut connect = |transport, end: &End| {
+            let pair = PairConfig {
+                transport,
+                path: path(self.listen, peer),
+                peer: end.queue_pair,
+                psn: Psn::new(end.psn),
+                mtu: mtu.into(),
+                receives: RECEIVES,
+            };
+            pairs.connect(&mut links, &pair, peer.port())
+        };
+        let unreliable = connect(Transport::Uc, &hello.unreliable)?;
+        let reliable = match connect(Transport::Rc, &hello.reliable) {
+            Ok(reliable) => reliable,
+            Err(error) => {
+                // Half a link helps nobody, and its place may help another.
+                pairs.disconnect([unreliable]);
+                return Err(error);
+            }
+        };
+        drop(pairs);
+        let connections = before.map_or(0, |link| link.connections) + 1;
+        let link = Link { from: peer, unreliable, reliable, up: true, since: Instant::now(), connections };
+        links.insert(name, link);
+        drop(links);
+        tracing::info!("the translator at {peer} is connected: {} store(s)", self.offered.len());
+        Ok(Welcome {
+            version: VERSION,
+            instance: self.instance.clone(),
+            address: self.listen.ip(),
+            port: self.listen.port(),
+            mtu,
+            unreliable: Some(unreliable),
+            reliable: Some(reliable),
+            atomics: if self.card.is_some() {
+                CARD_ATOMICS
+            } else {
+                rdma::responder::Config::default().atomic_depth
+            },
+            executed,
+            stores: self.offers(),
+        })
+    }
+
+    fn gone(&self, hello: &Hello, welcome: &Welcome) {
+        // One that came again before its old connection ended has other queue pairs by now.
+        let name = (hello.instance.clone(), hello.link);
+        if let Some(link) = self.links().get_mut(&name).filter(|link| welcome.reliable == Some(link.reliable))
+        {
+            // Its queue pairs stay: what is under way arrives, and how far it came is known when it comes again.
+            (link.up, link.since) = (false, Instant::now());
+        }
+    }
+}
+
+impl Memory {
+    /// The path MTU for this translator, if it can be served at all.
+    fn check(&self, hello: &Hello) -> Result<u16, String> {
+        let mut mtu = usable_mtu(hello.mtu)?;
+        if self.kernel.is_some() {
+            if hello.address == self.listen.ip() {
+                return Err(format!(
+                    "what this machine sends to itself comes by no interface: with [collector.memory] mode = \"xdp\" the translator must \
+                     be another machine than {}",
+                    self.listen.ip()
+                ));
+            }
+            mtu = mtu.min(kernel::MOST_PAYLOAD);
+        }
+        if let Some(card) = &self.card {
+            if hello.port != PORT {
+                return Err(
+                    "RDMA cards answer to UDP port 4791 only: set [translator.dta] source_port = 4791"
+                        .to_owned(),
+                );
+            }
+            mtu = mtu.min(card.mtu());
+            card.tell_of_long_slots(&self.offered, mtu);
+        }
+        Ok(mtu)
+    }
+
+    /// All queue pairs.
+    pub(super) fn pairs(&self) -> Pairs<'_> {
+        Pairs { responder: self.responder(), kernel: self.kernel.as_ref(), card: self.card.as_ref() }
+    }
+
+    fn offers(&self) -> Vec<StoreOffer> {
+        let offer = |(region, offered): (usize, &super::Offered)| {
+            let store = &offered.shelved.store;
+            // A translator that begins anew goes on behind what is there.
+            let next = store.lists().map(|lists| {
+                let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
+                lists
+                    .heads()
+                    .map(|(_, newest)| if lists.ring().tagged { after(newest).into() } else { 0 })
+                    .collect()
+            });
+            StoreOffer {
+                name: offered.shelved.name().to_owned(),
+                region: region as u16,
+                id: store.header().id,
+                address: format!("{:x}", offered.registered.address),
+                length: offered.registered.len,
+                key: offered.registered.key,
+                shape: Shape::of(
+                    &store.geometry(),
+                    next.unwrap_or_default(),
+                    offered.swapped,
+                    offered.reporters,
+                ),
+            }
+        };
+        self.offered.iter().enumerate().map(offer).collect()
+    }
+}
+
+/// Queue pairs, wherever they are executed.
+pub(super) struct Pairs<'m> {
+    pub(super) responder: MutexGuard<'m, Responder>,
+    kernel: Option<&'m Kernel>,
+    card: Option<&'m Cards>,
+}
+
+impl Pairs<'_> {
+    /// Makes a queue pair, to a peer with this UDP port; when there is no place, that of the link which is gone for longest is given
+    /// away.
+    fn connect(&mut self, links: &mut Links, pair: &PairConfig, port: u16) -> Result<u32, String> {
+        let number = loop {
+            match self.make(pair) {
+                Err(None) => {
+                    let gone = links.iter().filter(|(_, link)| !link.up).min_by_key(|(_, link)| link.since);
+                    let Some(name) = gone.map(|(name, _)| name.clone()) else {
+                        return Err(
+                            "all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned()
+                        );
+                    };
+                    if let Some(link) = links.remove(&name) {
+                        self.disconnect(link.pairs());
+                    }
+                }
+                Err(Some(error)) => return Err(error),
+                Ok(number) => break number,
+            }
+        };
+        if let Some(kernel) = self.kernel {
+            if let Err(error) = kernel.connect(number, pair, port) {
+                self.responder.disconnect(number);
+                return Err(format!("the kernel does not take its queue pair: {error}"));
+            }
+            self.responder.lend(number);
+        }
+        Ok(number)
+    }
+
+    /// Makes it once; `Err` of `None` where there is no place.
+    fn make(&mut self, pair: &PairConfig) -> Result<u32, Option<String>> {
+        let full = |error: PairError| (error != PairError::Full).then(|| error.to_string());
+        match self.card {
+            Some(card) => card.connect(pair).map_err(|error| match error {
+                Ok(error) => full(error),
+                Err(error) => Some(error.to_string()),
+            }),
+            None => self.responder.connect(pair).map_err(full),
+        }
+    }
+
+    fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
+            self.card.map(|card| card.disconnect(number));
+            self.kernel.map(|kernel| kernel.disconnect(number));
+            self.responder.disconnect(number);
+        }
+    }
+
+    fn expected(&self, number: u32) -> Option<Psn> {
+        match (self.kernel, self.card) {
+            (Some(kernel), _) => kernel.expected(number),
+            // A card does not say.
+            (None, Some(_)) => None,
+            (None, None) => self.responder.expected(number),
+        }
+    }
+
+    pub(super) fn state(&self, number: u32) -> Option<PairState> {
+        match (self.kernel, self.card) {
+            (Some(kernel), _) => kernel.state(number),
+            (None, Some(card)) => card.state(number),
+            (None, None) => self.responder.state(number),
+        }
+    }
+}
+
+fn usable_mtu(asked: u16) -> Result<u16, String> {
+    let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
+    fitting.ok_or_else(|| format!("a path MTU of {asked} is none; RoCEv2 has 256 to 4096"))
+}

@@ -1,0 +1,280 @@
+//! The regions of a memory: made, or opened again with what is in them, and registered with the responder.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use dta::{BODY, Header, HeaderError, Store, region_len};
+use memory::Region;
+use rdma::responder::{Order, Registered, Registration, Responder, Rights};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
+
+use super::card::Cards;
+use super::kernel::{self, Kernel};
+use crate::config::memory::{
+    HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
+};
+use dta::persist::{self, Mark};
+use dta::source::{EXTENSION, Shelf, Shelved, unreadable};
+use terminal::CliError;
+
+/// A store that translators may write.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) shelved: Arc<Shelved>,
+    pub(crate) registered: Registered,
+    /// Reporters whose sketches are merged.
+    pub(crate) reporters: u32,
+    /// Entries are little-endian in memory, as the artifact's.
+    pub(crate) swapped: bool,
+}
+
+/// What was made or opened.
+pub(super) struct Opened {
+    pub(super) shelf: Shelf,
+    pub(super) offered: Vec<Offered>,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) card: Option<Cards>,
+    pub(super) kept: Option<Mark>,
+}
+
+/// Makes or opens all regions.
+///
+/// # Errors
+/// No room, no permission, a region of another shape; the kernel takes no responder.
+pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Result<Opened, CliError> {
+    let directory = &settings.directory;
+    fs::create_dir_all(directory).map_err(|error| {
+        let remedy = "write another [collector.memory] directory, or make it";
+        CliError::io(format!("cannot make {}", directory.display()), error, remedy)
+    })?;
+    let (kernel, kept) = match settings.mode {
+        MemoryMode::Socket | MemoryMode::Card if persist::is_elsewhere(directory) => {
+            return Err(CliError::new(taken(directory)));
+        }
+        MemoryMode::Socket | MemoryMode::Card => (None, None),
+        MemoryMode::Xdp => {
+            let mark = Mark::set(directory).map_err(|error| unmarked(directory, error))?;
+            if mark.left_behind {
+                tracing::warn!(
+                    "the process that had the memory of {} did not stop in good order: it begins with what was written at the stop before",
+                    directory.display()
+                );
+            }
+            let lens = settings.stores.iter().map(|written| region_len(&geometry(written)));
+            (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(mark))
+        }
+    };
+    let is_card = settings.mode == MemoryMode::Card;
+    let card = is_card.then(|| Cards::open(settings.listen.ip(), settings.queue_pairs)).transpose()?;
+    let (mut offered, mut at) = (Vec::new(), 0);
+    for written in &settings.stores {
+        let refused = |error: &dyn std::fmt::Display| {
+            CliError::new(format!("the store `{}` cannot be registered: {error}", written.name))
+        };
+        let shelved = match &kernel {
+            None => one(directory, written)?,
+            Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
+        };
+        let shelved = Arc::new(shelved);
+        let registration = registration(&shelved.store, offered.len() as u16);
+        let registered = match &card {
+            Some(card) => card.register(shelved.store.region(), BODY).map_err(|error| refused(&error))?,
+            None => responder.register(&registration).map_err(|error| refused(&error))?,
+        };
+        // A card's part goes on to the end of a page.
+        let registered = Registered { len: shelved.store.body_len(), ..registered };
+        if let Some(kernel) = &kernel {
+            kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
+            at = kernel::end(at, region_len(&shelved.store.geometry()));
+        }
+        let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
+        let swapped = artifact && !written.tagged && written.entry_len() == 4;
+        offered.push(Offered { shelved, registered, reporters: written.reporters.into(), swapped });
+    }
+    if let Some(card) = &card {
+        card.tell_of_long_slots(&offered, card.mtu());
+    }
+    let shelf = Shelf::new(offered.iter().map(|offered| Arc::clone(&offered.shelved)).collect());
+    Ok(Opened { shelf, offered, kernel, card, kept })
+}
+
+/// Another process keeps the memory of this directory's stores in the kernel.
+fn taken(directory: &Path) -> String {
+    format!(
+        "another hopwise keeps the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
+        directory.display()
+    )
+}
+
+/// Why the mark of a directory could not be set.
+fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
+    if error.kind() == ErrorKind::WouldBlock {
+        return CliError::new(taken(directory));
+    }
+    let remedy = "write a [collector.memory] directory that can be written";
+    CliError::io(format!("cannot make {}", directory.join(persist::MARK).display()), error, remedy)
+}
+
+/// The file of a store.
+pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.{EXTENSION}"))
+}
+
+/// A store in the kernel's memory from `at` on, with what its file keeps.
+fn one_of_kernel(
+    directory: &Path,
+    written: &RegionSettings,
+    kernel: &Kernel,
+    at: u64,
+) -> Result<Shelved, CliError> {
+    let (file, header) = (file(directory, &written.name), header(written));
+    let len = region_len(&header.geometry);
+    let failed = |error: std::io::Error| {
+        CliError::io(format!("cannot map the store `{}`", written.name), error, "take fewer slots")
+    };
+    let region = Arc::new(kernel.map(at, len).map_err(failed)?);
+    let store = match Shelved::open(&file) {
+        _ if !file.exists() => Store::create(region, &header),
+        Ok(kept) => {
+            let kept = reopened(Ok(kept.store), &header, &file)?;
+            kept.and_then(|kept| {
+                persist::load(&kept, &region).map_err(|_| HeaderError::TooShort)?;
+                Store::open(region)
+            })
+        }
+        Err(error) => return Err(CliError::new(format!("{error}; remove it to begin anew"))),
+    };
+    let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
+    Ok(named(store, None, written))
+}
+
+/// What the file says now holds, whatever the header page kept.
+fn named(store: Store, file: Option<PathBuf>, written: &RegionSettings) -> Shelved {
+    let mut shelved = Shelved::new(store, file);
+    shelved.fields = written.value.clone().or_else(|| written.fields.clone());
+    shelved
+}
+
+fn header(written: &RegionSettings) -> Header {
+    Header {
+        name: written.name.clone(),
+        id: id(written),
+        geometry: geometry(written),
+        fields: fields(written),
+        created: nic::time::now(),
+        snapshot: None,
+    }
+}
+
+fn registration(store: &Store, region: u16) -> Registration {
+    let (rights, order) = match store.geometry() {
+        // An addition with an immediate is followed by an empty write.
+        Geometry::KeyIncrement { .. } => (Rights::ALL, Order::Ascending),
+        Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (Rights::WRITE, Order::HeadLast),
+        Geometry::Append { .. } | Geometry::Sketch { .. } => (Rights::WRITE, Order::Ascending),
+    };
+    Registration {
+        memory: Arc::clone(store.region()),
+        start: BODY,
+        len: store.body_len(),
+        rights,
+        order,
+        region,
+    }
+}
+
+fn one(directory: &Path, written: &RegionSettings) -> Result<Shelved, CliError> {
+    let (file, header) = (file(directory, &written.name), header(written));
+    let failed = |error: std::io::Error| {
+        let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
+        CliError::io(format!("cannot map {}", file.display()), error, remedy)
+    };
+    let store = match Region::create_file(&file, region_len(&header.geometry)) {
+        Ok(region) => Store::create(Arc::new(region), &header),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let region = Arc::new(Region::open_file(&file).map_err(failed)?);
+            reopened(Store::open(region), &header, &file)?
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
+    Ok(named(store, Some(file), written))
+}
+
+/// A store with its contents, if it is the one that is meant.
+fn reopened(
+    opened: Result<Store, dta::HeaderError>,
+    header: &Header,
+    file: &Path,
+) -> Result<Result<Store, dta::HeaderError>, CliError> {
+    let other = |what: &str| {
+        CliError::new(format!(
+            "{} is there and {what}; remove it to lose its contents and begin anew, or change the configuration back",
+            file.display()
+        ))
+    };
+    match opened {
+        Ok(store) if store.geometry() == header.geometry && store.header().id == header.id => Ok(Ok(store)),
+        Ok(store) if store.geometry() != header.geometry => {
+            Err(other("has another shape than [[collector.memory.stores]] say"))
+        }
+        Ok(_) => Err(other("has another number (id, or first list)")),
+        Err(error) => Err(other(&format!("cannot be used ({error})"))),
+    }
+}
+
+/// The number of a store; of lists the first one's.
+fn id(written: &RegionSettings) -> u32 {
+    match (written.kind, written.lists) {
+        (StoreKind::Append, Some(lists)) => lists.first,
+        _ => written.id.unwrap_or_default().into(),
+    }
+}
+
+fn fields(written: &RegionSettings) -> String {
+    let fields = written.value.as_ref().or(written.fields.as_ref());
+    fields.map(ToString::to_string).unwrap_or_default()
+}
+
+/// The geometry of a store that was checked.
+pub(crate) fn geometry(written: &RegionSettings) -> Geometry {
+    let slots = written.slots.map_or(0, |slots| slots.0);
+    let family = match written.hash {
+        HashFamily::V1 => Family::V1,
+        HashFamily::Artifact => Family::Artifact,
+    };
+    match written.kind {
+        StoreKind::KeyWrite => Geometry::KeyWrite { slots, data_len: written.data_len() as u16, family },
+        StoreKind::KeyIncrement => Geometry::KeyIncrement { slots, family },
+        StoreKind::Postcarding => Geometry::Postcarding { slots, hops: written.hops, family },
+        StoreKind::Append => Geometry::Append {
+            lists: written.lists.map_or(0, |lists| lists.count()),
+            first_list: written.lists.map_or(0, |lists| lists.first),
+            ring: Ring {
+                entry_len: written.entry_len() as u16,
+                entries: written.entries.0,
+                batch: written.batch,
+                tagged: written.tagged,
+            },
+        },
+        StoreKind::Sketch => {
+            let kind = match written.sketch {
+                SketchSetting::CountMin => SketchKind::CountMin,
+                SketchSetting::Count => SketchKind::Count,
+                SketchSetting::HyperLogLog => SketchKind::HyperLogLog,
+                SketchSetting::Aroma => SketchKind::Aroma,
+            };
+            let columns = u32::try_from(written.columns.0).unwrap_or(u32::MAX);
+            Geometry::Sketch {
+                kind,
+                op: kind.op(),
+                shape: Columns { depth: written.depth, columns, width: written.width },
+            }
+        }
+    }
+}

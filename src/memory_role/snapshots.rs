@@ -1,0 +1,195 @@
+//! Copies of stores in files: on request, and by schedule.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use dta::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::Memory;
+use dta::source::{EXTENSION, Shelved};
+
+/// How soon a stop is noticed.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// A snapshot that was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SnapshotView {
+    /// The store.
+    pub(crate) store: String,
+    /// Its file.
+    pub(crate) file: String,
+    /// When it was begun, ns since the epoch.
+    pub(crate) ts: u64,
+    /// Bytes of the file.
+    pub(crate) bytes: u64,
+    /// Slots that were being written whenever looked at, and are empty in the copy; absent for one taken by an earlier process.
+    #[serde(default)]
+    pub(crate) unsettled: Option<u64>,
+}
+
+/// What was taken, and what failed.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// Only one at a time: they read and write gigabytes.
+    one: Mutex<()>,
+    taken: AtomicU64,
+    failed: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+impl Book {
+    /// Taken, failed, and the last error.
+    pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
+        // Relaxed: counts that travel alone.
+        let error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (self.taken.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed), error)
+    }
+}
+
+impl Memory {
+    /// Where snapshots lie.
+    pub(crate) fn snapshot_directory(&self) -> PathBuf {
+        let configured = self.settings.snapshots.directory.clone();
+        configured.unwrap_or_else(|| self.settings.directory.join("snapshots"))
+    }
+
+    /// Takes a snapshot of each of these stores; of those the schedule names, if none are given. Waits for the disk.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn snapshot(&self, names: &[String]) -> Result<Vec<SnapshotView>, String> {
+        let configured = &self.settings.snapshots.stores;
+        let names = if names.is_empty() { configured.as_slice() } else { names };
+        let mut stores = Vec::new();
+        for name in names {
+            stores.push(self.shelf.find(name)?);
+        }
+        if stores.is_empty() {
+            stores.extend(self.shelf.stores());
+        }
+        let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.snapshot_directory();
+        let (mut taken, mut failed) = (Vec::new(), Vec::new());
+        for store in &stores {
+            // Each for itself: one that finds no room must not keep the others' old snapshots on the disk.
+            match write(store, &directory) {
+                Ok(snapshot) => {
+                    self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
+                    prune(&directory, store.name(), self.settings.snapshots.keep);
+                    taken.push(snapshot);
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(taken);
+        }
+        self.snapshots.failed.fetch_add(failed.len() as u64, Ordering::Relaxed);
+        let error = failed.join("; ");
+        *self.snapshots.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        Err(error)
+    }
+
+    /// The snapshots that are there, newest first.
+    pub(crate) fn snapshot_list(&self) -> Vec<SnapshotView> {
+        let mut views: Vec<SnapshotView> = self
+            .shelf
+            .stores()
+            .iter()
+            .flat_map(|store| {
+                files(&self.snapshot_directory(), store.name()).into_iter().map(move |file| (store, file))
+            })
+            .map(|(store, (ts, file))| SnapshotView {
+                store: store.name().to_owned(),
+                bytes: fs::metadata(&file).map_or(0, |metadata| metadata.len()),
+                file: file.display().to_string(),
+                ts,
+                unsettled: None,
+            })
+            .collect();
+        views.sort_by_key(|view| std::cmp::Reverse(view.ts));
+        views
+    }
+}
+
+/// Writes one. Its file appears whole or not at all.
+fn write(store: &Shelved, directory: &Path) -> Result<SnapshotView, String> {
+    let ts = nic::time::now();
+    let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
+    let begun = directory.join(format!("{}.begun", store.name()));
+    let mut snapshot = Snapshot::new(&store.store, ts).map_err(|error| error.to_string())?;
+    let bytes = snapshot.len();
+    let mut write = || {
+        fs::create_dir_all(directory)?;
+        let mut out = File::create(&begun)?;
+        while let Some(chunk) = snapshot.next() {
+            out.write_all(chunk)?;
+        }
+        out.sync_all()?;
+        fs::rename(&begun, &file)
+    };
+    if let Err(error) = write() {
+        // What was begun is of no use; that it cannot be removed adds nothing to the first error.
+        let _ = fs::remove_file(&begun);
+        let directory = directory.display();
+        return Err(format!(
+            "cannot write a snapshot of `{}` to {directory}: {error}; make room there",
+            store.name()
+        ));
+    }
+    let unsettled = Some(snapshot.unsettled());
+    Ok(SnapshotView {
+        store: store.name().to_owned(),
+        file: file.display().to_string(),
+        ts,
+        bytes,
+        unsettled,
+    })
+}
+
+/// Snapshots of a store, oldest first, with their times.
+fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let one = |path: PathBuf| {
+        let (of, ts) = path.file_stem()?.to_str()?.rsplit_once('@')?;
+        let is_one = of == name && path.extension().is_some_and(|extension| extension == EXTENSION);
+        Some((ts.parse().ok()?, path.clone())).filter(|_| is_one)
+    };
+    let mut files: Vec<_> = entries.filter_map(|entry| one(entry.ok()?.path())).collect();
+    files.sort();
+    files
+}
+
+/// Deletes all but the newest `keep`.
+fn prune(directory: &Path, name: &str, keep: usize) {
+    let files = files(directory, name);
+    for (_, file) in files.iter().take(files.len().saturating_sub(keep)) {
+        if let Err(error) = fs::remove_file(file) {
+            tracing::warn!("cannot delete the old snapshot {}: {error}", file.display());
+        }
+    }
+}
+
+/// Takes snapshots as configured, until the end.
+pub(super) fn by_schedule(memory: &Memory, stop: &AtomicBool) {
+    let Some(every) = memory.settings.snapshots.every else { return };
+    let mut next = Instant::now() + every;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(SLEEP);
+        if Instant::now() >= next {
+            next = Instant::now() + every;
+            if let Err(error) = memory.snapshot(&[]) {
+                tracing::error!("{error}");
+            }
+        }
+    }
+}

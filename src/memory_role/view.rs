@@ -1,0 +1,200 @@
+//! What a memory says of itself: `/api/v1/dta`.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use rdma::responder::{PairState, Reason};
+use serde::Serialize;
+use wire::Refusal;
+
+use super::Memory;
+use super::kernel::{Kernel, Look};
+use crate::exchange::HallView;
+
+/// `/api/v1/dta`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MemoryView {
+    /// Who answers.
+    mode: &'static str,
+    /// The kernel's part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) xdp: Option<XdpView>,
+    /// Where RoCEv2 comes to.
+    listen: String,
+    /// Where translators ask.
+    exchange: String,
+    directory: String,
+    policy: &'static str,
+    /// Bytes of all stores.
+    bytes: u64,
+    pub(crate) datagrams: u64,
+    pub(crate) kernel_drops: u64,
+    pub(crate) packets: u64,
+    pub(crate) executed: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) dropped: BTreeMap<&'static str, u64>,
+    adds_up: bool,
+    pub(crate) messages: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) adds: u64,
+    /// Packets of unreliable queue pairs that are missing: numbers that were skipped, less those that came late.
+    pub(crate) missing: u64,
+    pub(crate) acks: u64,
+    pub(crate) naks: BTreeMap<&'static str, u64>,
+    answers_lost: u64,
+    pub(crate) links: Vec<LinkView>,
+    /// Connections to the exchange.
+    pub(crate) translators: HallView,
+    pub(crate) events: EventsView,
+    pub(crate) snapshots: SnapshotsView,
+}
+
+/// The responder in the kernel.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct XdpView {
+    interface: String,
+    /// Is it on it?
+    pub(crate) up: bool,
+    /// In the interface's driver; else the generic way.
+    native: bool,
+    /// Why it is not on it, or not in its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Packets that it took: a part of all.
+    pub(crate) packets: u64,
+    /// Frames to RoCEv2's port that it left to the stack, and so to the socket.
+    pub(crate) passed: u64,
+    /// Answers that found no room.
+    pub(crate) unanswered: u64,
+}
+
+impl XdpView {
+    fn of(look: Look) -> Self {
+        let Look { interface, up, native, message, counted } = look;
+        Self {
+            interface,
+            up,
+            native,
+            message,
+            packets: counted.stats.packets,
+            passed: counted.passed,
+            unanswered: counted.unanswered,
+        }
+    }
+}
+
+/// A translator's link.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LinkView {
+    /// The translator's mark.
+    pub(crate) instance: String,
+    /// The number of the link there.
+    pub(crate) link: u8,
+    pub(crate) from: String,
+    pub(crate) up: bool,
+    /// Seconds since it came or went.
+    since_s: f64,
+    connections: u64,
+    /// How its queue pairs stand: up, or error.
+    unreliable: &'static str,
+    reliable: &'static str,
+}
+
+/// What became of entries.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EventsView {
+    /// Entries of lists that were told as events.
+    pub(crate) entries: u64,
+    /// Batches that were overwritten before they were read.
+    pub(crate) lapped: u64,
+    /// Batches that never came whole.
+    pub(crate) missing: u64,
+    /// Immediates that were seen.
+    pub(crate) immediates: u64,
+    /// Immediates for which there was no room; entries of lists are told all the same.
+    pub(crate) immediates_shed: u64,
+}
+
+/// Snapshots.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SnapshotsView {
+    pub(crate) taken: u64,
+    pub(crate) failed: u64,
+    message: Option<String>,
+    directory: String,
+}
+
+impl Memory {
+    fn events_view(&self) -> EventsView {
+        let [entries, lapped, missing, immediates, immediates_shed] = self.told.read();
+        EventsView { entries, lapped, missing, immediates, immediates_shed }
+    }
+
+    fn snapshots_view(&self) -> SnapshotsView {
+        let (taken, failed, message) = self.snapshots.read();
+        let directory = self.snapshot_directory().display().to_string();
+        SnapshotsView { taken, failed, message, directory }
+    }
+
+    /// All of it, now.
+    pub(crate) fn view(&self) -> MemoryView {
+        let links = self.links();
+        let pairs = self.pairs();
+        let mut stats = *pairs.responder.stats();
+        let mut adds_up = stats.is_balanced();
+        let state = |pair: u32| match pairs.state(pair) {
+            Some(PairState::Ready) => "ready",
+            Some(_) => "error",
+            None => "gone",
+        };
+        let links = links.iter().map(|((instance, number), link)| LinkView {
+            instance: instance.clone(),
+            link: *number,
+            from: link.from.to_string(),
+            up: link.up,
+            since_s: link.since.elapsed().as_secs_f64(),
+            connections: link.connections,
+            unreliable: state(link.unreliable),
+            reliable: state(link.reliable),
+        });
+        let links = links.collect();
+        let xdp = self.kernel.as_ref().map(Kernel::look);
+        let mut own = Vec::new();
+        if let Some(xdp) = &xdp {
+            stats += &xdp.counted.stats;
+            adds_up &= xdp.counted.is_balanced();
+            own.extend([("contended", xdp.counted.contended), ("too_long", xdp.counted.too_long)]);
+        }
+        let dropped = Reason::ALL.iter().map(|why| (why.name(), stats.dropped[*why as usize]));
+        let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
+        let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        MemoryView {
+            mode: self.settings.mode.word(),
+            xdp: xdp.map(XdpView::of),
+            listen: self.listen.to_string(),
+            exchange: self.exchange.to_string(),
+            directory: self.settings.directory.display().to_string(),
+            policy: self.settings.policy.word(),
+            bytes: self.shelf.stores().iter().map(|store| store.store.body_len()).sum(),
+            datagrams: count(&self.counts.datagrams),
+            kernel_drops: count(&self.counts.kernel_drops),
+            packets: stats.packets,
+            executed: stats.executed,
+            duplicates: stats.duplicates,
+            refused: some(Refusal::ALL.iter().map(|why| (why.name(), stats.refused[why.index()])).collect()),
+            dropped: some(dropped.chain(own).collect()),
+            adds_up,
+            messages: stats.messages,
+            written_bytes: stats.bytes,
+            adds: stats.adds,
+            missing: stats.skipped.saturating_sub(stats.stepped_back),
+            acks: stats.acks + stats.atomic_acks,
+            naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
+            answers_lost: count(&self.counts.answers_lost),
+            links,
+            translators: self.door.view(),
+            events: self.events_view(),
+            snapshots: self.snapshots_view(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The way that operations go: as frames by a UDP socket, or by an RDMA card.
+
+use std::net::IpAddr;
+
+use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
+use rdma::transport::{Blocked, Place, Room, Way};
+
+use super::card::Cards;
+use crate::config::rdma::{DtaMode, DtaSettings};
+use terminal::CliError;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) enum Road {
+    Frames(Box<Links>),
+    Card(Box<Cards>),
+}
+
+impl Road {
+    /// As the settings say.
+    ///
+    /// # Errors
+    /// There is no such card, or the settings cannot be used.
+    pub(super) fn open(settings: &DtaSettings) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.dta]: {error}"));
+        let seed = u64::from_str_radix(&crate::exchange::instance(), 16).unwrap_or_default();
+        let collectors = settings.collectors.len();
+        if let Some(address) = Self::card(settings) {
+            let cards = Cards::open(address, collectors, seed as u32).map_err(|error| wrong(&error))?;
+            return Ok(Self::Card(Box::new(cards)));
+        }
+        let links = Links::new(Config { collectors, seed, ..Config::default() });
+        Ok(Self::Frames(Box::new(links.map_err(|error| wrong(&error))?)))
+    }
+
+    /// The address of the card that is to be used.
+    pub(super) fn card(settings: &DtaSettings) -> Option<IpAddr> {
+        settings.source.filter(|_| settings.mode == DtaMode::Card)
+    }
+
+    /// Where frames are made, if they are made here.
+    pub(super) fn frames(&mut self) -> Option<&mut Links> {
+        match self {
+            Self::Frames(links) => Some(links),
+            Self::Card(_) => None,
+        }
+    }
+
+    pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
+        match self {
+            Self::Frames(links) => links.offer(collector).ok_or_else(|| "no such collector".to_owned()),
+            Self::Card(cards) => cards.offer(collector),
+        }
+    }
+
+    pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
+        match self {
+            Self::Frames(links) => links.connect(collector, to, now).map_err(|error| error.to_string()),
+            Self::Card(cards) => cards.connect(collector, to),
+        }
+    }
+
+    /// The longest payload of a packet.
+    pub(super) fn mtu(&self) -> u16 {
+        match self {
+            Self::Frames(_) => 4096,
+            Self::Card(cards) => cards.mtu(),
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, collector: u8) {
+        match self {
+            Self::Frames(links) => links.disconnect(collector),
+            Self::Card(cards) => cards.disconnect(collector),
+        }
+    }
+
+    pub(super) fn state(&self, collector: u8) -> State {
+        match self {
+            Self::Frames(links) => links.state(collector),
+            Self::Card(cards) => cards.state(collector),
+        }
+    }
+
+    pub(super) fn stats(&self, collector: u8) -> Option<&Stats> {
+        match self {
+            Self::Frames(links) => links.stats(collector),
+            Self::Card(cards) => cards.stats(collector),
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: u64) {
+        match self {
+            Self::Frames(links) => links.tick(now),
+            Self::Card(cards) => cards.tick(now),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Frames(links) => links.deadline(),
+            Self::Card(cards) => cards.deadline(),
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Frames(links) => links.poll_event(),
+            Self::Card(cards) => cards.poll_event(),
+        }
+    }
+}
+
+impl Way for Road {
+    #[inline]
+    fn room(&self, collector: u8, keep: bool) -> Room {
+        match self {
+            Self::Frames(links) => links.room(collector, keep),
+            Self::Card(cards) => cards.room(collector, keep),
+        }
+    }
+
+    #[inline]
+    fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
+        match self {
+            Self::Frames(links) => links.has_room(collector, messages, bytes, keep),
+            Self::Card(cards) => cards.has_room(collector, messages, bytes, keep),
+        }
+    }
+
+    fn give_up(&mut self, place: Place) {
+        match self {
+            Self::Frames(links) => links.give_up(place),
+            Self::Card(cards) => cards.give_up(place),
+        }
+    }
+
+    fn is_connected(&self, collector: u8) -> bool {
+        self.state(collector) == State::Up
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        place: Place,
+        offset: u64,
+        data: &[u8],
+        immediate: Option<u32>,
+        keep: bool,
+    ) -> Result<(), Blocked> {
+        match self {
+            Self::Frames(links) => links.write(place, offset, data, immediate, keep),
+            Self::Card(cards) => cards.write(place, offset, data, immediate, keep),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
+        match self {
+            Self::Frames(links) => links.add(place, offset, delta, immediate),
+            Self::Card(cards) => cards.add(place, offset, delta, immediate),
+        }
+    }
+}
