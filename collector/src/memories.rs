@@ -2,7 +2,7 @@
 
 use detect::RuleSet;
 use detect::rule::Cell;
-use detect::rule::memory::EMPTY;
+use detect::rule::history::EMPTY;
 
 /// As many numbers for each place of a flow as the rules have cells.
 #[derive(Debug, Default)]

@@ -788,7 +788,7 @@ impl Switch {
         let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
         let own = bits.map(|bits| Own { hop: visit.hop(self.node, bits), on_stack });
         let decision = self.filters.decide(flow, stack, own.as_ref(), visit.egress_ts);
-        decision.is_some_and(|decision| !decision.is_told())
+        decision.is_some_and(|decision| !decision.is_reported())
     }
 
     /// The same of this switch's own record by itself: a postcard.
@@ -800,7 +800,7 @@ impl Switch {
         let hop = visit.hop(self.node, self.exporter.own_bits(bits).unwrap_or(0));
         let own = Own { hop, on_stack: false };
         let decision = self.filters.decide(flow, &wire::int::Stack::EMPTY, Some(&own), visit.egress_ts);
-        decision.is_some_and(|decision| !decision.is_told())
+        decision.is_some_and(|decision| !decision.is_reported())
     }
 
     /// Reports a queue that has become congested, or has recovered, and packets that pass it meanwhile.

@@ -1,8 +1,8 @@
-//! Which packets a sink tells of: event detection in the data plane, before any collector.
+//! Which packets a sink reports: event detection in the data plane, before any collector.
 //!
 //! The algorithms are those of "Event Detection in the Data Plane" (section III.C there: per-hop, per-flow, moving average,
 //! noop, and an expression in conjunctive normal form) and the change detection of fabric-tna. A [`Monitor`] is one of them
-//! with its registers. It is asked of each packet ([`Monitor::decide`]) and answers whether to tell, and why.
+//! with its registers. [`Monitor::decide`] is called for each packet and returns whether to report it, and why.
 //!
 //! # Registers
 //! Arrays of a fixed size, a power of two, indexed by a hash. Each register has a **tag**:
@@ -14,37 +14,37 @@
 //! | all others | flow | low bits of CRC-32C of the 5-tuple | that CRC |
 //!
 //! The 5-tuple is source, destination (4 or 16 bytes each), source port, destination port (2 each, 0 without ports),
-//! protocol (1), as in the Flow ID of postcards. A register whose tag is another's is a **collision**: the newcomer is told
-//! as if it were new, takes the register over, and is counted. So collisions cost reports and hide nothing. Only two flows
-//! of one 32-bit CRC that share no packet's fate otherwise would be taken for one; a sender can make such flows, and gains
-//! what any sender has who keeps his values steady.
+//! protocol (1), as in the Flow ID of postcards. A register that holds another key's tag is a **collision**: the packet is
+//! reported as the first of its key, its key replaces the old one, and the collision is counted. Collisions therefore cost
+//! extra reports and never suppress one. Only flows with the same 32-bit CRC are confused. A sender can construct such
+//! flows, but gains no more than by keeping its values constant.
 //!
 //! # Arithmetic
-//! All numbers are integers of at most 64 bits. Values are held to [`LARGEST`] (48 bits), sums too. `v` is the value of a
-//! packet, `T` the threshold; `told`, `A` are registers.
+//! All numbers are integers of at most 64 bits. Values and sums saturate at [`MAX_VALUE`] (48 bits). `v` is the value of a
+//! packet, `T` the threshold; `last` (the last value reported) and `A` are registers.
 //!
-//! - **per-hop**: for each hop, in forwarding order: tell if `|v − told| > T`; then, and only then, `told ← v`. All hops are
-//!   looked at, as in an unrolled loop. One register for each node, whatever the flow, as in the paper; or one for each node
+//! - **per-hop**: for each hop, in forwarding order: report if `|v − last| > T`, and only then `last ← v`. All hops are
+//!   processed, as in an unrolled loop. One register for each node, whatever the flow, as in the paper; or one for each node
 //!   and flow, so that flows through different queues of a node are not compared with each other.
-//! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Tell if `|v − told| > T`;
-//!   then, and only then, `told ← v`.
+//! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Report if `|v − last| > T`,
+//!   and only then `last ← v`.
 //! - **moving average**: `v` as per-flow; `A ← A + k·v − ⌊k·A / 256⌋`, the weight `k` in 256ths, `A` with 8 bits behind the
-//!   point (see [`crate::rule::memory`]). Tell if `|A − told| > 256·T`; then, and only then, `told ← A`. The average moves on
-//!   with each packet. (The paper can also be read as an average between the value and the last one *told*. Then nothing
-//!   would add up between events, a lasting change of less than `T / α` would never be told, and the algorithm would be
-//!   per-flow with another threshold.)
-//! - **change**: a digest of the path and of each hop's latency and queue in buckets. Tell if it is not that of the last
-//!   packet told, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of
+//!   point (see [`crate::rule::history`]). Report if `|A − last| > 256·T`, and only then `last ← A`. Every packet updates
+//!   the average. (The paper can also be read as an average between the value and the last one *reported*. Then nothing
+//!   would accumulate between events, a lasting change of less than `T / α` would never be reported, and the algorithm
+//!   would be per-flow with another threshold.)
+//! - **change**: a digest of the path and of each hop's latency and queue in buckets. Report if it differs from that of the last
+//!   packet reported, or if that was `keep_alive` or longer ago. Buckets are powers of two: `v >> bits`. The digest is CRC-32C of
 //!   the number of hops (4 bytes) and, for each, node id (4 bytes), `latency >> latency_bits` (8), `queue >> queue_bits` (8), what is absent all-ones.
-//! - **rule**: a [`Program`]. Tell every packet of which a rule is true, and the first after those of which none is, so that
-//!   the collector hears the end.
-//! - **noop**: tell.
+//! - **rule**: a [`Program`]. Report every packet for which a rule is true, and the first one after that for which none is, so
+//!   that the collector sees the end.
+//! - **noop**: report every packet.
 //!
-//! What is new to its register is always told, and so is a packet that cannot be judged: one without the value, or, per hop,
-//! with a hop that gives the value and not its node.
+//! The first packet of a key is always reported, and so is a packet with missing values: one without the value, or, per hop,
+//! with a hop that has the value but no node id.
 //!
-//! # What is hidden
-//! Of a packet that per-hop or per-flow does not tell, no value differs by more than `T` from the last one told of its key.
+//! # What is suppressed
+//! No value of a packet that per-hop or per-flow suppresses differs by more than `T` from the last one reported for its key.
 
 mod hash;
 #[cfg(test)]
@@ -57,7 +57,7 @@ use wire::FlowKey;
 
 use crate::metric::Metric;
 use crate::observation::{ABSENT, NO_NODE, Observation};
-use crate::rule::memory::{EMPTY, LARGEST, averaged};
+use crate::rule::history::{EMPTY, MAX_VALUE, averaged};
 use crate::table::Program;
 
 pub use hash::{Crc, flow_crc};
@@ -65,56 +65,56 @@ pub use hash::{Crc, flow_crc};
 /// Most registers of one monitor.
 pub const MAX_REGISTERS: usize = 1 << 24;
 
-/// What is looked for.
+/// What to detect.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Detector {
-    /// How.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Of what. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] do not look at it.
+    /// The metric. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] ignore it.
     pub metric: Metric,
     /// In the metric's unit (ns, device units, millionths); as with the metric.
     pub threshold: u64,
 }
 
-/// How packets worth telling are found; see the module's text.
+/// How to find packets to report; see the module documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Algorithm {
     /// Every packet.
     Noop,
-    /// A hop's value differs from the last one told of its node.
+    /// A hop's value differs from the last one reported for its node.
     PerHop,
-    /// A hop's value differs from the last one told of its node and flow.
+    /// A hop's value differs from the last one reported for its node and flow.
     PerHopOfFlow,
-    /// The sum over the hops differs from the last one told of the flow.
+    /// The sum over the hops differs from the last one reported for the flow.
     PerFlow,
-    /// The moving average of that sum differs from the last one told.
+    /// The moving average of that sum differs from the last one reported.
     MovingAverage {
         /// Weight of a new value, 256ths; at least 1.
         alpha: u8,
     },
-    /// The path, or a bucket of a hop's latency or queue, is another.
+    /// The path, or a bucket of a hop's latency or queue, has changed.
     Change(Change),
     /// A rule is true.
     Rule(Arc<Program>),
 }
 
-/// Buckets and patience of [`Algorithm::Change`].
+/// Bucket sizes and keep-alive time of [`Algorithm::Change`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// A bucket of hop latency is 2 to the power of this, ns; 64 or more: latency is not looked at.
+    /// A bucket of hop latency is 2 to the power of this, ns; 64 or more ignores latency.
     pub latency_bits: u8,
     /// A bucket of queue occupancy, device units; likewise.
     pub queue_bits: u8,
-    /// A flow is told again after this long, ns; 0: with every packet.
+    /// A flow is reported again after this time, ns; 0 reports every packet.
     pub keep_alive: u64,
 }
 
-/// Why a detector was refused.
+/// Why a detector is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DetectorError {
     /// The metric has no value per hop.
     NotPerHop(Metric),
-    /// A path is no number.
+    /// A path is not a number.
     NotANumber,
     /// An average needs a weight above 0.
     NoWeight,
@@ -126,7 +126,7 @@ impl fmt::Display for DetectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPerHop(metric) => write!(f, "{metric} belongs to the flow: use per-flow, not per-hop"),
-            Self::NotANumber => f.write_str("flow_path is no number: use change to be told of other paths"),
+            Self::NotANumber => f.write_str("flow_path is not a number: use change to detect path changes"),
             Self::NoWeight => f.write_str("a moving average needs alpha between 0.004 and 0.996"),
             Self::Registers(size) => {
                 write!(f, "{size} registers are not possible: a power of two up to {MAX_REGISTERS} is")
@@ -138,12 +138,12 @@ impl fmt::Display for DetectorError {
 impl std::error::Error for DetectorError {}
 
 impl Detector {
-    /// Tells every packet.
+    /// Reports every packet.
     pub fn noop() -> Self {
         Self { algorithm: Algorithm::Noop, metric: Metric::FlowPath, threshold: 0 }
     }
 
-    /// Does it look at the values of hops that make up the observation's flow latency? Others need not be added up.
+    /// Does it use the flow latency? If not, the caller need not compute it.
     pub fn needs_flow_latency(&self) -> bool {
         match &self.algorithm {
             Algorithm::Noop | Algorithm::Change(_) | Algorithm::PerHop | Algorithm::PerHopOfFlow => false,
@@ -166,20 +166,20 @@ impl Detector {
     }
 }
 
-/// What is to be done with a packet's measurement, and why.
+/// Whether to report a packet's measurement, and why.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Decision {
-    /// Not told.
-    Hidden = 0,
-    /// Told: a rule was true of the packet before, and no longer is.
+    /// Not reported.
+    Suppressed = 0,
+    /// Reported: a rule was true for the previous packet and no longer is.
     Ended = 1,
-    /// Told: it was long enough ago.
+    /// Reported: the keep-alive time has passed.
     KeepAlive = 2,
-    /// Told: its register was empty, or another's.
+    /// Reported: its register was empty or held another key.
     First = 3,
-    /// Told: it has not got the values that are looked at.
-    Unjudged = 4,
-    /// Told: the algorithm says so.
+    /// Reported: values that the algorithm needs are missing.
+    MissingValue = 4,
+    /// Reported: the algorithm detected an event.
     Event = 5,
 }
 
@@ -187,14 +187,14 @@ impl Decision {
     /// How many there are.
     pub const COUNT: usize = 6;
 
-    /// Is the packet told of?
+    /// Is the packet reported?
     #[inline]
-    pub fn is_told(self) -> bool {
-        self != Self::Hidden
+    pub fn is_reported(self) -> bool {
+        self != Self::Suppressed
     }
 }
 
-/// What a monitor has decided.
+/// The decisions of a monitor.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// Packets by [`Decision`]; their sum is all packets.
@@ -215,10 +215,10 @@ impl Counts {
 struct Register {
     /// [`OCCUPIED`] and the tag; 0 when it is empty.
     tag: u64,
-    /// What was told: a value, an average, a digest, or the rules that were true.
-    told: u64,
-    /// The average, or when it was told.
-    other: u64,
+    /// The last state reported: a value, an average, a digest, or the rules that were true.
+    last_reported: u64,
+    /// The average, or the time of the last report.
+    extra: u64,
 }
 
 const OCCUPIED: u64 = 1 << 32;
@@ -234,7 +234,7 @@ pub struct Monitor {
     counts: Counts,
 }
 
-/// What a key finds in its register.
+/// The result of a register lookup.
 enum Found<'r> {
     Known(&'r mut Register),
     New(&'r mut Register),
@@ -242,7 +242,7 @@ enum Found<'r> {
 
 impl Monitor {
     /// A detector with `registers` registers (a power of two; 24 bytes each, those of a rule 8 more for each value that it
-    /// remembers), all empty.
+    /// stores), all empty.
     ///
     /// # Errors
     /// A detector that contradicts itself; a number of registers that is not possible.
@@ -258,31 +258,31 @@ impl Monitor {
         let size = if detector.algorithm == Algorithm::Noop { 1 } else { registers };
         Ok(Self {
             detector,
-            registers: vec![Register { tag: 0, told: 0, other: 0 }; size].into(),
+            registers: vec![Register { tag: 0, last_reported: 0, extra: 0 }; size].into(),
             cells: vec![EMPTY; cells].into(),
             mask: size - 1,
             counts: Counts::default(),
         })
     }
 
-    /// What it looks for.
+    /// The detector.
     pub fn detector(&self) -> &Detector {
         &self.detector
     }
 
-    /// What it has decided.
+    /// Its decisions so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
     /// Empties all registers: what comes next is new.
     pub fn wipe(&mut self) {
-        self.registers.fill(Register { tag: 0, told: 0, other: 0 });
+        self.registers.fill(Register { tag: 0, last_reported: 0, extra: 0 });
         self.cells.fill(EMPTY);
     }
 
-    /// Is a packet of `flow` told of, at `now` (ns of any clock)? Registers move on as the algorithm says. Allocates
-    /// nothing.
+    /// Decides whether to report a packet of `flow` at `now` (ns of any clock), and updates the registers. Does not
+    /// allocate.
     #[inline]
     pub fn decide(&mut self, observation: &Observation<'_>, flow: &FlowKey, now: u64) -> Decision {
         let decision = match self.detector.algorithm {
@@ -298,7 +298,7 @@ impl Monitor {
         decision
     }
 
-    /// The register at `index`, taken over for `tag` if it is not its own.
+    /// The register at `index`. If it holds another tag, `tag` replaces it.
     #[inline]
     fn find(&mut self, index: u32, tag: u32) -> Found<'_> {
         let register = &mut self.registers[index as usize & self.mask];
@@ -313,11 +313,11 @@ impl Monitor {
 
     fn per_hop(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
         let (metric, threshold) = (self.detector.metric, self.detector.threshold);
-        let (mut decision, mut judged) = (Decision::Hidden, false);
+        let (mut decision, mut judged) = (Decision::Suppressed, false);
         for hop in observation.hops {
-            let Some(value) = hop.value(metric).map(held) else { continue };
+            let Some(value) = hop.value(metric).map(saturate) else { continue };
             if hop.node == NO_NODE {
-                decision = decision.max(Decision::Unjudged);
+                decision = decision.max(Decision::MissingValue);
                 continue;
             }
             judged = true;
@@ -330,52 +330,52 @@ impl Monitor {
             };
             decision = decision.max(match self.find(index, tag) {
                 Found::New(register) => {
-                    register.told = value;
+                    register.last_reported = value;
                     Decision::First
                 }
-                Found::Known(register) if register.told.abs_diff(value) > threshold => {
-                    register.told = value;
+                Found::Known(register) if register.last_reported.abs_diff(value) > threshold => {
+                    register.last_reported = value;
                     Decision::Event
                 }
-                Found::Known(_) => Decision::Hidden,
+                Found::Known(_) => Decision::Suppressed,
             });
         }
-        if judged { decision } else { Decision::Unjudged }
+        if judged { decision } else { Decision::MissingValue }
     }
 
     fn per_flow(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
-        let Some(value) = sum(self.detector.metric, observation) else { return Decision::Unjudged };
+        let Some(value) = sum(self.detector.metric, observation) else { return Decision::MissingValue };
         let threshold = self.detector.threshold;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
             Found::New(register) => {
-                register.told = value;
+                register.last_reported = value;
                 Decision::First
             }
-            Found::Known(register) if register.told.abs_diff(value) > threshold => {
-                register.told = value;
+            Found::Known(register) if register.last_reported.abs_diff(value) > threshold => {
+                register.last_reported = value;
                 Decision::Event
             }
-            Found::Known(_) => Decision::Hidden,
+            Found::Known(_) => Decision::Suppressed,
         }
     }
 
     fn moving_average(&mut self, observation: &Observation<'_>, flow: &FlowKey, alpha: u8) -> Decision {
-        let Some(value) = sum(self.detector.metric, observation) else { return Decision::Unjudged };
-        let threshold = self.detector.threshold.min(LARGEST) << 8;
+        let Some(value) = sum(self.detector.metric, observation) else { return Decision::MissingValue };
+        let threshold = self.detector.threshold.min(MAX_VALUE) << 8;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
             Found::New(register) => {
-                register.other = value << 8;
-                register.told = register.other;
+                register.extra = value << 8;
+                register.last_reported = register.extra;
                 Decision::First
             }
             Found::Known(register) => {
-                register.other = averaged(register.other, value, alpha);
-                if register.told.abs_diff(register.other) <= threshold {
-                    return Decision::Hidden;
+                register.extra = averaged(register.extra, value, alpha);
+                if register.last_reported.abs_diff(register.extra) <= threshold {
+                    return Decision::Suppressed;
                 }
-                register.told = register.other;
+                register.last_reported = register.extra;
                 Decision::Event
             }
         }
@@ -392,19 +392,19 @@ impl Monitor {
         let crc = flow_crc(flow).value();
         let (register, decision) = match self.find(crc, crc) {
             Found::New(register) => (register, Decision::First),
-            Found::Known(register) if register.told != digest => (register, Decision::Event),
+            Found::Known(register) if register.last_reported != digest => (register, Decision::Event),
             // A clock that went back makes this long ago.
-            Found::Known(register) if now.wrapping_sub(register.other) >= change.keep_alive => {
+            Found::Known(register) if now.wrapping_sub(register.extra) >= change.keep_alive => {
                 (register, Decision::KeepAlive)
             }
-            Found::Known(_) => return Decision::Hidden,
+            Found::Known(_) => return Decision::Suppressed,
         };
-        (register.told, register.other) = (digest, now);
+        (register.last_reported, register.extra) = (digest, now);
         decision
     }
 
     fn rule(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
-        let Algorithm::Rule(program) = &self.detector.algorithm else { return Decision::Unjudged };
+        let Algorithm::Rule(program) = &self.detector.algorithm else { return Decision::MissingValue };
         let used = program.used as usize;
         let crc = flow_crc(flow).value();
         let at = crc as usize & self.mask;
@@ -414,34 +414,34 @@ impl Monitor {
         let is_new = register.tag != tag;
         if is_new {
             self.counts.collisions += u64::from(register.tag != 0);
-            *register = Register { tag, told: 0, other: 0 };
+            *register = Register { tag, last_reported: 0, extra: 0 };
             cells.fill(EMPTY);
         }
         let fired = program.evaluate(observation, cells);
-        let before = std::mem::replace(&mut register.told, fired);
+        let before = std::mem::replace(&mut register.last_reported, fired);
         match (fired != 0, is_new, before != 0) {
             (true, ..) => Decision::Event,
             (false, true, _) => Decision::First,
             (false, false, true) => Decision::Ended,
-            (false, false, false) => Decision::Hidden,
+            (false, false, false) => Decision::Suppressed,
         }
     }
 }
 
-/// A value as registers hold it.
+/// A value as registers store it.
 #[inline]
-fn held(value: u64) -> u64 {
-    value.min(LARGEST)
+fn saturate(value: u64) -> u64 {
+    value.min(MAX_VALUE)
 }
 
 /// The flow's own value, or the sum over the hops that gave it; `None` when none did.
 #[inline]
 fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     if metric == Metric::FlowLatency {
-        return observation.flow_latency.map(held);
+        return observation.flow_latency.map(saturate);
     }
-    let values = observation.hops.iter().filter_map(|hop| hop.value(metric)).map(held);
-    values.reduce(|sum, value| held(sum + value))
+    let values = observation.hops.iter().filter_map(|hop| hop.value(metric)).map(saturate);
+    values.reduce(|sum, value| saturate(sum + value))
 }
 
 /// The path and the buckets, in 32 bits.

@@ -1,8 +1,8 @@
-//! What is worth telling: metrics and their units, thresholds per flow, rules, and the detectors of a sink.
+//! Detection of significant changes: metrics and their units, thresholds per flow, rules, and the detectors of a sink.
 //!
-//! No packets, no I/O, no clock: the collector hands in flow keys and the values of one report, and gets thresholds and
-//! the rules that are true. Everything an operator wrote is compiled once, when it is read; what runs per report neither
-//! allocates nor fails.
+//! This crate has no packets, I/O or clock. The collector passes in flow keys and the values of one report, and gets back
+//! thresholds and the rules that are true. The configuration is compiled once, when it is loaded. The code that runs per
+//! report does not allocate and cannot fail.
 #![forbid(unsafe_code)]
 
 pub mod detector;
@@ -24,14 +24,14 @@ pub use rule::{RuleError, RuleSet};
 pub use table::{Program, Split, Table};
 pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
 
-/// All that decides what is told, swapped as a whole (behind an `Arc`) while the collector runs.
+/// The complete detection configuration. The collector replaces it as a whole (behind an `Arc`) while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Detection {
-    /// How far a value must move to be told.
+    /// How far a value must change to be reported.
     pub thresholds: Thresholds,
     /// Conditions over one report's values.
     pub rules: RuleSet,
-    /// Counts the swaps: what was resolved under an older generation (a flow's threshold set, which rules were true)
-    /// must be resolved again.
+    /// Number of replacements. State resolved under an older generation (a flow's threshold set, the rules that were
+    /// true) must be resolved again.
     pub generation: u32,
 }

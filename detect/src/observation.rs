@@ -2,17 +2,17 @@
 
 use crate::metric::Metric;
 
-/// A per-hop value that the report did not give.
+/// A per-hop value that the report lacks.
 pub const ABSENT: u64 = u64::MAX;
 
-/// A hop whose node id the report did not give.
+/// The node id of a hop without one.
 pub const NO_NODE: u32 = u32::MAX;
 
 /// `link_utilization` is counted in millionths of the link's capacity, so that rules need no floating point:
-/// 80 % is `800_000`. Whoever fills an [`Observation`] scales the device's units by its profile.
+/// 80 % is `800_000`. The code that fills an [`Observation`] scales the device's units by its profile.
 pub const UTILIZATION_ONE: u64 = 1_000_000;
 
-/// What one hop said. [`ABSENT`] stands for a value it did not give.
+/// The values of one hop. [`ABSENT`] stands for a missing value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct HopValues {
@@ -29,7 +29,7 @@ pub struct HopValues {
 }
 
 impl HopValues {
-    /// A hop that said nothing.
+    /// A hop without values.
     pub const NOTHING: Self = Self {
         hop_latency: ABSENT,
         queue_occupancy: ABSENT,

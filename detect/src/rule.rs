@@ -2,45 +2,46 @@
 //!
 //! `max(queue_occupancy) > 50 and flow_latency > 5ms`
 //!
-//! # What can be said
-//! - Of the flow: `flow_latency`, `hops` (their number), `loop` (the path visits a node twice).
-//! - Of the hops: `hop_latency`, `queue_occupancy`, `queue_congestion`, `link_utilization`, under an aggregate:
+//! # Syntax
+//! - Values of the flow: `flow_latency`, `hops` (their number), `loop` (the path visits a node twice).
+//! - Values of the hops: `hop_latency`, `queue_occupancy`, `queue_congestion`, `link_utilization`, under an aggregate:
 //!   `max(…)`, `min(…)`, `sum(…)`, `avg(…)`; `any(queue_occupancy > 50)`, `all(…)`, `count(queue_occupancy > 50) >= 2`;
-//!   `count(queue_occupancy)` is how many hops gave the value. A hop's metric by itself means any hop:
+//!   `count(queue_occupancy)` is the number of hops with the value. A hop metric without an aggregate means any hop:
 //!   `queue_occupancy > 50` is `any(queue_occupancy > 50)`.
-//! - Of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
+//! - Values of one node: `queue_occupancy@102 > 50`, also inside an aggregate.
 //! - Numbers: whole, decimal, `0x…`; times in `ns`, `us`, `ms`, `s` (without a unit: ns); a utilisation as `80%` or `0.8`;
 //!   `k`, `M`, `G` are powers of a thousand. Comparisons: `<` `<=` `>` `>=` `==` `!=`.
 //! - `not` before `and` before `or`; parentheses.
 //!
-//! # What was before
-//! Of the flow's earlier reports, in the order in which they came:
-//! - `previous(value)`: the value that the report before gave; `change(value)`: how far this report's is from it, up or down;
-//! - `average(value)` or `average(value, 0.25)`: the moving average, this report's value included; the number is the weight
-//!   of a new value, rounded to a 256th, 0.25 unless said otherwise;
-//! - `condition for 5`: the condition was true of this report and the four before it. It binds more tightly than `not`;
+//! # History
+//! Values of the flow's earlier reports, in order of arrival:
+//! - `previous(value)`: the value of the previous report; `change(value)`: the absolute difference between this report's
+//!   value and the previous one;
+//! - `average(value)` or `average(value, 0.25)`: the moving average, including this report's value; the number is the weight
+//!   of a new value, rounded to a 256th, 0.25 by default;
+//! - `condition for 5`: the condition was true for this report and the four before it. It binds more tightly than `not`;
 //!   the condition is a comparison, or parentheses with comparisons joined by `and`.
 //!
-//! A value is one whole number: `flow_latency`, `hops`, or `max(…)`, `min(…)`, `sum(…)`, `count(…)` of a metric. On a flow's
-//! first report there is no value before: `previous` and `change` are unknown then. `for` is never unknown: a report of
-//! which the condition is not true, for whatever reason, begins the count anew. See [`memory`] for the exact arithmetic.
+//! A value is one integer: `flow_latency`, `hops`, or `max(…)`, `min(…)`, `sum(…)`, `count(…)` of a metric. On a flow's
+//! first report `previous` and `change` are unknown. `for` is never unknown: a report for which the condition is not true,
+//! for any reason, restarts the count. See [`history`] for the exact arithmetic.
 //!
-//! # What is missing is unknown
-//! A value that the report does not give makes its comparison unknown: neither true nor false. `not unknown` is unknown,
+//! # Missing values are unknown
+//! A comparison with a value that the report lacks is unknown: neither true nor false. `not unknown` is unknown,
 //! `unknown and false` is false, `unknown or true` is true, and a rule fires only when it is true. So
-//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates are over the hops that gave the value,
-//! and unknown when none did.
+//! `not flow_latency > 5ms` does not fire on a report without a latency. Aggregates cover the hops with the value,
+//! and are unknown if there are none.
 //!
-//! # How it is kept
-//! Each rule is compiled once into conjunctive normal form, all clauses of some terms, in flat arrays of fixed-size
-//! elements with stated bounds, so that the same table can be written into kernel maps or switch registers. What is
-//! remembered of a flow is a fixed number of cells ([`RuleSet::cells`]), which whoever evaluates the rules keeps for it.
+//! # Representation
+//! Each rule is compiled once into conjunctive normal form, in flat arrays of fixed-size elements with fixed bounds, so that
+//! the same table can be written into kernel maps or switch registers. The history of a flow is a fixed number of cells
+//! ([`RuleSet::cells`]). The caller that evaluates the rules stores them.
 
 mod error;
 mod expression;
 pub mod fuzz;
+pub mod history;
 mod lexer;
-pub mod memory;
 mod names;
 mod parser;
 pub mod term;
@@ -50,14 +51,14 @@ pub(crate) mod tests;
 use std::fmt;
 
 pub use error::RuleError;
-pub use memory::{CELLS, Cell};
+pub use history::{CELLS, Cell};
 pub use term::Term;
 
 use crate::metric::Metric;
 use crate::observation::Observation;
 use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, TooBig};
-use memory::{Cells, EMPTY, NO_CELL, Places, look};
+use history::{Cells, EMPTY, NO_CELL, Places, look};
 
 /// Rules a set holds at most: [`RuleSet::evaluate`] gives one bit for each.
 pub const MAX_RULES: usize = 64;
@@ -186,14 +187,14 @@ impl RuleSet {
         fired
     }
 
-    /// The same of any report of a flow: call it for each, in the order in which they came. `memory` is the flow's, a number
-    /// for each of [`RuleSet::cells`], [`EMPTY`] at the beginning; with too short a memory each report is as the first.
-    pub fn evaluate_with(&self, observation: &Observation<'_>, memory: &mut [u64]) -> u64 {
+    /// Like [`RuleSet::evaluate`], with history: call it for each report of a flow in order of arrival. `history` has one
+    /// number for each of [`RuleSet::cells`], [`EMPTY`] at the start. If it is too short, each report counts as the first.
+    pub fn evaluate_with(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let cells = self.cells().len();
-        let Some(memory) = memory.get_mut(..cells).filter(|_| self.stateful != 0) else {
+        let Some(history) = history.get_mut(..cells).filter(|_| self.stateful != 0) else {
             return self.evaluate(observation);
         };
-        let now = self.cells.take(observation, memory);
+        let now = self.cells.update(observation, history);
         let mut fired = 0;
         for (index, rule) in self.rules.iter().enumerate() {
             let fires = (rule.first_clause..rule.end_clause).all(|clause| {
@@ -201,15 +202,15 @@ impl RuleSet {
                 let terms = self.terms[range.clone()].iter().zip(&self.places[range]);
                 terms.into_iter().any(|(term, places)| {
                     if places.run != NO_CELL {
-                        return term.lasts(look(places.run, &now, memory).1);
+                        return term.lasts(look(places.run, &now, history).1);
                     }
-                    let (value, held) = look(places.value, &now, memory);
-                    term.truth_with(observation, value, held) == Some(true)
+                    let (value, stored) = look(places.value, &now, history);
+                    term.truth_with(observation, value, stored) == Some(true)
                 })
             });
             fired |= u64::from(fires) << index;
         }
-        self.cells.keep(&now, memory);
+        self.cells.store(&now, history);
         fired
     }
 

@@ -8,26 +8,25 @@
 //! 1. each row whose comparison is true sets the bit of its clause;
 //! 2. a rule fires when every clause of its set has its bit.
 //!
-//! There is nothing to jump over, to allocate or to divide, and no number is wider than 64 bits: the kernel's program is
-//! the same, line by line. Rules with a clause in common share it.
+//! It has no early exits, allocations or divisions, and no number is wider than 64 bits. The kernel program is the same,
+//! line by line. Rules with a common clause share it.
 //!
-//! # It is exact
-//! It gives what [`RuleSet::evaluate`] gives, for any number of hops and any values; the tests compare them on random rules
-//! and random observations. Sums are held in two numbers of 64 bits; a mean is compared by adding up what it is compared
-//! with as often as there are values.
+//! # Exactness
+//! The result equals that of [`RuleSet::evaluate`], for any number of hops and any values; the tests compare them on random
+//! rules and random observations. Sums use two 64-bit numbers. A mean is compared by adding up the right-hand side once
+//! per value.
 //!
-//! # What does not fit
-//! Every term that looks at one report by itself has a row; room is limited: [`CLAUSES`] clauses and [`TERMS`] rows for all
-//! rules together. A rule that looks at earlier reports needs memory for each flow, which the kernel's program has not; a
-//! [`Program`] is the table with that memory, for a switch. [`Table::split`] takes the rules in their order, each one that still fits; the others are left to user
-//! space, with the reason, and with the metrics of which user space then needs every report that differs from its flow's
-//! report before.
+//! # Limits
+//! Every term without history has a row. A table has room for [`CLAUSES`] clauses and [`TERMS`] rows in total. Rules with
+//! history need state for each flow, which the kernel program lacks; a [`Program`] is the table with that state, for a
+//! switch. [`Table::split`] adds the rules in order, each one that still fits. The others run in user space. It returns them
+//! with the reason, and the metrics for which user space needs every report that differs from its flow's previous one.
 
 mod program;
 
 use std::fmt;
 
-pub use program::{CellRow, Program, Recall};
+pub use program::{CellRow, HistoryRef, Program};
 
 use crate::metric::Metric;
 use crate::observation::{ABSENT, NO_NODE, Observation};
@@ -79,7 +78,7 @@ pub struct Table {
     pub rows: [Row; TERMS],
 }
 
-const _: () = assert!(size_of::<Row>() == 24 && align_of::<Row>() == 8, "the kernel's program reads it");
+const _: () = assert!(size_of::<Row>() == 24 && align_of::<Row>() == 8, "the kernel program reads it");
 const _: () = assert!(size_of::<Table>() == Table::BYTES, "and there are no gaps in it");
 
 /// Why a rule is not in the table.
@@ -99,8 +98,8 @@ pub enum Reason {
         /// Rows left.
         left: usize,
     },
-    /// It looks at earlier reports of the flow, and needs every one of them.
-    Memory,
+    /// It uses the flow's history, and needs every report.
+    History,
 }
 
 /// Rules, divided between the table and user space.
@@ -114,8 +113,7 @@ pub struct Split {
     pub user: Vec<(usize, Reason)>,
     /// Bit `m`: one of those looks at metric `m`.
     pub user_metrics: u8,
-    /// One of those looks at earlier reports, so that it needs every report of a flow: one that is as the one before
-    /// moves it on too.
+    /// One of those uses history, so that it needs every report of a flow, also one that equals the previous one.
     pub user_needs_all: bool,
 }
 
@@ -148,10 +146,10 @@ impl Table {
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
             let added =
-                if rules.is_stateful(rule) { Err(Reason::Memory) } else { writer.add(rule, &clauses) };
+                if rules.is_stateful(rule) { Err(Reason::History) } else { writer.add(rule, &clauses) };
             if let Err(reason) = added {
                 user.push((rule, reason));
-                user_needs_all |= reason == Reason::Memory;
+                user_needs_all |= reason == Reason::History;
                 let terms = clauses.iter().copied().flatten();
                 user_metrics |= terms.fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
             }
@@ -161,7 +159,7 @@ impl Table {
 
     /// Bit `i` of the result is set when rule `i` is in the table and true of `observation`.
     ///
-    /// Written for another language to be the same: two loops of fixed bounds over plain numbers.
+    /// Written so that it can be ported line by line: two loops of fixed bounds over plain numbers.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
         let mut holding: u64 = 0;
@@ -198,7 +196,7 @@ impl Table {
         self.metrics >> (metric as u32) & 1 == 1
     }
 
-    /// As it lies in memory, in the machine's byte order: for a map.
+    /// As it lies in history, in the machine's byte order: for a map.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(&self.rules.to_ne_bytes());
@@ -222,7 +220,7 @@ impl Default for Table {
     }
 }
 
-/// What the hops say to one row. The fields are the registers of the kernel's program.
+/// The aggregates of the hops for one row. The fields are the registers of the kernel program.
 #[derive(Clone, Copy, Default)]
 struct Gathered {
     /// Hops that gave the value.
@@ -313,7 +311,7 @@ impl Row {
         if self.aggregate == Aggregate::Count as u8 {
             return holds(self.comparison, u64::from(all.count), self.value);
         }
-        // What no hop gave is unknown.
+        // A value that no hop has is unknown.
         if all.count == 0 {
             return false;
         }
@@ -433,9 +431,8 @@ impl fmt::Display for Reason {
         let (needed, left, total, what) = match *self {
             Self::Clauses { needed, left } => (needed, left, CLAUSES, "clauses"),
             Self::Terms { needed, left } => (needed, left, TERMS, "comparisons"),
-            Self::Memory => {
-                return f
-                    .write_str("it looks at earlier reports, which the kernel's program does not remember");
+            Self::History => {
+                return f.write_str("it uses history, which the kernel program does not store");
             }
         };
         write!(

@@ -1,9 +1,9 @@
-//! How far a value must move to be told, per metric, overridden per flow.
+//! Thresholds: how far a value must change to be reported, per metric, with overrides per flow.
 //!
 //! # Which override wins
 //! For each metric by itself, the most specific override that matches the flow *and* names the metric. Of two that match:
 //! 1. the one whose source and destination prefix lengths add up to more (an absent prefix counts 0);
-//! 2. then the one that admits fewer pairs of ports (width of the source range times width of the destination range);
+//! 2. then the one that admits fewer pairs of ports (size of the source range times size of the destination range);
 //! 3. then the one that names a protocol;
 //! 4. then the one that comes first in the file.
 
@@ -16,7 +16,7 @@ use wire::FlowKey;
 use crate::metric::Metric;
 use crate::prefix::Prefix;
 
-/// One value per metric, in the metric's unit, indexed by `Metric as usize`. 0 tells every change.
+/// One value per metric, in the metric's unit, indexed by `Metric as usize`. 0 reports every change.
 pub type Set = [u64; Metric::COUNT];
 
 /// What an override says: `None` leaves the metric to less specific overrides.
@@ -65,7 +65,7 @@ impl PortRange {
         Self::new(self.first.max(other.first), self.last.min(other.last)).ok()
     }
 
-    fn width(&self) -> u64 {
+    fn size(&self) -> u64 {
         u64::from(self.last) - u64::from(self.first) + 1
     }
 }
@@ -116,11 +116,11 @@ pub struct Match {
 }
 
 impl Match {
-    /// Is `flow` meant?
+    /// Does it match `flow`?
     #[inline]
     pub fn matches(&self, flow: &FlowKey) -> bool {
         if flow.known_id().is_some() {
-            // Only its Flow ID is known: it has no addresses, and only what asks for nothing means it.
+            // Only its Flow ID is known. It has no addresses, so only an unconditional match applies.
             return *self == Self::default();
         }
         self.proto.is_none_or(|proto| proto == flow.proto())
@@ -133,7 +133,7 @@ impl Match {
     /// Sorts from general to specific; see the module's rules 1 to 3.
     fn specificity(&self) -> impl Ord + use<> {
         let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
-        let port_pairs = self.src_port.width() * self.dst_port.width();
+        let port_pairs = self.src_port.size() * self.dst_port.size();
         (bits(self.src) + bits(self.dst), std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
@@ -167,7 +167,8 @@ fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Opti
     }
 }
 
-/// Thresholds of every flow. Resolved once per flow: [`Thresholds::set_for`] gives a small number to keep beside it.
+/// Thresholds of all flows. [`Thresholds::set_for`] resolves them once per flow to a small number, which the caller stores
+/// with the flow.
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     /// From general to specific: a later one overwrites.
@@ -192,7 +193,8 @@ impl Thresholds {
             return Err(ThresholdError::MixedFamilies { index });
         }
         let mut overrides = overrides;
-        // The sort is stable: turned round first, of two equally specific ones the first in the file ends up last and wins.
+        // The sort is stable. The list is reversed first, so that of two equally specific overrides the first in the file comes
+        // last and wins.
         overrides.reverse();
         overrides.sort_by_key(|(flows, _)| flows.specificity());
         let sets = reachable_sets(defaults, &overrides)?;
@@ -201,7 +203,7 @@ impl Thresholds {
         Ok(Self { overrides, sets, sorted })
     }
 
-    /// The number of the set in force for `flow`, good for [`Thresholds::get`]. Compares the flow with every override
+    /// The number of the set that applies to `flow`, for [`Thresholds::get`]. Compares the flow with every override
     /// (a few ns each): call it when a flow is new or the thresholds have changed, not per report.
     pub fn set_for(&self, flow: &FlowKey) -> u16 {
         if self.overrides.is_empty() {
@@ -236,7 +238,7 @@ impl Thresholds {
 }
 
 impl Default for Thresholds {
-    /// Every change is told.
+    /// Every change is reported.
     fn default() -> Self {
         Self { overrides: Vec::new(), sets: vec![[0; Metric::COUNT]], sorted: vec![0] }
     }
@@ -279,7 +281,7 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
     Ok(sets)
 }
 
-/// Why thresholds were refused.
+/// Why thresholds are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThresholdError {
     /// Not a port or a range of ports.

@@ -509,7 +509,7 @@ so each report whose queue_occupancy is not as in its flow's report before comes
     let remembers = [("jump".to_owned(), "change(hops) > 2".to_owned())];
     let expected = "\
 rules in the kernel: 0 of 1
-rule `jump` runs in user space: it looks at earlier reports, which the kernel's program does not remember
+rule `jump` runs in user space: it uses history, which the kernel program does not store
 so every report of a path comes up: mode = \"user\" is as right, and faster
 ";
     assert_eq!(explain_rules(&RuleSet::compile(&remembers).unwrap()), expected);

@@ -108,9 +108,9 @@ impl FilterView {
             first: counts.of(Decision::First),
             ended: counts.of(Decision::Ended),
             keep_alive: counts.of(Decision::KeepAlive),
-            unjudged: counts.of(Decision::Unjudged),
+            unjudged: counts.of(Decision::MissingValue),
         };
-        let (hidden, collisions) = (counts.of(Decision::Hidden), counts.collisions);
+        let (hidden, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
         Self { settings: settings.show().to_json(), told, hidden, collisions }
     }
 }

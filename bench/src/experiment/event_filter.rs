@@ -132,7 +132,7 @@ fn play(
         let observation = Observation { hops: &hops, ..Observation::default() };
         let tells = match way {
             Way::Level => packet.queue > ns || threshold == 0,
-            _ => monitor.decide(&observation, &flow, packet.at).is_told(),
+            _ => monitor.decide(&observation, &flow, packet.at).is_reported(),
         };
         if tells {
             (told, seen) = (told + 1, packet.queue);
@@ -245,7 +245,9 @@ fn close_up() -> Result<Sheet, CliError> {
     let (mut seen, mut rows, mut truth, mut told) = (0, Vec::new(), Vec::new(), Vec::new());
     for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
         let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
-        if monitor.decide(&Observation { hops: &hops, ..Observation::default() }, &flow, packet.at).is_told()
+        if monitor
+            .decide(&Observation { hops: &hops, ..Observation::default() }, &flow, packet.at)
+            .is_reported()
         {
             seen = packet.queue;
         }

@@ -80,7 +80,7 @@ impl Row {
     }
 
     fn hidden(&self) -> u64 {
-        self.switches[2].filters().entries().map(|(_, counts)| counts.of(Decision::Hidden)).sum()
+        self.switches[2].filters().entries().map(|(_, counts)| counts.of(Decision::Suppressed)).sum()
     }
 }
 

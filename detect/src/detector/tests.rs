@@ -50,10 +50,10 @@ fn the_algorithms_by_hand() {
         assert_eq!(run(algorithm, &[10, 15, 20, 21, 31, 32, 10, ABSENT]), "f..!.!!u");
     }
     assert_eq!(run(Algorithm::Noop, &[1, 1, ABSENT]), "!!!");
-    // Half of the new value. Averages 0, 16, 24, 28, 30: told are 0, 16, 28; 30 is within 10 of 28.
+    // Half of the new value. Averages 0, 16, 24, 28, 30: reported are 0, 16, 28; 30 is within 10 of 28.
     let half = Algorithm::MovingAverage { alpha: 128 };
     assert_eq!(run(half.clone(), &[0, 32, 32, 32, 32, 32, 0]), "f!.!..!");
-    // A single spike of 20 moves it by 10: not told, while per-flow tells it twice.
+    // A single spike of 20 moves it by 10: not reported, while per-flow reports it twice.
     assert_eq!(run(half, &[100, 120, 100, 100, 120, 120]), "f...!.");
     assert_eq!(run(Algorithm::PerFlow, &[100, 120, 100, 100, 120, 120]), "f!!.!.");
     // Two nodes: each is compared with itself, the sum with the sum.
@@ -76,10 +76,10 @@ fn changes_and_patience_by_hand() {
     };
     let steps = [
         (vec![(1, 0), (2, 5000)], 0, Decision::First),
-        (vec![(1, 1023), (2, 4096)], 999, Decision::Hidden),
+        (vec![(1, 1023), (2, 4096)], 999, Decision::Suppressed),
         (vec![(1, 1023), (2, 4096)], 1000, Decision::KeepAlive),
         (vec![(1, 1024), (2, 4096)], 1001, Decision::Event),
-        (vec![(1, 1024), (2, 4096)], 2000, Decision::Hidden),
+        (vec![(1, 1024), (2, 4096)], 2000, Decision::Suppressed),
         (vec![(2, 1024), (1, 4096)], 2000, Decision::Event),
         (vec![(2, ABSENT), (1, 4096)], 2000, Decision::Event),
         // A clock that went back.
@@ -91,7 +91,7 @@ fn changes_and_patience_by_hand() {
 }
 
 #[test]
-fn a_rule_is_told_while_it_is_true_and_once_after() {
+fn a_rule_is_reported_while_it_is_true_and_once_after() {
     let program = |text: &str| {
         let rules = RuleSet::compile(&[("r".into(), text.into())]).unwrap();
         Algorithm::Rule(Arc::new(Program::new(&rules).unwrap()))
@@ -109,23 +109,23 @@ type Digest = Vec<(u32, u64, u64)>;
 
 #[derive(Default)]
 struct Naive {
-    told: BTreeMap<(String, u32), i128>,
+    reported: BTreeMap<(String, u32), i128>,
     averages: BTreeMap<String, i128>,
     digests: BTreeMap<String, (Digest, u64)>,
 }
 
 impl Naive {
     fn compare(&mut self, key: (String, u32), value: i128, threshold: u64) -> Decision {
-        match self.told.get(&key) {
+        match self.reported.get(&key) {
             None => {
-                self.told.insert(key, value);
+                self.reported.insert(key, value);
                 Decision::First
             }
-            Some(told) if (told - value).abs() > i128::from(threshold) => {
-                self.told.insert(key, value);
+            Some(reported) if (reported - value).abs() > i128::from(threshold) => {
+                self.reported.insert(key, value);
                 Decision::Event
             }
-            Some(_) => Decision::Hidden,
+            Some(_) => Decision::Suppressed,
         }
     }
 
@@ -147,20 +147,20 @@ impl Naive {
             Algorithm::Noop | Algorithm::Rule(_) => Decision::Event,
             Algorithm::PerHop | Algorithm::PerHopOfFlow => {
                 let of_flow = detector.algorithm == Algorithm::PerHopOfFlow;
-                let mut worst = Decision::Hidden;
+                let mut worst = Decision::Suppressed;
                 for &(node, value) in values.iter().filter(|(node, _)| *node != NO_NODE) {
                     let key = (if of_flow { flow.clone() } else { String::new() }, node);
                     worst = worst.max(self.compare(key, value.into(), detector.threshold));
                 }
                 let anonymous = values.iter().any(|(node, _)| *node == NO_NODE);
-                if anonymous || values.is_empty() { worst.max(Decision::Unjudged) } else { worst }
+                if anonymous || values.is_empty() { worst.max(Decision::MissingValue) } else { worst }
             }
             Algorithm::PerFlow => match total {
                 Some(total) => self.compare((flow, 0), total, detector.threshold),
-                None => Decision::Unjudged,
+                None => Decision::MissingValue,
             },
             Algorithm::MovingAverage { alpha } => {
-                let Some(total) = total else { return Decision::Unjudged };
+                let Some(total) = total else { return Decision::MissingValue };
                 let average = match self.averages.get(&flow) {
                     None => total * 256,
                     Some(average) => {
@@ -182,9 +182,9 @@ impl Naive {
                     .collect();
                 let decision = match self.digests.get(&flow) {
                     None => Decision::First,
-                    Some((told, _)) if *told != digest => Decision::Event,
+                    Some((reported, _)) if *reported != digest => Decision::Event,
                     Some((_, then)) if now - then >= change.keep_alive => Decision::KeepAlive,
-                    Some(_) => return Decision::Hidden,
+                    Some(_) => return Decision::Suppressed,
                 };
                 self.digests.insert(flow, (digest, now));
                 decision
@@ -252,7 +252,7 @@ fn rules_decide_as_in_the_collector() {
         let Ok(program) = Program::new(&set) else { continue };
         rules += 1;
         let mut monitor = monitor(Algorithm::Rule(Arc::new(program)), Metric::FlowPath, 0);
-        let mut memories = vec![(vec![EMPTY; set.cells().len()], None); 4];
+        let mut histories = vec![(vec![EMPTY; set.cells().len()], None); 4];
         for _ in 0..100 {
             let hops = random_hops(&mut random);
             let observation = Observation {
@@ -261,13 +261,13 @@ fn rules_decide_as_in_the_collector() {
                 hops: &hops,
             };
             let number = random.below(4);
-            let (memory, before) = &mut memories[number as usize];
-            let fires = set.evaluate_with(&observation, memory) != 0;
+            let (cells, before) = &mut histories[number as usize];
+            let fires = set.evaluate_with(&observation, cells) != 0;
             let expected = match (fires, before.replace(fires)) {
                 (true, _) => Decision::Event,
                 (false, None) => Decision::First,
                 (false, Some(true)) => Decision::Ended,
-                (false, Some(false)) => Decision::Hidden,
+                (false, Some(false)) => Decision::Suppressed,
             };
             assert_eq!(monitor.decide(&observation, &flow(number), 0), expected, "{text}");
             events += u64::from(fires);
@@ -283,7 +283,7 @@ fn a_flood_of_flows_hides_nothing_beyond_the_threshold() {
     for algorithm in [Algorithm::PerHopOfFlow, Algorithm::PerFlow, Algorithm::PerHop] {
         let of_node = algorithm == Algorithm::PerHop;
         let mut monitor = Monitor::new(detector(algorithm, Metric::QueueOccupancy, 20), 64).unwrap();
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         let mut packets = 0;
         for _ in 0..100_000 {
             packets += 1;
@@ -293,16 +293,16 @@ fn a_flood_of_flows_hides_nothing_beyond_the_threshold() {
             let hops = [hop(node, 1, queue)];
             let observation = Observation { hops: &hops, ..Observation::default() };
             let decision = monitor.decide(&observation, &flow(number), 0);
-            if decision.is_told() {
-                told.insert(number, queue);
+            if decision.is_reported() {
+                reported.insert(number, queue);
             } else {
-                let last: u64 = told[&number];
-                assert!(last.abs_diff(queue) <= 20, "{number}: {last} was told, {queue} is hidden");
+                let last: u64 = reported[&number];
+                assert!(last.abs_diff(queue) <= 20, "{number}: {last} was reported, {queue} is suppressed");
             }
         }
         let counts = monitor.counts();
         assert_eq!(counts.decisions.iter().sum::<u64>(), packets);
-        assert!(counts.of(Decision::Hidden) > 100, "{counts:?}");
+        assert!(counts.of(Decision::Suppressed) > 100, "{counts:?}");
         assert_eq!(
             counts.of(Decision::First),
             counts.collisions + 64,
@@ -314,7 +314,7 @@ fn a_flood_of_flows_hides_nothing_beyond_the_threshold() {
 #[test]
 fn values_at_the_ends_of_64_bits_do_not_wrap() {
     let mut random = Random::new(37);
-    let edges = [0, 1, LARGEST - 1, LARGEST, LARGEST + 1, 1 << 63, u64::MAX - 1];
+    let edges = [0, 1, MAX_VALUE - 1, MAX_VALUE, MAX_VALUE + 1, 1 << 63, u64::MAX - 1];
     for _ in 0..2000 {
         let mut detector = random_detector(&mut random);
         detector.threshold = *random.pick(&edges.each_ref());
@@ -348,7 +348,7 @@ fn what_contradicts_itself_is_refused() {
     );
     assert_eq!(
         refused(Algorithm::PerFlow, Metric::FlowPath, 64),
-        "flow_path is no number: use change to be told of other paths"
+        "flow_path is not a number: use change to detect path changes"
     );
     assert_eq!(
         refused(Algorithm::MovingAverage { alpha: 0 }, Metric::HopLatency, 64),

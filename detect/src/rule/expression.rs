@@ -1,6 +1,6 @@
 //! A rule as it was written, and its conjunctive normal form.
 
-use super::memory::{LARGEST, Memory, Quantity};
+use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
 use crate::observation::{ABSENT, Observation};
 
@@ -66,14 +66,14 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
         |observation: &Observation<'_>| Some(quantity.of(observation)).filter(|value| *value != ABSENT);
     let previous = before.iter().rev().find_map(value);
     let holds = |value: u64| term.comparison.holds(&value, &term.value);
-    match term.memory {
-        Memory::Now => term.truth(last),
-        Memory::Previous => previous.map(holds),
-        Memory::Change => Some(holds(value(last)?.abs_diff(previous?))),
-        Memory::Average => {
+    match term.history {
+        History::Now => term.truth(last),
+        History::Previous => previous.map(holds),
+        History::Change => Some(holds(value(last)?.abs_diff(previous?))),
+        History::Average => {
             value(last)?;
             let average = history.iter().filter_map(value).fold(None, |average: Option<u128>, value| {
-                debug_assert!(value <= LARGEST);
+                debug_assert!(value <= MAX_VALUE);
                 let (value, k) = (u128::from(value), u128::from(term.alpha));
                 Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
             });

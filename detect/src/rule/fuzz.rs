@@ -2,7 +2,7 @@
 
 use super::error::Fault;
 use super::expression::{Expression, NormalForm};
-use super::memory::{CELLS, EMPTY};
+use super::history::{CELLS, EMPTY};
 use super::parser;
 use super::{RuleSet, Term};
 use crate::observation::{ABSENT, HopValues, Observation};
@@ -49,14 +49,14 @@ fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
         })
         .collect();
     let mut history = Vec::new();
-    let mut memory = [EMPTY; CELLS];
+    let mut cells = [EMPTY; CELLS];
     for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX - 1)] {
         for looped in [false, true] {
             let hops = &hops[history.len().min(hops.len())..];
             history.push(Observation { flow_latency, looped, hops });
             let expected = u64::from(expression.truth(&history) == Some(true));
             let last = &history[history.len() - 1];
-            assert_eq!(rules.evaluate_with(last, &mut memory), expected, "{expression:?} of {history:?}");
+            assert_eq!(rules.evaluate_with(last, &mut cells), expected, "{expression:?} of {history:?}");
             if rules.cells().is_empty() || history.len() == 1 {
                 assert_eq!(rules.evaluate(last), expected, "{expression:?} of {last:?}");
             }

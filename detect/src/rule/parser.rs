@@ -14,8 +14,8 @@
 
 use super::error::Fault;
 use super::expression::{Expression, NotLasting};
+use super::history::{History, MAX_VALUE};
 use super::lexer::{Lexer, Number, Placed, Token, Unit};
-use super::memory::{LARGEST, Memory};
 use super::names;
 use super::term::{Aggregate, Comparison, Subject, Term};
 use crate::metric::Metric;
@@ -219,8 +219,8 @@ impl<'a> Parser<'a> {
             return Ok(Term { hops, hops_comparison: sign, ..term });
         }
         let value = whole(number, Scale::of(&term)).map_err(|message| Self::fault_at(place, message))?;
-        if term.memory != Memory::Now && value > LARGEST {
-            let message = format!("what is remembered is never greater than {LARGEST}");
+        if term.history != History::Now && value > MAX_VALUE {
+            let message = format!("what is remembered is never greater than {MAX_VALUE}");
             return Err(Self::fault_at(place, message));
         }
         Ok(Term { value, comparison: sign, ..term })
@@ -239,8 +239,8 @@ impl<'a> Parser<'a> {
         if let Some(aggregate) = AGGREGATES.into_iter().find(|aggregate| aggregate.name() == name) {
             return self.aggregate(aggregate);
         }
-        if let Some(memory) = Memory::NAMED.into_iter().find(|memory| memory.name() == name) {
-            return self.remembered(memory).map(Value::Comparable);
+        if let Some(history) = History::NAMED.into_iter().find(|history| history.name() == name) {
+            return self.remembered(history).map(Value::Comparable);
         }
         let subject = self.subject()?;
         if subject == Subject::Loop {
@@ -257,8 +257,8 @@ impl<'a> Parser<'a> {
     }
 
     /// `previous(…)`, `change(…)`, `average(…, weight)`, from the name on.
-    fn remembered(&mut self, memory: Memory) -> Result<Term, Fault> {
-        let name = memory.name();
+    fn remembered(&mut self, history: History) -> Result<Term, Fault> {
+        let name = history.name();
         self.advance()?;
         let open = self.now;
         if !self.accept(Token::Open)? {
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
             return Err(Self::fault_at(open, message));
         }
         let place = self.now;
-        if Memory::NAMED.into_iter().any(|memory| place.token == Token::Name(memory.name())) {
+        if History::NAMED.into_iter().any(|history| place.token == Token::Name(history.name())) {
             return Err(self.fault("one value is remembered, not what was made of another's memory"));
         }
         let term = match self.value()? {
@@ -279,13 +279,13 @@ impl<'a> Parser<'a> {
                 return Err(Self::fault_at(place, message));
             }
         };
-        let alpha = if memory == Memory::Average { self.weight()? } else { 0 };
+        let alpha = if history == History::Average { self.weight()? } else { 0 };
         if let Token::Comparison(sign) = self.now.token {
             let sign = sign.symbol();
             return Err(self.fault(&format!("compare behind the parenthesis: {name}(…) {sign} …")));
         }
         self.expect_close(open)?;
-        Ok(Term { memory, alpha, ..term })
+        Ok(Term { history, alpha, ..term })
     }
 
     /// The weight of new values in an average, 256ths.
@@ -374,7 +374,7 @@ impl<'a> Parser<'a> {
             ));
         }
         let known = Subject::ALL.iter().map(|s| s.name()).chain(AGGREGATES.iter().map(|a| a.name()));
-        let known = known.chain(Memory::NAMED.iter().map(|memory| memory.name()));
+        let known = known.chain(History::NAMED.iter().map(|history| history.name()));
         let message = match names::nearest(written, known.chain(["and", "or", "not"])) {
             Some(name) => format!("unknown name `{written}`: did you mean `{name}`?"),
             None => {

@@ -1,12 +1,11 @@
-//! One comparison: the smallest thing that is true, false or unknown of a report.
+//! One comparison: the smallest part of a rule that is true, false or unknown for a report.
 
 use std::fmt;
 
-use super::memory::{EMPTY, Memory};
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
-/// What a term looks at.
+/// The subject of a term.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Subject {
@@ -109,6 +108,37 @@ impl Aggregate {
     }
 }
 
+/// An empty history cell. All cells of a flow without earlier reports are empty.
+pub const EMPTY: u64 = ABSENT;
+
+/// Which history of a flow a term uses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum History {
+    /// Nothing: the value itself.
+    Now = 0,
+    /// The value of the report before.
+    Previous = 1,
+    /// How far the value is from the one before, up or down.
+    Change = 2,
+    /// The moving average, the present value included.
+    Average = 3,
+}
+
+impl History {
+    pub(crate) const NAMED: [Self; 3] = [Self::Previous, Self::Change, Self::Average];
+
+    /// Its name in rules; [`History::Now`] has none.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Now => "",
+            Self::Previous => "previous",
+            Self::Change => "change",
+            Self::Average => "average",
+        }
+    }
+}
+
 /// How two numbers are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -187,7 +217,7 @@ pub struct Term {
     pub node: u32,
     /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side. 0 otherwise.
     pub hops: u32,
-    /// What is looked at.
+    /// The value compared.
     pub subject: Subject,
     /// What is made of the hops' values.
     pub aggregate: Aggregate,
@@ -195,9 +225,9 @@ pub struct Term {
     pub comparison: Comparison,
     /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
     pub hops_comparison: Comparison,
-    /// What of earlier reports is looked at.
-    pub memory: Memory,
-    /// [`Memory::Average`]: the weight of a new value, 256ths. 0 otherwise.
+    /// Which history it uses.
+    pub history: History,
+    /// [`History::Average`]: the weight of a new value, 256ths. 0 otherwise.
     pub alpha: u8,
     /// How many reports in sequence the comparison must have been true of; 0 asks for none, and only this report counts.
     pub reports: u16,
@@ -211,7 +241,7 @@ impl Term {
     /// Of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
         let (aggregate, hops_comparison) = (Aggregate::Flow, Comparison::Less);
-        let (memory, alpha, reports, lapsed) = (Memory::Now, 0, 0, false);
+        let (history, alpha, reports, lapsed) = (History::Now, 0, 0, false);
         let (node, hops) = (NO_NODE, 0);
         Self {
             value,
@@ -221,16 +251,16 @@ impl Term {
             aggregate,
             comparison,
             hops_comparison,
-            memory,
+            history,
             alpha,
             reports,
             lapsed,
         }
     }
 
-    /// Does it look at earlier reports of the flow?
+    /// Does it use the flow's history?
     pub fn is_stateful(&self) -> bool {
-        self.memory != Memory::Now || self.reports != 0
+        self.history != History::Now || self.reports != 0
     }
 
     /// The comparison without its number of reports.
@@ -238,26 +268,25 @@ impl Term {
         Self { reports: 0, lapsed: false, ..*self }
     }
 
-    /// [`Term::truth`], if it looks at earlier values: `now` is the value that this report gives, `held` what its cell
-    /// holds. Of one report only.
+    /// [`Term::truth`] with history: `now` is the value of this report, `stored` the content of its cell.
     #[inline]
-    pub(crate) fn truth_with(&self, observation: &Observation<'_>, now: u64, held: u64) -> Option<bool> {
+    pub(crate) fn truth_with(&self, observation: &Observation<'_>, now: u64, stored: u64) -> Option<bool> {
         let compared = |value: u64| self.comparison.holds(&value, &self.value);
-        match self.memory {
-            Memory::Now => self.truth(observation),
-            Memory::Previous => (held != EMPTY).then(|| compared(held)),
-            Memory::Change => (now != ABSENT && held != EMPTY).then(|| compared(now.abs_diff(held))),
-            Memory::Average => (now != ABSENT).then(|| self.comparison.holds(&held, &(self.value << 8))),
+        match self.history {
+            History::Now => self.truth(observation),
+            History::Previous => (stored != EMPTY).then(|| compared(stored)),
+            History::Change => (now != ABSENT && stored != EMPTY).then(|| compared(now.abs_diff(stored))),
+            History::Average => (now != ABSENT).then(|| self.comparison.holds(&stored, &(self.value << 8))),
         }
     }
 
-    /// Has its comparison been true, or not, of so many reports? `run`: of how many it has been.
+    /// Has its comparison been true (or not) for the required number of reports? `run`: the number so far.
     #[inline]
     pub(crate) fn lasts(&self, run: u64) -> bool {
         (run != EMPTY && run >= u64::from(self.reports)) != self.lapsed
     }
 
-    /// Does it hold of one report by itself? `None`: the report does not say. What is remembered is not looked at.
+    /// Is it true for one report by itself? `None` if the report lacks the value. Ignores history.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
         let compared = |value: u64| self.comparison.holds(&value, &self.value);
@@ -340,14 +369,14 @@ fn sum_and_count(values: impl Iterator<Item = u64>) -> (u128, u64) {
     values.fold((0, 0), |(sum, count), value| (sum + u128::from(value), count + 1))
 }
 
-/// As a rule would say it; reading it again gives the same term.
+/// In rule syntax; parsing it gives the same term.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reports == 0 {
             return self.write_present(f);
         }
         f.write_str(if self.lapsed { "not " } else { "" })?;
-        let open = self.subject == Subject::Loop && self.memory == Memory::Now;
+        let open = self.subject == Subject::Loop && self.history == History::Now;
         f.write_str(if open { "(" } else { "" })?;
         self.write_present(f)?;
         write!(f, "{} for {}", if open { ")" } else { "" }, self.reports)
@@ -357,8 +386,8 @@ impl fmt::Display for Term {
 impl Term {
     fn write_present(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, aggregate, .. } = *self;
-        if self.memory != Memory::Now {
-            return self.write_remembered(f);
+        if self.history != History::Now {
+            return self.write_with_history(f);
         }
         match (subject, aggregate) {
             (Subject::Loop, _) => {
@@ -382,10 +411,10 @@ impl Term {
         }
     }
 
-    fn write_remembered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}(", self.memory.name())?;
+    fn write_with_history(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.history.name())?;
         self.write_value(f)?;
-        if self.memory == Memory::Average {
+        if self.history == History::Average {
             // 256ths have at most eight decimals.
             write!(f, ", 0.{:08}", u32::from(self.alpha) * (100_000_000 / 256))?;
         }

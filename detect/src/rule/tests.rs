@@ -1,5 +1,5 @@
 use super::expression::Expression;
-use super::memory::{LARGEST, Memory, averaged};
+use super::history::{History, MAX_VALUE, averaged};
 use super::term::{Aggregate, Comparison, Subject};
 use super::*;
 use crate::observation::{ABSENT, HopValues, NO_NODE};
@@ -185,7 +185,7 @@ fn terms_are_small_values() {
         aggregate: Aggregate::CountWhere,
         comparison: Comparison::Greater,
         hops_comparison: Comparison::AtLeast,
-        memory: Memory::Now,
+        history: History::Now,
         alpha: 0,
         reports: 0,
         lapsed: false,
@@ -290,7 +290,7 @@ fn errors_point_at_the_place() {
         (
             "change(change(hops)) > 5",
             "change",
-            "one value is remembered, not what was made of another's memory",
+            "one value is remembered, not what was made of another's cells",
         ),
         (
             "change(queue_occupancy) > 5",
@@ -429,11 +429,11 @@ fn random_memory(random: &mut Random) -> String {
 }
 
 /// With `memory` its terms may look at earlier reports.
-pub(crate) fn random_rule_of(random: &mut Random, depth: u64, memory: bool) -> String {
+pub(crate) fn random_rule_of(random: &mut Random, depth: u64, cells: bool) -> String {
     if depth == 0 || random.below(4) == 0 {
         let mut term =
-            if memory && random.below(2) == 0 { random_memory(random) } else { random_term(random) };
-        if memory && random.below(3) == 0 {
+            if cells && random.below(2) == 0 { random_memory(random) } else { random_term(random) };
+        if cells && random.below(3) == 0 {
             if random.below(3) == 0 {
                 term = format!("(not {term} and {})", random_memory(random));
             }
@@ -441,8 +441,8 @@ pub(crate) fn random_rule_of(random: &mut Random, depth: u64, memory: bool) -> S
         }
         return term;
     }
-    let a = random_rule_of(random, depth - 1, memory);
-    let b = random_rule_of(random, depth - 1, memory);
+    let a = random_rule_of(random, depth - 1, cells);
+    let b = random_rule_of(random, depth - 1, cells);
     match random.below(5) {
         0 | 1 => format!("({a}) and {b}"),
         2 | 3 => format!("{a} or ({b})"),
@@ -501,11 +501,11 @@ fn queue(occupancy: u64) -> [HopValues; 1] {
 /// For each of a flow's reports with these queues: does the rule fire? `u64::MAX` is a report that does not tell it.
 fn course(text: &str, queues: &[u64]) -> String {
     let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
-    let mut memory = vec![ABSENT; rules.cells().len()];
+    let mut cells = vec![ABSENT; rules.cells().len()];
     let fires = |occupancy: &u64| {
         let hops = queue(*occupancy);
         let observation = Observation { hops: &hops, ..Observation::default() };
-        if rules.evaluate_with(&observation, &mut memory) == 1 { '1' } else { '.' }
+        if rules.evaluate_with(&observation, &mut cells) == 1 { '1' } else { '.' }
     };
     queues.iter().map(fires).collect()
 }
@@ -544,10 +544,10 @@ fn averages_settle_and_products_fit() {
         (0..200_000).fold(averaged(ABSENT, from, k), |average, _| averaged(average, to, k))
     };
     for k in [1, 2, 64, 128, 255] {
-        assert_eq!(settled(0, LARGEST, k), LARGEST << 8, "up to the value itself");
-        let above = settled(LARGEST, 1000, k) - (1000 << 8);
+        assert_eq!(settled(0, MAX_VALUE, k), MAX_VALUE << 8, "up to the value itself");
+        let above = settled(MAX_VALUE, 1000, k) - (1000 << 8);
         assert!(above < 256 / u64::from(k) + 1, "{above} 256ths above, weight {k}");
-        assert_eq!(averaged(LARGEST << 8, LARGEST, k), LARGEST << 8);
+        assert_eq!(averaged(MAX_VALUE << 8, MAX_VALUE, k), MAX_VALUE << 8);
     }
 }
 
@@ -608,13 +608,13 @@ fn rules_with_memory_mean_what_the_expression_means() {
         compiled += 1;
         let reports: Vec<_> = (0..12).map(|_| random_hops(&mut random)).collect();
         let mut history = Vec::new();
-        let mut memory = vec![ABSENT; rules.cells().len()];
+        let mut cells = vec![ABSENT; rules.cells().len()];
         for hops in &reports {
             let (flow_latency, looped) = (random.maybe(|r| r.below(6)), random.below(2) == 0);
             history.push(Observation { flow_latency, looped, hops });
             let expected = expression.truth(&history) == Some(true);
             let last = history.last().unwrap();
-            assert_eq!(rules.evaluate_with(last, &mut memory) == 1, expected, "{text} of {history:?}");
+            assert_eq!(rules.evaluate_with(last, &mut cells) == 1, expected, "{text} of {history:?}");
             fired += usize::from(expected);
             all += 1;
         }

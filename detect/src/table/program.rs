@@ -1,28 +1,28 @@
-//! Rules that remember, in fixed-size arrays: a [`Table`] and what its rows look at.
+//! Rules with history in fixed-size arrays: a [`Table`] and the cells that its rows use.
 //!
-//! A flow's memory is [`Program::used`] numbers of 64 bits, [`EMPTY`] at the beginning. Evaluating a report is four loops of
+//! A flow's history is [`Program::used`] numbers of 64 bits, [`EMPTY`] at the beginning. Evaluating a report is four loops of
 //! fixed bounds over plain numbers ([`Program::evaluate`]):
 //!
-//! 1. each **cell**, in order: a previous value takes note of this report's; an average takes it in; a run counts on if its
-//!    comparison is true, and begins anew if not;
+//! 1. each **cell**, in order: the value of a previous or average cell is read, and averages are updated; a run is incremented
+//!    if its comparison is true, and reset if not;
 //! 2. each **row** whose comparison is true, or whose run is long enough, sets the bit of its clause;
 //! 3. each **rule** fires when every clause of its set has its bit;
 //! 4. each previous value becomes this report's, if that was given.
 //!
-//! The only multiplication is that of an average, of at most 56 by 8 bits; there is no division. See [`crate::rule::memory`]
-//! for what a cell holds.
+//! The only multiplication is that of an average, of at most 56 by 8 bits; there is no division. See [`crate::rule::history`]
+//! for the content of a cell.
 
 use super::{Reason, Row, TERMS, Table, Writer, holds};
 use crate::observation::{ABSENT, Observation};
-use crate::rule::memory::{Cell, EMPTY, LARGEST, LONGEST_RUN, Memory, NO_CELL, Places, Quantity};
+use crate::rule::history::{Cell, EMPTY, History, MAX_RUN, MAX_VALUE, NO_CELL, Places, Quantity};
 use crate::rule::{CELLS, RuleSet, Term};
 
-/// What a row looks at beside the report.
+/// The history that a row uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub struct Recall {
-    /// What of earlier reports ([`Memory`]).
-    pub memory: u8,
+pub struct HistoryRef {
+    /// Which history ([`History`]).
+    pub history: u8,
     /// The cell of its value; [`NO_CELL`] for none.
     pub value: u8,
     /// The cell of its run; [`NO_CELL`] for none.
@@ -33,46 +33,46 @@ pub struct Recall {
     pub reports: u32,
 }
 
-/// What a cell holds, by number.
+/// Kinds of cells.
 const NOTHING: u8 = 0;
 const PREVIOUS: u8 = 1;
 const AVERAGE: u8 = 2;
 const RUN: u8 = 3;
 
-/// One cell: what it holds, of what.
+/// One cell: its kind, and what it refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CellRow {
     /// The value (subject, aggregate, node), or the comparison that a run counts.
     pub row: Row,
-    /// What that comparison looks at.
-    pub recall: Recall,
+    /// The history that this comparison uses.
+    pub history_ref: HistoryRef,
     /// 1: a previous value; 2: an average; 3: a run.
     pub kind: u8,
     /// Weight of a new value in an average, 256ths.
     pub alpha: u8,
 }
 
-/// Rules in fixed-size arrays; see the module's text.
+/// Rules in fixed-size arrays; see the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Program {
     /// Clauses and comparisons.
     pub table: Table,
     /// What each of the table's rows looks at.
-    pub recalls: [Recall; TERMS],
+    pub history_refs: [HistoryRef; TERMS],
     /// The cells of a flow.
     pub cells: [CellRow; CELLS],
     /// Cells in use.
     pub used: u32,
 }
 
-impl Recall {
-    const NONE: Self = Self { memory: 0, value: NO_CELL, run: NO_CELL, lapsed: 0, reports: 0 };
+impl HistoryRef {
+    const NONE: Self = Self { history: 0, value: NO_CELL, run: NO_CELL, lapsed: 0, reports: 0 };
 
     fn new(term: &Term, places: Places) -> Self {
         Self {
-            memory: term.memory as u8,
+            history: term.history as u8,
             value: places.value,
             run: places.run,
             lapsed: u8::from(term.lapsed),
@@ -82,7 +82,8 @@ impl Recall {
 }
 
 impl CellRow {
-    const NONE: Self = Self { row: Table::EMPTY.rows[0], recall: Recall::NONE, kind: NOTHING, alpha: 0 };
+    const NONE: Self =
+        Self { row: Table::EMPTY.rows[0], history_ref: HistoryRef::NONE, kind: NOTHING, alpha: 0 };
 
     fn new(cell: &Cell) -> Self {
         let of = |quantity: &Quantity| Row {
@@ -97,8 +98,8 @@ impl CellRow {
                 Self { row: of(quantity), kind: AVERAGE, alpha: *alpha, ..Self::NONE }
             }
             Cell::Run(term, value) => {
-                let recall = Recall::new(term, Places { value: *value, run: NO_CELL });
-                Self { row: Row::new(term, 0), recall, kind: RUN, alpha: 0 }
+                let history_ref = HistoryRef::new(term, Places { value: *value, run: NO_CELL });
+                Self { row: Row::new(term, 0), history_ref, kind: RUN, alpha: 0 }
             }
         }
     }
@@ -106,10 +107,14 @@ impl CellRow {
 
 impl Program {
     /// No rules.
-    pub const EMPTY: Self =
-        Self { table: Table::EMPTY, recalls: [Recall::NONE; TERMS], cells: [CellRow::NONE; CELLS], used: 0 };
+    pub const EMPTY: Self = Self {
+        table: Table::EMPTY,
+        history_refs: [HistoryRef::NONE; TERMS],
+        cells: [CellRow::NONE; CELLS],
+        used: 0,
+    };
 
-    /// All of `rules`, those that remember included.
+    /// All of `rules`, including those with history.
     ///
     /// # Errors
     /// The first rule for which there is no room, and why.
@@ -127,8 +132,8 @@ impl Program {
                 number.is_some() && !clauses[..*at].contains(clause)
             });
             let terms = new.flat_map(|(clause, terms)| (0..terms.len()).map(move |at| (clause, at)));
-            for ((clause, at), recall) in terms.zip(&mut program.recalls[first..]) {
-                *recall = Recall::new(&clauses[clause][at], rules.places(rule, clause, at));
+            for ((clause, at), history_ref) in terms.zip(&mut program.history_refs[first..]) {
+                *history_ref = HistoryRef::new(&clauses[clause][at], rules.places(rule, clause, at));
             }
         }
         for (row, cell) in program.cells.iter_mut().zip(rules.cells()) {
@@ -139,14 +144,14 @@ impl Program {
         Ok(program)
     }
 
-    /// Bit `i` of the result is set when rule `i` is true of `observation` in the light of the flow's `memory`, which moves
-    /// on. Without room in `memory` it is as if this were the flow's first report.
+    /// Bit `i` of the result is set when rule `i` is true of `observation` given the flow's `history`, which is
+    /// updated. If `history` is too short, this counts as the flow's first report.
     #[inline]
-    pub fn evaluate(&self, observation: &Observation<'_>, memory: &mut [u64]) -> u64 {
+    pub fn evaluate(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let used = (self.used as usize).min(CELLS);
         let mut fresh = [EMPTY; CELLS];
-        let memory = memory.get_mut(..used).unwrap_or(&mut fresh[..used]);
-        let now = self.take(observation, memory);
+        let history = history.get_mut(..used).unwrap_or(&mut fresh[..used]);
+        let now = self.update(observation, history);
         let mut holding: u64 = 0;
         let mut at = 0;
         while at < TERMS {
@@ -154,7 +159,7 @@ impl Program {
                 break;
             }
             let row = &self.table.rows[at];
-            if self.recalls[at].is_true(row, observation, &now, memory) {
+            if self.history_refs[at].is_true(row, observation, &now, history) {
                 holding |= 1 << (row.clause & 63);
             }
             at += 1;
@@ -163,25 +168,25 @@ impl Program {
         let mut at = 0;
         while at < used {
             if self.cells[at].kind == PREVIOUS && now[at] != ABSENT {
-                memory[at] = now[at];
+                history[at] = now[at];
             }
             at += 1;
         }
         fired
     }
 
-    /// The cells' loop; answers the values of this report.
+    /// Updates the cells. Returns the values of this report.
     #[inline]
-    fn take(&self, observation: &Observation<'_>, memory: &mut [u64]) -> [u64; CELLS] {
+    fn update(&self, observation: &Observation<'_>, history: &mut [u64]) -> [u64; CELLS] {
         let mut now = [ABSENT; CELLS];
         let mut at = 0;
-        while at < memory.len() {
+        while at < history.len() {
             let cell = &self.cells[at];
             if cell.kind == RUN {
-                let run = if memory[at] == EMPTY { 0 } else { memory[at] };
-                memory[at] = if !cell.recall.is_true(&cell.row, observation, &now, memory) {
+                let run = if history[at] == EMPTY { 0 } else { history[at] };
+                history[at] = if !cell.history_ref.is_true(&cell.row, observation, &now, history) {
                     0
-                } else if run < LONGEST_RUN {
+                } else if run < MAX_RUN {
                     run + 1
                 } else {
                     run
@@ -190,11 +195,11 @@ impl Program {
                 now[at] = cell.row.value_of(observation);
             }
             if cell.kind == AVERAGE && now[at] != ABSENT {
-                memory[at] = if memory[at] == EMPTY {
+                history[at] = if history[at] == EMPTY {
                     now[at] << 8
                 } else {
                     let k = u64::from(cell.alpha);
-                    memory[at] + now[at] * k - ((memory[at] * k) >> 8)
+                    history[at] + now[at] * k - ((history[at] * k) >> 8)
                 };
             }
             at += 1;
@@ -210,43 +215,43 @@ impl Default for Program {
 }
 
 const _: () = assert!(
-    Memory::Now as u8 == 0
-        && Memory::Previous as u8 == 1
-        && Memory::Change as u8 == 2
-        && Memory::Average as u8 == 3
+    History::Now as u8 == 0
+        && History::Previous as u8 == 1
+        && History::Change as u8 == 2
+        && History::Average as u8 == 3
 );
 
-impl Recall {
+impl HistoryRef {
     #[inline]
-    fn is_true(&self, row: &Row, observation: &Observation<'_>, now: &[u64; CELLS], memory: &[u64]) -> bool {
+    fn is_true(&self, row: &Row, observation: &Observation<'_>, now: &[u64; CELLS], history: &[u64]) -> bool {
         if self.run != NO_CELL {
-            let run = memory[usize::from(self.run)];
+            let run = history[usize::from(self.run)];
             let long = run != EMPTY && run >= u64::from(self.reports);
             return long != (self.lapsed == 1);
         }
-        if self.memory == 0 {
+        if self.history == 0 {
             return row.is_true(observation);
         }
-        let (now, held) = (now[usize::from(self.value)], memory[usize::from(self.value)]);
-        // What there is not is unknown.
-        if held == EMPTY {
+        let (now, stored) = (now[usize::from(self.value)], history[usize::from(self.value)]);
+        // Missing history is unknown.
+        if stored == EMPTY {
             return false;
         }
-        if self.memory == 1 {
-            return holds(row.comparison, held, row.value);
+        if self.history == 1 {
+            return holds(row.comparison, stored, row.value);
         }
         if now == ABSENT {
             return false;
         }
-        if self.memory == 3 {
-            return holds(row.comparison, held, row.value << 8);
+        if self.history == 3 {
+            return holds(row.comparison, stored, row.value << 8);
         }
-        holds(row.comparison, now.abs_diff(held), row.value)
+        holds(row.comparison, now.abs_diff(stored), row.value)
     }
 }
 
 impl Row {
-    /// The number that a cell is of: at most [`LARGEST`], or [`ABSENT`].
+    /// The number that a cell is of: at most [`MAX_VALUE`], or [`ABSENT`].
     #[inline]
     fn value_of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {
@@ -255,21 +260,21 @@ impl Row {
             2 => u64::from(observation.looped),
             _ => return self.value_of_hops(observation),
         };
-        if value == ABSENT || value <= LARGEST { value } else { LARGEST }
+        if value == ABSENT || value <= MAX_VALUE { value } else { MAX_VALUE }
     }
 
     #[inline]
     fn value_of_hops(&self, observation: &Observation<'_>) -> u64 {
         let all = self.gather(observation);
-        let held = |value: u64| if value > LARGEST { LARGEST } else { value };
+        let saturate = |value: u64| if value > MAX_VALUE { MAX_VALUE } else { value };
         match self.aggregate {
             5 => u64::from(all.count),
             _ if all.count == 0 => ABSENT,
-            1 => held(all.greatest),
-            2 => held(all.least),
-            // More than 64 bits are more than what is held.
-            _ if all.sum_high > 0 => LARGEST,
-            _ => held(all.sum),
+            1 => saturate(all.greatest),
+            2 => saturate(all.least),
+            // More than 64 bits saturate.
+            _ if all.sum_high > 0 => MAX_VALUE,
+            _ => saturate(all.sum),
         }
     }
 }

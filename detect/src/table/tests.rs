@@ -2,7 +2,7 @@ use super::*;
 use crate::observation::HopValues;
 use crate::random::Random;
 use crate::rule::CELLS;
-use crate::rule::memory::EMPTY;
+use crate::rule::history::EMPTY;
 use crate::rule::tests::{random_hops, random_rule, random_rule_of};
 
 fn compile(texts: &[String]) -> Option<RuleSet> {
@@ -121,10 +121,10 @@ fn what_does_not_fit_is_left_out_with_its_reason_and_the_rest_goes_on() {
     let metrics: Vec<Metric> = split.metrics_for_user().collect();
     assert_eq!(metrics, [Metric::FlowLatency, Metric::QueueOccupancy]);
     assert!(split.table.uses(Metric::HopLatency) && !split.table.uses(Metric::QueueOccupancy));
-    let told: Vec<String> =
+    let reasons: Vec<String> =
         split.in_user_space(&rules).map(|(name, reason)| format!("{name}: {reason}")).collect();
     assert_eq!(
-        told,
+        reasons,
         [
             "r1: it needs 10 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 4",
             "r4: it needs 50 comparisons in conjunctive normal form, and of the table's 128 the rules before it leave 17",
@@ -236,12 +236,12 @@ fn rules_that_remember_are_left_to_user_space_which_needs_every_report() {
     let texts = ["loop", "change(flow_latency) > 5", "hops > 3"].map(str::to_owned);
     let rules = compile(&texts).unwrap();
     let split = Table::split(&rules);
-    assert_eq!((split.kernel, split.user.as_slice()), (0b101, &[(1, Reason::Memory)][..]));
+    assert_eq!((split.kernel, split.user.as_slice()), (0b101, &[(1, Reason::History)][..]));
     assert!(split.user_needs_all && split.table.rules == 0b101);
     assert_eq!(split.user_metrics, 1 << (Metric::FlowLatency as u8));
     assert_eq!(
-        Reason::Memory.to_string(),
-        "it looks at earlier reports, which the kernel's program does not remember"
+        Reason::History.to_string(),
+        "it uses history, which the kernel program does not store"
     );
     assert!(!Table::split(&compile(&texts[..1]).unwrap()).user_needs_all);
 }

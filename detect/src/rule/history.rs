@@ -1,0 +1,174 @@
+//! The history of a flow that rules use: a fixed number of 64-bit integer cells, which switch registers can implement.
+//!
+//! # The cells
+//! - a **previous** value: the latest value of an earlier report;
+//! - an **average**: with 8 fractional bits, `A ← A + k·v − ⌊k·A / 256⌋` for the value `v` and the weight `k` in 256ths;
+//!   the first value `v` sets it to `256·v`. The average of a constant value is exactly that value; a falling average stays
+//!   above the value by less than `1/k` of a unit. `A` is compared with `256` times the number in the rule;
+//! - a **run**: the number of consecutive reports, up to this one, for which a comparison was true, at most [`MAX_RUN`].
+//!
+//! A missing value leaves previous values and averages unchanged, and ends runs. Values saturate at [`MAX_VALUE`], so that
+//! no product is wider than 64 bits. Terms that need the same cell share it.
+
+use super::term::{Aggregate, Subject, Term};
+pub use super::term::{EMPTY, History};
+use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
+
+/// Most cells of a flow that the rules of a set use in total.
+pub const CELLS: usize = 32;
+
+/// Values saturate at this: 48 bits, 78 hours in nanoseconds.
+pub const MAX_VALUE: u64 = (1 << 48) - 1;
+
+/// Runs are counted up to here.
+pub const MAX_RUN: u64 = u16::MAX as u64;
+
+/// One number of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Quantity {
+    /// What is looked at.
+    pub subject: Subject,
+    /// What is made of the hops' values: the greatest, the least, the sum, how many.
+    pub aggregate: Aggregate,
+    /// Only the hops of this node; [`NO_NODE`] for every hop.
+    pub node: u32,
+}
+
+impl Quantity {
+    /// Its value, at most [`MAX_VALUE`]; [`ABSENT`] when the report does not give it.
+    #[inline]
+    pub fn of(&self, observation: &Observation<'_>) -> u64 {
+        let value = match self.subject {
+            Subject::FlowLatency => observation.flow_latency.unwrap_or(ABSENT),
+            Subject::Hops => observation.hops.len() as u64,
+            Subject::Loop => u64::from(observation.looped),
+            Subject::HopLatency => self.over(observation.hops, |hop| hop.hop_latency),
+            Subject::QueueOccupancy => self.over(observation.hops, |hop| hop.queue_occupancy),
+            Subject::QueueCongestion => self.over(observation.hops, |hop| hop.queue_congestion),
+            Subject::LinkUtilization => self.over(observation.hops, |hop| hop.link_utilization),
+        };
+        if value == ABSENT { ABSENT } else { value.min(MAX_VALUE) }
+    }
+
+    #[inline]
+    fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> u64 {
+        let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
+        let given = hops.iter().filter(chosen).map(value_of).filter(|&value| value != ABSENT);
+        let given = given.map(|value| value.min(MAX_VALUE));
+        match self.aggregate {
+            Aggregate::Max => given.max().unwrap_or(ABSENT),
+            Aggregate::Min => given.min().unwrap_or(ABSENT),
+            Aggregate::Count => given.count() as u64,
+            _ => given.reduce(|sum, value| (sum + value).min(MAX_VALUE)).unwrap_or(ABSENT),
+        }
+    }
+}
+
+/// The content of one cell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cell {
+    /// The value of the report before.
+    Previous(Quantity),
+    /// Its moving average, of this weight in 256ths.
+    Average(Quantity, u8),
+    /// For how many reports this comparison has been true. The number is the cell that the comparison itself uses.
+    Run(Term, u8),
+}
+
+/// No cell.
+pub const NO_CELL: u8 = u8::MAX;
+
+/// The cells that a term uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Places {
+    /// For its value; [`NO_CELL`] for none.
+    pub value: u8,
+    /// For its run; [`NO_CELL`] for none.
+    pub run: u8,
+}
+
+/// The average of weight `k` (in 256ths), with 8 fractional bits, after `value` (at most [`MAX_VALUE`]).
+#[inline]
+pub fn averaged(average: u64, value: u64, k: u8) -> u64 {
+    if average == EMPTY {
+        return value << 8;
+    }
+    let k = u64::from(k);
+    average + value * k - ((average * k) >> 8)
+}
+
+/// The cells of a rule set, in an order in which each comes behind those that it looks at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells {
+    cells: Vec<Cell>,
+}
+
+impl Cells {
+    pub(crate) fn as_slice(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Finds or adds the cells that `term` uses; `None` if there is no room.
+    pub(crate) fn places(&mut self, term: &Term) -> Option<Places> {
+        let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
+        let value = match term.history {
+            History::Now => NO_CELL,
+            History::Previous | History::Change => self.enter(Cell::Previous(quantity))?,
+            History::Average => self.enter(Cell::Average(quantity, term.alpha))?,
+        };
+        let run = if term.reports == 0 { NO_CELL } else { self.enter(Cell::Run(term.at_present(), value))? };
+        Some(Places { value, run })
+    }
+
+    fn enter(&mut self, cell: Cell) -> Option<u8> {
+        if let Some(known) = self.cells.iter().position(|known| *known == cell) {
+            return Some(known as u8);
+        }
+        if self.cells.len() == CELLS {
+            return None;
+        }
+        self.cells.push(cell);
+        Some((self.cells.len() - 1) as u8)
+    }
+
+    /// Updates averages and runs with a report. Returns the report's values for previous values and averages.
+    #[inline]
+    pub(crate) fn update(&self, observation: &Observation<'_>, history: &mut [u64]) -> [u64; CELLS] {
+        let mut now = [ABSENT; CELLS];
+        for (at, cell) in self.cells.iter().enumerate() {
+            match cell {
+                Cell::Previous(quantity) => now[at] = quantity.of(observation),
+                Cell::Average(quantity, k) => {
+                    now[at] = quantity.of(observation);
+                    if now[at] != ABSENT {
+                        history[at] = averaged(history[at], now[at], *k);
+                    }
+                }
+                Cell::Run(term, cell) => {
+                    let (value, stored) = look(*cell, &now, history);
+                    let run = if history[at] == EMPTY { 0 } else { history[at] };
+                    let truth = term.truth_with(observation, value, stored);
+                    history[at] = if truth == Some(true) { (run + 1).min(MAX_RUN) } else { 0 };
+                }
+            }
+        }
+        now
+    }
+
+    /// Stores the values of a report as previous values. Call it after all terms are evaluated.
+    #[inline]
+    pub(crate) fn store(&self, now: &[u64; CELLS], history: &mut [u64]) {
+        for ((cell, now), stored) in self.cells.iter().zip(now).zip(history) {
+            if matches!(cell, Cell::Previous(_)) && *now != ABSENT {
+                *stored = *now;
+            }
+        }
+    }
+}
+
+/// The value of this report, and the content of a cell.
+#[inline]
+pub(crate) fn look(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
+    let at = usize::from(cell);
+    (now.get(at).copied().unwrap_or(ABSENT), history.get(at).copied().unwrap_or(EMPTY))
+}
