@@ -1,7 +1,7 @@
-//! CRC-32C by the processor's own instruction: whoever reads memory at its speed cannot do it by table.
+//! CRC-32C by the processor's own instruction: a table lookup is slower than memory.
 
-/// Goes on with a CRC-32C (Castagnoli, reflected): begin with all ones, invert what comes out last. `None` on a processor
-/// without the instruction; then nothing was computed.
+/// Continues a CRC-32C (Castagnoli, reflected): start with all ones and invert the final state. `None` on a processor
+/// without the instruction.
 #[inline]
 pub fn crc_32c_update(state: u32, bytes: &[u8]) -> Option<u32> {
     by_instruction(state, bytes)
@@ -47,23 +47,23 @@ fn by_instruction(_state: u32, _bytes: &[u8]) -> Option<u32> {
 /// `source..source + out.len()` is inside a mapping; `covered` is at most `out.len()`.
 #[cfg(target_os = "linux")]
 #[inline(always)]
-pub(crate) unsafe fn copy(source: *const u8, out: &mut [u8], covered: usize) -> Option<u32> {
+pub(crate) unsafe fn load_with_crc(source: *const u8, out: &mut [u8], covered: usize) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the caller's promise; the processor has SSE 4.2, as was asked just now.
         return Some(unsafe { sse_copy(source, out, covered) });
     }
     // SAFETY: the caller's promise.
-    unsafe { crate::region::load(source, out) };
+    unsafe { crate::copy::load(source, out) };
     crc_32c_update(u32::MAX, &out[..covered]).map(|state| !state)
 }
 
 /// # Safety
-/// As of [`copy`].
+/// As of [`load_with_crc`].
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[target_feature(enable = "sse4.2")]
 unsafe fn sse_copy(source: *const u8, out: &mut [u8], covered: usize) -> u32 {
-    use crate::region::{WORD, Word};
+    use crate::copy::{WORD, Word};
     use std::arch::x86_64::_mm_crc32_u64;
     let (front, back) = out.split_at_mut(covered / WORD * WORD);
     let mut state = u64::from(u32::MAX);
@@ -77,7 +77,7 @@ unsafe fn sse_copy(source: *const u8, out: &mut [u8], covered: usize) -> u32 {
     }
     let covered = covered - front.len();
     // SAFETY: what is left of the source.
-    unsafe { crate::region::load(at, back) };
+    unsafe { crate::copy::load(at, back) };
     !if covered == 0 { state as u32 } else { sse(state as u32, &back[..covered]) }
 }
 

@@ -1,13 +1,17 @@
 //! Memory that is fast or shared: asking for a cache line before it is needed, large pages under large tables, and
-//! [`Region`]s that other processes, the kernel or a network card write at any moment.
+//! [`Region`]s that other processes, the kernel or a NIC write at any moment.
 //!
 //! One of the two crates with unsafe Rust. It knows nothing about what is stored in the memory it is given.
 
+#[cfg(target_os = "linux")]
+mod copy;
 mod crc;
 mod crc32;
+#[cfg(target_os = "linux")]
+mod create;
 mod huge;
 #[cfg(target_os = "linux")]
-mod map;
+mod mapping;
 mod prefetch;
 #[cfg(target_os = "linux")]
 mod region;

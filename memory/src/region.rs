@@ -1,6 +1,6 @@
 //! Regions: memory that others change at any moment.
 //!
-//! A region is a mapping that another process, the kernel or a network card may write while we read it. So nobody gets a
+//! A region is a mapping that another process, the kernel or a NIC may write while we read it. So nobody gets a
 //! reference into it: bytes are copied in and out, every offset is checked, and whoever reads must be able to tell from
 //! the bytes whether they belong together. Nothing here knows what the bytes mean.
 //!
@@ -24,6 +24,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use crate::copy::{WORD, equal, load, store};
+
 /// Nothing was done: the bytes lie not all inside the region, the region is read only and was to be written, or the offset
 /// of an atomic access is not a multiple of its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +42,9 @@ impl std::error::Error for OutOfRange {}
 /// Which pages lie under a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// Pages of 2 MiB (or larger, on such a hugetlbfs mount), all of them, kept for this region.
+    /// Pages of 2 MiB (or larger, on such a hugetlbfs mount), all of them, reserved for this region.
     Huge2M,
-    /// The kernel was asked for large pages where it can and did not refuse; [`Region::huge_bytes`] tells what came of it.
+    /// The kernel was asked for large pages where it can and did not refuse; [`Region::huge_bytes`] reports the result.
     Transparent,
     /// The processor's small pages, 4 KiB.
     Small,
@@ -71,13 +73,6 @@ pub struct Region {
 unsafe impl Send for Region {}
 // SAFETY: as above; every method takes the bytes as they are at that moment.
 unsafe impl Sync for Region {}
-
-/// Eight bytes that may lie anywhere.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-pub(crate) struct Word(pub(crate) u64);
-
-pub(crate) const WORD: usize = size_of::<Word>();
 
 impl Region {
     /// A region over a mapping of `len` bytes that starts at `base`.
@@ -207,7 +202,7 @@ impl Region {
         Ok(())
     }
 
-    /// Copies the bytes at `at` to `out`, and computes the CRC-32C of the first `covered` of them on the way (begun and ended with all
+    /// Copies the bytes at `at` to `out`, and computes the CRC-32C of the first `covered` of them on the way (initial value and final XOR all
     /// ones); `None` instead of it on a processor without an instruction for it.
     ///
     /// # Errors
@@ -221,7 +216,7 @@ impl Region {
     ) -> Result<Option<u32>, OutOfRange> {
         let source = self.place(at, out.len(), self.len)?;
         // SAFETY: `place` found the whole source inside the mapping.
-        Ok(unsafe { crate::crc::copy(source, out, covered.min(out.len())) })
+        Ok(unsafe { crate::crc::load_with_crc(source, out, covered.min(out.len())) })
     }
 
     /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
@@ -229,10 +224,10 @@ impl Region {
     pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
         let Ok(source) = self.place(at, bytes.len(), self.len) else { return false };
         // SAFETY: `place` found the whole source inside the mapping.
-        unsafe { alike(source, bytes) }
+        unsafe { equal(source, bytes) }
     }
 
-    /// Adds to the native u64 at `at`, modulo 2^64, as one atomic step; tells what was there before.
+    /// Adds to the native u64 at `at`, modulo 2^64, as one atomic step; returns the value before.
     ///
     /// # Errors
     /// [`OutOfRange`], also when `at` is no multiple of 8.
@@ -324,12 +319,12 @@ impl Region {
     /// seconds for gigabytes.
     ///
     /// # Errors
-    /// What the kernel says: no memory, most likely. Nothing is done to a read-only region.
+    /// The error of the kernel: no memory, most likely. Nothing is done to a read-only region.
     pub fn populate(&self) -> io::Result<()> {
         if !self.is_writable() {
             return Ok(());
         }
-        match crate::map::populate(self.base, self.len as usize) {
+        match crate::mapping::populate(self.base, self.len as usize) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 let mut pages = (0..self.len).step_by(4096);
                 pages.try_for_each(|at| self.fetch_add(at, 0).map(drop)).map_err(io::Error::other)
@@ -341,9 +336,9 @@ impl Region {
     /// Writes changes to the file under the region, if there is one, and waits for it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn sync(&self) -> io::Result<()> {
-        crate::map::sync(self.base, self.len as usize)
+        crate::mapping::sync(self.base, self.len as usize)
     }
 
     /// How many bytes of the region lie on large pages now. Only pages that were touched lie on any.
@@ -351,7 +346,7 @@ impl Region {
     /// # Errors
     /// The kernel's account of this process's memory cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
-        crate::map::huge_bytes(self.base, self.len)
+        crate::mapping::huge_bytes(self.base, self.len)
     }
 
     /// The address of `at..at + len`, if that lies in the first `limit` bytes.
@@ -376,128 +371,6 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is the region's own (`from_mapping`) and nothing refers into it any more.
-        unsafe { crate::map::unmap(self.base, self.len as usize) };
+        unsafe { crate::mapping::unmap(self.base, self.len as usize) };
     }
-}
-
-/// Stores `bytes` in words, then what is left.
-///
-/// # Safety
-/// `target..target + bytes.len()` is inside a writable mapping.
-#[inline(always)]
-unsafe fn store(target: *mut u8, bytes: &[u8]) {
-    // Slots of the usual sizes, where slots lie: a few instructions instead of a call.
-    if target.addr().is_multiple_of(WORD) {
-        // SAFETY: the words of the target, which is aligned.
-        unsafe {
-            match bytes.len() {
-                8 => return store_exactly::<8, 1>(target, bytes),
-                16 => return store_exactly::<16, 2>(target, bytes),
-                24 => return store_exactly::<24, 3>(target, bytes),
-                32 => return store_exactly::<32, 4>(target, bytes),
-                // A batch of 16 entries of 4 bytes.
-                80 => return store_exactly::<80, 10>(target, bytes),
-                _ => {}
-            }
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { store_any(target, bytes) };
-}
-
-/// # Safety
-/// As of [`store`].
-#[inline(never)]
-unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
-    let (mut words, rest) = bytes.as_chunks::<WORD>();
-    let mut at = target;
-    // Compilers take a word that may lie anywhere through the stack; one that lies well is one instruction.
-    if target.addr().is_multiple_of(WORD) {
-        while let Some((four, others)) = words.split_first_chunk::<4>() {
-            // SAFETY: four of the words of the target, which is aligned.
-            unsafe { store_words(at, four) };
-            (at, words) = (at.wrapping_add(4 * WORD), others);
-        }
-        while let Some((one, others)) = words.split_first_chunk::<1>() {
-            // SAFETY: likewise, one of those that are left.
-            unsafe { store_words(at, one) };
-            (at, words) = (at.wrapping_add(WORD), others);
-        }
-    } else {
-        for word in words {
-            // SAFETY: one of the words of the target; `Word` may lie at any address.
-            unsafe { at.cast::<Word>().write_volatile(Word(u64::from_ne_bytes(*word))) };
-            at = at.wrapping_add(WORD);
-        }
-    }
-    for (index, byte) in rest.iter().enumerate() {
-        // SAFETY: fewer than eight bytes behind the last word, all of them of the target.
-        unsafe { at.wrapping_add(index).write_volatile(*byte) };
-    }
-}
-
-/// Stores so many bytes, which are so many words.
-///
-/// # Safety
-/// As of [`store`], and `target` is a multiple of eight.
-#[inline(always)]
-unsafe fn store_exactly<const LEN: usize, const WORDS: usize>(target: *mut u8, bytes: &[u8]) {
-    if let Some(words) =
-        bytes.first_chunk::<LEN>().and_then(|bytes| bytes.as_chunks().0.first_chunk::<WORDS>())
-    {
-        // SAFETY: the caller's promise.
-        unsafe { store_words(target, words) };
-    }
-}
-
-/// Stores words one by one.
-///
-/// # Safety
-/// As of [`store`], and `target` is a multiple of eight.
-#[inline(always)]
-unsafe fn store_words<const N: usize>(target: *mut u8, words: &[[u8; WORD]; N]) {
-    for (index, word) in words.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { target.cast::<u64>().wrapping_add(index).write_volatile(u64::from_ne_bytes(*word)) };
-    }
-}
-
-/// Loads words into `out`, then what is left.
-///
-/// # Safety
-/// `source..source + out.len()` is inside a mapping.
-#[inline(always)]
-pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
-    let (words, rest) = out.as_chunks_mut::<WORD>();
-    let mut at = source;
-    for word in words {
-        // SAFETY: one of the words of the source; `Word` may lie at any address.
-        *word = unsafe { at.cast::<Word>().read_volatile() }.0.to_ne_bytes();
-        at = at.wrapping_add(WORD);
-    }
-    for (index, byte) in rest.iter_mut().enumerate() {
-        // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
-        *byte = unsafe { at.wrapping_add(index).read_volatile() };
-    }
-}
-
-/// Compares words, then what is left.
-///
-/// # Safety
-/// `source..source + bytes.len()` is inside a mapping.
-#[inline(always)]
-unsafe fn alike(source: *const u8, bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<WORD>();
-    let mut at = source;
-    let mut different = 0;
-    for word in words {
-        // SAFETY: one of the words of the source; `Word` may lie at any address.
-        different |= unsafe { at.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
-        at = at.wrapping_add(WORD);
-    }
-    for (index, byte) in rest.iter().enumerate() {
-        // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
-        different |= u64::from(unsafe { at.wrapping_add(index).read_volatile() } ^ byte);
-    }
-    different == 0
 }

@@ -1,4 +1,4 @@
-//! Where regions come from: anonymous memory, files, file descriptors of the kernel.
+//! Ways to create a region: anonymous memory, files, file descriptors.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
+use crate::mapping::unmap;
 use crate::region::{Access, Pages, Region};
 
 /// The large page of the processors we know, bytes.
@@ -16,11 +17,11 @@ const LARGE_PAGE: usize = 2 << 20;
 const SMALL_PAGE: usize = 4096;
 
 impl Region {
-    /// Zeroed memory of this process, rounded up to whole pages. With `huge`, pages of 2 MiB if the system has kept enough
-    /// (`vm.nr_hugepages`), else transparent ones if the kernel can, else small ones; [`Region::pages`] tells which.
+    /// Zeroed memory of this process, rounded up to whole pages. With `huge`, pages of 2 MiB if enough are reserved
+    /// (`vm.nr_hugepages`), else transparent ones if the kernel can, else small ones; [`Region::pages`] reports which.
     ///
     /// # Errors
-    /// `InvalidInput` for a length of 0 or beyond the address space; else what the kernel says (no memory).
+    /// `InvalidInput` for a length of 0 or beyond the address space; else the error of the kernel (no memory).
     pub fn anonymous(len: u64, huge: bool) -> io::Result<Self> {
         let len = length(len)?;
         let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -43,7 +44,7 @@ impl Region {
     /// that lack of it is an error here and no signal later. Its mode is 0640 less the umask.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is such a file (nothing is overwritten); `InvalidInput` for a length of 0; else what the kernel says.
+    /// `AlreadyExists` when there is such a file (nothing is overwritten); `InvalidInput` for a length of 0; else the error of the kernel.
     /// A file that could not be made whole is removed.
     pub fn create_file(path: &Path, len: u64) -> io::Result<Self> {
         let len = length(len)?;
@@ -59,7 +60,7 @@ impl Region {
     /// Maps a whole file, shared, for reading and writing.
     ///
     /// # Errors
-    /// `InvalidInput` for an empty file; else what the kernel says (not found, no permission).
+    /// `InvalidInput` for an empty file; else the error of the kernel (not found, no permission).
     pub fn open_file(path: &Path) -> io::Result<Self> {
         map_file(&OpenOptions::new().read(true).write(true).open(path)?, Access::ReadWrite)
     }
@@ -67,7 +68,7 @@ impl Region {
     /// Maps a whole file, shared, for reading: what others write is seen, and every write through this region is refused.
     ///
     /// # Errors
-    /// `InvalidInput` for an empty file; else what the kernel says (not found, no permission).
+    /// `InvalidInput` for an empty file; else the error of the kernel (not found, no permission).
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
         map_file(&File::open(path)?, Access::Read)
     }
@@ -76,7 +77,7 @@ impl Region {
     /// closed afterwards. `offset` is a multiple of the page size; `len` is rounded up to whole pages, which the object must have.
     ///
     /// # Errors
-    /// `InvalidInput` for a length of 0; else what the kernel says.
+    /// `InvalidInput` for a length of 0; else the error of the kernel.
     pub fn from_fd(fd: BorrowedFd<'_>, offset: u64, len: u64, access: Access) -> io::Result<Self> {
         let len = rounded(length(len)?, SMALL_PAGE)?;
         let base = map(Some((fd, offset)), len, access, libc::MAP_SHARED)?;
@@ -165,15 +166,15 @@ fn map_file(file: &File, access: Access) -> io::Result<Region> {
 
 /// The unit in which a file's memory comes: the page size of a hugetlbfs mount, else the small page.
 fn block(file: &File) -> io::Result<usize> {
-    let mut told = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    let mut stat = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open and the target as large as the call writes.
-    if unsafe { libc::fstatfs(file.as_raw_fd(), told.as_mut_ptr()) } != 0 {
+    if unsafe { libc::fstatfs(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded and so filled it.
-    let told = unsafe { told.assume_init() };
-    let huge = told.f_type == libc::HUGETLBFS_MAGIC;
-    Ok(if huge { usize::try_from(told.f_bsize).unwrap_or(LARGE_PAGE) } else { SMALL_PAGE })
+    let stat = unsafe { stat.assume_init() };
+    let huge = stat.f_type == libc::HUGETLBFS_MAGIC;
+    Ok(if huge { usize::try_from(stat.f_bsize).unwrap_or(LARGE_PAGE) } else { SMALL_PAGE })
 }
 
 /// Asks for transparent large pages.
@@ -181,56 +182,4 @@ fn advise(base: NonNull<u8>, len: usize) -> Pages {
     // SAFETY: MADV_HUGEPAGE keeps the contents of a range that was mapped just now.
     let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
     if answer == 0 && len >= LARGE_PAGE { Pages::Transparent } else { Pages::Small }
-}
-
-/// See [`Region::populate`].
-pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
-    // SAFETY: MADV_POPULATE_WRITE keeps contents; the range is a region's mapping.
-    let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
-    match (answer, io::Error::last_os_error()) {
-        (0, _) => Ok(()),
-        // A kernel before 5.14: the caller touches the pages itself.
-        (_, error) if error.kind() == io::ErrorKind::InvalidInput => Err(io::ErrorKind::Unsupported.into()),
-        (_, error) => Err(error),
-    }
-}
-
-/// See [`Region::sync`].
-pub(crate) fn sync(base: NonNull<u8>, len: usize) -> io::Result<()> {
-    // SAFETY: MS_SYNC keeps contents; the range is a region's mapping.
-    let answer = unsafe { libc::msync(base.as_ptr().cast(), len, libc::MS_SYNC) };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// See [`Region::huge_bytes`]: the sum over the lines of `/proc/self/smaps` of the mappings inside the region.
-pub(crate) fn huge_bytes(base: NonNull<u8>, len: u64) -> io::Result<u64> {
-    let start = base.as_ptr() as u64;
-    let inside = start..start + len;
-    let account = std::fs::read_to_string("/proc/self/smaps")?;
-    Ok(sum_huge(&account, &inside))
-}
-
-fn sum_huge(account: &str, inside: &std::ops::Range<u64>) -> u64 {
-    const HUGE: [&str; 5] =
-        ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb"];
-    let mut counts = false;
-    let mut kib = 0;
-    for line in account.lines() {
-        let Some(first) = line.split_ascii_whitespace().next() else { continue };
-        if let Some((start, _)) = first.split_once('-') {
-            counts = u64::from_str_radix(start, 16).is_ok_and(|start| inside.contains(&start));
-        } else if counts && HUGE.iter().any(|name| first.strip_suffix(':') == Some(name)) {
-            kib += line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0_u64);
-        }
-    }
-    kib << 10
-}
-
-/// Takes a mapping away.
-///
-/// # Safety
-/// It is the caller's own, and nothing will touch it any more.
-pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise. The call fails only for ranges that are not page aligned, and then does nothing.
-    unsafe { libc::munmap(base.as_ptr().cast(), len) };
 }
