@@ -1,5 +1,5 @@
 //! From the threads that receive to several workers: each report goes where its inner flow belongs, so that one busy reporter
-//! can use every core and a flow's reports stay in order.
+//! can use every worker and a flow's reports stay in order.
 //!
 //! A source lends its datagrams for one call, because a ring wants its frames back soon. So they are copied here, each
 //! worker's share into one piece of memory, which comes back when the worker is done with it. Sequence numbers are noted on
@@ -24,7 +24,7 @@ use crate::{
     datagram::{AggregatePorts, Contents, Profiles, octets},
     lock::lock,
     pipeline::{Outlet, RuleNames},
-    worker::{Core, TICK},
+    worker::{TICK, Worker},
 };
 
 /// Some datagrams on their way to one worker. Its memory goes back when it is dropped.
@@ -221,7 +221,7 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Hands over what is there, and tells losses when it is time.
+    /// Sends what is there to the workers, and reports losses when it is time.
     pub(crate) fn turn(&mut self, now: Nanos) {
         for worker in 0..self.filling.len() {
             if !self.filling[worker].entries.is_empty() {
@@ -289,17 +289,17 @@ impl std::fmt::Debug for Ledger {
 }
 
 /// The loop of a worker behind a queue: until all receivers have ended, and what they left is handled.
-pub(crate) fn work(queue: &Receiver<Share>, mut core: Core) {
+pub(crate) fn work(queue: &Receiver<Share>, mut worker: Worker) {
     let wait = Duration::from_nanos(TICK);
     loop {
         match queue.recv_timeout(wait) {
-            Ok(share) => share.each_chunk(|contents, chunk| core.take_any(contents, chunk)),
+            Ok(share) => share.each_chunk(|contents, chunk| worker.take_any(contents, chunk)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        core.turn(nic::time::now());
+        worker.turn(nic::time::now());
     }
-    core.finish(nic::time::now());
+    worker.finish(nic::time::now());
 }
 
 impl Share {

@@ -19,31 +19,31 @@ use std::{
 use nic::{ladder::Counters, source::Source};
 
 use crate::{
-    config::{sections::Rights, values::Listen},
+    active_config::ActiveConfig,
+    capabilities,
+    config::{sections::Capabilities, values::Listen},
     control::Control,
     fanout::{Plan, Spreader},
-    in_force::InForce,
-    kernel::KernelIntake,
+    kernel::KernelRxSource,
     lock::lock,
-    rights,
-    worker::Core,
+    worker::Worker,
 };
 pub(crate) use gauge::{InputGauge, Setup};
 use reader::Reader;
 use terminal::CliError;
 
 /// Something that one thread reads.
-pub(crate) enum Intake {
+pub(crate) enum RxSource {
     /// Every datagram that was sent to us.
     Source(Box<dyn Source>),
     /// Those that the kernel did not deal with itself.
-    Kernel(Box<dyn KernelIntake>),
+    Kernel(Box<dyn KernelRxSource>),
 }
 
 /// An input that is open.
 pub(crate) struct Opened {
     /// What to read, each by a thread.
-    pub(crate) intakes: Vec<Intake>,
+    pub(crate) sources: Vec<RxSource>,
     /// What to show of it.
     pub(crate) setup: Setup,
     /// Does it still work?
@@ -88,39 +88,39 @@ impl Check for AlwaysWell {
 
 /// Who gets what an input receives.
 #[derive(Clone, Debug)]
-pub(crate) enum Hands {
+pub(crate) enum Dispatch {
     /// The receiving threads themselves, with a collector that they share.
-    Inline(Arc<Mutex<Core>>),
+    Inline(Arc<Mutex<Worker>>),
     /// Workers, over which it is spread.
     Spread(Plan),
 }
 
-impl Hands {
+impl Dispatch {
     fn handler(&self) -> Handler {
         match self {
-            Self::Inline(core) => Handler::Inline(Arc::clone(core)),
+            Self::Inline(worker) => Handler::Inline(Arc::clone(worker)),
             Self::Spread(plan) => Handler::Spread(Box::new(Spreader::new(plan.clone()))),
         }
     }
 
     /// What is due, while nothing is received: time goes on, and questions are answered. Workers do it by themselves.
     fn turn(&self) {
-        if let Self::Inline(core) = self {
-            turn(core);
+        if let Self::Inline(worker) = self {
+            turn(worker);
         }
     }
 }
 
-/// Does what is due. It may take a while to get hold of the core, so the time is that after it.
-fn turn(core: &Mutex<Core>) {
-    let mut core = lock(core);
-    core.turn(nic::time::now());
+/// Does what is due. It may take a while to get hold of the worker, so the time is that after it.
+fn turn(worker: &Mutex<Worker>) {
+    let mut worker = lock(worker);
+    worker.turn(nic::time::now());
 }
 
 /// What a receiving thread does with its datagrams.
 #[derive(Debug)]
 enum Handler {
-    Inline(Arc<Mutex<Core>>),
+    Inline(Arc<Mutex<Worker>>),
     Spread(Box<Spreader>),
 }
 
@@ -136,15 +136,15 @@ pub(crate) struct Input {
 ///
 /// # Errors
 /// The first that cannot be opened; the message says what to do.
-pub(crate) fn open(in_force: &Arc<InForce>) -> Result<Vec<Input>, CliError> {
-    let settings = in_force.settings();
+pub(crate) fn open(active_config: &Arc<ActiveConfig>) -> Result<Vec<Input>, CliError> {
+    let settings = active_config.settings();
     let mut inputs = Vec::new();
     for listen in &settings.collector.listen {
         match listen {
             Listen::Udp(address) => inputs.push(udp::input(*address, &settings.collector, inputs.len())?),
             Listen::UdpAny(port) => udp::both_families(*port, &settings.collector, &mut inputs)?,
             Listen::Xdp { interface, ports } => {
-                inputs.push(device::input(interface, ports, in_force, inputs.len())?);
+                inputs.push(device::input(interface, ports, active_config, inputs.len())?);
             }
         }
     }
@@ -175,14 +175,14 @@ impl Input {
     /// The system has no thread for us.
     pub(crate) fn read(
         self,
-        hands: Hands,
-        rights: Rights,
+        dispatch: Dispatch,
+        capabilities: Capabilities,
         stop: &Arc<AtomicBool>,
         control: &Control,
     ) -> Result<Reading, CliError> {
-        let work = Work { gauge: self.gauge, hands, listener: self.listener, rights };
+        let work = Work { gauge: self.gauge, dispatch, listener: self.listener, capabilities };
         match self.opener {
-            None => Ok(Reading::Threads(work.start(self.opened.intakes, stop, control)?)),
+            None => Ok(Reading::Threads(work.start(self.opened.sources, stop, control)?)),
             Some(opener) => Ok(Reading::Watched(Box::new(watch::Watched::new(opener, work, self.opened)))),
         }
     }
@@ -204,32 +204,32 @@ pub(crate) enum Reading {
 /// What reading an input takes, whenever it is opened.
 struct Work {
     gauge: Arc<InputGauge>,
-    hands: Hands,
+    dispatch: Dispatch,
     listener: u16,
-    rights: Rights,
+    capabilities: Capabilities,
 }
 
 impl Work {
     fn start(
         &self,
-        intakes: Vec<Intake>,
+        sources: Vec<RxSource>,
         stop: &Arc<AtomicBool>,
         control: &Control,
     ) -> Result<Vec<JoinHandle<()>>, CliError> {
         let mut threads = Vec::new();
-        for (index, intake) in intakes.into_iter().enumerate() {
+        for (index, source) in sources.into_iter().enumerate() {
             let reader = Reader {
-                intake,
-                handler: self.hands.handler(),
+                source,
+                handler: self.dispatch.handler(),
                 listener: self.listener,
                 meter: self.gauge.meter(),
                 gives_up: self.gauge.is_watched(),
             };
             let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
-            let (gives_up, rights) = (reader.gives_up, self.rights);
+            let (gives_up, capabilities) = (reader.gives_up, self.capabilities);
             threads.push(control.spawn(&name, move || {
                 if gives_up {
-                    rights::reading(rights);
+                    capabilities::drop_to_reading(capabilities);
                 }
                 reader.run(&stop);
             })?);

@@ -14,13 +14,13 @@
 //! this way, or where datagrams of a flow come in beside its kernel's program (fragments do), each program compares with
 //! what it told itself.
 //!
-//! [`Keeper`] does all that against the [`Kernel`] trait, so that it is tested without a kernel.
+//! [`KernelSync`] does all that against the [`Kernel`] trait, so that it is tested without a kernel.
 
 mod host;
-mod keeper;
 pub(crate) mod live;
 #[cfg(test)]
 mod same;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +31,11 @@ use detect::{Detection, Metric, RuleSet, Table};
 use nic::source::Stats;
 use wire::{FlowKey, Refusal};
 
-pub(crate) use keeper::Keeper;
+pub(crate) use sync::KernelSync;
 
-use crate::worker::Core;
+use crate::worker::Worker;
 
-pub(crate) use host::Taker;
+pub(crate) use host::CollectorHost;
 
 /// Where each rule runs, for people: a line for all, and one for each that the kernel's program has no room for. Nothing
 /// without rules.
@@ -175,19 +175,19 @@ impl Default for Counters {
 
 /// An input of which the kernel does a part: it tells up only what the collector must see, and its maps and the collector
 /// are kept in step by the thread that reads it. Only with one worker.
-pub(crate) trait KernelIntake: Send {
+pub(crate) trait KernelRxSource: Send {
     /// Waits at most `timeout_ms` for something to come up and gives it to the collector; does what is due between the
     /// kernel's maps and the collector. Returns how many datagrams came up. The lock is held only while there is work.
     ///
     /// # Errors
     /// The system refused; the input is then closed and opened again.
-    fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error>;
+    fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error>;
 
     /// The end: nothing comes up any more, and the collector learns all that was dealt with in the kernel.
     ///
     /// # Errors
     /// The system refused.
-    fn finish(&mut self, core: &Mutex<Core>) -> Result<(), nic::Error>;
+    fn finish(&mut self, worker: &Mutex<Worker>) -> Result<(), nic::Error>;
 
     /// What happened so far. `datagrams` are all that were dealt with, in the kernel or here.
     fn stats(&mut self) -> Stats;

@@ -16,7 +16,9 @@ use collector::Collector;
 use tokio::sync::Semaphore;
 
 use crate::{
+    active_config::ActiveConfig,
     api::{self, Api},
+    capabilities::CapabilityDrop,
     config::{
         Overrides, Settings, build,
         memory::{MemoryMode, MemorySettings},
@@ -26,8 +28,7 @@ use crate::{
     exchange::secret::Fresh,
     fanout::{self, Ledger, Plan, Share},
     first_stage,
-    in_force::InForce,
-    input::{self, Hands, Input, InputGauge, Reading, watch::Watch},
+    input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     live::Hub,
     lock::lock,
     log::Log,
@@ -35,11 +36,9 @@ use crate::{
     monitor::Monitor,
     notify,
     pipeline::{self, Pipeline, RuleNames},
-    rights::Giving,
-    switch,
-    tap::Tap,
-    translator_role,
-    worker::{Core, Worker},
+    recorder::ReportRecorder,
+    switch, translator_role,
+    worker::{Worker, WorkerHandle},
 };
 use terminal::CliError;
 
@@ -49,7 +48,7 @@ pub(crate) struct Server {
     file: Option<PathBuf>,
     overrides: Overrides,
     log: Log,
-    in_force: Arc<InForce>,
+    active_config: Arc<ActiveConfig>,
     hub: Arc<Hub>,
     control: Control,
     messages: Receiver<Message>,
@@ -77,8 +76,8 @@ struct Collecting {
     ledgers: Vec<Arc<Ledger>>,
     workers: Vec<JoinHandle<()>>,
     /// With one worker: shared by the receivers, finished when they have ended.
-    inline: Option<Arc<Mutex<Core>>>,
-    handles: Vec<Worker>,
+    inline: Option<Arc<Mutex<Worker>>>,
+    handles: Vec<WorkerHandle>,
 }
 
 /// Where a running server can be reached.
@@ -99,7 +98,7 @@ pub(crate) struct Addresses {
 /// What the sockets and workers leave for the monitor.
 #[derive(Default)]
 struct Gauges {
-    workers: Vec<Worker>,
+    workers: Vec<WorkerHandle>,
     inputs: Vec<Arc<InputGauge>>,
     fanouts: Vec<Arc<fanout::FanoutGauge>>,
 }
@@ -180,7 +179,7 @@ impl Server {
             file,
             overrides: Overrides::default(),
             log,
-            in_force: Arc::new(InForce::new(settings)),
+            active_config: Arc::new(ActiveConfig::new(settings)),
             hub,
             control,
             messages,
@@ -203,8 +202,8 @@ impl Server {
         self
     }
 
-    /// The same, which gives up privileges as `[collector] rights` says. For a process that is a server and nothing else.
-    pub(crate) fn giving_up_rights(mut self) -> Self {
+    /// The same, which gives up privileges as `[collector] capabilities` says. For a process that is a server and nothing else.
+    pub(crate) fn dropping_capabilities(mut self) -> Self {
         self.gives_up = true;
         self
     }
@@ -222,9 +221,9 @@ impl Server {
     }
 
     fn start_all(&mut self) -> Result<Addresses, CliError> {
-        let settings = self.in_force.settings();
+        let settings = self.active_config.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let inputs = if settings.collects() { input::open(&self.in_force)? } else { Vec::new() };
+        let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
         let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
         let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
         let mut dta = Dta::open(&settings)?;
@@ -232,7 +231,7 @@ impl Server {
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let cards = Dta::has_cards(&settings);
-        let begin = || Giving::begin(settings.collector.rights, opens_again || others, cards);
+        let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, cards);
         let giving = self.gives_up.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
@@ -260,7 +259,7 @@ impl Server {
             Arc::clone(&self.hub),
         );
         let context = api::Context {
-            in_force: Arc::clone(&self.in_force),
+            active_config: Arc::clone(&self.active_config),
             monitor: Arc::new(monitor),
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
@@ -316,15 +315,15 @@ impl Server {
         // From here on `stop` must find the threads, whatever fails.
         self.collecting = Some(Collecting { watch, ..Collecting::default() });
         for index in 0..workers {
-            let (core, handle) = self.core(settings, workers)?;
+            let (worker, handle) = self.worker(settings, workers)?;
             let Some(collecting) = &mut self.collecting else { break };
             collecting.handles.push(handle);
             if workers == 1 {
-                collecting.inline = Some(Arc::new(Mutex::new(core)));
+                collecting.inline = Some(Arc::new(Mutex::new(worker)));
             } else {
                 let (queue, shares) = sync_channel(settings.collector.worker_queue);
                 queues.push(queue);
-                let work = move || fanout::work(&shares, core);
+                let work = move || fanout::work(&shares, worker);
                 collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
         }
@@ -343,8 +342,8 @@ impl Server {
         gauges.workers.clone_from(&collecting.handles);
         let profiles = Arc::new(build::wire_profiles(settings));
         for input in inputs {
-            let hands = match &collecting.inline {
-                Some(core) => Hands::Inline(Arc::clone(core)),
+            let dispatch = match &collecting.inline {
+                Some(worker) => Dispatch::Inline(Arc::clone(worker)),
                 None => {
                     let outlet = outlet(&self.pipeline)?;
                     let (most, seed) = (settings.collector.max_sources, build::seed());
@@ -354,10 +353,10 @@ impl Server {
                     let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
                     let aggregate_ports = build::aggregate_ports(settings);
                     let listener = input.listener();
-                    Hands::Spread(Plan { workers, profiles, seed, listener, ledger, aggregate_ports })
+                    Dispatch::Spread(Plan { workers, profiles, seed, listener, ledger, aggregate_ports })
                 }
             };
-            match input.read(hands, settings.collector.rights, &collecting.stop, &self.control)? {
+            match input.read(dispatch, settings.collector.capabilities, &collecting.stop, &self.control)? {
                 Reading::Threads(threads) => collecting.receivers.extend(threads),
                 Reading::Watched(input) => {
                     if let Some(watch) = &collecting.watch {
@@ -369,13 +368,13 @@ impl Server {
         Ok(())
     }
 
-    fn core(&self, settings: &Settings, workers: usize) -> Result<(Core, Worker), CliError> {
+    fn worker(&self, settings: &Settings, workers: usize) -> Result<(Worker, WorkerHandle), CliError> {
         let config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
-        let tap = (settings.store.enabled && settings.store.reports)
-            .then(|| Tap::new(build::wire_profiles(settings)));
-        let (core, worker) =
-            Core::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), tap);
-        Ok((core.with_aggregate_ports(build::aggregate_ports(settings)), worker))
+        let recorder = (settings.store.enabled && settings.store.reports)
+            .then(|| ReportRecorder::new(build::wire_profiles(settings)));
+        let (worker, handle) =
+            Worker::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), recorder);
+        Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)), handle))
     }
 
     /// A handle to stop it from elsewhere.
@@ -422,7 +421,7 @@ impl Server {
         };
         let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
-        let before = self.in_force.settings();
+        let before = self.active_config.settings();
         let (mut merged, mut kept) = before.reload(new);
         if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
             if switch::same_ports(&old.ports, &new.ports).is_err() {
@@ -445,7 +444,7 @@ impl Server {
         }
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
-        self.in_force.replace(merged);
+        self.active_config.replace(merged);
         Ok(kept)
     }
 
@@ -509,8 +508,8 @@ impl Collecting {
         for worker in self.workers {
             let _ = worker.join();
         }
-        if let Some(core) = self.inline {
-            lock(&core).finish(nic::time::now());
+        if let Some(worker) = self.inline {
+            lock(&worker).finish(nic::time::now());
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::process::ExitCode;
 
+mod active_config;
 mod api;
+mod capabilities;
 mod cli;
 mod commands;
 mod config;
@@ -13,7 +15,6 @@ mod doctor;
 mod exchange;
 mod fanout;
 mod first_stage;
-mod in_force;
 mod input;
 mod kernel;
 mod lab;
@@ -26,10 +27,9 @@ mod metrics;
 mod monitor;
 mod notify;
 mod pipeline;
+mod recorder;
 mod reporter;
-mod rights;
 mod switch;
-mod tap;
 mod topology;
 mod translator_role;
 mod view;

@@ -23,13 +23,13 @@ use crate::{
     view::{
         self, InputView, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView, WorkerView,
     },
-    worker::Worker,
+    worker::WorkerHandle,
 };
 
 /// Collects the figures.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    workers: Vec<Worker>,
+    workers: Vec<WorkerHandle>,
     inputs: Vec<Arc<InputGauge>>,
     fanouts: Vec<Arc<FanoutGauge>>,
     pipeline: Gauge,
@@ -66,7 +66,7 @@ pub(crate) struct Detail {
 impl Monitor {
     /// A monitor of these parts. `fanouts`: one per socket when several workers share the work, else none.
     pub(crate) fn new(
-        workers: Vec<Worker>,
+        workers: Vec<WorkerHandle>,
         inputs: Vec<Arc<InputGauge>>,
         fanouts: Vec<Arc<FanoutGauge>>,
         pipeline: Gauge,
@@ -87,7 +87,7 @@ impl Monitor {
 
     /// Notes the totals; called once a second.
     pub(crate) fn sample(&self) {
-        let stats: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
+        let stats: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let sample = Sample {
             at: Instant::now(),
             ts: nic::time::now(),
@@ -201,7 +201,7 @@ impl Monitor {
     pub(crate) fn stages(&self, missing: u64) -> Vec<Stage> {
         // What comes later is read first: then a stage never seems to give more than it took.
         let later = self.pipeline.stages();
-        let workers: Vec<Stats> = self.workers.iter().map(Worker::stats).collect();
+        let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
         let state = balance("state", "reports", workers.iter().map(Stats::deciding));
         let decode = balance("decode", "datagrams", workers.iter().map(Stats::decoding));
@@ -449,7 +449,7 @@ fn store_view(stats: store::Stats) -> StoreView {
     }
 }
 
-fn worker_view(index: usize, worker: &Worker) -> WorkerView {
+fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     let stats = worker.stats();
     WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
 }

@@ -172,7 +172,7 @@ impl Outlet {
     }
 
     /// Likewise, but waits while the queue is full, whatever the policy.
-    pub(crate) fn send_patiently(&self, batch: &mut Batch, rules: &RuleNames) {
+    pub(crate) fn send_blocking(&self, batch: &mut Batch, rules: &RuleNames) {
         self.hand_over(batch, rules, Policy::Block);
     }
 

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::{
     datagram::{AggregatePorts, Contents},
     pipeline::{Outlet, RuleNames},
-    tap::Tap,
+    recorder::ReportRecorder,
 };
 
 pub(crate) use removals::Removals;
@@ -31,13 +31,13 @@ pub(crate) const TICK: Nanos = 20_000_000;
 const QUESTIONS: usize = 16;
 
 /// Work for a worker between two bursts. It must be short: datagrams wait in the meantime.
-type Task = Box<dyn FnOnce(&mut Core) + Send>;
+type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// A collector with its way out. Belongs to one thread at a time.
-pub(crate) struct Core {
+pub(crate) struct Worker {
     collector: Collector,
     outlet: Outlet,
-    tap: Option<Tap>,
+    recorder: Option<ReportRecorder>,
     batch: Batch,
     rules: RuleNames,
     tasks: Receiver<Task>,
@@ -46,12 +46,12 @@ pub(crate) struct Core {
     /// What programs of the kernel dealt with themselves.
     elsewhere: Stats,
     removals: Removals,
-    coming: Option<Coming>,
+    coming: Option<PendingDetection>,
     aggregate_ports: AggregatePorts,
 }
 
 /// Thresholds and rules that wait for a program of the kernel to have them first.
-struct Coming {
+struct PendingDetection {
     detection: Arc<Detection>,
     rules: RuleNames,
     done: SyncSender<()>,
@@ -59,28 +59,28 @@ struct Coming {
 
 /// What others hold of a worker: its latest figures, and a way to ask it.
 #[derive(Clone)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerHandle {
     tasks: SyncSender<Task>,
     published: Arc<Mutex<Stats>>,
 }
 
-impl Core {
+impl Worker {
     /// A worker around `collector`, with a handle for others. `tap` also keeps every report.
     pub(crate) fn new(
         collector: Collector,
         outlet: Outlet,
         rules: RuleNames,
-        tap: Option<Tap>,
-    ) -> (Self, Worker) {
+        recorder: Option<ReportRecorder>,
+    ) -> (Self, WorkerHandle) {
         let (sender, tasks) = sync_channel(QUESTIONS);
         let published = Arc::new(Mutex::new(collector.stats()));
-        let handle = Worker { tasks: sender, published: Arc::clone(&published) };
+        let handle = WorkerHandle { tasks: sender, published: Arc::clone(&published) };
         let batch = outlet.batch();
         let (elsewhere, removals) = (Stats::default(), Removals::default());
-        let core = Self {
+        let worker = Self {
             collector,
             outlet,
-            tap,
+            recorder,
             batch,
             rules,
             tasks,
@@ -91,7 +91,7 @@ impl Core {
             coming: None,
             aggregate_ports: AggregatePorts::default(),
         };
-        (core, handle)
+        (worker, handle)
     }
 
     /// Which ports aggregates come to.
@@ -99,7 +99,7 @@ impl Core {
         self.aggregate_ports.clone()
     }
 
-    /// See [`Core::aggregate_ports`].
+    /// See [`Worker::aggregate_ports`].
     #[must_use]
     pub(crate) fn with_aggregate_ports(mut self, ports: AggregatePorts) -> Self {
         self.aggregate_ports = ports;
@@ -113,7 +113,7 @@ impl Core {
             Contents::Aggregates => {
                 let Self { collector, outlet, batch, rules, .. } = self;
                 collector
-                    .handle_aggregates(datagrams, &mut Overflow { batch, outlet, rules, patient: false });
+                    .handle_aggregates(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
                 self.send_full();
             }
         }
@@ -123,9 +123,9 @@ impl Core {
     pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>]) {
         // A second that ends with the first of them tells all that it found.
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.handle(datagrams, &mut Overflow { batch, outlet, rules, patient: false });
-        if let Some(tap) = &mut self.tap {
-            tap.take(datagrams, &self.outlet);
+        collector.handle(datagrams, &mut FlushSink { batch, outlet, rules, blocking: false });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take(datagrams, &self.outlet);
         }
         self.send_full();
     }
@@ -144,7 +144,7 @@ impl Core {
         }
         self.ticked = Some(now);
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.tick(now, &mut Overflow { batch, outlet, rules, patient: false });
+        collector.tick(now, &mut FlushSink { batch, outlet, rules, blocking: false });
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
         while let Ok(task) = self.tasks.try_recv() {
@@ -157,15 +157,15 @@ impl Core {
     pub(crate) fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.finish(now, &mut Overflow { batch, outlet, rules, patient: true });
-        self.outlet.send_patiently(&mut self.batch, &self.rules);
+        collector.finish(now, &mut FlushSink { batch, outlet, rules, blocking: true });
+        self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
         self.publish();
     }
 
     fn send_reports(&mut self) {
-        if let Some(tap) = &mut self.tap {
-            tap.send(&self.outlet);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.send(&self.outlet);
         }
     }
 
@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// At once, unless a program of the kernel must have them first.
-    fn set_detection(&mut self, coming: Coming) {
+    fn set_detection(&mut self, coming: PendingDetection) {
         self.coming = Some(coming);
         if !self.removals.is_asked() {
             self.change();
@@ -184,7 +184,7 @@ impl Core {
 
     /// Puts them in force.
     pub(crate) fn change(&mut self) {
-        let Some(Coming { detection, rules, done }) = self.coming.take() else { return };
+        let Some(PendingDetection { detection, rules, done }) = self.coming.take() else { return };
         // What was found so far refers to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
@@ -201,11 +201,11 @@ impl Core {
     }
 }
 
-impl Core {
+impl Worker {
     /// Works on the collector; what it tells is handed on.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
-        work(collector, &mut Overflow { batch, outlet, rules, patient: false })
+        work(collector, &mut FlushSink { batch, outlet, rules, blocking: false })
     }
 
     /// Thresholds and rules that wait for a program of the kernel to have them first.
@@ -235,27 +235,27 @@ impl Core {
 }
 
 /// A batch that is handed on whenever it is half full: for what may tell more at once than a batch holds.
-struct Overflow<'b> {
+struct FlushSink<'b> {
     batch: &'b mut Batch,
     outlet: &'b Outlet,
     rules: &'b RuleNames,
-    patient: bool,
+    blocking: bool,
 }
 
-impl Overflow<'_> {
+impl FlushSink<'_> {
     fn check(&mut self) {
         if !self.batch.is_half_full() {
             return;
         }
-        if self.patient {
-            self.outlet.send_patiently(self.batch, self.rules);
+        if self.blocking {
+            self.outlet.send_blocking(self.batch, self.rules);
         } else {
             self.outlet.send(self.batch, self.rules);
         }
     }
 }
 
-impl Sink for Overflow<'_> {
+impl Sink for FlushSink<'_> {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.batch.event(event, path);
         self.check();
@@ -282,7 +282,7 @@ impl Sink for Overflow<'_> {
     }
 }
 
-impl Worker {
+impl WorkerHandle {
     /// The figures, as of the last tick.
     pub(crate) fn stats(&self) -> Stats {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner)
@@ -294,9 +294,9 @@ impl Worker {
         question: impl FnOnce(&Collector) -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (tell, told) = oneshot::channel();
-        let task: Task = Box::new(move |core| {
+        let task: Task = Box::new(move |worker| {
             // Whoever asked may have gone.
-            let _ = tell.send(question(core.collector()));
+            let _ = tell.send(question(worker.collector()));
         });
         // Refused when full: the sender is dropped, and the receiver learns it.
         let _ = self.tasks.try_send(task);
@@ -307,21 +307,22 @@ impl Worker {
     /// when the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (tell, told) = sync_channel(1);
-        let task: Task = Box::new(move |core| core.set_detection(Coming { detection, rules, done: tell }));
+        let task: Task =
+            Box::new(move |worker| worker.set_detection(PendingDetection { detection, rules, done: tell }));
         // Waits for room if it must, a tick at most; fails only when the worker has ended.
         let _ = self.tasks.send(task);
         told
     }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("batch", &self.batch.len()).finish_non_exhaustive()
+        f.debug_struct("Worker").field("batch", &self.batch.len()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Worker {
+impl fmt::Debug for WorkerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").finish_non_exhaustive()
+        f.debug_struct("WorkerHandle").finish_non_exhaustive()
     }
 }

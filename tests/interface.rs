@@ -504,9 +504,12 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     assert_eq!(other, None);
     drop(server);
     for (wanted, expected) in [("none", every), ("all", u64::MAX)] {
-        let server =
-            Server::start_within(pair.far.name(), "xdp://veth0", &format!("collector.rights = \"{wanted}\""))
-                .unwrap();
+        let server = Server::start_within(
+            pair.far.name(),
+            "xdp://veth0",
+            &format!("collector.capabilities = \"{wanted}\""),
+        )
+        .unwrap();
         let ours = rights(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
         for (name, held) in ours {
             assert!(

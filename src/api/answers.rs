@@ -28,7 +28,7 @@ pub(crate) async fn status(
     params: Params,
 ) -> Result<Json<StatusView>, Refusal> {
     params.only(&[])?;
-    Ok(Json(context.monitor.status(&context.in_force.settings()).await?))
+    Ok(Json(context.monitor.status(&context.active_config.settings()).await?))
 }
 
 /// `/rates`.
@@ -61,7 +61,7 @@ pub(crate) async fn nodes(
     params: Params,
 ) -> Result<Json<Nodes>, Refusal> {
     params.only(&[])?;
-    let settings = context.in_force.settings();
+    let settings = context.active_config.settings();
     let topology = context.monitor.topology().await?;
     let series = context.monitor.ask(|collector| -> NodeSeries {
         (collector.nodes().take(MOST_KEYS).collect(), collector.queues().take(MOST_KEYS).collect())
@@ -314,7 +314,7 @@ pub(crate) async fn config(
     params: Params,
 ) -> Result<Json<serde_json::Value>, Refusal> {
     params.only(&[])?;
-    Ok(Json(context.in_force.settings().to_json()))
+    Ok(Json(context.active_config.settings().to_json()))
 }
 
 /// The answer of `/config/reload`.
@@ -345,7 +345,7 @@ pub(crate) async fn metrics(
 ) -> Result<([(HeaderName, &'static str); 1], String), Refusal> {
     params.only(&[])?;
     let switch = match &context.switch {
-        Some(switch) => switch.ask(|core| core.view()).await,
+        Some(switch) => switch.ask(|forwarder| forwarder.view()).await,
         None => None,
     };
     let translator = context.translator.as_ref().map(crate::first_stage::view);

@@ -14,7 +14,7 @@ use crate::config::sections::ApiSettings;
 
 /// Refuses what may not pass, and marks every answer with the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
-    let settings = context.in_force.settings();
+    let settings = context.active_config.settings();
     let mut response = match admit(&settings.api, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),

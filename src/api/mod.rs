@@ -25,7 +25,7 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::{control::Control, in_force::InForce, live::Hub, monitor::Monitor};
+use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor};
 use refusal::Refusal;
 pub(crate) use server::Api;
 
@@ -33,7 +33,7 @@ pub(crate) use server::Api;
 #[derive(Debug)]
 pub(crate) struct Context {
     /// The settings in force.
-    pub(crate) in_force: Arc<InForce>,
+    pub(crate) active_config: Arc<ActiveConfig>,
     /// What the workers know.
     pub(crate) monitor: Arc<Monitor>,
     /// The live stream.
@@ -127,7 +127,7 @@ async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: Header
         let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
         return Refusal::not_found(message).into_response();
     }
-    let settings = context.in_force.settings();
+    let settings = context.active_config.settings();
     if settings.ui.enabled && settings.collects() {
         pages::page(&uri, &headers)
     } else {

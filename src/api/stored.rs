@@ -41,7 +41,7 @@ pub(crate) async fn events(
         limit: params.limit(200, MOST_ROWS)?,
     };
     let rows = with_reader(&context, &context.reads, move |reader| reader.events(&filter)).await?;
-    let reasons = build::drop_reasons(&context.in_force.settings());
+    let reasons = build::drop_reasons(&context.active_config.settings());
     let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
     let events = rows.iter().map(view).collect();
     Ok(Json(Events { events }))
@@ -130,7 +130,7 @@ pub(crate) async fn query(
     let Json(question) = question.map_err(|error| {
         Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
     })?;
-    let settings = context.in_force.settings();
+    let settings = context.active_config.settings();
     let most = settings.api.query_rows;
     let options = QueryOptions {
         from: question.from,

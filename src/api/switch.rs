@@ -17,7 +17,7 @@ pub(crate) async fn view(
     params: Params,
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
-    let view = handle(&context)?.ask(|core| core.view()).await;
+    let view = handle(&context)?.ask(|forwarder| forwarder.view()).await;
     view.map(Json).ok_or_else(silent)
 }
 
@@ -29,10 +29,10 @@ pub(crate) async fn watch(
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
     let body = json(body)?;
-    let change = move |core: &mut switch::Core| {
-        let watch = switch::watch(core.settings(), body)?;
-        core.watch(watch)?;
-        Ok(core.view())
+    let change = move |forwarder: &mut switch::Forwarder| {
+        let watch = switch::watch(forwarder.settings(), body)?;
+        forwarder.watch(watch)?;
+        Ok(forwarder.view())
     };
     done(handle(&context)?.ask(change).await)
 }
@@ -45,10 +45,10 @@ pub(crate) async fn filters(
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
     let body = json(body)?;
-    let change = move |core: &mut switch::Core| {
-        let filters = switch::filters(core.settings(), body)?;
-        core.set_filters(filters)?;
-        Ok(core.view())
+    let change = move |forwarder: &mut switch::Forwarder| {
+        let filters = switch::filters(forwarder.settings(), body)?;
+        forwarder.set_filters(filters)?;
+        Ok(forwarder.view())
     };
     done(handle(&context)?.ask(change).await)
 }
@@ -64,14 +64,16 @@ pub(crate) async fn port(
     let body = json(body)?;
     let handle = handle(&context)?;
     let number = number.parse::<u16>().ok();
-    let known = move |core: &mut switch::Core| number.filter(|&number| core.port_settings(number).is_some());
+    let known = move |forwarder: &mut switch::Forwarder| {
+        number.filter(|&number| forwarder.port_settings(number).is_some())
+    };
     let Some(number) = handle.ask(known).await.ok_or_else(silent)? else {
         return Err(Refusal::not_found("there is no such port; /api/v1/switch lists those there are"));
     };
-    let change = move |core: &mut switch::Core| {
-        let port = switch::port(core.settings(), number, body)?;
-        core.set_port(port)?;
-        core.view().port(number).ok_or_else(|| "the port is gone".to_owned())
+    let change = move |forwarder: &mut switch::Forwarder| {
+        let port = switch::port(forwarder.settings(), number, body)?;
+        forwarder.set_port(port)?;
+        forwarder.view().port(number).ok_or_else(|| "the port is gone".to_owned())
     };
     done(handle.ask(change).await)
 }
@@ -82,9 +84,9 @@ pub(crate) async fn wipe(
     params: Params,
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
-    let change = |core: &mut switch::Core| {
-        core.wipe_registers();
-        core.view()
+    let change = |forwarder: &mut switch::Forwarder| {
+        forwarder.wipe_registers();
+        forwarder.view()
     };
     handle(&context)?.ask(change).await.map(Json).ok_or_else(silent)
 }

@@ -10,7 +10,7 @@ use terminal::CliError;
 use crate::{
     config::Settings,
     datagram::{AggregatePorts, each_chunk},
-    switch::Core,
+    switch::Forwarder,
 };
 
 /// This program.
@@ -30,11 +30,11 @@ impl bench::Program for Program {
         let settings =
             Settings::parse(config, "the switch").map_err(|error| CliError::new(error.to_string()))?;
         let settings = settings.switch.ok_or_else(|| CliError::new("no switch"))?;
-        Ok(Box::new(MeasuredSwitch(Core::open(settings)?)))
+        Ok(Box::new(MeasuredSwitch(Forwarder::open(settings)?)))
     }
 }
 
-struct MeasuredSwitch(Core);
+struct MeasuredSwitch(Forwarder);
 
 impl Switch for MeasuredSwitch {
     fn poll(&mut self) -> bool {

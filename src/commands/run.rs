@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         doctor::at_start(&settings);
     }
     let mut server =
-        Server::new(settings.clone(), args.config, log).with_overrides(overrides).giving_up_rights();
+        Server::new(settings.clone(), args.config, log).with_overrides(overrides).dropping_capabilities();
     let addresses = server.start()?;
     for input in &addresses.inputs {
         tracing::info!("listening for reports on udp://{input}");

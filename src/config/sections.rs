@@ -64,7 +64,7 @@ section! {
         /// What of its privileges (Linux capabilities) the program keeps when it has started. `reopen`: those that opening an
         /// `xdp://` input again takes, held by the one thread that does it; without such an input none. `none`: none, so that
         /// an interface that went away and came back is read by UDP until a restart. `all`: those it was started with.
-        pub(crate) rights: Rights = Rights::Reopen,
+        pub(crate) capabilities: Capabilities = Capabilities::Reopen,
         /// How interfaces are read.
         pub(crate) xdp: XdpSettings = XdpSettings::default(),
         /// How SF-INT reports become paths.
@@ -99,7 +99,7 @@ section! {
 
 choice! {
     /// What privileges remain after the start.
-    pub(crate) enum Rights("\"reopen\", \"none\" or \"all\"") {
+    pub(crate) enum Capabilities("\"reopen\", \"none\" or \"all\"") {
         /// What opening an input again takes.
         Reopen = "reopen",
         /// None.

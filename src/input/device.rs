@@ -9,16 +9,16 @@ use nic::{
 };
 use xdp::Sizes;
 
-use super::{Check, Input, Intake, Open, Opened, Setup, gauge::Interface};
+use super::{Check, Input, Open, Opened, RxSource, Setup, gauge::Interface};
 use crate::{
+    active_config::ActiveConfig,
     config::{
         Settings, build,
         sections::{Rung, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
-    in_force::InForce,
     kernel::{
-        Keeper,
+        KernelSync,
         live::{Hold, Live, PROGRAM, Reading},
     },
     lock::lock,
@@ -27,7 +27,7 @@ use terminal::CliError;
 
 /// An entry `xdp://…` of the configuration.
 pub(super) struct Device {
-    in_force: Arc<InForce>,
+    active_config: Arc<ActiveConfig>,
     /// As of the last opening: thresholds may have been reloaded since the one before.
     settings: Arc<Settings>,
     listen: String,
@@ -58,13 +58,13 @@ struct Traits {
 pub(super) fn input(
     interface: &str,
     ports: &[u16],
-    in_force: &Arc<InForce>,
+    active_config: &Arc<ActiveConfig>,
     listener: usize,
 ) -> Result<Input, CliError> {
     let listen = Listen::Xdp { interface: interface.to_owned(), ports: ports.to_vec() };
     let mut device = Device {
-        in_force: Arc::clone(in_force),
-        settings: in_force.settings(),
+        active_config: Arc::clone(active_config),
+        settings: active_config.settings(),
         listen: listen.to_string(),
         interface: interface.to_owned(),
         ports: ports.to_vec(),
@@ -84,7 +84,7 @@ pub(super) fn input(
 
 impl Open for Device {
     fn open(&mut self) -> Result<Opened, String> {
-        self.settings = self.in_force.settings();
+        self.settings = self.active_config.settings();
         let traits = self.traits();
         let is_there = traits.index.is_some();
         self.known = Some(traits);
@@ -103,10 +103,10 @@ impl Open for Device {
             tracing::warn!("{}: {warning}", self.listen);
         }
         tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
-        let intakes = opened.sources.into_iter().chain(opened.companion).map(Intake::Source).collect();
+        let sources = opened.sources.into_iter().chain(opened.companion).map(RxSource::Source).collect();
         let setup = self.setup(opened.rung.name(), opened.queues, tried);
         Ok(Opened {
-            intakes,
+            sources,
             setup,
             health: Box::new(Health { watch: opened.watch, counted: Counters::default() }),
         })
@@ -163,15 +163,15 @@ impl Device {
         let collector = &self.settings.collector;
         let options = super::udp::options(collector, &self.ports);
         let slot = usize::try_from(collector.datagram.0).unwrap_or(usize::MAX);
-        let mut intakes = Vec::new();
+        let mut sources = Vec::new();
         for port in self.ports.iter().filter(|port| !collector.listen.contains(&Listen::UdpAny(**port))) {
             let receiver =
                 Receiver::bind_any(*port, None, &options).map_err(|error| format!("{missing}; {error}"))?;
             let source = Buffered::new(receiver, Burst::new(collector.burst, slot));
-            intakes.push(Intake::Source(Box::new(source)));
+            sources.push(RxSource::Source(Box::new(source)));
         }
         let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is taken when it comes"))]);
-        Ok(Opened { intakes, setup, health: Box::new(super::AlwaysWell) })
+        Ok(Opened { sources, setup, health: Box::new(super::AlwaysWell) })
     }
 
     /// The kernel's program, which tells what the collector must see.
@@ -191,13 +191,13 @@ impl Device {
         let hold = live.hold();
         *lock(&hold) = Some(filter.attached);
         let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
-        let keeper = Intake::Kernel(Box::new(Keeper::new(live, timeout)));
+        let sync = RxSource::Kernel(Box::new(KernelSync::new(live, timeout)));
         let tried = filter.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)).collect();
         let kind = if filter.rung == ladder::Rung::Native { "kernel-native" } else { "kernel-generic" };
         let setup = self.setup(kind, filter.queues, tried);
         let health = Box::new(KernelHealth { watch: filter.watch, hold, counted: Counters::default() });
-        let intakes = std::iter::once(keeper).chain(filter.companion.map(Intake::Source)).collect();
-        Ok(Opened { intakes, setup, health })
+        let sources = std::iter::once(sync).chain(filter.companion.map(RxSource::Source)).collect();
+        Ok(Opened { sources, setup, health })
     }
 
     /// What the kernel's program has room for: a quarter more flows than the collector, which forgets them first.

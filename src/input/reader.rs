@@ -12,7 +12,7 @@ use std::{
 use collector::event::Nanos;
 use nic::source::Packet;
 
-use super::{Handler, Intake, gauge::Meter};
+use super::{Handler, RxSource, gauge::Meter};
 use crate::{datagram::each_chunk, lock::lock, worker::TICK};
 
 /// How long a thread waits for a datagram before it looks around, ms.
@@ -21,9 +21,9 @@ const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 /// How long an input is emptied at the end, ns.
 const DRAIN: Nanos = 500_000_000;
 
-/// Reads one intake.
+/// Reads one source.
 pub(super) struct Reader {
-    pub(super) intake: Intake,
+    pub(super) source: RxSource,
     pub(super) handler: Handler,
     pub(super) listener: u16,
     pub(super) meter: Arc<Meter>,
@@ -78,30 +78,30 @@ impl Reader {
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
-        let Self { intake, handler, listener, .. } = self;
-        match (intake, &*handler) {
-            (Intake::Source(source), _) => {
+        let Self { source, handler, listener, .. } = self;
+        match (source, &*handler) {
+            (RxSource::Source(source), _) => {
                 source.receive(timeout_ms, &mut |packets| handler.take(packets, *listener))
             }
-            (Intake::Kernel(kernel), Handler::Inline(core)) => kernel.receive(timeout_ms, core),
+            (RxSource::Kernel(kernel), Handler::Inline(worker)) => kernel.receive(timeout_ms, worker),
             // The configuration allows it with one worker only.
-            (Intake::Kernel(_), Handler::Spread(_)) => Ok(0),
+            (RxSource::Kernel(_), Handler::Spread(_)) => Ok(0),
         }
     }
 
     /// A program of the kernel leaves what it knows.
     fn finish(&mut self) {
-        if let (Intake::Kernel(kernel), Handler::Inline(core)) = (&mut self.intake, &self.handler)
-            && let Err(error) = kernel.finish(core)
+        if let (RxSource::Kernel(kernel), Handler::Inline(worker)) = (&mut self.source, &self.handler)
+            && let Err(error) = kernel.finish(worker)
         {
             tracing::error!(%error, "what the kernel's program counted last is not known");
         }
     }
 
     fn note(&mut self) {
-        self.meter.note(match &mut self.intake {
-            Intake::Source(source) => source.stats(),
-            Intake::Kernel(kernel) => kernel.stats(),
+        self.meter.note(match &mut self.source {
+            RxSource::Source(source) => source.stats(),
+            RxSource::Kernel(kernel) => kernel.stats(),
         });
     }
 }
@@ -109,10 +109,10 @@ impl Reader {
 impl Handler {
     fn take(&mut self, packets: &[Packet<'_>], listener: u16) {
         match self {
-            Self::Inline(core) => {
-                let mut core = lock(core);
-                let ports = core.aggregate_ports();
-                each_chunk(packets, listener, &ports, |contents, chunk| core.take_any(contents, chunk));
+            Self::Inline(worker) => {
+                let mut worker = lock(worker);
+                let ports = worker.aggregate_ports();
+                each_chunk(packets, listener, &ports, |contents, chunk| worker.take_any(contents, chunk));
             }
             Self::Spread(spreader) => spreader.take(packets),
         }
@@ -120,8 +120,8 @@ impl Handler {
 
     fn turn(&mut self, now: Nanos) {
         match self {
-            // The core outlives its receivers: its owner finishes it when all have ended.
-            Self::Inline(core) => super::turn(core),
+            // The worker outlives its receivers: its owner finishes it when all have ended.
+            Self::Inline(worker) => super::turn(worker),
             Self::Spread(spreader) => spreader.turn(now),
         }
     }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nic::udp::{Buffered, Burst, Options, Receiver};
 
-use super::{AlwaysWell, Input, Intake, Opened, Setup};
+use super::{AlwaysWell, Input, Opened, RxSource, Setup};
 use crate::config::sections::CollectorSettings;
 use terminal::CliError;
 
@@ -29,8 +29,8 @@ pub(super) fn input(
     };
     let datagram = usize::try_from(settings.datagram.0).unwrap_or(usize::MAX);
     let source = Buffered::new(receiver, Burst::new(settings.burst, datagram));
-    let intakes = vec![Intake::Source(Box::new(source))];
-    Ok(Input::new(listener, Opened { intakes, setup, health: Box::new(AlwaysWell) }, None))
+    let sources = vec![RxSource::Source(Box::new(source))];
+    Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysWell) }, None))
 }
 
 /// How sockets on `ports` are set up. Where an interface's datagrams come to a port that is listened on beside it, the two

@@ -55,8 +55,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts the thread, which has nothing to do yet. It keeps the rights of the caller, and so can open inputs later; see
-    /// [`crate::rights`].
+    /// Starts the thread, which has nothing to do yet. It keeps the capabilities of the caller, and so can open inputs later; see
+    /// [`crate::capabilities`].
     ///
     /// # Errors
     /// The system has no thread for us.
@@ -100,7 +100,7 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if closed {
-            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.hands.turn());
+            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.dispatch.turn());
             if now.elapsed() < due && looked.elapsed() < LOOK {
                 continue;
             }
@@ -161,7 +161,7 @@ impl Watched {
         let soon = State::Closed(now + SHORTEST, SHORTEST);
         let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else { return };
         let stop = Arc::default();
-        match self.work.start(opened.intakes, &stop, control) {
+        match self.work.start(opened.sources, &stop, control) {
             Ok(threads) => self.state = State::Open(Open { threads, stop, health: opened.health }),
             Err(error) => {
                 // Those that were started end, because they are told to.
@@ -248,15 +248,15 @@ mod tests {
     use crate::{
         config::{
             Settings, build,
-            sections::{Policy, Rights},
+            sections::{Capabilities, Policy},
         },
-        input::{Hands, InputGauge, Intake, Setup},
+        input::{Dispatch, InputGauge, RxSource, Setup},
         live::Hub,
         pipeline::{Config, Pipeline},
-        worker::Core,
+        worker::Worker,
     };
 
-    /// Hands out one datagram, then nothing, or fails.
+    /// Gives one datagram, then nothing, or fails.
     struct Once {
         left: u64,
         fails: bool,
@@ -306,7 +306,7 @@ mod tests {
                 self.0.pop_front().unwrap_or_else(|| Err("the script has ended".to_owned()))?;
             let source = Once { left, fails, stats: Stats::default() };
             let setup = Setup { listen: "xdp://test".to_owned(), kind: "once", ..Setup::default() };
-            Ok(Opened { intakes: vec![Intake::Source(Box::new(source))], setup, health: Box::new(Well) })
+            Ok(Opened { sources: vec![RxSource::Source(Box::new(source))], setup, health: Box::new(Well) })
         }
     }
 
@@ -326,12 +326,12 @@ mod tests {
         let pipeline = Pipeline::new(config, hub, control.clone());
         let config = build::collector(&Settings::default(), 1, 0).unwrap();
         let outlet = pipeline.outlet().unwrap();
-        let (core, _) = Core::new(collector::Collector::new(config), outlet, Arc::from([]), None);
+        let (worker, _) = Worker::new(collector::Collector::new(config), outlet, Arc::from([]), None);
         let mut opener = Script(script.into());
         let opened = super::super::Open::open(&mut opener).unwrap();
         let gauge = Arc::new(InputGauge::new(&opened.setup, true));
-        let hands = Hands::Inline(Arc::new(Mutex::new(core)));
-        let work = Work { gauge: Arc::clone(&gauge), hands, listener: 0, rights: Rights::All };
+        let dispatch = Dispatch::Inline(Arc::new(Mutex::new(worker)));
+        let work = Work { gauge: Arc::clone(&gauge), dispatch, listener: 0, capabilities: Capabilities::All };
         (Watched::new(Box::new(opener), work, opened), gauge, control, pipeline)
     }
 

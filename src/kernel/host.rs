@@ -5,10 +5,10 @@ use std::sync::Arc;
 use collector::{Collector, Datagram, Removed, Sink, Stats};
 use detect::Detection;
 
-use crate::worker::Core;
+use crate::worker::Worker;
 
 /// What is asked of the collector and its way out.
-pub(crate) trait Taker {
+pub(crate) trait CollectorHost {
     /// Datagrams that came up.
     fn take(&mut self, datagrams: &[Datagram<'_>]);
 
@@ -16,7 +16,7 @@ pub(crate) trait Taker {
     fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Sink) -> T) -> T;
 
     /// Thresholds and rules that are to be in force next. The input puts them in force in the kernel first, and then calls
-    /// [`Taker::change`], behind the last record that was told under the old ones.
+    /// [`CollectorHost::change`], behind the last record that was told under the old ones.
     fn coming(&self) -> Option<Arc<Detection>>;
 
     /// Puts those in force.
@@ -35,7 +35,7 @@ pub(crate) trait Taker {
     fn end_removals(&mut self, input: usize);
 }
 
-impl Taker for Core {
+impl CollectorHost for Worker {
     fn take(&mut self, datagrams: &[Datagram<'_>]) {
         Self::take(self, datagrams);
     }

@@ -28,7 +28,7 @@ use nic::ladder::{self, Options, Rung};
 use nic::netns::{Pair, send_frames};
 use xdp::Sizes;
 
-use super::Keeper;
+use super::KernelSync;
 use super::live::{Live, PROGRAM, Reading};
 use crate::datagram::octets;
 
@@ -207,25 +207,25 @@ fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
 }
 
 /// By the kernel's program: `send` brings frames to it.
-fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, &[Vec<u8>])) -> Answer {
-    let mut keeper = Keeper::new(live, 3600 * SECOND);
+fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Live>, &[Vec<u8>])) -> Answer {
+    let mut sync = KernelSync::new(live, 3600 * SECOND);
     let mut bench = Bench::of(&traffic.config);
-    keeper.set_clock(nic::time::now(), nic::time::monotonic());
-    keeper.turn(bench.now(), &mut bench).unwrap();
+    sync.set_clock(nic::time::now(), nic::time::monotonic());
+    sync.turn(bench.now(), &mut bench).unwrap();
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
             // What was told under the old ones waits in the ring.
             bench.coming = Some(Arc::clone(detection));
-            keeper.turn(bench.now(), &mut bench).unwrap();
+            sync.turn(bench.now(), &mut bench).unwrap();
         }
         for frames in frames.chunks(BURST) {
-            while keeper.take(&mut bench) > 0 {}
-            keeper.turn(bench.now(), &mut bench).unwrap();
-            send(&keeper, frames);
+            while sync.take(&mut bench) > 0 {}
+            sync.turn(bench.now(), &mut bench).unwrap();
+            send(&sync, frames);
         }
     }
-    keeper.end(bench.now(), &mut bench).unwrap();
-    let stats = keeper.stats();
+    sync.end(bench.now(), &mut bench).unwrap();
+    let stats = sync.stats();
     let told = bench.collector.stats().datagrams;
     assert_eq!(stats.datagrams, told + bench.elsewhere.datagrams, "each is counted once");
     assert_eq!(stats.ring_full, 0);
@@ -234,9 +234,9 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&Keeper<Live>, 
 }
 
 fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
-    by_kernel(traffic, live, |keeper, frames| {
+    by_kernel(traffic, live, |sync, frames| {
         for frame in frames {
-            keeper.kernel().object().test_run(PROGRAM, frame, 1).unwrap();
+            sync.kernel().object().test_run(PROGRAM, frame, 1).unwrap();
         }
     })
 }
@@ -248,12 +248,12 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
     assert_eq!(filter.rung, Rung::Native, "{:?}", filter.tried);
     *crate::lock::lock(&live.hold()) = Some(filter.attached);
     let mut sent = 0;
-    by_kernel(traffic, live, |keeper, frames| {
+    by_kernel(traffic, live, |sync, frames| {
         pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
         sent += frames.len() as u64;
         // The far end takes them from a queue of its own.
         for _ in 0..20_000 {
-            let counted = keeper.kernel().seen().unwrap();
+            let counted = sync.kernel().seen().unwrap();
             if counted >= sent {
                 return;
             }

@@ -163,7 +163,7 @@ impl Sink for Heard {
     }
 }
 
-impl<S: Sink + Default> Taker for Bench<S> {
+impl<S: Sink + Default> CollectorHost for Bench<S> {
     fn take(&mut self, datagrams: &[Datagram<'_>]) {
         if self.slow_from.is_none() {
             return self.collector.handle(datagrams, &mut self.heard);
@@ -205,9 +205,9 @@ impl<S: Sink + Default> Taker for Bench<S> {
     }
 }
 
-/// A keeper of a written kernel, with the frames of a workload of eight flows.
+/// A sync of a written kernel, with the frames of a workload of eight flows.
 struct Setup {
-    keeper: Keeper<Fake>,
+    sync: KernelSync<Fake>,
     kernel: Fake,
     bench: Bench<Heard>,
     frames: Vec<Vec<u8>>,
@@ -228,9 +228,9 @@ impl Setup {
         };
         let bench = Bench::new(Collector::new(config));
         let kernel = Fake::default();
-        let mut keeper = Keeper::new(kernel.clone(), 10 * SECOND);
-        keeper.set_clock(START, BOOT);
-        Self { keeper, kernel, bench, frames }
+        let mut sync = KernelSync::new(kernel.clone(), 10 * SECOND);
+        sync.set_clock(START, BOOT);
+        Self { sync, kernel, bench, frames }
     }
 
     /// Tells frame `at`, after `before`.
@@ -239,8 +239,8 @@ impl Setup {
     }
 
     fn turn(&mut self, now: Nanos) {
-        self.keeper.take(&mut self.bench);
-        self.keeper.turn(now, &mut self.bench).unwrap();
+        self.sync.take(&mut self.bench);
+        self.sync.turn(now, &mut self.bench).unwrap();
         self.bench.collector.tick(now, &mut self.bench.heard);
     }
 
@@ -298,7 +298,7 @@ fn counts_of_a_stream_wrap_and_an_idle_one_gives_its_place_back() {
     setup.turn(START);
     // So many cannot have been swallowed within a round: it is a count from before.
     assert_eq!(setup.stream(), (1, 0, 0));
-    setup.keeper.take(&mut setup.bench);
+    setup.sync.take(&mut setup.bench);
     for (count, datagrams) in
         [(1 << 29, 1 << 29), (1 << 30, 1 << 30), (3 << 29, 3 << 29), (near, near), (3, near + 5)]
     {
@@ -415,7 +415,7 @@ fn a_round_ends_though_the_ring_is_never_empty() {
     setup.turn(START + 2 * SECOND);
     setup.turn(START + 4 * SECOND);
     // Twice a whole ring, and what is taken at each turn.
-    assert_eq!(setup.keeper.stats().datagrams, 2 * (9 + 1) * 1024);
+    assert_eq!(setup.sync.stats().datagrams, 2 * (9 + 1) * 1024);
 }
 
 #[test]
@@ -425,10 +425,10 @@ fn thresholds_change_behind_what_was_told_under_the_old_ones() {
     (0..3).for_each(|at| setup.tell(at, None));
     let coming = Arc::new(Detection { generation: 9, ..Detection::default() });
     setup.bench.coming = Some(Arc::clone(&coming));
-    setup.keeper.turn(START + 1, &mut setup.bench).unwrap();
+    setup.sync.turn(START + 1, &mut setup.bench).unwrap();
     assert_eq!(setup.kernel.tables().generations, [0, 9]);
     assert!(setup.bench.coming.is_none() && Arc::ptr_eq(setup.bench.collector.detection(), &coming));
-    assert_eq!(setup.keeper.stats().datagrams, 3, "they were taken before the change");
+    assert_eq!(setup.sync.stats().datagrams, 3, "they were taken before the change");
 }
 
 #[test]
@@ -452,9 +452,9 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     if let Some(flow) = &mut setup.kernel.tables().flows[0] {
         flow.reports += 7;
     }
-    setup.keeper.end(START + SECOND / 2, &mut setup.bench).unwrap();
+    setup.sync.end(START + SECOND / 2, &mut setup.bench).unwrap();
     assert!(setup.kernel.tables().detached);
-    let stats = setup.keeper.stats();
+    let stats = setup.sync.stats();
     assert_eq!((stats.datagrams, stats.ring_full, stats.refused.iter().sum::<u64>()), (108, 5, 3));
     let mut all = setup.bench.collector.stats();
     all += &setup.bench.elsewhere;
@@ -524,7 +524,7 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
     assert_eq!((places, other.add(&mut setup.bench.collector)), ([0, 1], 0));
     // Both hear of what is forgotten, each once.
     setup.tell(0, None);
-    setup.keeper.take(&mut setup.bench);
+    setup.sync.take(&mut setup.bench);
     setup.bench.collector.tick(START, &mut setup.bench.heard);
     for second in 0..40 {
         setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.heard);

@@ -22,16 +22,16 @@ use tokio::{sync::oneshot, time};
 use crate::{config::switch::SwitchSettings, control::Control};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
-pub(crate) use ports::Core;
+pub(crate) use ports::Forwarder;
 use terminal::CliError;
 pub(crate) use view::{FilterView, PortView, SwitchView};
 
 /// Work for the switch's thread.
-type Work = Box<dyn FnOnce(&mut Core) + Send>;
+type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;
 
 /// A switch that was set up: its interfaces are open.
 pub(crate) struct Ready {
-    core: Core,
+    forwarder: Forwarder,
     handle: Handle,
     mail: Mail,
 }
@@ -67,7 +67,7 @@ impl Ready {
     /// # Errors
     /// One cannot be opened; what to do.
     pub(crate) fn open(settings: SwitchSettings) -> Result<Self, CliError> {
-        let core = Core::open(settings)?;
+        let forwarder = Forwarder::open(settings)?;
         let (mail, work) = sync_channel(MOST_MAIL);
         let flag = Arc::new(AtomicBool::new(false));
         let ends = UnixStream::pair().and_then(|(near, far)| {
@@ -79,7 +79,7 @@ impl Ready {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
         let handle = Handle { mail, flag: Arc::clone(&flag), wake: Arc::new(near) };
-        Ok(Self { core, handle, mail: Mail { work, flag, wake: far } })
+        Ok(Self { forwarder, handle, mail: Mail { work, flag, wake: far } })
     }
 
     /// Begins to forward.
@@ -87,10 +87,10 @@ impl Ready {
     /// # Errors
     /// There is no thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { core, handle, mail } = self;
+        let Self { forwarder, handle, mail } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
-        let thread = control.spawn("switch", move || ports::run(core, mail, &ends))?;
+        let thread = control.spawn("switch", move || ports::run(forwarder, mail, &ends))?;
         Ok(Role { handle, stop, thread: Some(thread) })
     }
 }
@@ -111,8 +111,8 @@ impl Role {
         let ways =
             mapped.map(|dta| dta.ways()).transpose().map_err(|error| format!("[switch.dta] {error}"))?;
         let (told, result) = std::sync::mpsc::sync_channel(1);
-        self.handle.post(Box::new(move |core| {
-            let _ = told.send(core.apply(settings, ways));
+        self.handle.post(Box::new(move |forwarder| {
+            let _ = told.send(forwarder.apply(settings, ways));
         }));
         result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
@@ -137,12 +137,12 @@ impl Handle {
     /// Asks the switch. `None`: it is too busy, or has ended.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Core) -> T + Send + 'static,
+        question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
     ) -> Option<T> {
         let (told, answer) = oneshot::channel();
-        let asked = self.post(Box::new(move |core| {
+        let asked = self.post(Box::new(move |forwarder| {
             // Whoever asked may have gone.
-            let _ = told.send(question(core));
+            let _ = told.send(question(forwarder));
         }));
         if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
     }

@@ -27,7 +27,7 @@ use terminal::CliError;
 
 /// Everything that the switch's thread has.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Forwarder {
     pub(super) settings: SwitchSettings,
     pub(super) router: Router,
     pub(super) ports: Vec<Port>,
@@ -97,23 +97,23 @@ const LONGEST_REST: u64 = 1_000_000_000;
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
 /// Works until `stop`.
-pub(super) fn run(mut core: Core, mut mail: Mail, stop: &AtomicBool) {
+pub(super) fn run(mut forwarder: Forwarder, mut mail: Mail, stop: &AtomicBool) {
     time::wake_precisely();
     let mut waiting = Waiting::default();
     // Relaxed: the flag carries nothing but itself.
     while !stop.load(Ordering::Relaxed) {
         if mail.flag.swap(false, Ordering::Acquire) {
             while let Ok(work) = mail.work.try_recv() {
-                work(&mut core);
+                work(&mut forwarder);
             }
         }
-        if !core.turn() && !core.rest(Some(&mail.wake), &mut waiting) {
+        if !forwarder.turn() && !forwarder.rest(Some(&mail.wake), &mut waiting) {
             while matches!(mail.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
 }
 
-impl Core {
+impl Forwarder {
     /// Opens the interfaces.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Core {
         let dta = settings.dta.as_ref();
         let dta =
             dta.map(|dta| Dta::open(dta, settings.node, clock.now(), router.switch_mut())).transpose()?;
-        let mut core = Self {
+        let mut forwarder = Self {
             settings,
             router,
             ports,
@@ -149,8 +149,8 @@ impl Core {
             scratch,
             next_look: 0,
         };
-        core.look();
-        Ok(core)
+        forwarder.look();
+        Ok(forwarder)
     }
 
     /// Waits until there is something to do, or `wake` says so. True: that is so soon that it did not wait.

@@ -7,7 +7,7 @@ use detect::detector::{Counts, Decision};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{DtaView, ports::Core};
+use super::{DtaView, ports::Forwarder};
 use crate::config::{filter::FilterSettings, setting::Setting};
 
 /// A switch now.
@@ -164,7 +164,7 @@ impl SwitchView {
     }
 }
 
-impl Core {
+impl Forwarder {
     /// What it is and did.
     pub(crate) fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();

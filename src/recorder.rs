@@ -9,18 +9,18 @@ use crate::{datagram::Profiles, pipeline::Outlet};
 
 /// Turns datagrams into rows.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct ReportRecorder {
     profiles: Profiles,
     rows: Vec<ReportRow>,
 }
 
-impl Tap {
-    /// A tap that reads sources by these profiles.
+impl ReportRecorder {
+    /// A recorder that reads sources by these profiles.
     pub(crate) fn new(profiles: Profiles) -> Self {
         Self { profiles, rows: Vec::new() }
     }
 
-    /// Keeps the reports of some datagrams, and hands them on when they are many. What is refused is the collector's to count.
+    /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
     pub(crate) fn take(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
         for datagram in datagrams {
             let mut decoder = Decoder::new(*self.profiles.of(&datagram.source));
@@ -33,7 +33,7 @@ impl Tap {
         }
     }
 
-    /// Hands on what is there.
+    /// Passes on what is there.
     pub(crate) fn send(&mut self, outlet: &Outlet) {
         if !self.rows.is_empty() {
             outlet.send_reports(std::mem::take(&mut self.rows));

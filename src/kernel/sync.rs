@@ -7,8 +7,8 @@ use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
 
-use super::{Counters, FlowCopy, Kernel, KernelIntake, ROUND, Taker, Told};
-use crate::{datagram::octets, lock::lock, worker::Core};
+use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRxSource, ROUND, Told};
+use crate::{datagram::octets, lock::lock, worker::Worker};
 
 /// Records taken from the ring between two looks at the clock.
 const BURST: usize = 1024;
@@ -26,7 +26,7 @@ const COUNTING: Nanos = 20_000_000;
 const KEYED: [Metric; 3] = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
 
 /// Keeps a program of the kernel in step with a collector: an input that is read by one thread.
-pub(crate) struct Keeper<K> {
+pub(crate) struct KernelSync<K> {
     kernel: K,
     round: Nanos,
     /// What of each place is known to the collector.
@@ -71,8 +71,8 @@ struct Seen {
     reports: u32,
 }
 
-impl<K: Kernel> Keeper<K> {
-    /// A keeper of `kernel`, for a collector whose flows expire after `timeout`.
+impl<K: Kernel> KernelSync<K> {
+    /// Keeps `kernel` in step with a collector whose flows expire after `timeout`.
     pub(crate) fn new(kernel: K, timeout: Nanos) -> Self {
         Self {
             round: ROUND.min(timeout / 4).max(COUNTING),
@@ -110,17 +110,17 @@ impl<K: Kernel> Keeper<K> {
         &self.kernel
     }
 
-    fn take_and_turn(&mut self, now: Nanos, core: &mut impl Taker) -> Result<usize, nic::Error> {
-        let count = self.take(core);
-        self.turn(now, core)?;
+    fn take_and_turn(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<usize, nic::Error> {
+        let count = self.take(worker);
+        self.turn(now, worker)?;
         Ok(count)
     }
 
     /// Gives what was told to the collector, a bounded part of it; returns how much.
-    pub(crate) fn take(&mut self, core: &mut impl Taker) -> usize {
+    pub(crate) fn take(&mut self, worker: &mut impl CollectorHost) -> usize {
         let Self { kernel, streams, offset, unreadable, bytes, coming, .. } = self;
         let mut reader = Reader { streams, offset: *offset, unreadable, bytes, coming };
-        let count = kernel.drain(BURST, &mut |told| reader.take(told, core));
+        let count = kernel.drain(BURST, &mut |told| reader.take(told, worker));
         self.taken += count as u64;
         self.bursts += u64::from(count > 0);
         count
@@ -130,19 +130,19 @@ impl<K: Kernel> Keeper<K> {
     ///
     /// # Errors
     /// The kernel cannot be asked, or told.
-    pub(crate) fn turn(&mut self, now: Nanos, core: &mut impl Taker) -> Result<(), nic::Error> {
-        self.follow(core)?;
-        self.forget(core);
+    pub(crate) fn turn(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
+        self.follow(worker)?;
+        self.forget(worker);
         if self.began == 0 || now < self.began {
             self.began = now;
         }
-        self.absorb(self.due(now), now, core);
+        self.absorb(self.due(now), now, worker);
         if now - self.began >= self.round && self.is_through() {
-            self.begin_round(now, core);
+            self.begin_round(now, worker);
         }
         if now.abs_diff(self.counted) >= COUNTING {
             self.counted = now;
-            self.count(core)?;
+            self.count(worker)?;
         }
         Ok(())
     }
@@ -151,19 +151,19 @@ impl<K: Kernel> Keeper<K> {
     ///
     /// # Errors
     /// The kernel cannot be asked.
-    pub(crate) fn end(&mut self, now: Nanos, core: &mut impl Taker) -> Result<(), nic::Error> {
+    pub(crate) fn end(&mut self, now: Nanos, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         self.kernel.detach();
-        while self.take(core) > 0 {}
+        while self.take(worker) > 0 {}
         // Nothing is told under other thresholds any more.
-        core.change();
-        self.forget(core);
+        worker.change();
+        self.forget(worker);
         // A whole round, whatever this one has met so far.
-        self.begin_round(now, core);
-        self.absorb(u64::MAX, now, core);
+        self.begin_round(now, worker);
+        self.absorb(u64::MAX, now, worker);
         if let Some(input) = self.removals.take() {
-            core.end_removals(input);
+            worker.end_removals(input);
         }
-        self.count(core)
+        self.count(worker)
     }
 
     /// What happened so far: what was swallowed counts as handed out.
@@ -183,17 +183,17 @@ impl<K: Kernel> Keeper<K> {
     }
 
     /// Thresholds and rules as the collector has them.
-    fn follow(&mut self, core: &mut impl Taker) -> Result<(), nic::Error> {
-        if let Some(detection) = core.coming() {
+    fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
+        if let Some(detection) = worker.coming() {
             self.coming = Some(self.kernel.set_detection(&detection)?);
             self.detection = Some(detection);
             // The first record told under them changes the collector; or the end of those that were told before.
-            while self.coming.is_some() && self.take(core) == BURST {}
+            while self.coming.is_some() && self.take(worker) == BURST {}
             if self.coming.take().is_some() {
-                core.change();
+                worker.change();
             }
         }
-        let detection = core.with(|collector, _| Arc::clone(collector.detection()));
+        let detection = worker.with(|collector, _| Arc::clone(collector.detection()));
         if self.detection.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &detection)) {
             self.kernel.set_detection(&detection)?;
             self.detection = Some(detection);
@@ -202,10 +202,10 @@ impl<K: Kernel> Keeper<K> {
     }
 
     /// Forgets what the collector forgot.
-    fn forget(&mut self, core: &mut impl Taker) {
+    fn forget(&mut self, worker: &mut impl CollectorHost) {
         let Self { kernel, compare_next, .. } = self;
-        let input = *self.removals.get_or_insert_with(|| core.keep_removals());
-        core.removed(input, &mut |removed| match removed {
+        let input = *self.removals.get_or_insert_with(|| worker.keep_removals());
+        worker.removed(input, &mut |removed| match removed {
             Removed::Flow(key) => kernel.forget_flow(&key),
             Removed::Key { metric, node, part } => kernel.forget_key(metric, node, part),
             Removed::Many => *compare_next = true,
@@ -223,7 +223,7 @@ impl<K: Kernel> Keeper<K> {
     }
 
     /// Goes on with the round, as far as `share` says; `u64::MAX`: to its end.
-    fn absorb(&mut self, share: u64, now: Nanos, core: &mut impl Taker) {
+    fn absorb(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
         let target = |places: usize| (places as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
         let most = if share == u64::MAX { u32::MAX } else { FLOWS_PER_STEP };
         let end = target(self.flows.len()).min(self.next_flow.saturating_add(most));
@@ -237,7 +237,7 @@ impl<K: Kernel> Keeper<K> {
         if first == end && keys.iter().all(|(first, end)| first == end) {
             return;
         }
-        core.with(|collector, sink| {
+        worker.with(|collector, sink| {
             for place in first..end {
                 self.absorb_flow(place, now, collector, sink);
             }
@@ -278,7 +278,7 @@ impl<K: Kernel> Keeper<K> {
     }
 
     /// Tells what numbers were swallowed, and begins the next round.
-    fn begin_round(&mut self, now: Nanos, core: &mut impl Taker) {
+    fn begin_round(&mut self, now: Nanos, worker: &mut impl CollectorHost) {
         self.compare = std::mem::take(&mut self.compare_next);
         self.began = now;
         self.next_flow = 0;
@@ -289,11 +289,11 @@ impl<K: Kernel> Keeper<K> {
             .collect();
         // No more than can have been there: under overload the ring is never empty.
         for _ in 0..=self.kernel.records() / BURST {
-            if self.take(core) < BURST {
+            if self.take(worker) < BURST {
                 break;
             }
         }
-        core.with(|collector, sink| {
+        worker.with(|collector, sink| {
             for (place, id, run) in runs {
                 self.apply(place, run, |run| collector.receive_run(&id, run, now, sink));
             }
@@ -316,31 +316,31 @@ impl<K: Kernel> Keeper<K> {
     }
 
     /// Adds what was counted since the last time to the collector's own figures.
-    fn count(&mut self, core: &mut impl Taker) -> Result<(), nic::Error> {
+    fn count(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
         let counters = self.kernel.counters()?;
-        core.count(&counters.swallowed.since(&self.counters.swallowed));
+        worker.count(&counters.swallowed.since(&self.counters.swallowed));
         self.counters = counters;
         Ok(())
     }
 }
 
-impl<K: Kernel> KernelIntake for Keeper<K> {
-    fn receive(&mut self, timeout_ms: u32, core: &Mutex<Core>) -> Result<usize, nic::Error> {
+impl<K: Kernel> KernelRxSource for KernelSync<K> {
+    fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error> {
         let (monotonic, now) = (nic::time::monotonic(), nic::time::now());
         // Two clocks are not read at one moment; a step of the system's clock is larger than that.
         if self.offset.wrapping_add(monotonic).abs_diff(now) > STEP {
             self.set_clock(now, monotonic);
         }
-        let count = self.take_and_turn(now, &mut *lock(core))?;
+        let count = self.take_and_turn(now, &mut *lock(worker))?;
         if count > 0 || timeout_ms == 0 {
             return Ok(count);
         }
         self.kernel.wait(timeout_ms)?;
-        Ok(self.take(&mut *lock(core)))
+        Ok(self.take(&mut *lock(worker)))
     }
 
-    fn finish(&mut self, core: &Mutex<Core>) -> Result<(), nic::Error> {
-        self.end(nic::time::now(), &mut *lock(core))
+    fn finish(&mut self, worker: &Mutex<Worker>) -> Result<(), nic::Error> {
+        self.end(nic::time::now(), &mut *lock(worker))
     }
 
     fn stats(&mut self) -> source::Stats {
@@ -378,10 +378,10 @@ struct Reader<'k> {
 }
 
 impl Reader<'_> {
-    fn take(&mut self, told: &Told<'_>, core: &mut impl Taker) {
+    fn take(&mut self, told: &Told<'_>, worker: &mut impl CollectorHost) {
         let received = told.at.wrapping_add(self.offset);
         if self.coming.take_if(|coming| *coming == told.generation).is_some() {
-            core.change();
+            worker.change();
         }
         if let Some((place, id)) = &told.stream
             && let Some(applied) = self.streams.get_mut(*place as usize)
@@ -389,7 +389,7 @@ impl Reader<'_> {
             match told.before {
                 Some(run) => {
                     if let Some(run) = applied.advance(run) {
-                        core.with(|collector, sink| collector.receive_run(id, run, received, sink));
+                        worker.with(|collector, sink| collector.receive_run(id, run, received, sink));
                     }
                 }
                 // Another stream may have been here before.
@@ -399,7 +399,7 @@ impl Reader<'_> {
         match wire::datagram(told.frame) {
             Ok(datagram) => {
                 *self.bytes += datagram.payload.len() as u64;
-                core.take(&[Datagram {
+                worker.take(&[Datagram {
                     payload: datagram.payload,
                     source: octets(datagram.src),
                     src_port: datagram.src_port,

@@ -6,11 +6,11 @@ use crate::config::Settings;
 
 /// Holds the settings in force.
 #[derive(Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveConfig {
     settings: RwLock<Arc<Settings>>,
 }
 
-impl InForce {
+impl ActiveConfig {
     /// These settings, until others replace them.
     pub(crate) fn new(settings: Settings) -> Self {
         Self { settings: RwLock::new(Arc::new(settings)) }

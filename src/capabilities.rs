@@ -4,7 +4,7 @@
 
 use nic::rights::{Cap, CapSet, current, drop_thread_to, drop_to};
 
-use crate::config::sections::Rights;
+use crate::config::sections::Capabilities;
 
 /// What opening an interface takes. CAP_PERFMON is only for `mode = "kernel"`: without it the verifier refuses a program that
 /// computes an address from what is in a frame.
@@ -12,16 +12,16 @@ const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK
 
 /// Given up in two steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Giving {
-    wanted: Rights,
+pub(crate) struct CapabilityDrop {
+    wanted: Capabilities,
     /// What every thread keeps.
     kept: CapSet,
 }
 
-impl Giving {
+impl CapabilityDrop {
     /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
     /// again when they fail. `cards`: memory is given to RDMA cards later on.
-    pub(crate) fn begin(wanted: Rights, opens_again: bool, cards: bool) -> Self {
+    pub(crate) fn begin(wanted: Capabilities, opens_again: bool, cards: bool) -> Self {
         // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
         // are made when they are needed.
         let root = current().is_ok_and(|rights| rights.root);
@@ -29,8 +29,8 @@ impl Giving {
         kept.extend(root.then_some(Cap::DAC_OVERRIDE));
         kept.extend(cards.then_some(Cap::IPC_LOCK));
         let giving = Self { wanted, kept: CapSet::of(&kept) };
-        if wanted != Rights::All {
-            if wanted == Rights::Reopen && opens_again {
+        if wanted != Capabilities::All {
+            if wanted == Capabilities::Reopen && opens_again {
                 kept.extend(OPENING);
             }
             if let Err(error) = drop_to(CapSet::of(&kept)) {
@@ -42,7 +42,7 @@ impl Giving {
 
     /// The second step, when the thread that opens inputs again is there.
     pub(crate) fn end(self) {
-        if self.wanted == Rights::All {
+        if self.wanted == Capabilities::All {
             return;
         }
         match drop_thread_to(self.kept) {
@@ -53,8 +53,8 @@ impl Giving {
 }
 
 /// For a thread that reads an open interface: from the thread that opens it, it inherits more than that takes.
-pub(crate) fn reading(wanted: Rights) {
-    if wanted != Rights::All {
+pub(crate) fn drop_to_reading(wanted: Capabilities) {
+    if wanted != Capabilities::All {
         // Before Linux 5.19 even reading a map needs CAP_BPF. A thread that keeps more than it needs works as well.
         let _ = drop_thread_to(CapSet::of(&[Cap::BPF]));
     }
