@@ -17,17 +17,17 @@ use tokio::sync::Semaphore;
 
 use crate::{
     active_config::ActiveConfig,
+    aggregator,
     api::{self, Api},
     capabilities::CapabilityDrop,
     config::{
         Overrides, Settings, build,
         memory::{MemoryMode, MemorySettings},
-        rdma::{DtaMode, DtaSettings},
+        translator::{DtaMode, DtaSettings},
     },
     control::{Control, Message, Reloaded},
     exchange::secret::Fresh,
     fanout::{self, Ledger, Plan, Share},
-    first_stage,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     live::Hub,
     lock::lock,
@@ -55,7 +55,7 @@ pub(crate) struct Server {
     pipeline: Pipeline,
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
-    translator: Option<first_stage::Role>,
+    translator: Option<aggregator::Role>,
     dta: Option<translator_role::Role>,
     memory: Option<memory_role::Role>,
     api: Option<Api>,
@@ -225,7 +225,7 @@ impl Server {
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
         let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
-        let translator = translator.map(|stage| first_stage::Ready::open(&settings, stage)).transpose()?;
+        let translator = translator.map(|stage| aggregator::Ready::open(&settings, stage)).transpose()?;
         let mut dta = Dta::open(&settings)?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
@@ -264,7 +264,7 @@ impl Server {
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
-            translator: self.translator.as_ref().map(first_stage::Role::handle),
+            translator: self.translator.as_ref().map(aggregator::Role::handle),
             dta: self.dta.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             store: self.reader(&settings)?,
@@ -278,7 +278,7 @@ impl Server {
         started?;
         let api = address.unwrap_or(settings.api.listen);
         notify::ready();
-        let translator = self.translator.as_ref().map(first_stage::Role::address);
+        let translator = self.translator.as_ref().map(aggregator::Role::address);
         let dta = self.dta.as_ref().map(|dta| dta.addresses().to_vec()).unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
         Ok(Addresses { api, inputs, translator, dta, memory })

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 mod active_config;
+mod aggregator;
 mod api;
 mod capabilities;
 mod cli;
@@ -14,7 +15,6 @@ mod datagram;
 mod doctor;
 mod exchange;
 mod fanout;
-mod first_stage;
 mod input;
 mod kernel;
 mod lab;

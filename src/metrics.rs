@@ -6,7 +6,7 @@ mod reporting;
 use std::fmt::{Display, Write};
 
 use crate::{
-    first_stage::TranslatorView,
+    aggregator::AggregatorView,
     memory_role::view::MemoryView,
     monitor::{Busy, Monitor, merged, version_name},
     switch::{FilterView, PortView, SwitchView},
@@ -47,7 +47,7 @@ impl Text {
 pub(crate) async fn text(
     monitor: &Monitor,
     switch: Option<&SwitchView>,
-    translator: Option<&TranslatorView>,
+    translator: Option<&AggregatorView>,
     (reports, memory): (Option<&DtaView>, Option<&MemoryView>),
 ) -> Result<String, Busy> {
     let detail = monitor.detail().await?;
@@ -412,8 +412,8 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
 }
 
 /// What the first stage of this process did.
-fn translating(text: &mut Text, stage: Option<&TranslatorView>) {
-    let mut single = |name: &str, kind: &str, help: &str, value: fn(&TranslatorView) -> u64| {
+fn translating(text: &mut Text, stage: Option<&AggregatorView>) {
+    let mut single = |name: &str, kind: &str, help: &str, value: fn(&AggregatorView) -> u64| {
         text.metric(name, kind, help);
         stage.iter().for_each(|stage| text.sample(name, &[], value(stage)));
     };

@@ -22,11 +22,11 @@ use nic::{
     frames::Waiting,
     udp::{Answered, Burst, JUMBO_SLOT_SIZE, Options, Receiver},
 };
-use translator::dta::{Out, Translator};
+use translator::{Out, Translator};
 use wire::roce::{Ends, Packet};
 
 use crate::{
-    config::rdma::{DtaMode, DtaSettings},
+    config::translator::{DtaMode, DtaSettings},
     control::Control,
     exchange::secret::SecretFile,
 };

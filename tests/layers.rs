@@ -13,6 +13,7 @@ const ORDER: &[&str] = &[
     "rdma",
     "dta",
     "translator",
+    "aggregator",
     "xdp",
     "collector",
     "store",

@@ -1,6 +1,7 @@
 //! `hopwise bench`: the figures we publish, on the user's machine.
 
 mod aggregate;
+mod aggregator;
 mod dta;
 mod dta_live;
 mod fastpath;
@@ -10,7 +11,6 @@ mod kernel;
 mod rdma_kernel;
 mod rungs;
 mod sink;
-mod stage;
 mod store;
 mod switch;
 mod switching;
@@ -105,13 +105,17 @@ const CASES: &[Case] = &[
     Case {
         name: "stage-agg25",
         about: "first stage: 25 postcards of any node together, per postcard",
-        run: stage::run,
+        run: aggregator::run,
     },
-    Case { name: "stage-agg-nf-100k", about: "the same by node and flow, 100,000 flows", run: stage::run },
+    Case {
+        name: "stage-agg-nf-100k",
+        about: "the same by node and flow, 100,000 flows",
+        run: aggregator::run,
+    },
     Case {
         name: "stage-cor-nf-100k",
         about: "first stage: summaries by node and flow, 100,000 flows, per postcard",
-        run: stage::run,
+        run: aggregator::run,
     },
     Case {
         name: "aggregate-unfold",

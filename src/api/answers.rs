@@ -348,7 +348,7 @@ pub(crate) async fn metrics(
         Some(switch) => switch.ask(|forwarder| forwarder.view()).await,
         None => None,
     };
-    let translator = context.translator.as_ref().map(crate::first_stage::view);
+    let translator = context.translator.as_ref().map(crate::aggregator::view);
     let reports = context.dta.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     let dta = (reports.as_ref(), memory.as_ref());

@@ -43,7 +43,7 @@ pub(crate) struct Context {
     /// The switch, if there is one.
     pub(crate) switch: Option<crate::switch::Handle>,
     /// The first stage, if there is one.
-    pub(crate) translator: Option<crate::first_stage::Handle>,
+    pub(crate) translator: Option<crate::aggregator::Handle>,
     /// The DTA translator, if there is one.
     pub(crate) dta: Option<crate::translator_role::Handle>,
     /// The collector's memory, if there is one.

@@ -6,14 +6,14 @@ use axum::{Json, extract::State};
 use serde::Serialize;
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::first_stage::{self, TranslatorView};
+use crate::aggregator::{self, AggregatorView};
 use crate::translator_role::view::DtaView;
 
 /// `/translator`: what there is of a first stage, and of a DTA translator.
 #[derive(Serialize)]
 pub(crate) struct Translators {
     #[serde(flatten)]
-    stage: Option<TranslatorView>,
+    stage: Option<AggregatorView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dta: Option<DtaView>,
 }
@@ -24,7 +24,7 @@ pub(crate) async fn view(
     params: Params,
 ) -> Result<Json<Translators>, Refusal> {
     params.only(&[])?;
-    let stage = context.translator.as_ref().map(first_stage::view);
+    let stage = context.translator.as_ref().map(aggregator::view);
     let dta = context.dta.as_ref().map(crate::translator_role::view);
     if stage.is_none() && dta.is_none() {
         let missing = "there is no translator in this process; add [translator] or [translator.dta] to its configuration";

@@ -6,9 +6,9 @@ use collector::Profile;
 use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
 use wire::profile::TelemetryPorts;
 
+use super::aggregator::{AggregateSpread, AggregatorSettings};
 use super::sections::{Clocks, OverrideSettings, Period, Policy, ProfileSettings, TcpShim};
 use super::settings::Settings;
-use super::translator::{StageSpread, TranslatorSettings};
 use super::values::Listen;
 use crate::datagram::{AggregatePorts, Profiles};
 
@@ -262,10 +262,10 @@ pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
 }
 
 /// The settings of the first stage.
-pub(crate) fn stage(stage: &TranslatorSettings, settings: &Settings) -> translator::Config {
+pub(crate) fn stage(stage: &AggregatorSettings, settings: &Settings) -> aggregator::Config {
     let mut profile = profile(settings, &stage.profile).wire;
     receive_on(&mut profile, &stage.listen.ports());
-    translator::Config {
+    aggregator::Config {
         kind: wire::aggregate::Kind::from_name(stage.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
         r: stage.r,
         timer: u64::try_from(stage.timer.as_nanos()).unwrap_or(u64::MAX),
@@ -274,8 +274,8 @@ pub(crate) fn stage(stage: &TranslatorSettings, settings: &Settings) -> translat
         aggregator: stage.aggregator,
         destinations: stage.forward.len(),
         spread: match stage.spread {
-            StageSpread::Flow => translator::Spread::Flow,
-            StageSpread::Node => translator::Spread::Node,
+            AggregateSpread::Flow => aggregator::Spread::Flow,
+            AggregateSpread::Node => aggregator::Spread::Node,
         },
         interop: stage.interop,
         pmtu: stage.pmtu,

@@ -5,11 +5,11 @@ use std::ops::Range;
 use detect::{RuleError, RuleSet, ThresholdError};
 
 use super::{
+    aggregator::AggregatorSettings,
     build,
     read::{Node, Reader, is_written, nearest, span_of},
     sections::{ProfileSettings, Rung, SourceSettings, XdpMode, ZeroCopy},
     settings::Settings,
-    translator::TranslatorSettings,
     values::Listen,
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
             checker.refuse(&["translator", key], message);
         }
         if let Some(dta) = &translator.dta {
-            super::rdma::check(dta, &mut |path, message| checker.refuse(path, message));
+            super::translator::check(dta, &mut |path, message| checker.refuse(path, message));
         }
     }
     if let Some(memory) = &settings.collector.memory {
@@ -371,8 +371,8 @@ impl Checker<'_, '_> {
 }
 
 /// What is wrong with `[translator]`: the key, and a sentence.
-fn translator(translator: &TranslatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
-    use ::translator::stage::ConfigError;
+fn translator(translator: &AggregatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
+    use ::aggregator::ConfigError;
     let mut wrong = Vec::new();
     if !translator.aggregates() {
         return wrong;

@@ -1,11 +1,11 @@
 //! The configuration: declared once in `sections.rs`, read and checked in one step, so that later code cannot meet a bad one.
 
+pub(crate) mod aggregator;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod filter;
 pub(crate) mod memory;
-pub(crate) mod rdma;
 pub(crate) mod read;
 pub(crate) mod renamed;
 pub(crate) mod sections;

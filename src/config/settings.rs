@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
+    aggregator::AggregatorSettings,
     sections::{
         ApiSettings, CollectorSettings, LogSettings, ProfileSettings, RuleSettings, SourceSettings,
         StoreSettings, ThresholdSettings, UiSettings,
     },
     setting::section,
     switch::SwitchSettings,
-    translator::TranslatorSettings,
 };
 
 section! {
@@ -30,7 +30,7 @@ section! {
         /// A switch between interfaces.
         pub(crate) switch: Option<SwitchSettings> = None,
         /// A first stage between switches and collector.
-        pub(crate) translator: Option<TranslatorSettings> = None,
+        pub(crate) translator: Option<AggregatorSettings> = None,
         /// What is kept on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.

@@ -1,87 +1,339 @@
-//! `[translator]`: a first stage between switches and collector.
+//! `[translator.dta]`: DTA reports in, RDMA out.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use translator::{Accept, Config, Trigger};
 
 use super::{
-    rdma::DtaSettings,
-    setting::{choice, section},
-    values::{Listen, Size},
+    read::{Node, Reader},
+    setting::{Setting, Shown, choice, section},
+    values::{Rate, Size, from_text, integer, refuse, with_unit},
 };
 
 section! {
-    /// A first stage between switches and collector: takes postcards and sends aggregates of them, so that the collector has fewer
-    /// datagrams to take, or summaries only. A file with `[translator]` and without `[collector]` runs no collector. Postcards are
-    /// read as `profile` says; their time stamps and latencies must be nanoseconds.
-    pub(crate) struct TranslatorSettings("[translator]") {
-        /// Where postcards come to: `udp://*:PORT`, or one address.
-        pub(crate) listen: Listen = Listen::UdpAny(32766),
-        /// Where aggregates go: addresses of collectors, with the port on which they expect aggregates (with `interop`: reports).
-        /// Several of them share the work, see `spread`.
-        pub(crate) forward: Vec<SocketAddr> = Vec::new(),
-        /// What is made of postcards. `agg`: they are sent together as they come; `agg_n`: those of a node; `agg_nf`: those of a node
-        /// about a flow. `cor`, `cor_n`, `cor_nf`: the same, but only least, largest, sum and number of hop latencies and queue
-        /// lengths are sent.
-        pub(crate) kind: StageKind = StageKind::Agg,
-        /// How many postcards go into one datagram or summary. For `agg` kinds at most what fits into `pmtu`: 72 at 1500 bytes.
-        pub(crate) r: u32 = 25,
-        /// Longest time that a postcard waits for others.
-        pub(crate) timer: Duration = Duration::from_millis(1),
-        /// Nodes, or nodes and flows, whose postcards can wait at the same time, for kinds with a scope; a power of two. When there
-        /// are more, a newcomer sends the oldest of the few whose place it could have, early: nothing is lost, but aggregates
-        /// are smaller.
-        pub(crate) registers: usize = 65_536,
-        /// In how many registers a node and flow may be: 1 (as a switch's plain register array), 2, 4 or 8.
-        pub(crate) ways: usize = 8,
-        /// Aggregator ID, by which the collector tells first stages apart.
-        pub(crate) aggregator: u32 = 1,
-        /// By what a postcard chooses among several addresses of `forward`.
-        pub(crate) spread: StageSpread = StageSpread::Flow,
-        /// Send plain Telemetry Report 2.0 with several reports per datagram, for collectors that know no aggregates; for kinds
-        /// `agg_n` and `agg_nf`.
-        pub(crate) interop: bool = false,
-        /// Bytes of the longest packet that reaches the collector whole.
-        pub(crate) pmtu: u16 = 1500,
-        /// Profile by which postcards are read.
-        pub(crate) profile: String = "default".to_owned(),
+    /// A translator of Direct Telemetry Access: takes DTA reports by UDP and writes what they say into collectors' memory by RDMA
+    /// (RoCEv2). See [the how-to](../how-to/dta.md).
+    pub(crate) struct DtaSettings("[translator.dta]") {
+        /// Where reports come to, for the first collector; others say their own `listen`.
+        pub(crate) listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
+        /// Port of the reporters to which NACKs and notices of congestion go.
+        pub(crate) control_port: u16 = 40044,
+        /// How reports are laid out. `v1`: as [the wire formats](../reference/wire-formats.md) say. `artifact`: as the code published
+        /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
+        pub(crate) layout: DtaLayout = DtaLayout::V1,
+        /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `card`: the RDMA card that has the
+        /// address `source`, by libibverbs.
+        pub(crate) mode: DtaMode = DtaMode::Socket,
+        /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
+        pub(crate) source: Option<IpAddr> = None,
+        /// UDP port of this side: RoCEv2 leaves from it, and acknowledgements come to it. 0: the kernel's choice.
+        pub(crate) source_port: u16 = 0,
+        /// Bytes of data in the longest RoCEv2 packet: 256, 512, 1024, 2048 or 4096, so that it fits into the MTU.
+        pub(crate) pmtu: u16 = 1024,
+        /// Longest time that an entry waits for others of its list.
+        pub(crate) flush: Duration = Duration::from_millis(1),
+        /// Postcards whose other hops are waited for, per collector.
+        pub(crate) postcards: usize = 65_536,
+        /// Longest time that a postcard waits for other hops.
+        pub(crate) postcard_timeout: Duration = Duration::from_millis(100),
+        /// Columns of a sketch that are written together, when all its reporters have sent them.
+        pub(crate) sketch_columns: u32 = 64,
+        /// Longest time that an epoch of a sketch waits for columns; then it is written as it is.
+        pub(crate) sketch_timeout: Duration = Duration::from_secs(1),
+        /// Reporters whose sequence numbers are followed.
+        pub(crate) reporters: usize = 65_536,
+        /// Reports per second that one reporter may send; what is above is dropped and counted. Not set: no bound.
+        pub(crate) reporter_rate: Option<PerSecond> = None,
+        /// Acknowledge essential reports, one message per 64 of them.
+        pub(crate) acknowledge: bool = false,
+        /// Memory for reports of high priority that must wait while a collector is overloaded.
+        pub(crate) waiting: Size = Size(16 << 20),
         /// Socket receive buffer to ask the kernel for.
         pub(crate) receive_buffer: Size = Size(16 << 20),
-        /// Take DTA reports and write collectors' memory. With it and without `forward`, no postcards are taken.
-        pub(crate) dta: Option<DtaSettings> = None,
+        /// A file with the secret that the collectors' `[collector.memory] secret_file` has, for those that say no other. A collector that
+        /// does not prove that it knows it is not talked to. Its content is read again by a reload.
+        pub(crate) secret_file: Option<PathBuf> = None,
+        /// Where it is written.
+        pub(crate) collectors: Vec<DtaCollectorSettings> = Vec::new(),
+        /// Reports that are also appended to a list when a condition holds.
+        pub(crate) triggers: Vec<TriggerSettings> = Vec::new(),
     }
 }
 
 choice! {
-    /// What a first stage makes.
-    pub(crate) enum StageKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R).
-        Agg = "agg",
-        /// Agg_N(R).
-        AggNode = "agg_n",
-        /// Agg_{N,F}(R).
-        AggNodeFlow = "agg_nf",
-        /// Cor(R).
-        Cor = "cor",
-        /// Cor_N(R).
-        CorNode = "cor_n",
-        /// Cor_{N,F}(R).
-        CorNodeFlow = "cor_nf",
+    /// Who writes into collectors' memory.
+    pub(crate) enum DtaMode("\"socket\" or \"card\"") {
+        /// This program, by a UDP socket.
+        Socket = "socket",
+        /// An RDMA card.
+        Card = "card",
     }
 }
 
 choice! {
-    /// By what a destination is chosen.
-    pub(crate) enum StageSpread("\"flow\" or \"node\"") {
-        /// The flow.
-        Flow = "flow",
-        /// The node.
-        Node = "node",
+    /// How reports are laid out.
+    pub(crate) enum DtaLayout("\"v1\", \"artifact\" or \"both\"") {
+        /// DTA v1.
+        V1 = "v1",
+        /// The published code's.
+        Artifact = "artifact",
+        /// Either.
+        Both = "both",
     }
 }
 
-impl TranslatorSettings {
-    /// Are postcards taken and aggregated?
-    pub(crate) fn aggregates(&self) -> bool {
-        self.dta.is_none() || !self.forward.is_empty()
+section! {
+    /// A collector whose memory is written.
+    pub(crate) struct DtaCollectorSettings("[[translator.dta.collectors]]") {
+        /// Its `[collector.memory] exchange`. With port 0: that of the memory in this very process.
+        pub(crate) exchange: Option<SocketAddr> = None,
+        /// Where reports for this collector come to. Not set for the first: `[translator.dta] listen`.
+        pub(crate) listen: Option<SocketAddr> = None,
+        /// A file with the secret of this collector. Not set: `[translator.dta] secret_file`.
+        pub(crate) secret_file: Option<PathBuf> = None,
+        /// RDMA messages per second that it bears: above it reports of low priority are dropped first. Not set: no bound.
+        pub(crate) rate: Option<PerSecond> = None,
+        /// The same in bits, such as `"10Gbit/s"`.
+        pub(crate) bandwidth: Option<Rate> = None,
     }
+}
+
+section! {
+    /// A report of `operation` for which `when` holds makes an entry of a list, beside what it does itself: filtering while
+    /// collecting, in the translator instead of in the collector.
+    pub(crate) struct TriggerSettings("[[translator.dta.triggers]]") {
+        /// Which reports. Of `append` each entry is looked at.
+        pub(crate) operation: TriggerOperation = TriggerOperation::KeyWrite,
+        /// Only reports for this collector, by its place in `collectors` from 0; not set: for all.
+        pub(crate) collector: Option<u8> = None,
+        /// Only reports of this store, list or sketch; not set: of all.
+        pub(crate) of: Option<u32> = None,
+        /// Comparisons joined by `and`, such as `"value >= 1000 and data[0:4] != 0"`. Fields: `reporter`, `priority` (0 to 2),
+        /// `essential`, `immediate` (0 or 1), `value` (of key-increments and postcards), `hop`, `path_length`, and bytes of key or data as a
+        /// number: `key[FROM:BYTES]`, `data[FROM:BYTES]`. `FIELD & MASK` takes some bits. Empty: every report.
+        pub(crate) when: String = String::new(),
+        /// The list that gets an entry, in the memory of the report's collector.
+        pub(crate) list: u32 = 0,
+        /// What the entry is made of, in order and as long as the list's entries: `key[FROM:BYTES]`, `data[FROM:BYTES]`, `time` (8
+        /// bytes, ns), a field with its bytes (`value:4`), a number with its bytes (`7:1`).
+        pub(crate) entry: String = String::new(),
+        /// Tell the collector's program at once (an RDMA immediate).
+        pub(crate) immediate: bool = false,
+        /// Shortest time between two entries of this trigger; `0s`: no limit.
+        pub(crate) interval: Duration = Duration::ZERO,
+    }
+}
+
+choice! {
+    /// Which reports a trigger looks at.
+    pub(crate) enum TriggerOperation("\"key-write\", \"append\", \"key-increment\", \"postcard\" or \"sketch-merge\"") {
+        /// Key-Write.
+        KeyWrite = "key-write",
+        /// Append.
+        Append = "append",
+        /// Key-Increment.
+        KeyIncrement = "key-increment",
+        /// Postcarding.
+        Postcard = "postcard",
+        /// Sketch-Merge.
+        SketchMerge = "sketch-merge",
+    }
+}
+
+/// Things per second: `2000000`, `"2M/s"` (powers of 1000).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PerSecond(pub(crate) u64);
+
+const PER_SECOND: [(&str, u64); 8] = [
+    ("/s", 1),
+    ("k/s", 1_000),
+    ("K/s", 1_000),
+    ("M/s", 1_000_000),
+    ("G/s", 1_000_000_000),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+];
+
+impl Setting for PerSecond {
+    const KIND: &'static str = "a number per second, such as \"2M/s\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match integer(node.get_ref()).map(u64::try_from) {
+            Some(Ok(number)) if number > 0 => Some(Self(number)),
+            Some(_) => refuse(node, reader),
+            None => from_text(node, reader, |text| {
+                with_unit(text, &PER_SECOND).filter(|rate| *rate > 0).map(Self)
+            }),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        let mut units = [("G/s", 1_000_000_000), ("M/s", 1_000_000), ("k/s", 1_000), ("/s", 1)].into_iter();
+        let unit = units.find(|(_, factor)| self.0.is_multiple_of(*factor));
+        let (unit, factor) = unit.unwrap_or(("/s", 1));
+        Shown::Plain(format!("{}{unit}", self.0 / factor).into())
+    }
+}
+
+impl DtaSettings {
+    /// Where reports for each collector come to.
+    pub(crate) fn listens(&self) -> Vec<SocketAddr> {
+        let one = |(index, collector): (usize, &DtaCollectorSettings)| {
+            collector.listen.or((index == 0).then_some(self.listen))
+        };
+        self.collectors.iter().enumerate().filter_map(one).collect()
+    }
+
+    /// The file with the secret of this collector.
+    pub(crate) fn secret_file<'s>(&'s self, collector: &'s DtaCollectorSettings) -> Option<&'s Path> {
+        collector.secret_file.as_deref().or(self.secret_file.as_deref())
+    }
+}
+
+/// Most collectors of a translator.
+const MOST_COLLECTORS: usize = translator::MAX_COLLECTORS;
+
+/// What is wrong with `[translator.dta]`: where, and a sentence.
+pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let mut wrong = |key: &str, message: &str| refuse(&["translator", "dta", key], message.to_owned());
+    if dta.collectors.is_empty() {
+        wrong(
+            "collectors",
+            "no collector to write to; add [[translator.dta.collectors]] with exchange = \"10.0.0.9:18515\"",
+        );
+    }
+    if dta.collectors.len() > MOST_COLLECTORS {
+        wrong("collectors", "at most 16 collectors; start another translator for the rest");
+    }
+    if dta.mode == DtaMode::Card && dta.source.is_none() {
+        wrong("mode", "which card? add source = \"10.0.0.5\", the card's address");
+    }
+    if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
+        wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");
+    }
+    if dta.flush.is_zero() || dta.flush.as_secs() > 60 {
+        wrong("flush", "write \"1us\" to \"60s\"");
+    }
+    if dta.postcard_timeout.is_zero() || dta.postcard_timeout.as_secs() > 60 {
+        wrong("postcard_timeout", "write \"1us\" to \"60s\"");
+    }
+    for (index, collector) in dta.collectors.iter().enumerate() {
+        let position = index.to_string();
+        let mut wrong = |key: &str, message: String| {
+            refuse(&["translator", "dta", "collectors", &position, key], message);
+        };
+        if collector.exchange.is_none() {
+            wrong(
+                "exchange",
+                "write the collector's [collector.memory] exchange, such as \"10.0.0.9:18515\"".to_owned(),
+            );
+        }
+        let listen = collector.listen.or((index == 0).then_some(dta.listen));
+        let before = dta.listens();
+        match listen {
+            None => wrong(
+                "listen",
+                "reports for different collectors come to different ports; add listen = \"0.0.0.0:40041\""
+                    .to_owned(),
+            ),
+            Some(own) if own.port() != 0 && before[..index.min(before.len())].contains(&own) => {
+                wrong("listen", format!("{own} is another collector's; write another port"));
+            }
+            Some(_) => {}
+        }
+    }
+    triggers(dta, refuse);
+    if !dta.collectors.is_empty()
+        && let Err(translator::ConfigError::Setting(name, what)) = dta.config().check()
+    {
+        let key = if name == "local" { "waiting" } else { name };
+        refuse(&["translator", "dta", key], format!("write {what}"));
+    }
+}
+
+fn triggers(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    for (index, trigger) in dta.triggers.iter().enumerate() {
+        let position = index.to_string();
+        let mut wrong = |key: &str, message: String| {
+            refuse(&["translator", "dta", "triggers", &position, key], message);
+        };
+        if let Err(error) = translator::trigger_text::conditions(&trigger.when) {
+            wrong("when", error);
+        }
+        match translator::trigger_text::parts(&trigger.entry) {
+            Err(error) => wrong("entry", error),
+            Ok(_) => {
+                if let Some(Err(what)) = trigger.built().map(|built| built.check()) {
+                    wrong("entry", what.to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl TriggerSettings {
+    /// As the translator takes it; `None` if it cannot be read.
+    pub(crate) fn built(&self) -> Option<Trigger> {
+        Some(Trigger {
+            opcode: match self.operation {
+                TriggerOperation::KeyWrite => 1,
+                TriggerOperation::Append => 2,
+                TriggerOperation::KeyIncrement => 3,
+                TriggerOperation::Postcard => 4,
+                TriggerOperation::SketchMerge => 5,
+            },
+            collector: self.collector,
+            of: self.of,
+            conditions: translator::trigger_text::conditions(&self.when).ok()?,
+            list: self.list,
+            entry: translator::trigger_text::parts(&self.entry).ok()?,
+            immediate: self.immediate,
+            interval: nanoseconds(self.interval),
+        })
+    }
+}
+
+impl DtaSettings {
+    /// The translator's settings, of collectors that are not known yet.
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            collectors: vec![None; self.collectors.len()],
+            accept: match self.layout {
+                DtaLayout::V1 => Accept::V1,
+                DtaLayout::Artifact => Accept::Artifact,
+                DtaLayout::Both => Accept::Both,
+            },
+            reporters: self.reporters,
+            reporter_rate: self.reporter_rate.map_or(0, |rate| rate.0),
+            acks: self.acknowledge,
+            append_timer: nanoseconds(self.flush),
+            postcard_timer: nanoseconds(self.postcard_timeout),
+            postcards: self.postcards,
+            sketch_columns: self.sketch_columns,
+            sketch_timer: nanoseconds(self.sketch_timeout),
+            local: usize::try_from(self.waiting.0).unwrap_or(usize::MAX),
+            triggers: self.triggers.iter().filter_map(TriggerSettings::built).collect(),
+            ..Config::default()
+        }
+    }
+}
+
+impl DtaCollectorSettings {
+    /// How much it bears.
+    pub(crate) fn limit(&self) -> translator::Rate {
+        translator::Rate {
+            messages: self.rate.map_or(0, |rate| rate.0),
+            bytes: self.bandwidth.map_or(0, |rate| rate.0 / 8),
+            ..translator::Rate::ENDLESS
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

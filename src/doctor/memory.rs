@@ -10,7 +10,7 @@ use nic::rights::Cap;
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::{
-    config::{Settings, memory::MemoryMode, rdma::DtaMode},
+    config::{Settings, memory::MemoryMode, translator::DtaMode},
     exchange::secret::Secret,
     memory_role::regions::geometry,
 };

@@ -10,7 +10,7 @@ use dta::{
     key::Key,
     map::Map,
 };
-use translator::dta::trigger_text as trigger;
+use translator::trigger_text as trigger;
 
 use super::{
     Message, Read1, Shape, read, read_nonce,

@@ -8,14 +8,14 @@ use std::{
 
 use nic::udp::{Answered, Options, Receiver};
 use rdma::requester::{Connection, Event, RemoteRegion, State};
-use translator::dta::{CollectorConfig, StoreEntry, Translator};
+use translator::{CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
 use wire::roce::{PORT, Path, Psn};
 
 use super::road::Road;
 
 use crate::{
-    config::rdma::DtaSettings,
+    config::translator::DtaSettings,
     control::Control,
     exchange::{
         End, Hello, Shape, StoreOffer, VERSION, Welcome,

@@ -6,7 +6,7 @@ use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
 use rdma::transport::{Blocked, Place, Room, Way};
 
 use super::card::Cards;
-use crate::config::rdma::{DtaMode, DtaSettings};
+use crate::config::translator::{DtaMode, DtaSettings};
 use terminal::CliError;
 
 /// See the module's text.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rdma::requester::{GivenUp, Heard, Refused, State};
 use serde::Serialize;
-use translator::dta::{PRIMITIVES, Reason};
+use translator::{PRIMITIVES, Reason};
 use wire::Refusal;
 
 use super::Worker;

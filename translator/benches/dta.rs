@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use rdma::requester::{self, Connection, Links, RemoteRegion};
 use rdma::transport::Way;
-use translator::dta::workload::{CASES, Case, Load, Nowhere, Reports};
-use translator::dta::{Out, Translator};
+use translator::workload::{CASES, Case, Load, Nowhere, Reports};
+use translator::{Out, Translator};
 
 const RUNS: usize = 31;
 /// Reports that are taken together, as a driver does.

@@ -1,78 +1,261 @@
-//! Made-up postcards for measuring: datagrams as nodes send them, one postcard each. Nothing here is on any fast path.
+//! Reports to measure the translator with: each case one primitive, made by the same rules every time.
 
-use wire::Hop;
-use wire::aggregate::Kind;
-use wire::report::v20::{Group, GroupBuilder, Repr};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
+use wire::dta::{Base, Operation, Priority, Report};
 
-use crate::stage::Config;
+use rdma::transport::{Blocked, Place, Room, Way};
 
-/// Bytes of a datagram with one postcard.
-pub const LEN: usize = 44;
-/// Nodes that send.
-pub const NODES: u32 = 3;
-/// First ingress stamp.
-const BEGIN: u64 = 1_700_000_000_000_000_000;
+use super::{CollectorConfig, Config, StoreEntry};
 
-/// One case of the benchmark.
+/// Reports of a case: enough that keys, lists and reporters are not the same ones soon again.
+pub const REPORTS: usize = 1 << 16;
+/// Rows of the case's sketch.
+const DEPTH: u8 = 4;
+/// Columns of a report of it: 1,024 bytes.
+const COLUMNS: u8 = 64;
+/// Columns of the sketch: 8 MiB in each of two buffers.
+const ALL_COLUMNS: u32 = 1 << 19;
+
+/// What reports ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Case {
-    /// Its name, as in `hopwise bench`.
-    pub name: &'static str,
-    /// What the stage makes.
-    pub kind: Kind,
-    /// R.
-    pub r: u32,
-    /// Different pairs of node and flow, met in turn.
-    pub flows: u32,
-    /// Registers.
-    pub registers: usize,
+pub enum Load {
+    /// Data of so many bytes under random 13-byte keys.
+    KeyWrite {
+        /// N.
+        copies: u8,
+        /// Bytes.
+        data: u16,
+        /// Each from one of 65,536 reporters in turn, and numbered.
+        essential: bool,
+    },
+    /// Entries of 4 bytes, batches of 16.
+    Append {
+        /// Entries of a report.
+        entries: u8,
+        /// Lists, chosen at random.
+        lists: u32,
+    },
+    /// One under random 13-byte keys.
+    KeyIncrement {
+        /// N.
+        copies: u8,
+    },
+    /// Five hops of a path, one after the other, of random 13-byte keys.
+    Postcards,
+    /// 64 columns of 4 counters of 4 bytes, of two reporters in turn.
+    Sketch,
 }
 
-/// The published cases.
-pub const CASES: [Case; 3] = [
-    Case { name: "stage-agg25", kind: Kind::Agg, r: 25, flows: 1000, registers: 1 },
-    Case { name: "stage-agg-nf-100k", kind: Kind::AggNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
-    Case { name: "stage-cor-nf-100k", kind: Kind::CorNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
+/// A load with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// Its load.
+    pub load: Load,
+}
+
+const fn put(name: &'static str, copies: u8, data: u16, essential: bool) -> Case {
+    Case { name, load: Load::KeyWrite { copies, data, essential } }
+}
+
+const fn append(name: &'static str, entries: u8, lists: u32) -> Case {
+    Case { name, load: Load::Append { entries, lists } }
+}
+
+/// All cases.
+pub const CASES: [Case; 14] = [
+    put("key-write-n1-4", 1, 4, false),
+    put("key-write-n1-20", 1, 20, false),
+    put("key-write-n2-4", 2, 4, false),
+    put("key-write-n2-20", 2, 20, false),
+    put("key-write-n4-20", 4, 20, false),
+    put("essential-65536-reporters", 2, 20, true),
+    append("append-1", 1, 1),
+    append("append-16", 16, 1),
+    append("append-255", 255, 1),
+    append("append-1-of-255-lists", 1, 255),
+    append("append-1-of-65536-lists", 1, 1 << 16),
+    Case { name: "key-increment-n2", load: Load::KeyIncrement { copies: 2 } },
+    Case { name: "postcards", load: Load::Postcards },
+    Case { name: "sketch-merge", load: Load::Sketch },
 ];
 
+/// A payload of each report, one after the other, all of one length.
+#[derive(Clone, Debug)]
+pub struct Reports {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Reports {
+    /// The payloads, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.len)
+    }
+
+    /// The payloads, to be changed: the numbers of essential reports go on from round to round.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
+        self.bytes.chunks_exact_mut(self.len)
+    }
+
+    /// Bytes of a payload.
+    pub fn payload_len(&self) -> usize {
+        self.len
+    }
+}
+
 impl Case {
-    /// Settings for it.
-    pub fn config(&self) -> Config {
-        Config {
-            kind: self.kind,
-            r: self.r,
-            timer: 3_600_000_000_000,
-            registers: self.registers,
-            ways: self.registers.min(8),
-            ..Config::default()
+    /// The store of the case.
+    pub fn geometry(&self) -> Geometry {
+        let (slots, family) = (1 << 27, Family::V1);
+        match self.load {
+            Load::KeyWrite { data, .. } => Geometry::KeyWrite { slots, data_len: data, family },
+            Load::Append { lists, .. } => {
+                let ring = Ring { entry_len: 4, entries: 1 << 10, batch: 16, tagged: true };
+                Geometry::Append { lists, first_list: 0, ring }
+            }
+            Load::KeyIncrement { .. } => Geometry::KeyIncrement { slots, family },
+            Load::Postcards => Geometry::Postcarding { slots, hops: 5, family },
+            Load::Sketch => Geometry::Sketch {
+                kind: SketchKind::CountMin,
+                op: MergeOp::Sum,
+                shape: Columns { depth: DEPTH, columns: ALL_COLUMNS, width: 4 },
+            },
         }
     }
 
-    /// Its datagrams, [`LEN`] bytes each, once through all flows in an order that no prefetcher foresees.
-    pub fn datagrams(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.flows as usize * LEN];
-        // Prime, and no divisor of any number of flows here.
-        let stride = 7919;
-        let mut sequences = [0; NODES as usize];
-        for (at, out) in bytes.chunks_exact_mut(LEN).enumerate() {
-            let flow = (at as u64 * stride % u64::from(self.flows)) as u32;
-            let node = flow % NODES;
-            let ingress = BEGIN + at as u64 * 100;
-            let own = Hop {
-                queue_id: Some(1),
-                queue_occupancy: Some(flow % 1000),
-                ingress_ts: Some(ingress),
-                egress_ts: Some(ingress + 500 + u64::from(flow % 7)),
-                ..Hop::default()
-            };
-            let seq = sequences[node as usize];
-            sequences[node as usize] += 1;
-            let flow_id = flow.wrapping_mul(0x9e37_79b1).to_be_bytes();
-            let group = Group { hw_id: 0, seq, node_id: node + 1 };
-            if let Some(mut group) = GroupBuilder::new(out, group) {
-                let _ = group.push(&Repr::postcard(own, &flow_id));
-            }
+    /// Settings with one collector that has this store.
+    pub fn config(&self) -> Config {
+        let store = StoreEntry { reporters: 2, ..StoreEntry::new(0, 1, self.geometry()) };
+        let memory = CollectorConfig { stores: vec![store], ..CollectorConfig::default() };
+        Config { collectors: vec![Some(memory)], owned: 1 << 16, ..Config::default() }
+    }
+
+    /// What a report holds: entries, counters' bytes, or one operation.
+    pub fn items(&self) -> u64 {
+        match self.load {
+            Load::Append { entries, .. } => entries.into(),
+            Load::Sketch => u64::from(COLUMNS) * u64::from(DEPTH) * 4,
+            _ => 1,
         }
-        bytes
+    }
+
+    /// The case's reports.
+    pub fn reports(&self) -> Reports {
+        let count = match self.load {
+            // Two reporters' sketches.
+            Load::Sketch => 2 * (ALL_COLUMNS / u32::from(COLUMNS)) as usize,
+            _ => REPORTS,
+        };
+        let (mut bytes, mut len) = (Vec::new(), 0);
+        let mut seed = 1;
+        for number in 0..count {
+            let mut payload = [0; 2048];
+            len = self.report(number, &mut seed, &mut payload);
+            bytes.extend_from_slice(&payload[..len]);
+        }
+        Reports { bytes, len }
+    }
+
+    fn report(&self, number: usize, seed: &mut u64, out: &mut [u8]) -> usize {
+        let mut random = [0; 1024];
+        for chunk in random.as_chunks_mut::<8>().0 {
+            *chunk = next(seed).to_be_bytes();
+        }
+        let (key, data) = random.split_at(13);
+        let mut base = Base { reporter: 7, priority: Priority::Medium, ..Base::default() };
+        let operation = match self.load {
+            Load::KeyWrite { copies, data: len, essential } => {
+                base.essential = essential;
+                base.reporter = if essential { number as u32 } else { 7 };
+                Operation::KeyWrite { copies, store: 1, key, data: &data[..usize::from(len).min(1000)] }
+            }
+            Load::Append { entries, lists } => {
+                // A list is of 32 bits, and 255 entries are 1,020 bytes.
+                let list = u32::from_be_bytes([key[0], key[1], key[2], key[3]]) % lists.max(1);
+                Operation::Append { list, entry_len: 4, entries: &random[..4 * usize::from(entries)] }
+            }
+            Load::KeyIncrement { copies } => Operation::KeyIncrement { copies, store: 1, delta: 1, key },
+            Load::Postcards => {
+                let path = (number / 5) as u64;
+                let mut key = [0; 13];
+                key[..8].copy_from_slice(&next(&mut (path + 1)).to_be_bytes());
+                let hop = (number % 5) as u8 + 1;
+                let card = Operation::Postcard { hop, path_len: 5, store: 1, value: hop.into(), key: &key };
+                return emit(&Report { base, operation: card }, out);
+            }
+            Load::Sketch => {
+                base.reporter = (number % 2) as u32;
+                Operation::SketchMerge {
+                    sketch: 1,
+                    epoch: 0,
+                    first_column: (number / 2) as u32 * u32::from(COLUMNS),
+                    depth: DEPTH,
+                    width: 4,
+                    op: MergeOp::Sum,
+                    columns: COLUMNS,
+                    counters: &random,
+                }
+            }
+        };
+        emit(&Report { base, operation }, out)
+    }
+
+    /// Makes reports those of another round: numbers of essential reports, epochs of sketches.
+    pub fn turn(&self, reports: &mut Reports, round: u16) {
+        let at = match self.load {
+            Load::KeyWrite { essential: true, .. } => 2,
+            Load::Sketch => 10,
+            _ => return,
+        };
+        for payload in reports.iter_mut() {
+            payload[at..at + 2].copy_from_slice(&round.to_be_bytes());
+        }
+    }
+}
+
+fn emit(report: &Report<'_>, out: &mut [u8]) -> usize {
+    report.emit(out).unwrap_or(0)
+}
+
+/// The next of numbers that are as good as random.
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// A way that takes everything and keeps nothing: what is measured is the translator alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere {
+    /// Operations.
+    pub operations: u64,
+    /// Bytes of their data.
+    pub bytes: u64,
+}
+
+impl Way for Nowhere {
+    #[inline(always)]
+    fn room(&self, _: u8, _: bool) -> Room {
+        Room::ENDLESS
+    }
+
+    #[inline(always)]
+    fn write(&mut self, _: Place, _: u64, data: &[u8], _: Option<u32>, _: bool) -> Result<(), Blocked> {
+        self.operations += 1;
+        self.bytes += data.len() as u64;
+        std::hint::black_box(data);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn add(&mut self, _: Place, _: u64, delta: u64, _: Option<u32>) -> Result<(), Blocked> {
+        self.operations += 1;
+        self.bytes += 8;
+        std::hint::black_box(delta);
+        Ok(())
     }
 }

@@ -1,33 +1,18 @@
-//! Nothing is allocated per postcard, aggregate, DTA report or tick: counted by the allocator itself, of one test and one thread.
+//! Nothing is allocated per DTA report or tick: counted by the allocator itself, of one test and one thread.
 #![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
 #[path = "../../wire/tests/support/allocations.rs"]
 #[allow(unreachable_pub, reason = "shared by tests of several crates")]
 mod allocations;
 
-use translator::workload::{CASES, LEN};
-
 use allocations::allocations;
 
 struct Nowhere(u64);
 
 impl translator::Out for Nowhere {
-    fn send(&mut self, _: usize, payload: &[u8]) {
-        self.0 += payload.len() as u64;
-    }
-}
-
-impl translator::dta::Out for Nowhere {
     fn control(&mut self, _: std::net::SocketAddr, _: u8, payload: &[u8]) {
         self.0 += payload.len() as u64;
     }
-}
-
-/// Counted in one test: others would allocate meanwhile.
-#[test]
-fn a_stage_and_a_translator_at_work_allocate_nothing() {
-    a_stage_at_work_allocates_nothing();
-    a_translator_at_work_allocates_nothing();
 }
 
 /// A way that closes now and then, so that reports wait in local memory and come again.
@@ -60,8 +45,9 @@ impl rdma::transport::Way for Gate {
     }
 }
 
+#[test]
 fn a_translator_at_work_allocates_nothing() {
-    use translator::dta::{Config, Origin, Part, Translator, Trigger, workload};
+    use translator::{Config, Origin, Part, Translator, Trigger, workload};
     for case in workload::CASES {
         let mut reports = case.reports();
         let trigger = Trigger {
@@ -103,25 +89,5 @@ fn a_translator_at_work_allocates_nothing() {
         assert_eq!(allocations() - before, 0, "{}", case.name);
         let stats = translator.stats();
         assert!(stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0, "{stats:?}");
-    }
-}
-
-fn a_stage_at_work_allocates_nothing() {
-    for case in CASES {
-        let datagrams = case.datagrams();
-        let mut stage = translator::FirstStage::new(case.config()).expect("good settings");
-        let mut out = Nowhere(0);
-        let before = allocations();
-        // The same with postcards that only the whole decoder reads.
-        let mut odd = [0; LEN];
-        odd.copy_from_slice(&datagrams[..LEN]);
-        odd[17] |= 1;
-        for (now, burst) in datagrams.chunks(64 * LEN).enumerate() {
-            stage.take(now as u64, burst.chunks_exact(LEN).chain([odd.as_slice()]), &mut out);
-        }
-        stage.tick(u64::MAX, &mut out);
-        stage.finish(&mut out);
-        assert_eq!(allocations() - before, 0, "{}", case.name);
-        assert!(out.0 > 0);
     }
 }

@@ -8,7 +8,7 @@ use crate::figures::reports::{BURST, KEY, Reports, append_store, key_write_store
 use dta::{Answer, Next, Policy};
 use memory::{Pages, Region};
 use rdma::workload;
-use translator::dta::StoreEntry;
+use translator::StoreEntry;
 use wire::dta::hash::Family;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure, middle};

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aggregator::{self, Aggregator};
 use collector::{Batch, Collector, Datagram};
 use nic::udp::{Burst, Options, Receiver, Sender};
-use translator::stage::{self, FirstStage};
 use wire::{
     Hop,
     aggregate::{Aggregate, Kind},
@@ -56,7 +56,7 @@ struct Output {
     delays: Vec<u64>,
 }
 
-impl stage::Out for Output {
+impl aggregator::Out for Output {
     fn send(&mut self, _destination: usize, payload: &[u8]) {
         self.sent.push((self.now, payload.to_vec()));
         self.bytes += (payload.len() + AROUND) as u64;
@@ -108,8 +108,8 @@ fn aggregate(cards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Output, Cli
         out.delays = vec![0];
         return Ok(out);
     }
-    let config = stage::Config { kind, r, timer: TIMER, registers: 64, ..stage::Config::default() };
-    let mut stage = FirstStage::new(config).map_err(|error| CliError::new(error.to_string()))?;
+    let config = aggregator::Config { kind, r, timer: TIMER, registers: 64, ..aggregator::Config::default() };
+    let mut stage = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
     for (now, payload) in cards {
         out.now = *now;
         stage.take(*now, [payload.as_slice()], &mut out);

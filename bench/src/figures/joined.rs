@@ -8,7 +8,7 @@ use ::dta::{BODY, Header, Store, region_len};
 use memory::Region;
 use rdma::requester::{Config, Connection, Links, RemoteRegion};
 use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};
-use translator::dta::{self, CollectorConfig, StoreEntry, Translator};
+use translator::{self, CollectorConfig, StoreEntry, Translator};
 use wire::dta::layout::Geometry;
 use wire::roce::{Packet, Path, Transport};
 
@@ -48,7 +48,7 @@ pub(crate) struct Joined {
 #[derive(Default)]
 struct Controls(u64);
 
-impl dta::Out for Controls {
+impl translator::Out for Controls {
     fn control(&mut self, _: SocketAddr, _: u8, _: &[u8]) {
         self.0 += 1;
     }
@@ -138,7 +138,7 @@ impl Sending {
     }
 
     /// What the translator counted.
-    pub(crate) fn translated(&self) -> dta::Stats {
+    pub(crate) fn translated(&self) -> translator::Stats {
         self.translator.stats()
     }
 }
@@ -156,7 +156,7 @@ impl Joined {
         let links = links(&mut receiving.responder, path, &regions)?;
         let stores = (0_u16..).zip(wanted).map(|(region, wanted)| StoreEntry { region, ..*wanted }).collect();
         let memory = CollectorConfig { stores, ..CollectorConfig::default() };
-        let config = dta::Config { collectors: vec![Some(memory)], ..dta::Config::default() };
+        let config = translator::Config { collectors: vec![Some(memory)], ..translator::Config::default() };
         let sending = Sending {
             translator: Translator::new(config).map_err(failed)?,
             links,
@@ -240,7 +240,7 @@ impl Joined {
     }
 
     /// What the translator counted.
-    pub(crate) fn translated(&self) -> dta::Stats {
+    pub(crate) fn translated(&self) -> translator::Stats {
         self.sending.translated()
     }
 

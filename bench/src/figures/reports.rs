@@ -1,7 +1,7 @@
 //! DTA reports whose copies, sizes and lists an experiment chooses: payloads of one kind, of which each is made another one before
 //! it is given, so that no two bursts have the same keys.
 
-use translator::dta::StoreEntry;
+use translator::StoreEntry;
 use wire::Unwritten;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 use wire::dta::{Base, Operation, Report, hash::Family};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dataplane::dta::{Config as Reporting, How, Reporter};
 use dta::{Answer, Header, Next, Policy, Store, region_len};
 use memory::Region;
-use translator::dta::{CollectorConfig, Config as Translating, StoreEntry, Translator};
+use translator::{CollectorConfig, Config as Translating, StoreEntry, Translator};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Geometry, Ring};
 use wire::dta::{Operation, Priority};

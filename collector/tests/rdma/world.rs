@@ -10,7 +10,7 @@ use dataplane::dta::{Outbox, Reporter};
 use memory::Region;
 use rdma::requester::{Config, Connection, Event, Links, RemoteRegion, State};
 use rdma::responder::{self, Completion, Order, PairConfig, Registered, Registration, Responder, Rights};
-use translator::dta::{Origin, Translator};
+use translator::{Origin, Translator};
 use wire::roce::{Packet, Path, Transport};
 
 pub(crate) const MICRO: u64 = 1_000;
@@ -193,7 +193,7 @@ pub(crate) struct Chain {
 #[derive(Debug, Default)]
 struct Controls(Vec<Vec<u8>>);
 
-impl translator::dta::Out for Controls {
+impl translator::Out for Controls {
     fn control(&mut self, _: SocketAddr, _: u8, payload: &[u8]) {
         self.0.push(payload.to_vec());
     }

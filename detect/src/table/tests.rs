@@ -239,10 +239,7 @@ fn rules_that_remember_are_left_to_user_space_which_needs_every_report() {
     assert_eq!((split.kernel, split.user.as_slice()), (0b101, &[(1, Reason::History)][..]));
     assert!(split.user_needs_all && split.table.rules == 0b101);
     assert_eq!(split.user_metrics, 1 << (Metric::FlowLatency as u8));
-    assert_eq!(
-        Reason::History.to_string(),
-        "it uses history, which the kernel program does not store"
-    );
+    assert_eq!(Reason::History.to_string(), "it uses history, which the kernel program does not store");
     assert!(!Table::split(&compile(&texts[..1]).unwrap()).user_needs_all);
 }
 

@@ -1,7 +1,7 @@
 //! How many Key-Writes a second, by copies and size of the data (Fig. 9).
 
 use crate::figures::reports::{Reports, key_write_store};
-use translator::dta::StoreEntry;
+use translator::StoreEntry;
 use wire::dta::layout::slot_stride;
 
 use super::{

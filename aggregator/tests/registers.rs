@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use translator::stage::{Cause, ConfigError, Reason, Stats};
-use translator::{Config, FirstStage, Out, Spread};
+use aggregator::{Aggregator, Config, Out, Spread};
+use aggregator::{Cause, ConfigError, Reason, Stats};
 use wire::aggregate::Kind;
 use wire::{Aggregate, Decoder, Profile, Refusal};
 
@@ -63,7 +63,7 @@ fn run(block: &str) -> Result<(), String> {
         let (key, value) = line.split_once(':').expect("key: value");
         let value = value.trim();
         if key == "config" {
-            stage = Some(FirstStage::new(config(value)).map_err(|error| error.to_string())?);
+            stage = Some(Aggregator::new(config(value)).map_err(|error| error.to_string())?);
             continue;
         }
         let Some(stage) = &mut stage else { continue };
@@ -206,7 +206,7 @@ fn everything_adds_up_whatever_comes() {
             interop,
             ..Config::default()
         };
-        let mut stage = FirstStage::new(config.clone()).expect("good settings");
+        let mut stage = Aggregator::new(config.clone()).expect("good settings");
         let (mut sent, mut now) = (Sent::default(), 0);
         for _ in 0..200 {
             let burst: Vec<_> = (0..dice.below(20)).map(|_| datagram(&mut dice, 60)).collect();
@@ -220,7 +220,7 @@ fn everything_adds_up_whatever_comes() {
         stage.finish(&mut sent);
         let stats = stage.stats();
         let (datagrams, cards) = read(&config, &sent);
-        let total = |count: fn(&translator::stage::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
+        let total = |count: fn(&aggregator::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
         assert_eq!((stats.held, stats.occupied, stage.deadline()), (0, 0, None));
         assert_eq!(total(|sent| sent.aggregates), datagrams);
         assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
@@ -236,7 +236,7 @@ fn everything_adds_up_whatever_comes() {
 fn a_flood_of_flows_evicts_and_loses_nothing() {
     let config =
         Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
-    let mut stage = FirstStage::new(config).expect("good settings");
+    let mut stage = Aggregator::new(config).expect("good settings");
     let (mut sent, mut dice) = (Sent::default(), Dice(3));
     for _ in 0..5000 {
         let flood = datagram(&mut dice, 1 << 24);
@@ -250,7 +250,7 @@ fn a_flood_of_flows_evicts_and_loses_nothing() {
 #[test]
 fn settings_that_make_no_stage_are_refused() {
     let good = Config::default();
-    let refused = |config: Config| FirstStage::new(config).err();
+    let refused = |config: Config| Aggregator::new(config).err();
     assert_eq!(refused(good.clone()), None);
     assert_eq!(refused(Config { r: 72, ..good.clone() }), None, "72 at 1500");
     assert_eq!(refused(Config { r: 73, ..good.clone() }), Some(ConfigError::R(72)));
@@ -272,7 +272,7 @@ fn settings_that_make_no_stage_are_refused() {
 
 #[test]
 fn losses_of_the_postcards_themselves_are_told() {
-    let mut stage = FirstStage::new(Config::default()).expect("good settings");
+    let mut stage = Aggregator::new(Config::default()).expect("good settings");
     let mut dice = Dice(1);
     let payload = loop {
         let payload = datagram(&mut dice, 5);

@@ -1,7 +1,7 @@
 //! Bytes that nobody should send: nothing panics, nothing is written outside a region, everything adds up.
 
 use rdma::transport::Room;
-use translator::dta::{Accept, Config, Reason};
+use translator::{Accept, Config, Reason};
 use wire::dta::{Base, Operation, Priority, Report};
 
 use crate::model::{KEY, MS, Random, World, append, config, plain, sender, stores, with};
@@ -59,7 +59,7 @@ fn storm(accept: Accept, seed: u64, mutate: bool) -> World {
     settings.reporters = 3;
     settings.postcards = 4;
     if let Some(collector) = &mut settings.collectors[0] {
-        collector.rate = translator::dta::Rate { messages: 500_000, bytes: 0, burst: 100_000 };
+        collector.rate = translator::Rate { messages: 500_000, bytes: 0, burst: 100_000 };
     }
     let mut world = World::of(settings);
     world.memory.is_logging = false;

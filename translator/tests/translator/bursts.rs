@@ -1,7 +1,7 @@
 //! A burst is what its reports are one by one: the short way of plain Appends changes nothing but the time.
 
 use rdma::transport::{Blocked, Room};
-use translator::dta::{Accept, Config, Rate, Stats, Trigger};
+use translator::{Accept, Config, Rate, Stats, Trigger};
 use wire::dta::layout::{Geometry, Ring};
 
 use crate::hostile::report;
@@ -76,7 +76,7 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
         of: Some(3),
         conditions: Vec::new(),
         list: 9,
-        entry: vec![translator::dta::Part::Constant(7, 4)],
+        entry: vec![translator::Part::Constant(7, 4)],
         immediate: false,
         interval: 0,
     };

@@ -1,7 +1,7 @@
 //! Levels of congestion, priorities, local memory, notices, meters of senders, and several collectors: 5.5 and 5.8.
 
 use rdma::transport::Room;
-use translator::dta::{CollectorConfig, Config, Rate, Reason, StoreEntry};
+use translator::{CollectorConfig, Config, Rate, Reason, StoreEntry};
 use wire::dta::control::{Body, Cause};
 use wire::dta::hash::Family;
 use wire::dta::layout::Geometry;

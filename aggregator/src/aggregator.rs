@@ -1,27 +1,14 @@
-//! The first stage of a telemetry collector: postcards in, aggregates out. Wire-formats section 4; Alhamed et al., "P4
-//! Postcard Telemetry Collector in Packet-Optical Networks", section II.
-//!
-//! A postcard goes into a register: one for all (Agg, Cor), one for its node (Agg_N, Cor_N), or one for its node and flow
-//! (Agg_{N,F}, Cor_{N,F}). A register is sent when it has R postcards, when its first one has waited for the timer, when
-//! another node or flow needs the register, or when the stage stops. The table of registers has a fixed size, is allocated
-//! once, and is found by CRC-32C of node and flow, as in a switch.
-
-mod config;
-mod nodes;
-mod postcard;
-mod stats;
-mod table;
+//! Postcards into registers, and registers out as datagrams.
 
 use wire::Decoder;
 use wire::aggregate::{CARD_LEN, HEADER_LEN, Header, SUMMARY_LEN};
 use wire::report::{Report, Version, v20};
 
-pub use config::{Config, ConfigError, MAX_BYTES, MAX_DESTINATIONS, MAX_REGISTERS, MAX_WAYS, Spread};
-pub use nodes::Node;
-use nodes::Nodes;
-use postcard::{Exact, Postcard};
-pub use stats::{Cause, Reason, Sent, Stats};
-use table::Table;
+use crate::config::{Config, ConfigError, Spread};
+use crate::nodes::{Node, Nodes};
+use crate::postcard::{Exact, Postcard};
+use crate::stats::{Cause, Reason, Stats};
+use crate::table::{self, Table};
 
 /// Postcards that are looked up together, so that their registers are fetched from memory at the same time.
 const TOGETHER: usize = 64;
@@ -38,13 +25,13 @@ pub trait Out {
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct FirstStage {
+pub struct Aggregator {
     decoder: Decoder,
     nodes: Nodes,
     core: Core,
 }
 
-impl FirstStage {
+impl Aggregator {
     /// A stage that holds nothing yet. All memory it will ever need is allocated here.
     ///
     /// # Errors
@@ -75,7 +62,7 @@ impl FirstStage {
         core.work(now, out);
     }
 
-    /// Sends what has waited long enough. [`FirstStage::take`] does it too.
+    /// Sends what has waited long enough. [`Aggregator::take`] does it too.
     pub fn tick(&mut self, now: u64, out: &mut impl Out) {
         self.core.expire(now, out);
     }

@@ -1,6 +1,6 @@
 //! The artifact's packets, and the memory that 5.2 describes, byte for byte.
 
-use translator::dta::{Accept, Config, Reason, StoreEntry};
+use translator::{Accept, Config, Reason, StoreEntry};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Geometry, Ring};
 

@@ -1,10 +1,13 @@
 //! Messages to reporters: wire-formats 5.8, and the artifact's NACK of 5.2.
 
+use core::net::SocketAddr;
+
 use wire::dta::control::{Body, MAX_LEN};
 use wire::dta::{BASE_LEN, Base, Control, Operation, artifact};
 
-use super::senders::Notice;
-use super::{Intake, Out, Translator};
+use crate::received::Intake;
+use crate::senders::Notice;
+use crate::stats::Controls;
 
 pub(super) use wire::dta::control::Cause;
 
@@ -27,10 +30,24 @@ pub(super) fn essential_base(payload: &[u8]) -> Option<Base> {
     })
 }
 
-impl Translator {
-    fn tell(&mut self, intake: &Intake<'_>, body: Body, out: &mut impl Out) {
-        let control = Control { sequence: self.control, reporter: intake.report.base.reporter, body };
-        self.control = self.control.wrapping_add(1);
+/// Where messages to reporters go.
+pub trait Out {
+    /// Takes the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
+    /// `to` itself, where several reporters share an address), from the address to which this collector's reports are sent.
+    fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]);
+}
+
+/// Sends messages to reporters, and counts them.
+#[derive(Debug, Default)]
+pub(super) struct Emitter {
+    sequence: u16,
+    pub(super) counts: Controls,
+}
+
+impl Emitter {
+    fn send(&mut self, intake: &Intake<'_>, body: Body, out: &mut impl Out) {
+        let control = Control { sequence: self.sequence, reporter: intake.report.base.reporter, body };
+        self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = [0; MAX_LEN];
         if let Ok(len) = control.emit(&mut bytes) {
             out.control(intake.origin.sender, intake.origin.collector, &bytes[..len]);
@@ -40,20 +57,20 @@ impl Translator {
     /// Tells that a report was not done.
     #[cold]
     pub(super) fn nack(&mut self, intake: &Intake<'_>, cause: Cause, last: u16, out: &mut impl Out) {
-        self.stats.controls.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
+        self.counts.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;
         if intake.artifact {
             let nack = artifact::Nack { last: last as u8 }.emit();
             out.control(intake.origin.sender, intake.origin.collector, &nack);
             return;
         }
-        self.tell(intake, Body::Nack { cause, last, trigger: intake.report.base.sequence }, out);
+        self.send(intake, Body::Nack { cause, last, trigger: intake.report.base.sequence }, out);
     }
 
     /// Tells that all up to a report were accepted. The artifact has no such message.
     pub(super) fn ack(&mut self, intake: &Intake<'_>, last: u16, out: &mut impl Out) {
         if !intake.artifact {
-            self.stats.controls.acks += 1;
-            self.tell(intake, Body::Ack { last }, out);
+            self.counts.acks += 1;
+            self.send(intake, Body::Ack { last }, out);
         }
     }
 
@@ -61,19 +78,19 @@ impl Translator {
     #[cold]
     pub(super) fn sketch_nack(&mut self, intake: &Intake<'_>, column: u32, out: &mut impl Out) {
         if let Operation::SketchMerge { sketch, epoch, .. } = intake.report.operation {
-            self.stats.controls.sketch_nacks += 1;
-            self.tell(intake, Body::SketchNack { sketch, epoch, column }, out);
+            self.counts.sketch_nacks += 1;
+            self.send(intake, Body::SketchNack { sketch, epoch, column }, out);
         }
     }
 
     /// Tells a level of congestion. The artifact has no such message.
     #[cold]
-    pub(super) fn notify(&mut self, intake: &Intake<'_>, notice: Notice, out: &mut impl Out) {
+    pub(super) fn notify(&mut self, intake: &Intake<'_>, notice: Notice, hold: u64, out: &mut impl Out) {
         if !intake.artifact {
-            self.stats.controls.notices += 1;
-            let hold_us = (self.config.hold / 1_000).min(u64::from(u32::MAX)) as u32;
+            self.counts.notices += 1;
+            let hold_us = (hold / 1_000).min(u64::from(u32::MAX)) as u32;
             let body = Body::Congestion { level: notice.level, hold_us, dropped: notice.dropped };
-            self.tell(intake, body, out);
+            self.send(intake, body, out);
         }
     }
 }

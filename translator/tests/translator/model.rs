@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rdma::transport::{Blocked, Place, Room, Way};
-use translator::dta::{CollectorConfig, Config, Origin, Out, Stats, StoreEntry, Translator};
+use translator::{CollectorConfig, Config, Origin, Out, Stats, StoreEntry, Translator};
 use wire::dta::control::Body;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
@@ -222,7 +222,7 @@ impl World {
         self.translator.stats()
     }
 
-    pub(crate) fn dropped(&self, reason: translator::dta::Reason) -> u64 {
+    pub(crate) fn dropped(&self, reason: translator::Reason) -> u64 {
         self.stats().reports.dropped[reason as usize]
     }
 

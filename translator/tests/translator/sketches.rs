@@ -1,7 +1,7 @@
 //! Sketch-Merge: 5.4, 5.5 and 5.9.
 
 use rdma::transport::{Blocked, Place, Room};
-use translator::dta::{Config, Reason, StoreEntry};
+use translator::{Config, Reason, StoreEntry};
 use wire::dta::control::Body;
 use wire::dta::layout::{Columns, Geometry, SketchKind, SketchTrailer};
 use wire::dta::{Base, MergeOp, Operation, Priority};
@@ -276,7 +276,7 @@ fn a_closed_way_delays_columns_and_loses_none() {
 
 #[test]
 fn a_collector_with_new_memory_gets_both_epochs_whole() {
-    use translator::dta::CollectorConfig;
+    use translator::CollectorConfig;
     let mut world = World::new();
     for reporter in [1, 2] {
         deliver(&mut world, reporter, 6, 0, 10, 3);

@@ -27,7 +27,7 @@ pub enum Spread {
     Flow,
 }
 
-/// Settings of a [`super::FirstStage`].
+/// Settings of a [`super::Aggregator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// What it makes.

@@ -1,6 +1,6 @@
 //! Essential reports: 5.8, in simulated time; and who may say that he is whom.
 
-use translator::dta::{Config, Known, Reason};
+use translator::{Config, Known, Reason};
 use wire::dta::control::{Body, Cause};
 use wire::dta::{Base, Operation};
 
@@ -94,7 +94,7 @@ fn sixty_five_thousand_reporters_are_followed() {
         for reporter in 0..65_536u32 {
             bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
             bytes[4..8].copy_from_slice(&(reporter * 3).to_be_bytes());
-            let origin = translator::dta::Origin { sender: sender(1), collector: 0 };
+            let origin = translator::Origin { sender: sender(1), collector: 0 };
             world.translator.take(world.now, origin, &bytes[..len], &mut world.memory, &mut world.mail);
         }
     }

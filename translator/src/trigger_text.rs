@@ -1,6 +1,6 @@
 //! Triggers as a person writes them: `when = "value >= 1000 and data[0:4] != 0"`, `entry = "key data[0:8] time"`.
 
-use super::trigger::{Condition, Field, Part, Relation};
+use crate::trigger::{Condition, Field, Part, Relation};
 
 /// What a field is called, for refusals.
 const FIELDS: &str =

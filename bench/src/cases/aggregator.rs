@@ -1,7 +1,7 @@
 //! The first stage on one core, in process: payloads of postcards in memory to payloads of aggregates.
 
-use translator::FirstStage;
-use translator::workload::{CASES, LEN, NODES};
+use aggregator::Aggregator;
+use aggregator::workload::{CASES, LEN, NODES};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
@@ -17,7 +17,7 @@ struct Nowhere {
     datagrams: u64,
 }
 
-impl translator::Out for Nowhere {
+impl aggregator::Out for Nowhere {
     fn send(&mut self, _: usize, payload: &[u8]) {
         self.datagrams += 1;
         std::hint::black_box(payload);
@@ -31,7 +31,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         return Err(CliError::new(what).into());
     };
     let mut stage =
-        FirstStage::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
+        Aggregator::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
     let (datagrams, mut out, mut now) = (case.datagrams(), Nowhere::default(), 0);
     let mut bursts = datagrams.chunks(BURST * LEN).cycle();
     let measured = measure(plan, || {
@@ -48,7 +48,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     if !stats.is_balanced() || aggregates != out.datagrams || stats.postcards != stats.datagrams {
         return Err(CliError::new("the stage's account does not balance").into());
     }
-    let evicted = stats.sent[translator::stage::Cause::Evicted as usize].aggregates;
+    let evicted = stats.sent[aggregator::Cause::Evicted as usize].aggregates;
     let included = "UDP payload to UDP payload: reading, sequence numbers, register, writing; no I/O";
     let conditions = Conditions::of("one postcard", included)
         .text("kind", case.kind.name())

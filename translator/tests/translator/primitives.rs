@@ -1,7 +1,7 @@
 //! Key-Write, Append, Key-Increment, Postcarding: what 5.5 says of each, in memory as 5.9 says.
 
 use rdma::transport::{Blocked, Room};
-use translator::dta::{Cause, Config, Reason, StoreEntry};
+use translator::{Cause, Config, Reason, StoreEntry};
 use wire::dta::Operation;
 use wire::dta::hash::{self, Family};
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
@@ -412,7 +412,7 @@ fn all_that_is_held_is_written_at_the_end() {
 
 #[test]
 fn what_is_held_stays_when_a_collector_comes_back_and_is_lost_with_its_store() {
-    use translator::dta::CollectorConfig;
+    use translator::CollectorConfig;
     let mut world = World::new();
     world.send(plain(), append(3, &entries([1])));
     world.send(plain(), append(100, &[1, 2, 3]));
@@ -441,7 +441,7 @@ fn what_is_held_stays_when_a_collector_comes_back_and_is_lost_with_its_store() {
 
 #[test]
 fn settings_that_cannot_be_used_are_named() {
-    use translator::dta::{CollectorConfig, ConfigError, Translator};
+    use translator::{CollectorConfig, ConfigError, Translator};
     let ring = Ring { entry_len: 4, entries: 64, batch: 4, tagged: true };
     let lists = |first_list, lists| StoreEntry::new(9, 0, Geometry::Append { lists, first_list, ring });
     let family = Family::V1;
@@ -496,7 +496,7 @@ fn an_append_of_several_batches_needs_room_for_each_in_its_own_way() {
 #[test]
 fn a_batch_of_a_list_is_no_longer_than_a_write_may_be() {
     use rdma::transport::MAX_WRITE;
-    use translator::dta::CollectorConfig;
+    use translator::CollectorConfig;
     // Entries of 512 bytes; a tagged batch has a trailer too.
     let cases =
         [(128, false, Some(MAX_WRITE)), (129, false, None), (127, true, Some(65_040)), (128, true, None)];

@@ -11,13 +11,13 @@ use std::{
     thread::JoinHandle,
 };
 
+use aggregator::{Aggregator, Cause, Out, Reason, Stats};
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use serde::Serialize;
-use translator::stage::{Cause, FirstStage, Out, Reason, Stats};
 use wire::Refusal;
 
 use crate::{
-    config::{Settings, translator::TranslatorSettings, values::Listen},
+    config::{Settings, aggregator::AggregatorSettings, values::Listen},
     control::Control,
 };
 use terminal::CliError;
@@ -33,26 +33,26 @@ const MOST_NODES: usize = 1024;
 
 /// A first stage that was set up: its sockets are open.
 pub(crate) struct Ready {
-    settings: TranslatorSettings,
+    settings: AggregatorSettings,
     receiver: Receiver,
-    stage: FirstStage,
+    stage: Aggregator,
     outlets: Outlets,
 }
 
 /// A first stage at work.
 #[derive(Debug)]
 pub(crate) struct Role {
-    shared: Arc<Mutex<TranslatorView>>,
+    shared: Arc<Mutex<AggregatorView>>,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What it counted, for others.
-pub(crate) type Handle = Arc<Mutex<TranslatorView>>;
+pub(crate) type Handle = Arc<Mutex<AggregatorView>>;
 
 /// The last that was published. A thread that died left a whole value.
-pub(crate) fn view(handle: &Handle) -> TranslatorView {
+pub(crate) fn view(handle: &Handle) -> AggregatorView {
     handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -61,9 +61,9 @@ impl Ready {
     ///
     /// # Errors
     /// A port in use, no route, settings that cannot be used.
-    pub(crate) fn open(settings: &Settings, translator: &TranslatorSettings) -> Result<Self, CliError> {
+    pub(crate) fn open(settings: &Settings, translator: &AggregatorSettings) -> Result<Self, CliError> {
         let told = |error: nic::Error| CliError::new(format!("[translator]: {error}"));
-        let stage = FirstStage::new(crate::config::build::stage(translator, settings))
+        let stage = Aggregator::new(crate::config::build::stage(translator, settings))
             .map_err(|error| CliError::new(format!("[translator]: {error}")))?;
         let recv_buffer = usize::try_from(translator.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
@@ -131,9 +131,9 @@ impl Drop for Role {
 
 /// The thread's own.
 struct Worker {
-    settings: TranslatorSettings,
+    settings: AggregatorSettings,
     receiver: Receiver,
-    stage: FirstStage,
+    stage: Aggregator,
     outlets: Outlets,
     /// Datagrams that were longer than a slot.
     cut: u64,
@@ -141,7 +141,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
+    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<AggregatorView>) -> Result<(), nic::Error> {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut failed = None;
         while !stop.load(Ordering::Relaxed) {
@@ -173,12 +173,12 @@ impl Worker {
         u32::try_from(left.div_ceil(1_000_000)).unwrap_or(SLEEP).min(SLEEP)
     }
 
-    fn publish(&mut self, shared: &Mutex<TranslatorView>) {
+    fn publish(&mut self, shared: &Mutex<AggregatorView>) {
         let view = self.view();
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
-    fn view(&mut self) -> TranslatorView {
+    fn view(&mut self) -> AggregatorView {
         let stats = self.stage.stats();
         let received = self.receiver.stats();
         let settings = &self.settings;
@@ -199,7 +199,7 @@ impl Worker {
             duplicated: node.duplicated,
             restarts: node.restarts,
         });
-        TranslatorView {
+        AggregatorView {
             listen: self.receiver.local_addr().to_string(),
             kind: settings.kind.word(),
             r: settings.r,
@@ -329,7 +329,7 @@ impl Out for Outlets {
 
 /// `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct TranslatorView {
+pub(crate) struct AggregatorView {
     listen: String,
     kind: &'static str,
     r: u32,

@@ -1,52 +1,23 @@
-//! The DTA translator: reports of switches in, few RDMA operations out. Wire-formats section 5; Langlet et al., "Direct Telemetry
-//! Access", sections 3 and 4.2.
-//!
-//! No I/O, no clock: UDP payloads and the time go in; operations go to a [`Way`], messages to reporters to an [`Out`].
-
-mod config;
-mod control;
-mod line;
-mod lists;
-mod local;
-mod meter;
-mod paths;
-mod places;
-mod senders;
-mod sketch;
-mod stats;
-mod stores;
-mod tracker;
-mod trigger;
-pub mod trigger_text;
-mod waiting;
-pub mod workload;
+//! One report through its operation, its collector's memory and the triggers.
 
 use core::net::{IpAddr, SocketAddr};
 
+use rdma::transport::{Place, Way};
 use wire::Refusal;
 use wire::dta::{Opcode, Operation, PlainAppend, Priority, Report, artifact};
 
-use line::{Fault, Line};
-use lists::Wish;
-use local::{Local, Record};
-use meter::Meter;
-use senders::{Senders, tracker_key};
-use stores::Stores;
-use tracker::{Verdict, Width};
-use trigger::Subject;
-
-pub use config::{
-    Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
-    MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, Rate, StoreEntry,
-};
-use rdma::transport::{Place, Way};
-pub use stats::{
-    Cause, Controls, Copies, Entries, Operations, PRIMITIVES, Postcards, Reason, Reports, Sequences,
-    Sketches, Stats,
-};
-pub use trigger::{
-    Condition, Field, MAX_CONDITIONS, MAX_ENTRY, MAX_PARTS, MAX_TRIGGERS, Part, Relation, Trigger,
-};
+use crate::action::Fire;
+use crate::collector::Memory;
+use crate::config::{Accept, CollectorConfig, Config, ConfigError};
+use crate::control::{self, Emitter, Out};
+use crate::line::{Fault, Line};
+use crate::local::Record;
+use crate::meter::Meter;
+use crate::received::{Intake, Origin};
+use crate::senders::{self, Senders, tracker_key};
+use crate::stats::{Cause, Operations, Reason, Stats};
+use crate::stores::Stores;
+use crate::tracker::Verdict;
 
 /// Reports from local memory that one tick carries out, so that it does not take long.
 const PER_TICK: usize = 4096;
@@ -54,22 +25,6 @@ const PER_TICK: usize = 4096;
 const RETRY: u64 = 1_000_000;
 /// Reports whose tables are fetched from memory together.
 const TOGETHER: usize = 16;
-
-/// Where messages to reporters go.
-pub trait Out {
-    /// Takes the UDP payload of a message to the sender of a report. It goes to [`wire`]'s control port at `to`'s address (or to
-    /// `to` itself, where several reporters share an address), from the address to which this collector's reports are sent.
-    fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]);
-}
-
-/// Where a report came from, and for whom it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// Source address and port.
-    pub sender: SocketAddr,
-    /// The collector to which it was sent, by its place in [`Config::collectors`].
-    pub collector: u8,
-}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -81,31 +36,8 @@ pub struct Translator {
     senders: Senders,
     /// When each trigger made its last entry, plus one; 0: never.
     fired: Vec<u64>,
-    /// Counts messages to reporters.
-    control: u16,
+    messages: Emitter,
     now: u64,
-}
-
-/// One collector.
-#[derive(Debug)]
-struct Memory {
-    stores: Stores,
-    meter: Meter,
-    local: Local,
-    attached: bool,
-    level: u8,
-    /// Before this time it is of no use to try again what is due and found no room.
-    retry: u64,
-}
-
-/// One report on its way.
-#[derive(Clone, Copy, Debug)]
-struct Intake<'a> {
-    now: u64,
-    origin: Origin,
-    report: &'a Report<'a>,
-    payload: &'a [u8],
-    artifact: bool,
 }
 
 /// What became of a report.
@@ -121,27 +53,6 @@ enum Outcome {
     ColumnGap(u32, bool),
 }
 
-impl Memory {
-    /// A collector whose memory is not known yet: what may not be lost waits.
-    fn new(local: usize) -> Self {
-        let meter = Meter::new(Rate::ENDLESS);
-        Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0, retry: 0 }
-    }
-
-    /// The level now, by the meter alone.
-    #[inline(always)]
-    fn look(&mut self, now: u64, stats: &mut Stats) -> u8 {
-        let level = if self.attached { self.meter.level(now) } else { 3 };
-        if level != self.level {
-            if level > self.level {
-                stats.levels[usize::from(level - 1)] += 1;
-            }
-            self.level = level;
-        }
-        level
-    }
-}
-
 impl Translator {
     /// A translator that holds nothing yet. All memory that it needs for the collectors known is allocated here.
     ///
@@ -155,7 +66,7 @@ impl Translator {
             memories: config.collectors.iter().map(|_| Memory::new(config.local)).collect(),
             senders: Senders::new(&config),
             fired: vec![0; config.triggers.len()],
-            control: 0,
+            messages: Emitter::default(),
             now: 0,
             config,
         };
@@ -402,6 +313,7 @@ impl Translator {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats.operations = self.operations;
+        stats.controls = self.messages.counts;
         for memory in &self.memories {
             let ((entries, postcards), (waiting, bytes)) = (memory.stores.held(), memory.local.held());
             stats.entries.held += entries;
@@ -556,7 +468,7 @@ impl Translator {
                 && memory.local.is_empty()
                 && let Some(notice) = self.senders.uncongested(intake.now, intake.origin.sender)
             {
-                self.notify(intake, notice, out);
+                self.messages.notify(intake, notice, self.config.hold, out);
             }
             return;
         }
@@ -572,7 +484,7 @@ impl Translator {
             Outcome::ColumnGap(due, tell) => {
                 self.drop(Reason::ColumnGap);
                 if tell {
-                    self.sketch_nack(intake, due, out);
+                    self.messages.sketch_nack(intake, due, out);
                 }
                 return;
             }
@@ -588,7 +500,7 @@ impl Translator {
         let notice =
             self.senders.congested(intake.now, sender, (level, reason.is_some(), false), &self.config);
         if let Some(notice) = notice {
-            self.notify(intake, notice, out);
+            self.messages.notify(intake, notice, self.config.hold, out);
         }
     }
 
@@ -613,7 +525,7 @@ impl Translator {
         self.drop(Reason::Metered);
         let sender = intake.origin.sender;
         if let Some(notice) = self.senders.congested(intake.now, sender, (2, true, true), &self.config) {
-            self.notify(intake, notice, out);
+            self.messages.notify(intake, notice, self.config.hold, out);
         }
         // The first of a reporter is followed too: it would not be missed otherwise.
         if intake.report.base.essential
@@ -639,7 +551,7 @@ impl Translator {
                 self.stats.sequences.restarts += u64::from(restart);
                 if nack {
                     let last = self.senders.at(at).last(sequence, intake.width());
-                    self.nack(intake, control::Cause::Gap, last, out);
+                    self.messages.nack(intake, control::Cause::Gap, last, out);
                 }
                 return;
             }
@@ -663,7 +575,7 @@ impl Translator {
         let (sequence, width) = (intake.report.base.sequence, intake.width());
         if self.senders.at(at).refuse(sequence, width, intake.now, &self.config) {
             let last = self.senders.at(at).last(sequence, width);
-            self.nack(intake, control::Cause::Overload, last, out);
+            self.messages.nack(intake, control::Cause::Overload, last, out);
         }
     }
 
@@ -682,13 +594,13 @@ impl Translator {
             ) => control::Cause::Malformed,
             _ => {
                 if ack && self.config.acks {
-                    self.ack(intake, sequence, out);
+                    self.messages.ack(intake, sequence, out);
                 }
                 return;
             }
         };
         if self.senders.at(at).may_nack(intake.now, &self.config) {
-            self.nack(intake, cause, sequence, out);
+            self.messages.nack(intake, cause, sequence, out);
         }
     }
 
@@ -718,62 +630,10 @@ impl Translator {
     }
 }
 
-impl Intake<'_> {
-    /// Must it not be lost to congestion?
-    #[inline(always)]
-    fn is_important(&self) -> bool {
-        self.report.base.essential || self.report.base.priority == Priority::High
-    }
-
-    /// What finds its reporter's sequence.
-    fn sequence(&self) -> (u64, SocketAddr) {
-        let Origin { sender, collector } = self.origin;
-        (tracker_key(collector, self.report.base.reporter, self.artifact), sender)
-    }
-
-    fn width(&self) -> Width {
-        if self.artifact { Width::Eight } else { Width::Sixteen }
-    }
-}
-
 /// Reads a report from local memory again.
 fn reread<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
     if record.artifact {
         return artifact::parse(record.payload, record.reporter).map(|(report, _)| report);
     }
     Report::parse(record.payload)
-}
-
-/// Triggers at work.
-#[derive(Debug)]
-struct Fire<'a> {
-    now: u64,
-    triggers: &'a [Trigger],
-    fired: &'a mut [u64],
-    stores: &'a mut Stores,
-    stats: &'a mut Stats,
-}
-
-impl Fire<'_> {
-    fn all<W: Way>(&mut self, report: &Report<'_>, line: &mut Line<'_, W>) {
-        let triggers = self.triggers;
-        for (trigger, fired) in triggers.iter().zip(self.fired.iter_mut()) {
-            if !trigger.is_for(line.collector, &report.operation) {
-                continue;
-            }
-            for subject in Subject::all(report).filter(|subject| trigger.holds(subject)) {
-                if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
-                    self.stats.entries.muted += 1;
-                    continue;
-                }
-                let mut entry = [0; MAX_ENTRY];
-                let entry = trigger.build(self.now, &subject, &mut entry);
-                let wish = Wish { immediate: trigger.immediate, keep: report.base.essential };
-                match self.stores.append(self.now, (trigger.list, entry), wish, line, self.stats) {
-                    Ok(()) => *fired = self.now.saturating_add(1),
-                    Err(_) => self.stats.entries.missed += 1,
-                }
-            }
-        }
-    }
 }

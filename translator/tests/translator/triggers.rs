@@ -1,6 +1,6 @@
 //! Match and action: reports that make entries.
 
-use translator::dta::{Condition, Config, Field, Part, Relation, Trigger};
+use translator::{Condition, Config, Field, Part, Relation, Trigger};
 use wire::dta::{Base, Operation};
 
 use crate::model::{KEY, MS, World, append, config, essential, immediate, plain, put, stores};

@@ -1,0 +1,45 @@
+//! A report that came in, and where it came from.
+
+use core::net::SocketAddr;
+
+use wire::dta::{Priority, Report};
+
+use crate::senders::tracker_key;
+use crate::tracker::Width;
+
+/// Where a report came from, and for whom it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Source address and port.
+    pub sender: SocketAddr,
+    /// The collector to which it was sent, by its place in [`Config::collectors`].
+    pub collector: u8,
+}
+
+/// One report on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intake<'a> {
+    pub(crate) now: u64,
+    pub(crate) origin: Origin,
+    pub(crate) report: &'a Report<'a>,
+    pub(crate) payload: &'a [u8],
+    pub(crate) artifact: bool,
+}
+
+impl Intake<'_> {
+    /// Must it not be lost to congestion?
+    #[inline(always)]
+    pub(crate) fn is_important(&self) -> bool {
+        self.report.base.essential || self.report.base.priority == Priority::High
+    }
+
+    /// What finds its reporter's sequence.
+    pub(crate) fn sequence(&self) -> (u64, SocketAddr) {
+        let Origin { sender, collector } = self.origin;
+        (tracker_key(collector, self.report.base.reporter, self.artifact), sender)
+    }
+
+    pub(crate) fn width(&self) -> Width {
+        if self.artifact { Width::Eight } else { Width::Sixteen }
+    }
+}
