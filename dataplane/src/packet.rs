@@ -9,7 +9,8 @@ use std::ops::Range;
 use wire::ethernet::{self, ethertype};
 use wire::int::header::{self, Md2, Md10};
 use wire::int::shim::{self, Shim1, Shim2};
-use wire::int::{self, Encapsulation, Flags, Layout, Mark, Mode, Original, Sf};
+use wire::int::{self, Flags, Layout, Mode, Sf};
+use wire::packet::{self, Encapsulation, Mark, Original};
 use wire::{FlowKey, Profile, Refusal, checksum, ipv4, ipv6, tcp, udp};
 
 use crate::fabric::{Address, Family, FlowSpec};
@@ -65,9 +66,9 @@ impl Seen {
     /// Looks at a packet from its Ethernet header on.
     ///
     /// # Errors
-    /// What [`int::packet`] refuses: INT or IP headers that contradict themselves.
+    /// What [`packet::contents`] refuses: INT or IP headers that contradict themselves.
     pub(crate) fn of(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
-        let contents = int::packet(frame, profile)?;
+        let contents = packet::contents(frame, profile)?;
         let mut seen =
             Self { flow: contents.flow, headers: None, carried: None, foreign: contents.destination };
         let (Some(int), Some(place)) = (contents.int, contents.place) else {
@@ -127,7 +128,7 @@ impl Carried {
 
     /// INT that [`Seen::of`] refuses for its stack alone, as far as a sink must know it to take it out.
     pub(crate) fn spoilt(frame: &[u8], profile: &Profile) -> Option<Self> {
-        let place = int::spoilt(frame, profile)?;
+        let place = packet::malformed_stack(frame, profile)?;
         let option = place.encapsulation == Encapsulation::HopByHop;
         let proto = match place.encapsulation {
             Encapsulation::Udp => UDP,

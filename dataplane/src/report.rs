@@ -372,7 +372,7 @@ impl Exporter {
     /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
     pub(crate) fn drop_report(&mut self, frame: &[u8], seen: &Seen, own: &Hop, reason: u8, out: &mut Outbox) {
         let snap = usize::from(self.format.snap);
-        let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::int::Mark::Port);
+        let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::packet::Mark::Port);
         let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
         let end = match (with_int, seen.carried, seen.headers) {
             (Some(carried), _, _) => int_end(&carried) + snap,
@@ -403,7 +403,7 @@ impl Exporter {
     /// behind the ports (behind INT where that hides the port).
     pub(crate) fn congested_packet(&mut self, frame: &[u8], seen: &Seen, own: &Hop, out: &mut Outbox) {
         let end = match (seen.carried, seen.headers) {
-            (Some(carried), _) if carried.mark == wire::int::Mark::Port => carried.end,
+            (Some(carried), _) if carried.mark == wire::packet::Mark::Port => carried.end,
             (_, Some(headers)) => ports_end(&headers),
             (_, None) => 64,
         };

@@ -1,6 +1,6 @@
 //! Sink: takes INT out and gives the packet back as it was before the source (wire-formats 1.2, "sink repair").
 
-use wire::int::Mark;
+use wire::packet::Mark;
 
 use crate::packet::{Carried, OPTION_HEAD};
 

@@ -3,7 +3,7 @@
 
 use wire::int::header::{Md2, Md10, Mx2};
 use wire::int::shim::{Next, Shim1, Shim2};
-use wire::int::{Sf, header, layout, sf, shim};
+use wire::int::{Sf, header, layout, shim};
 
 use crate::packet::{Headers, UDP};
 use crate::sf::MAX_RECORD;
@@ -51,7 +51,7 @@ pub(crate) fn insert_sf(
     let next = if headers.v6 { Next::Nothing } else { next(frame, headers, port) };
     let hop_ml = (record.len() / 4) as u8;
     Shim2 { kind: Shim2::SF, length: (len / 4) as u8 - 1, next }.emit(&mut bytes);
-    sf::header(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
+    Md2::stateful(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
     bytes[HEAD..len].copy_from_slice(record);
     if !headers.v6 {
         return put(frame, headers, (mark, port), next, &bytes[..len], mtu);

@@ -441,7 +441,7 @@ fn a_plain_node_on_the_way_is_counted_at_the_sink() {
     frame[option + 3] += 6;
     frame[55] += (int / 8) as u8;
     frame[19] += int as u8;
-    assert_eq!(wire::int::packet(&frame, &Profile::default()).err(), Some(Refusal::BadSfStack));
+    assert_eq!(wire::packet::contents(&frame, &Profile::default()).err(), Some(Refusal::BadSfStack));
     row.switches[2].forward(&mut frame, &visit(2), &mut row.outbox);
     let stats = row.switches[2].stats();
     assert_eq!((stats.refused, stats.plain_nodes, stats.reported), (1, 1, 0));

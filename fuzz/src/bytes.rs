@@ -1,7 +1,7 @@
 //! Bodies of `wire`.
 
 use wire::aggregate::{Aggregate, CARD_LEN, HEADER_LEN, Header, SUMMARY_LEN};
-use wire::int::{self, header, shim};
+use wire::int::{header, shim};
 use wire::report::{Report, v05, v10, v20};
 use wire::{Decoder, Layout, Profile, Refusal, Stack, Version};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
@@ -189,7 +189,7 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
 pub fn packet(frame: &[u8], profile: &Profile) {
     let _ = wire::datagram(frame);
     let _ = wire::frame::ip(frame);
-    let Ok(contents) = int::packet(frame, profile) else { return };
+    let Ok(contents) = wire::packet::contents(frame, profile) else { return };
     let (Some(int), Some(place)) = (&contents.int, &contents.place) else {
         assert_eq!((contents.int.is_some(), contents.place.is_some()), (false, false));
         return;

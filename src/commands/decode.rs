@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use nic::capture::Layer;
 use wire::Aggregate;
 use wire::frame::Datagram;
-use wire::int::Contents;
+use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Refusal};
 
@@ -159,7 +159,7 @@ impl Printer<'_> {
                 *account.skipped.entry("not_ethernet").or_default() += 1;
                 return Ok(());
             };
-            let contents = match wire::int::packet(bytes, &self.profiles.default) {
+            let contents = match wire::packet::contents(bytes, &self.profiles.default) {
                 Ok(contents) if contents.int.is_some() || contents.ioam.is_some() => contents,
                 Ok(_) => {
                     *account.skipped.entry("no_int").or_default() += 1;

@@ -1,8 +1,8 @@
 //! A frame's way down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
 
 use crate::bytes::{array_at, try_u16, u16_at};
+use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN};
 use crate::refusal::Refusal;
-use crate::walk::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN};
 use core::net::IpAddr;
 
 /// Tags, labels and extension headers stepped over in one frame.

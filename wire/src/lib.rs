@@ -21,6 +21,7 @@ pub mod ioam;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mpls;
+pub mod packet;
 pub mod profile;
 pub mod refusal;
 pub mod report;
@@ -28,7 +29,6 @@ pub mod roce;
 pub mod tcp;
 pub mod udp;
 pub mod vxlan;
-mod walk;
 
 pub use aggregate::Aggregate;
 pub use flow::FlowKey;

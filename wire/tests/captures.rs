@@ -84,7 +84,7 @@ fn the_data_packets_carry_two_hops() {
     let frames = frames("onos-int10-data-link.pcap");
     let mut with_int = 0;
     for frame in &frames {
-        let contents = wire::int::packet(frame, &profile).expect("good INT");
+        let contents = wire::packet::contents(frame, &profile).expect("good INT");
         let Some(int) = contents.int else { continue };
         with_int += 1;
         assert_eq!(int.stack.hop(0).node_id, Some(102));

@@ -45,7 +45,7 @@ impl Made {
         Shim2 { kind: Shim2::SF, length: (option / 4 - 1) as u8, next: Next::Nothing }
             .emit(&mut options[4..]);
         let sf = Sf { urgent: false, state: self.state, packet_id: 0x1234 };
-        let header: Md2 = sf::header(layout.words(), 11, self.items, sf);
+        let header: Md2 = Md2::stateful(layout.words(), 11, self.items, sf);
         header.emit(&mut options[8..]);
         for (at, byte) in options[20..20 + layout.len()].iter_mut().enumerate() {
             *byte = at as u8;

@@ -146,9 +146,9 @@ fn a_packet_cut_anywhere_has_its_int_whole_or_not_at_all() {
             Kind::Shim => meaning::around_shim(&vector.bytes),
             _ => continue,
         };
-        let whole = wire::int::packet(&frame, &vector.profile);
+        let whole = wire::packet::contents(&frame, &vector.profile);
         for len in 0..frame.len() {
-            let Ok(cut) = wire::int::packet(&frame[..len], &vector.profile) else { continue };
+            let Ok(cut) = wire::packet::contents(&frame[..len], &vector.profile) else { continue };
             if let (Ok(whole), Some(int)) = (&whole, cut.int) {
                 assert_eq!((Some(int), cut.place), (whole.int, whole.place), "{} cut at {len}", vector.name);
             }

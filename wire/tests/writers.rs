@@ -113,7 +113,7 @@ fn sequence_numbers_of_dialects_are_read() {
 fn nodes_of_a_trace_are_written_from_their_values() {
     for name in ["ioam_trace", "ioam_incremental", "ioam_free_space", "ioam_wide"] {
         let bytes = bytes_of(name);
-        let contents = wire::int::packet(&bytes, &Profile::default()).expect("good");
+        let contents = wire::packet::contents(&bytes, &Profile::default()).expect("good");
         let Some(Ioam::Trace(trace)) = contents.ioam else { panic!("{name} has a trace") };
         for node in trace.nodes() {
             let wide = node.wide_interfaces();

@@ -85,7 +85,7 @@ impl SfCase {
             state: if writers == 4 { State::Medium } else { State::High },
             packet_id: set as u16,
         };
-        let header = sf::header(6, HOP_LIMIT - writers, ITEMS, sf);
+        let header = Md2::stateful(6, HOP_LIMIT - writers, ITEMS, sf);
         let mut inner = [0; INNER];
         packet(&mut inner, flow, &header, &hop(node, flow, set));
         let main = MainRepr { bits: ITEMS & 0x7fff, own: hop(NODES, flow, number), ..MainRepr::default() };

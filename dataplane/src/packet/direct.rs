@@ -7,7 +7,8 @@
 use wire::ethernet::ethertype;
 use wire::int::sf::{OPTION, State};
 use wire::int::shim::Shim2;
-use wire::int::{Flags, Layout, Mark, Mode, Original, Sf, Version, header, layout, shim};
+use wire::int::{Flags, Layout, Mode, Sf, Version, header, layout, shim};
+use wire::packet::{Mark, Original};
 use wire::{FlowKey, Profile, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
 use super::{Carried, HOP_BY_HOP, Headers, OPTION_HEAD, Seen, TCP, UDP};

@@ -8,7 +8,8 @@
 
 use wire::checksum::{less, mended, words};
 use wire::int::header::{self, Header};
-use wire::int::{Mark, Sf, Stack, shim};
+use wire::int::{Sf, Stack, shim};
+use wire::packet::Mark;
 use wire::{tcp, udp};
 
 use super::{Done, Measured, Switch, Verdict, Visit};

@@ -217,7 +217,7 @@ fn a_used_up_hop_count_sets_e_and_adds_nothing() {
         let original = frame(Family::V4, Transport::Udp, 100);
         let (frames, datagrams) = travel(&mut path, &original);
         let int = |frame: &[u8]| {
-            let int = wire::int::packet(frame, &Profile::default()).unwrap().int.unwrap();
+            let int = wire::packet::contents(frame, &Profile::default()).unwrap().int.unwrap();
             let exceeded = int.flags.contains(wire::int::Flags::HOPS_EXCEEDED);
             (int.remaining, int.stack.len(), exceeded)
         };
@@ -246,7 +246,7 @@ fn a_packet_that_would_exceed_the_mtu_gets_m_and_no_record() {
             let visit = Visit { from_edge: at == 1, to_edge: at == 4, mtu, ..visit(at) };
             let step = path[at as usize - 1].forward(&mut frame, &visit, &mut outbox);
             assert!(checksums_hold(&frame));
-            let contents = wire::int::packet(&frame, &Profile::default()).unwrap();
+            let contents = wire::packet::contents(&frame, &Profile::default()).unwrap();
             let exceeded = contents.int.map(|int| int.flags.contains(wire::int::Flags::MTU_EXCEEDED));
             seen.push((step.recorded, contents.int.map(|int| int.stack.len()), exceeded));
         }

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use wire::int::{Contents, Sf};
+use wire::int::Sf;
 use wire::ioam::Ioam;
+use wire::packet::Contents;
 use wire::report::{Flags, Marks, Report};
 use wire::{FlowKey, Hop, Items};
 

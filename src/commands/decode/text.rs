@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use wire::int::{Contents, Int, Sf};
+use wire::int::{Int, Sf};
+use wire::packet::Contents;
 use wire::report::{Flags, Marks, Report};
 use wire::{Hop, Items};
 

@@ -141,6 +141,20 @@ impl Md2 {
         Ok(Self { sf: sf::of_bits(u16_at(header, field::FLAGS))?, ..Self::plain(header) })
     }
 
+    /// The header that a source of SF-INT writes.
+    pub const fn stateful(hop_ml: u8, remaining: u8, bitmap: u16, sf: Sf) -> Self {
+        Self {
+            flags: Flags(0),
+            hop_ml,
+            remaining,
+            bitmap,
+            ds_id: sf.packet_id,
+            ds_instruction: 0,
+            ds_flags: 0,
+            sf: Some((sf.urgent, sf.state)),
+        }
+    }
+
     /// The fields of plain INT in a header that is whole.
     fn plain(header: &[u8]) -> Self {
         Self {

@@ -1,16 +1,14 @@
 //! INT in packets: metadata headers, stacks, shims (wire-formats section 1).
 //!
-//! [`Int`] is what a packet's INT says; [`packet`] finds it in a frame; [`shim`] and [`header`] hold the formats
-//! themselves, for those who write them.
+//! [`Int`] is the INT of a packet, which [`crate::packet`] finds in a frame. [`shim`] and [`header`] are the formats
+//! themselves, for writers.
 
 pub mod header;
 pub mod layout;
-mod packet;
 pub mod sf;
 pub mod shim;
 
 pub use layout::Layout;
-pub use packet::{Contents, Encapsulation, Mark, Original, Place, packet, spoilt};
 pub use sf::Sf;
 
 use crate::hop::Hop;

@@ -4,7 +4,6 @@
 //! Three fields lie in reserved bits of the INT-MD 2.x header, and the Domain Specific ID is the number of the packet whose
 //! record is carried. Everything else is INT-MD 2.x.
 
-use super::header::Md2;
 use crate::hop::Items;
 use crate::refusal::Refusal;
 
@@ -122,20 +121,6 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
 /// May records of these items be asked for by SF-INT? The node id must be there, a checksum complement must not.
 pub const fn may_ask(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
-}
-
-/// The header of an SF packet as values: what a source writes.
-pub const fn header(hop_ml: u8, remaining: u8, bitmap: u16, sf: Sf) -> Md2 {
-    Md2 {
-        flags: super::Flags(0),
-        hop_ml,
-        remaining,
-        bitmap,
-        ds_id: sf.packet_id,
-        ds_instruction: 0,
-        ds_flags: 0,
-        sf: Some((sf.urgent, sf.state)),
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::bytes::{array_at, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::int;
 use crate::int::layout::{Layout, Layouts};
+use crate::packet::{IPV4, UDP};
 use crate::profile::{Dialect, Profile};
-use crate::walk::{IPV4, UDP};
 
 /// Offsets from the start of the datagram's payload.
 mod field {

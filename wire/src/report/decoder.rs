@@ -1,13 +1,13 @@
 //! From a datagram to its reports: which version, how many, and the little that [`peek`] needs.
 
-use super::{Brief, Inside, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
+use super::{Brief, Inside, Peek, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
+use crate::packet::{Aim, IPV4, IPV6, VLAN, Walk};
 use crate::profile::{Dialect, Profile};
 use crate::refusal::Refusal;
-use crate::walk::{self, Aim, Walk};
 
 /// Reads datagrams of one source. Keeps the last layouts used.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
 #[inline]
 fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];
-    let is_ethertype = |at| matches!(try_u16(payload, at), Some(walk::IPV4 | walk::IPV6 | walk::VLAN));
+    let is_ethertype = |at| matches!(try_u16(payload, at), Some(IPV4 | IPV6 | VLAN));
     let kind = usize::from(payload[0] & 0x0f);
     let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
     let as_10 = is_ethertype(16 + 12);
@@ -161,21 +161,6 @@ fn generator_version(payload: &[u8]) -> Version {
         (false, false) if kind == 1 || kind == 3 => Version::V10,
         (false, false) => Version::V05,
     }
-}
-
-/// The little that is needed before a datagram is given to somebody who reads it all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peek {
-    /// Version.
-    pub version: Version,
-    /// The reporter.
-    pub node_id: Option<u32>,
-    /// Subsystem inside the reporter.
-    pub hw_id: u8,
-    /// Sequence number: 22 bits in 2.0, 32 bits before.
-    pub seq: u32,
-    /// The flow of the first report, as the whole decoder would give it.
-    pub flow: Option<FlowKey>,
 }
 
 /// Reads the sequence number, its source, and the flow of the first report.
@@ -204,7 +189,7 @@ fn walk_flow(inside: Inside<'_>, profile: &Profile) -> Option<FlowKey> {
 }
 
 /// Does the start of a UDP payload, which may be cut, read as a report?
-pub(crate) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
+pub(super) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
     let Ok(version) = version(payload, profile) else { return false };
     match version {
         Version::V05 => v05::peek(payload, profile).is_ok(),
@@ -212,6 +197,3 @@ pub(crate) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
         Version::V20 => v20::peek(payload).is_ok() && try_u32(payload, 8).is_some_and(v20::is_defined),
     }
 }
-
-/// What a `peek` of a version answers: the header's part, and the first packet.
-pub(crate) type Peeked<'a> = (Peek, Inside<'a>);

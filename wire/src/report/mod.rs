@@ -11,17 +11,16 @@ pub mod v05;
 pub mod v10;
 pub mod v20;
 
-pub use decoder::{Decoder, Peek, Reports, peek};
-pub(crate) use decoder::{Peeked, looks_like_one};
+pub use decoder::{Decoder, Reports, peek};
 
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
 use crate::int::{Int, Layout, Sf, Stack};
 use crate::ioam::Ioam;
+use crate::packet::{Aim, IPV4, IPV6, Walk};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
-use crate::walk::{self, Aim, Walk};
 
 /// Version of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -44,6 +43,24 @@ impl Version {
         }
     }
 }
+
+/// The fields of a datagram that sequence accounting and fan-out need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peek {
+    /// Version.
+    pub version: Version,
+    /// The reporter.
+    pub node_id: Option<u32>,
+    /// Subsystem inside the reporter.
+    pub hw_id: u8,
+    /// Sequence number: 22 bits in 2.0, 32 bits before.
+    pub seq: u32,
+    /// The flow of the first report, as the whole decoder would give it.
+    pub flow: Option<FlowKey>,
+}
+
+/// The result of a version's `peek`: the header fields, and the first packet.
+pub(crate) type Peeked<'a> = (Peek, Inside<'a>);
 
 /// Why a report was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -533,6 +550,9 @@ fn walk_inside<'a>(
 ) -> Result<(), Refusal> {
     let mut walk = Walk::new(profile, layouts, Aim::Report, inside.seek);
     start(&mut walk, inside)?;
+    if walk.nested.is_some_and(|payload| decoder::looks_like_one(payload, profile)) {
+        return Err(Refusal::Nested);
+    }
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
     report.int = walk.out.int;
@@ -544,8 +564,8 @@ fn walk_inside<'a>(
 fn start<'a>(walk: &mut Walk<'a, '_>, inside: Inside<'a>) -> Result<(), Refusal> {
     match inside.first {
         First::Ethernet => walk.ethernet(inside.packet, 0),
-        First::Ipv4 => walk.ethertype(inside.packet, 0, walk::IPV4),
-        First::Ipv6 => walk.ethertype(inside.packet, 0, walk::IPV6),
+        First::Ipv4 => walk.ethertype(inside.packet, 0, IPV4),
+        First::Ipv6 => walk.ethertype(inside.packet, 0, IPV6),
         First::Nothing => Ok(()),
     }
 }

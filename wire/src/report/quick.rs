@@ -9,9 +9,9 @@ use crate::flow::FlowKey;
 use crate::geneve;
 use crate::int::layout::Layouts;
 use crate::int::{Int, Mode, header, shim};
+use crate::packet::{IPV4, TCP, UDP};
 use crate::profile::{Profile, TcpShim};
 use crate::vxlan;
-use crate::walk::{IPV4, TCP, UDP};
 
 mod field {
     // From the Ethernet header on.

@@ -11,8 +11,8 @@ use crate::int;
 use crate::int::layout::{Layout, words_2};
 use crate::int::sf::{self, State};
 use crate::int::shim::Shim2;
+use crate::packet::{TCP, UDP};
 use crate::profile::Profile;
-use crate::walk::{TCP, UDP};
 
 /// Offsets from the start of the datagram's payload.
 mod head {

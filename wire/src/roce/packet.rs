@@ -5,8 +5,8 @@ use super::{
     RETH_LEN, Reth, field, icrc, is_default_partition,
 };
 use crate::bytes::{array_at, put_u16, try_u16, u16_at};
+use crate::packet::{IPV4, IPV6, QINQ, QINQ_OLD, UDP, VLAN};
 use crate::refusal::Refusal;
-use crate::walk::{IPV4, IPV6, QINQ, QINQ_OLD, UDP, VLAN};
 use core::net::IpAddr;
 
 /// VLAN tags that are stepped over.

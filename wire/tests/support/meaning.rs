@@ -4,7 +4,8 @@ use super::dta;
 use super::vectors::{Kind, Vector};
 use std::fmt::Write;
 use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
-use wire::int::{Contents, Encapsulation, Flags as IntFlags, Int, Mark, Mode, Original, Sf};
+use wire::int::{Flags as IntFlags, Int, Mode, Sf};
+use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Flags, Marks};
 use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
 
@@ -21,7 +22,9 @@ pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
             Err(refusal) => vec![error(refusal)],
         },
         Kind::Payload => payload(bytes, profile),
-        Kind::Packet => vec![wire::int::packet(bytes, profile).map_or_else(error, |found| packet(&found))],
+        Kind::Packet => {
+            vec![wire::packet::contents(bytes, profile).map_or_else(error, |found| packet(&found))]
+        }
         Kind::Shim => vec![shim(bytes, profile)],
         Kind::Aggregate => vec![aggregate(bytes)],
         Kind::AggregateFrame => match wire::datagram(bytes) {
@@ -41,7 +44,7 @@ fn payload(bytes: &[u8], profile: &Profile) -> Vec<String> {
 
 fn shim(bytes: &[u8], profile: &Profile) -> String {
     let frame = around_shim(bytes);
-    match wire::int::packet(&frame, profile) {
+    match wire::packet::contents(&frame, profile) {
         Ok(Contents { int: Some(int), place: Some(place), .. }) => {
             let mut out = Object::new();
             out.int(&int);

@@ -3,13 +3,17 @@
 //! One pass, no allocation. A packet that ends early, as the ones inside reports do, gives what its bytes hold; only
 //! INT that is cut or contradicts itself is refused (rulings f and g).
 
+mod int;
+
 use crate::bytes::{try_u16, u16_at};
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
-use crate::int::{Contents, sf};
+use crate::int::sf;
 use crate::ioam::{self, Ioam};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
+
+pub use int::{Contents, Encapsulation, Mark, Original, Place, contents, malformed_stack};
 
 pub(crate) use crate::ethernet::ethertype::{
     ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, VLAN,
@@ -56,13 +60,15 @@ pub(crate) struct Walk<'a, 'p> {
     /// INT and IOAM are still looked for.
     pub(crate) seek: bool,
     pub(crate) tunnels: u8,
+    /// The payload of a UDP datagram to a telemetry port: perhaps a report inside a report ([`Aim::Report`]).
+    pub(crate) nested: Option<&'a [u8]>,
     pub(crate) out: Contents<'a>,
 }
 
 impl<'a, 'p> Walk<'a, 'p> {
     #[inline]
     pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, aim: Aim, seek: bool) -> Self {
-        Self { profile, layouts, aim, seek, tunnels: 0, out: Contents::EMPTY }
+        Self { profile, layouts, aim, seek, tunnels: 0, nested: None, out: Contents::EMPTY }
     }
 
     /// Ethernet from `at` on.

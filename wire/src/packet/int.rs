@@ -1,17 +1,16 @@
 //! INT in a packet: where it lies, what it says, and what the packet was before it came in.
 
-use super::header::{self, Carrier, Tail};
-use super::shim::{self, Detected, Kind, Next, Shim1, Shim2, Where};
-use super::{Int, Mode, Version};
+use super::{self as walk, Aim, Ip, TCP, UDP, Walk};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
 use crate::geneve::{CLASS_INT_1, CLASS_INT_2};
+use crate::int::header::{self, Carrier, Tail};
 use crate::int::layout::Layouts;
+use crate::int::shim::{self, Detected, Kind, Next, Shim1, Shim2, Where};
+use crate::int::{Int, Mode, Version};
 use crate::ioam::Ioam;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
-use crate::report;
-use crate::walk::{self, Aim, Ip, TCP, UDP, Walk};
 
 /// Which header carries INT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -108,7 +107,7 @@ impl Contents<'_> {
 /// # Errors
 /// INT that is cut or contradicts itself, and IP or UDP headers that contradict the bytes. A packet without INT is no
 /// error.
-pub fn packet<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
+pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
     walk.ethernet(frame, 0)?;
@@ -117,7 +116,7 @@ pub fn packet<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Re
 
 /// Where INT lies in a frame whose stack is refused though its header is well-formed: cut records, or more of them than SF-INT
 /// may have. `None` for all other frames.
-pub fn spoilt(frame: &[u8], profile: &Profile) -> Option<Place> {
+pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Place> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Aim::Frame, true);
     match walk.ethernet(frame, 0) {
@@ -192,8 +191,8 @@ impl<'a> Walk<'a, '_> {
             _ => self.out.flow = Some(flow),
         }
         let nested = self.aim == Aim::Report && self.profile.telemetry_ports.contains(dst_port);
-        if nested && report::looks_like_one(bytes.get(body..).unwrap_or(&[]), self.profile) {
-            return Err(Refusal::Nested);
+        if nested {
+            self.nested = bytes.get(body..);
         }
         Ok(())
     }
