@@ -20,6 +20,7 @@ const ORDER: &[&str] = &[
     "export",
     "manager",
     // The ground of command-line programs; the program itself, `src/`, uses everything here.
+    "settings",
     "terminal",
     "bench",
 ];

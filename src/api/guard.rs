@@ -120,7 +120,7 @@ const SAFE_HEADERS: [(&str, &str); 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::values::Secret;
+    use settings::values::Secret;
 
     const TOKEN: &str = "0123456789abcdef";
 

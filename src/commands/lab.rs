@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::config::values::{Rate, nanoseconds};
 use crate::lab::remote::Lab;
 use crate::lab::traffic::{Ends, Pattern, Traffic};
 use crate::lab::{capture, down, exec, fault, state, traffic, up};
+use settings::values::{Rate, nanoseconds};
 use terminal::CliError;
 
 /// A network on this machine: hosts, links and INT switches in namespaces, made from one file

@@ -3,11 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{
-    setting::{choice, section},
-    translator::DtaSettings,
-    values::{Listen, Size},
-};
+use super::{translator::DtaSettings, values::Listen};
+use settings::{choice, section, values::Size};
 
 section! {
     /// A first stage between switches and collector: takes postcards and sends aggregates of them, so that the collector has fewer

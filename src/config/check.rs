@@ -7,11 +7,11 @@ use detect::{RuleError, RuleSet, ThresholdError};
 use super::{
     aggregator::AggregatorSettings,
     build,
-    read::{Node, Reader, is_written, nearest, span_of},
     sections::{ProfileSettings, Rung, SourceSettings, XdpMode, ZeroCopy},
     settings::Settings,
     values::Listen,
 };
+use settings::read::{Node, Reader, is_written, nearest, span_of};
 
 /// Profiles that exist without being written.
 pub(crate) const BUILT_IN_PROFILES: [&str; 6] =

@@ -20,9 +20,11 @@ use wire::dta::{
 use dta::map::{LoadError, Map};
 use terminal::CliError;
 
-use super::{
+use settings::{
+    choice,
     read::{Node, Reader},
-    setting::{Setting, Shown, choice, section},
+    section,
+    setting::{Setting, Shown},
     values::Protocol,
 };
 
@@ -94,7 +96,7 @@ section! {
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
         /// Conditions that must all be met.
-        pub(crate) when: Vec<Condition> = Vec::new(),
+        pub(crate) when: Vec<ConditionSetting> = Vec::new(),
         /// Of what is left, one in so many.
         pub(crate) every: u32 = 1,
         /// Each hop of a path by itself, instead of the path. A postcard always is.
@@ -106,19 +108,19 @@ section! {
         /// Copies in the store. For `key-write`, `key-increment`. Not set: 2.
         pub(crate) copies: Option<u8> = None,
         /// What the key is made of. For the same and `postcard`.
-        pub(crate) key: Vec<Field> = Vec::new(),
+        pub(crate) key: Vec<FieldSetting> = Vec::new(),
         /// What the value or the entry is made of. For `key-write`, `append`.
-        pub(crate) data: Vec<Field> = Vec::new(),
+        pub(crate) data: Vec<FieldSetting> = Vec::new(),
         /// What is added. For `key-increment`.
-        pub(crate) delta: Option<Field> = None,
+        pub(crate) delta: Option<FieldSetting> = None,
         /// What a hop says. For `postcard`.
-        pub(crate) value: Option<Field> = None,
+        pub(crate) value: Option<FieldSetting> = None,
         /// Number of the list. For `append`.
         pub(crate) list: Option<u32> = None,
         /// Spread entries over so many lists, from `list` on. For `append`.
         pub(crate) lists: u16 = 1,
         /// By what they are spread.
-        pub(crate) spread: Vec<Field> = Vec::new(),
+        pub(crate) spread: Vec<FieldSetting> = Vec::new(),
         /// Entries sent together. For `append`.
         pub(crate) entries: u8 = 1,
         /// How long an entry waits for others at most.
@@ -204,7 +206,7 @@ section! {
         /// Its name, by which reports mean it.
         pub(crate) name: String = String::new(),
         /// What the key is made of, at most 40 bytes.
-        pub(crate) key: Vec<Field> = Vec::new(),
+        pub(crate) key: Vec<FieldSetting> = Vec::new(),
         /// Source address of what is counted.
         pub(crate) src: Option<Prefix> = None,
         /// Destination address.
@@ -222,7 +224,7 @@ section! {
         /// How often records are told and their counts begin again; `0s`: never.
         pub(crate) period: Duration = Duration::ZERO,
         /// Records that do not meet these are not told at the end of a period, nor counted in its window.
-        pub(crate) having: Vec<Condition> = Vec::new(),
+        pub(crate) having: Vec<ConditionSetting> = Vec::new(),
     }
 }
 
@@ -237,9 +239,9 @@ section! {
         /// What it is.
         pub(crate) kind: Option<SketchName> = None,
         /// What is counted, or told apart.
-        pub(crate) key: Vec<Field> = Vec::new(),
+        pub(crate) key: Vec<FieldSetting> = Vec::new(),
         /// What is sampled, as 32 bits: an IPv4 address, a flow's id, or a number. For `aroma`.
-        pub(crate) item: Option<Field> = None,
+        pub(crate) item: Option<FieldSetting> = None,
         /// Rows, 1 to 16.
         pub(crate) depth: u8 = 4,
         /// Columns.
@@ -289,37 +291,54 @@ choice! {
     }
 }
 
-impl Setting for Field {
+/// What reports, keys and data are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldSetting(pub(crate) Field);
+
+/// When something is reported.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ConditionSetting(pub(crate) Condition);
+
+fn fields(settings: &[FieldSetting]) -> Vec<Field> {
+    settings.iter().map(|setting| setting.0).collect()
+}
+
+fn conditions(settings: &[ConditionSetting]) -> Vec<Condition> {
+    settings.iter().map(|setting| setting.0).collect()
+}
+
+impl Setting for FieldSetting {
     const KIND: &'static str = "a field, such as \"flow\", \"node[5]\" or \"hop_latency:u16\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        read_text(node, reader)
+        read_text(node, reader, Self::KIND).map(Self)
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(self.to_string().into())
+        Shown::Plain(self.0.to_string().into())
     }
 }
 
-impl Setting for Condition {
+impl Setting for ConditionSetting {
     const KIND: &'static str = "a condition, such as \"hop_latency > 500us\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        read_text(node, reader)
+        read_text(node, reader, Self::KIND).map(Self)
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(self.to_string().into())
+        Shown::Plain(self.0.to_string().into())
     }
 }
 
 /// A text that says itself what is wrong with it.
-fn read_text<T: Setting + std::str::FromStr<Err: std::fmt::Display>>(
+fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
+    kind: &str,
 ) -> Option<T> {
     let DeValue::String(text) = node.get_ref() else {
-        reader.expected(node, T::KIND);
+        reader.expected(node, kind);
         return None;
     };
     text.parse().map_err(|error: T::Err| reader.refuse(node.span(), error.to_string())).ok()
@@ -391,26 +410,27 @@ impl MappingSettings {
             return Err((key, format!("\"{}\" does not read this; remove it", operation.word())));
         }
         let store = || self.store.ok_or(("store", "say which store; add store = 1 or the like".to_owned()));
-        let (key, copies) = (self.key.clone(), self.copies.unwrap_or(2));
+        let (key, copies) = (fields(&self.key), self.copies.unwrap_or(2));
         let missing =
             |key: &'static str, example: &str| (key, format!("it is missing; add {key} = {example}"));
         Ok(match operation {
             OperationName::KeyWrite => {
-                Action::KeyWrite { store: store()?, copies, key, data: self.data.clone() }
+                Action::KeyWrite { store: store()?, copies, key, data: fields(&self.data) }
             }
             OperationName::KeyIncrement => {
-                let delta = self.delta.ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
+                let FieldSetting(delta) =
+                    self.delta.ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
                 Action::KeyIncrement { store: store()?, copies, key, delta }
             }
             OperationName::Postcard => {
-                let value = self.value.ok_or_else(|| missing("value", "\"node\""))?;
+                let FieldSetting(value) = self.value.ok_or_else(|| missing("value", "\"node\""))?;
                 Action::Postcard { store: store()?, key, value }
             }
             OperationName::Append => Action::Append {
                 list: self.list.ok_or_else(|| missing("list", "5 or the like"))?,
                 lists: self.lists,
-                spread: self.spread.clone(),
-                entry: self.data.clone(),
+                spread: fields(&self.spread),
+                entry: fields(&self.data),
                 entries: self.entries,
                 hold: nanoseconds(self.hold),
             },
@@ -434,7 +454,7 @@ impl MappingSettings {
             on: occasion.unwrap_or(Occasion::Path),
             table,
             flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
-            when: self.when.clone(),
+            when: conditions(&self.when),
             every: self.every,
             each_hop: self.each_hop,
             how: How {
@@ -451,12 +471,12 @@ impl TableSettings {
     fn table(&self) -> table::Config {
         table::Config {
             name: self.name.clone(),
-            key: self.key.clone(),
+            key: fields(&self.key),
             flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
             at: self.at.at(),
             slots: self.slots,
             period: nanoseconds(self.period),
-            having: self.having.clone(),
+            having: conditions(&self.having),
         }
     }
 }
@@ -475,8 +495,8 @@ impl SketchSettings {
             id: self.id,
             kind,
             shape: Columns { depth: self.depth, columns: self.columns, width: self.width.unwrap_or(usual) },
-            key: self.key.clone(),
-            item: self.item,
+            key: fields(&self.key),
+            item: self.item.map(|item| item.0),
             counts,
             flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
             at: self.at.at(),

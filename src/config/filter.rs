@@ -11,10 +11,10 @@ use detect::{
     detector::{Change, MAX_REGISTERS},
 };
 
-use super::{
-    sections::Clocks,
-    setting::{choice, section},
-    values::{Amount, Fraction, Protocol},
+use super::{sections::Clocks, values::Amount};
+use settings::{
+    choice, section,
+    values::{Fraction, Protocol},
 };
 
 section! {
@@ -308,7 +308,7 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
             refuse(&["switch", "role", &position], MIXED.to_owned());
         }
         if role.role.is_none() {
-            let message = format!("which one? Add role = {}", <RoleName as super::setting::Setting>::KIND);
+            let message = format!("which one? Add role = {}", <RoleName as settings::setting::Setting>::KIND);
             refuse(&["switch", "role", &position], message);
         }
     }

@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration}
 
 use toml::de::DeValue;
 
-use super::{
+use dta::fields::Fields;
+use settings::{
+    choice,
     read::{Node, Reader},
-    setting::{Setting, Shown, choice, section},
+    section,
+    setting::{Setting, Shown},
     values::{Size, from_text, integer, refuse, with_unit},
 };
-use dta::fields::Fields;
 
 section! {
     /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where a card does it, and with
@@ -130,9 +132,9 @@ section! {
         pub(crate) reporters: u16 = 1,
         /// What the data of a key means, for whoever reads it: `u32[5]`, or with names `latency:u32 path:u32[4]`. Types: `u8`, `u16`,
         /// `u32`, `u64`, `ipv4`, `ipv6`, `mac`, `hex`.
-        pub(crate) value: Option<Fields> = None,
+        pub(crate) value: Option<FieldsSetting> = None,
         /// What an entry of a list means, likewise: `src:ipv4 dst:ipv4 sport:u16 dport:u16 proto:u8 node:u32 reason:u8`.
-        pub(crate) fields: Option<Fields> = None,
+        pub(crate) fields: Option<FieldsSetting> = None,
         /// Tell every entry of these lists as an event of this kind, to the store, the live stream and the pages. Of `fields` those
         /// called `src`, `dst`, `sport`, `dport`, `proto`, `node`, `interface`, `queue`, `value`, `previous`, `threshold`, `reason`
         /// and `path` (a list of nodes) fill the event.
@@ -279,16 +281,20 @@ impl Setting for ListRange {
     }
 }
 
-impl Setting for Fields {
+/// The fields of a value or an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FieldsSetting(pub(crate) Fields);
+
+impl Setting for FieldsSetting {
     const KIND: &'static str = "fields such as \"src:ipv4 port:u16 path:u32[5]\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(text) = node.get_ref().as_str() else { return refuse(node, reader) };
-        text.parse().map_err(|error: String| reader.refuse(node.span(), error)).ok()
+        text.parse().map(Self).map_err(|error: String| reader.refuse(node.span(), error)).ok()
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(self.to_string().into())
+        Shown::Plain(self.0.to_string().into())
     }
 }
 
@@ -312,12 +318,12 @@ pub(crate) const MOST_LISTS: u64 = 65_536;
 impl RegionSettings {
     /// Bytes of data in a slot of `key-write`.
     pub(crate) fn data_len(&self) -> usize {
-        self.data.map_or_else(|| self.value.as_ref().map_or(0, Fields::len), usize::from)
+        self.data.map_or_else(|| self.value.as_ref().map_or(0, |fields| fields.0.len()), usize::from)
     }
 
     /// Bytes of an entry of `append`.
     pub(crate) fn entry_len(&self) -> usize {
-        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, Fields::len), usize::from)
+        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, |fields| fields.0.len()), usize::from)
     }
 
     /// The kind-group in which its ID must be unique.
@@ -469,7 +475,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "a slot holds 1 to 1024 bytes; add data = 20, or say what they mean by value = \"u32[5]\"",
                 );
             }
-            if store.value.as_ref().is_some_and(|value| value.len() > store.data_len()) {
+            if store.value.as_ref().is_some_and(|value| value.0.len() > store.data_len()) {
                 refuse("value", "these fields are longer than `data`; make data larger, or leave it out");
             }
         }
@@ -480,7 +486,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "an entry has 1 to 1024 bytes; add entry = 18, or say what they mean by fields = \"…\"",
                 );
             }
-            if store.fields.as_ref().is_some_and(|fields| fields.len() > store.entry_len()) {
+            if store.fields.as_ref().is_some_and(|fields| fields.0.len() > store.entry_len()) {
                 refuse("fields", "these fields are longer than `entry`; make entry larger, or leave it out");
             }
             if !(1..=255).contains(&store.batch) {

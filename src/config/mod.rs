@@ -6,12 +6,9 @@ pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod filter;
 pub(crate) mod memory;
-pub(crate) mod read;
 pub(crate) mod renamed;
 pub(crate) mod sections;
-pub(crate) mod setting;
 mod settings;
-pub(crate) mod show;
 pub(crate) mod switch;
 pub(crate) mod translator;
 pub(crate) mod values;
@@ -22,9 +19,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use read::ConfigError;
-use setting::Setting;
-pub(crate) use settings::Settings;
+pub(crate) use self::settings::Settings;
+use ::settings::{
+    read::{self, ConfigError},
+    setting::Setting,
+    show,
+};
 use values::Listen;
 
 use terminal::CliError;
@@ -143,8 +143,20 @@ pub(crate) fn reference() -> String {
     let mut chapters = Vec::new();
     Settings::explain("", &mut chapters);
     chapters.remove(0); // the file itself: its keys are the tables that follow
-    show::reference(&chapters)
+    show::page(REFERENCE_HEAD, &chapters)
 }
+
+const REFERENCE_HEAD: &str = "# Configuration reference
+
+<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+
+The file is TOML. Every key has a default, so an empty file (or none) is a good one. Unknown keys are refused.
+`hopwise check -c FILE` says what is wrong, and `hopwise check -c FILE --dump` prints what is in force. Send SIGHUP, or
+`POST /api/v1/config/reload`, to apply a changed file without losing state; a key that cannot change while running keeps its
+value and is named in the answer.
+
+Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
+";
 
 /// Compares a page of the documentation with what the source says; with UPDATE_REFERENCE set, writes it.
 #[cfg(test)]

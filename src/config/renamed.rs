@@ -4,7 +4,7 @@
 
 use toml::de::DeValue;
 
-use super::read::{Node, Reader};
+use settings::read::{Node, Reader};
 
 /// Keys of the configuration file: the path of the old key, and its new name. A name without a dot stays in its table; one
 /// with dots is a path from the top of the file. `*` stands for a name that the user chooses and for an element of a list.
@@ -86,7 +86,8 @@ fn lookup(names: &[(&'static str, &'static str)], old: &str) -> Option<&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Settings, setting::Setting};
+    use crate::config::Settings;
+    use settings::setting::Setting;
 
     /// Every key of the file as a path, with `*` for names that the user chooses and for elements of lists.
     fn keys() -> Vec<String> {
@@ -101,7 +102,7 @@ mod tests {
             let table = steps.collect::<Vec<_>>().join(".").replace("[]", ".*");
             if heading.starts_with("[[") { format!("{table}.*") } else { table }
         };
-        let of = |chapter: &crate::config::setting::Chapter| {
+        let of = |chapter: &settings::setting::Chapter| {
             let table = path(&chapter.heading);
             let dot = if table.is_empty() { "" } else { "." };
             chapter.keys.iter().map(|key| format!("{table}{dot}{}", key.name)).collect::<Vec<_>>()

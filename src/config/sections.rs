@@ -6,8 +6,11 @@ use detect::{PortRange, Prefix};
 
 use super::{
     memory::MemorySettings,
-    setting::{choice, section},
-    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker, Protocol, Secret, Size},
+    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker},
+};
+use settings::{
+    choice, section,
+    values::{Protocol, Secret, Size},
 };
 
 section! {

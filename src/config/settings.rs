@@ -8,9 +8,9 @@ use super::{
         ApiSettings, CollectorSettings, LogSettings, ProfileSettings, RuleSettings, SourceSettings,
         StoreSettings, ThresholdSettings, UiSettings,
     },
-    setting::section,
     switch::SwitchSettings,
 };
+use settings::section;
 
 section! {
     /// What a configuration file can hold.

@@ -19,7 +19,9 @@ use super::{
     dta::DtaSettings,
     filter::{FilterSet, FilterSettings, RoleSettings},
     sections::Clocks,
-    setting::{choice, section},
+};
+use settings::{
+    choice, section,
     values::{Fraction, Protocol, Rate, Size},
 };
 

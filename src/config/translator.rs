@@ -8,9 +8,11 @@ use std::{
 
 use translator::{Accept, Config, Trigger};
 
-use super::{
+use settings::{
+    choice,
     read::{Node, Reader},
-    setting::{Setting, Shown, choice, section},
+    section,
+    setting::{Setting, Shown},
     values::{Rate, Size, from_text, integer, refuse, with_unit},
 };
 

@@ -6,9 +6,12 @@ use std::path::Path;
 use crate::config::{
     Settings,
     sections::{Clocks, ProfileSettings},
-    setting::{Setting, Shown},
     switch::WatchSettings,
-    values::{Listen, Size, TELEMETRY_PORT},
+    values::{Listen, TELEMETRY_PORT},
+};
+use settings::{
+    setting::{Setting, Shown},
+    values::Size,
 };
 
 use super::fault::Conditions;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::remote::Lab;
 use super::topology::{Node, Port, Topology};
-use crate::config::setting::{Setting, Shown};
-use crate::config::values::{Fraction, Rate};
+use settings::setting::{Setting, Shown};
+use settings::values::{Fraction, Rate};
 use terminal::CliError;
 
 /// What was changed in a lab since it was made.
@@ -80,7 +80,7 @@ impl Made {
         match self.fault {
             Fault::Cut { .. } => format!("{link} is cut"),
             Fault::Loss(share) => format!("{link} loses {} % of the packets", share * 100.0),
-            Fault::Delay(time) => format!("{link} takes {}", crate::config::values::duration_text(time)),
+            Fault::Delay(time) => format!("{link} takes {}", settings::values::duration_text(time)),
             Fault::Reorder(share) => format!("{link} holds back {} % of the packets", share * 100.0),
             Fault::Slow(rate) => format!("{link} passes {}", Rate(rate)),
         }

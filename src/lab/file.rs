@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::config::{
-    Settings,
+use crate::config::{Settings, switch::WatchSettings};
+use settings::{
     read::{Node, Reader},
-    setting::{Setting, Shown, section},
-    switch::WatchSettings,
+    section,
+    setting::{Setting, Shown},
     values::{Fraction, Rate, Size},
 };
 
@@ -174,7 +174,7 @@ pub(crate) fn reference() -> String {
     chapters.retain(|chapter| {
         !chapter.heading.starts_with("[collector") && !chapter.heading.starts_with("[[collector")
     });
-    crate::config::show::page(REFERENCE_HEAD, &chapters)
+    settings::show::page(REFERENCE_HEAD, &chapters)
 }
 
 #[cfg(test)]

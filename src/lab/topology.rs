@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::config::{
-    ConfigError, Settings, check,
+use crate::config::{Settings, check};
+use settings::read::ConfigError;
+use settings::{
     read::{Node as TomlNode, Reader, is_written, nearest, span_of},
     setting::Setting,
 };

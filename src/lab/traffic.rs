@@ -10,7 +10,7 @@ use nic::udp::{Burst, Options, Receiver};
 
 use super::remote::Lab;
 use super::topology::Topology;
-use crate::config::values::Rate;
+use settings::values::Rate;
 use terminal::CliError;
 
 /// How packets are spread over time.

@@ -138,7 +138,7 @@ pub(crate) fn teller(written: &RegionSettings) -> Option<Teller> {
         EventKind::Loss => Kind::Loss,
     };
     let metric = written.metric.as_deref().and_then(Metric::from_name);
-    Some(Teller { fields: written.fields.clone()?, kind, metric })
+    Some(Teller { fields: written.fields.clone()?.0, kind, metric })
 }
 
 /// Takes what is there; is there more?

@@ -156,7 +156,7 @@ fn one_of_kernel(
 /// What the file says now holds, whatever the header page kept.
 fn named(store: Store, file: Option<PathBuf>, written: &RegionSettings) -> Shelved {
     let mut shelved = Shelved::new(store, file);
-    shelved.fields = written.value.clone().or_else(|| written.fields.clone());
+    shelved.fields = written.value.clone().or_else(|| written.fields.clone()).map(|fields| fields.0);
     shelved
 }
 
@@ -237,7 +237,7 @@ fn id(written: &RegionSettings) -> u32 {
 }
 
 fn fields(written: &RegionSettings) -> String {
-    let fields = written.value.as_ref().or(written.fields.as_ref());
+    let fields = written.value.as_ref().or(written.fields.as_ref()).map(|fields| &fields.0);
     fields.map(ToString::to_string).unwrap_or_default()
 }
 

@@ -5,10 +5,9 @@ use toml::de::DeTable;
 
 use crate::config::{
     filter::{self, FilterSettings},
-    read::Reader,
-    setting::Setting,
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
+use settings::{read::Reader, setting::Setting};
 
 /// Ports may not be added, removed, or moved to other interfaces.
 pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{DtaView, ports::Forwarder};
-use crate::config::{filter::FilterSettings, setting::Setting};
+use crate::config::filter::FilterSettings;
+use settings::setting::Setting;
 
 /// A switch now.
 #[derive(Clone, Debug, Serialize)]

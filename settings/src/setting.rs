@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::read::{Node, Reader};
 
 /// A value that a configuration file can hold.
-pub(crate) trait Setting: Sized + Clone + PartialEq {
+pub trait Setting: Sized + Clone + PartialEq {
     /// What to write, for the manual and for error messages: "a whole number", "a duration such as \"10s\"".
     const KIND: &'static str;
 
@@ -34,7 +34,7 @@ pub(crate) trait Setting: Sized + Clone + PartialEq {
 
 /// A value as it is shown: in declaration order, ready to become TOML or JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shown {
+pub enum Shown {
     /// Not set.
     Nothing,
     /// A plain value.
@@ -47,37 +47,37 @@ pub(crate) enum Shown {
 
 /// A table of the file, explained.
 #[derive(Clone, Debug)]
-pub(crate) struct Chapter {
+pub struct Chapter {
     /// As it is written in the file: `[api]`, `[profiles.NAME]`, `[[rules]]`.
-    pub(crate) heading: String,
+    pub heading: String,
     /// What the table is for.
-    pub(crate) text: String,
+    pub text: String,
     /// Its keys.
-    pub(crate) keys: Vec<Key>,
+    pub keys: Vec<Key>,
 }
 
 /// A key of a table, explained.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
+pub struct Key {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What to write.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The default, shown.
-    pub(crate) default: Shown,
+    pub default: Shown,
     /// Can it change while the program runs?
-    pub(crate) live: bool,
+    pub live: bool,
     /// The manual's text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The lines of a doc comment as one text.
-pub(crate) fn paragraph(lines: &[&str]) -> String {
+pub fn paragraph(lines: &[&str]) -> String {
     lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The heading of a table at `path`.
-pub(crate) fn heading(path: &str) -> String {
+pub fn heading(path: &str) -> String {
     match path.strip_suffix("[]") {
         Some(list) => format!("[[{list}]]"),
         None => format!("[{path}]"),
@@ -85,12 +85,13 @@ pub(crate) fn heading(path: &str) -> String {
 }
 
 /// `parent.name`, or `name` at the top.
-pub(crate) fn join(parent: &str, name: &str) -> String {
+pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
 /// Declares a table: a struct with a default and a manual text per key. `[live]` before a key: it can change while the
 /// program runs.
+#[macro_export]
 macro_rules! section {
     ($(#[doc = $doc:literal])+ $vis:vis struct $name:ident($place:literal) {
         $($(#[doc = $text:literal])+ $([$live:ident])? pub(crate) $field:ident: $type:ty = $default:expr),* $(,)?
@@ -107,14 +108,14 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::setting::Setting for $name {
+        impl $crate::setting::Setting for $name {
             const KIND: &'static str = concat!("the table ", $place);
 
             fn read(
-                node: &$crate::config::read::Node<'_>,
-                reader: &mut $crate::config::read::Reader<'_>,
+                node: &$crate::read::Node<'_>,
+                reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
-                let toml::de::DeValue::Table(table) = node.get_ref() else {
+                let $crate::read::DeValue::Table(table) = node.get_ref() else {
                     reader.expected(node, Self::KIND);
                     return None;
                 };
@@ -125,7 +126,7 @@ macro_rules! section {
                     let mut index = 0;
                     $(
                         if name == names[index] {
-                            if let Some(read) = $crate::config::setting::Setting::read(value, reader) {
+                            if let Some(read) = $crate::setting::Setting::read(value, reader) {
                                 section.$field = read;
                             }
                             continue;
@@ -138,48 +139,48 @@ macro_rules! section {
                 Some(section)
             }
 
-            fn show(&self) -> $crate::config::setting::Shown {
-                $crate::config::setting::Shown::Table(vec![$((
+            fn show(&self) -> $crate::setting::Shown {
+                $crate::setting::Shown::Table(vec![$((
                     stringify!($field).trim_start_matches("r#").to_owned(),
-                    $crate::config::setting::Setting::show(&self.$field),
+                    $crate::setting::Setting::show(&self.$field),
                 )),*])
             }
 
             fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
                 $(
                     let name = stringify!($field).trim_start_matches("r#");
-                    let live_here = live || $crate::config::setting::is_live(&[$(stringify!($live))?]);
-                    let path_here = $crate::config::setting::join(path, name);
-                    $crate::config::setting::Setting::keep_fixed(
+                    let live_here = live || $crate::setting::is_live(&[$(stringify!($live))?]);
+                    let path_here = $crate::setting::join(path, name);
+                    $crate::setting::Setting::keep_fixed(
                         &mut self.$field, &old.$field, live_here, &path_here, kept,
                     );
                 )*
             }
 
-            fn explain(path: &str, chapters: &mut Vec<$crate::config::setting::Chapter>) {
+            fn explain(path: &str, chapters: &mut Vec<$crate::setting::Chapter>) {
                 let defaults = Self::default();
-                chapters.push($crate::config::setting::Chapter {
-                    heading: $crate::config::setting::heading(path),
-                    text: $crate::config::setting::paragraph(&[$($doc),+]),
-                    keys: vec![$($crate::config::setting::Key {
+                chapters.push($crate::setting::Chapter {
+                    heading: $crate::setting::heading(path),
+                    text: $crate::setting::paragraph(&[$($doc),+]),
+                    keys: vec![$($crate::setting::Key {
                         name: stringify!($field).trim_start_matches("r#"),
-                        kind: <$type as $crate::config::setting::Setting>::KIND,
-                        default: $crate::config::setting::Setting::show(&defaults.$field),
-                        live: $crate::config::setting::is_live(&[$(stringify!($live))?]),
-                        text: $crate::config::setting::paragraph(&[$($text),+]),
+                        kind: <$type as $crate::setting::Setting>::KIND,
+                        default: $crate::setting::Setting::show(&defaults.$field),
+                        live: $crate::setting::is_live(&[$(stringify!($live))?]),
+                        text: $crate::setting::paragraph(&[$($text),+]),
                     }),*],
                 });
-                $(<$type as $crate::config::setting::Setting>::explain(
-                    &$crate::config::setting::join(path, stringify!($field).trim_start_matches("r#")),
+                $(<$type as $crate::setting::Setting>::explain(
+                    &$crate::setting::join(path, stringify!($field).trim_start_matches("r#")),
                     chapters,
                 );)*
             }
         }
     };
 }
-pub(crate) use section;
 
 /// Declares a choice between words.
+#[macro_export]
 macro_rules! choice {
     ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) {
         $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
@@ -197,12 +198,12 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::config::setting::Setting for $name {
+        impl $crate::setting::Setting for $name {
             const KIND: &'static str = $kind;
 
             fn read(
-                node: &$crate::config::read::Node<'_>,
-                reader: &mut $crate::config::read::Reader<'_>,
+                node: &$crate::read::Node<'_>,
+                reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
                 match node.get_ref().as_str() {
                     $(Some($word) => Some(Self::$variant),)+
@@ -213,13 +214,12 @@ macro_rules! choice {
                 }
             }
 
-            fn show(&self) -> $crate::config::setting::Shown {
-                $crate::config::setting::Shown::Plain(self.word().into())
+            fn show(&self) -> $crate::setting::Shown {
+                $crate::setting::Shown::Plain(self.word().into())
             }
         }
     };
 }
-pub(crate) use choice;
 
 impl<T: Setting> Setting for Option<T> {
     const KIND: &'static str = T::KIND;
@@ -269,7 +269,7 @@ impl<T: Setting> Setting for Vec<T> {
 }
 
 /// A key of a table whose keys the user chooses.
-pub(crate) trait Name: Sized + Clone + Ord + ToString {
+pub trait Name: Sized + Clone + Ord + ToString {
     /// How the manual writes it.
     const PLACEHOLDER: &'static str;
     /// Reads it; the error says what to write.
@@ -333,6 +333,6 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
 }
 
 /// Was a key declared with `[live]`?
-pub(crate) fn is_live(marks: &[&str]) -> bool {
+pub fn is_live(marks: &[&str]) -> bool {
     !marks.is_empty()
 }

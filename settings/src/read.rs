@@ -2,14 +2,15 @@
 
 use std::{fmt, ops::Range};
 
-use toml::{Spanned, de::DeTable, de::DeValue};
+pub use toml::de::DeValue;
+use toml::{Spanned, de::DeTable};
 
 /// A value of the file and where it stands.
-pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
+pub type Node<'i> = Spanned<DeValue<'i>>;
 
 /// Everything that is wrong with a configuration. `Display` is what the user sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigError {
+pub struct ConfigError {
     file: String,
     problems: Vec<Problem>,
 }
@@ -26,7 +27,7 @@ struct Problem {
 
 /// Collects problems while the settings read themselves from the parsed file.
 #[derive(Debug)]
-pub(crate) struct Reader<'i> {
+pub struct Reader<'i> {
     text: &'i str,
     problems: Vec<(Range<usize>, String)>,
     /// Where old names are written: each is one problem, whatever else is wrong with it.
@@ -35,12 +36,12 @@ pub(crate) struct Reader<'i> {
 
 impl<'i> Reader<'i> {
     /// A reader over the text that the spans of the nodes refer to.
-    pub(crate) fn new(text: &'i str) -> Self {
+    pub fn new(text: &'i str) -> Self {
         Self { text, problems: Vec::new(), renamed: Vec::new() }
     }
 
     /// The parsed file; `None` after a syntax error, which is then the one problem.
-    pub(crate) fn parse(&mut self) -> Option<Node<'i>> {
+    pub fn parse(&mut self) -> Option<Node<'i>> {
         match DeTable::parse(self.text) {
             Ok(table) => {
                 let span = table.span();
@@ -56,20 +57,20 @@ impl<'i> Reader<'i> {
     }
 
     /// Notes a problem at bytes `span` of the file.
-    pub(crate) fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
+    pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
         if !self.renamed.contains(&span) {
             self.problems.push((span, message.into()));
         }
     }
 
     /// Notes that an old name stands at bytes `span` of the file.
-    pub(crate) fn renamed(&mut self, span: Range<usize>, message: impl Into<String>) {
+    pub fn renamed(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.push((span.clone(), message.into()));
         self.renamed.push(span);
     }
 
     /// Notes that `node` is not what it must be.
-    pub(crate) fn expected(&mut self, node: &Node<'_>, what: &str) {
+    pub fn expected(&mut self, node: &Node<'_>, what: &str) {
         let found = match node.get_ref() {
             DeValue::String(text) => format!("the text {text:?}"),
             DeValue::Integer(number) => format!("the number {}", number.as_str()),
@@ -83,7 +84,7 @@ impl<'i> Reader<'i> {
     }
 
     /// Notes a key that does not exist, with the nearest of the `known` ones.
-    pub(crate) fn unknown(&mut self, span: Range<usize>, key: &str, place: &str, known: &[&str]) {
+    pub fn unknown(&mut self, span: Range<usize>, key: &str, place: &str, known: &[&str]) {
         let advice = match nearest(key, known) {
             Some(name) => format!("did you mean `{name}`?"),
             None => format!("remove it, or use one of: {}", known.join(", ")),
@@ -92,17 +93,17 @@ impl<'i> Reader<'i> {
     }
 
     /// The problems so far, in words only.
-    pub(crate) fn messages(&self) -> Vec<String> {
+    pub fn messages(&self) -> Vec<String> {
         self.problems.iter().map(|(_, message)| message.clone()).collect()
     }
 
     /// No problem so far?
-    pub(crate) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
 
     /// The end of the reading: the problems in the order of the file, or none.
-    pub(crate) fn finish(mut self, file: &str) -> Result<(), ConfigError> {
+    pub fn finish(mut self, file: &str) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
         }
@@ -114,12 +115,12 @@ impl<'i> Reader<'i> {
 
 /// Where the value under `path` stands; the nearest existing ancestor where it is absent. Elements of lists are named by
 /// their index in digits.
-pub(crate) fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
+pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0
 }
 
 /// Is there a value under `path`, right or wrong?
-pub(crate) fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
+pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }
 
@@ -141,7 +142,7 @@ fn walk(root: &Node<'_>, path: &[&str]) -> (Range<usize>, usize) {
 }
 
 /// The name nearest to `key`: at most two letters off, or a third of its length.
-pub(crate) fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
+pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
     let bound = (key.chars().count() / 3).max(2);
     names
         .iter()

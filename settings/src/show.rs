@@ -6,7 +6,7 @@ use super::setting::{Chapter, Key, Shown};
 
 impl Shown {
     /// As JSON. What is not set is null.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Nothing => serde_json::Value::Null,
             Self::Plain(value) => value.clone(),
@@ -18,7 +18,7 @@ impl Shown {
     }
 
     /// As a TOML document. What is not set is left out, as are empty tables.
-    pub(crate) fn to_toml(&self) -> String {
+    pub fn to_toml(&self) -> String {
         let mut out = String::new();
         if let Self::Table(entries) = self {
             write_table(&mut out, "", entries);
@@ -79,13 +79,8 @@ fn key(name: &str) -> String {
     if bare { name.to_owned() } else { serde_json::Value::from(name).to_string() }
 }
 
-/// The reference page in Markdown.
-pub(crate) fn reference(chapters: &[Chapter]) -> String {
-    page(REFERENCE_HEAD, chapters)
-}
-
 /// A page that begins with `head`, in Markdown.
-pub(crate) fn page(head: &str, chapters: &[Chapter]) -> String {
+pub fn page(head: &str, chapters: &[Chapter]) -> String {
     let mut out = head.to_owned();
     for chapter in chapters {
         let _ = write!(out, "\n## `{}`\n\n{}\n", chapter.heading, chapter.text);
@@ -106,18 +101,6 @@ fn write_key(out: &mut String, key: &Key) {
     let live = if key.live { " Can change while running." } else { "" };
     let _ = write!(out, "\n**`{}`** – {}; default: {default}.{live}\n\n{}\n", key.name, key.kind, key.text);
 }
-
-const REFERENCE_HEAD: &str = "# Configuration reference
-
-<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
-
-The file is TOML. Every key has a default, so an empty file (or none) is a good one. Unknown keys are refused.
-`hopwise check -c FILE` says what is wrong, and `hopwise check -c FILE --dump` prints what is in force. Send SIGHUP, or
-`POST /api/v1/config/reload`, to apply a changed file without losing state; a key that cannot change while running keeps its
-value and is named in the answer.
-
-Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
-";
 
 #[cfg(test)]
 mod tests {
