@@ -267,7 +267,7 @@ impl<'a> Parser<'a> {
         }
         let place = self.now;
         if History::NAMED.into_iter().any(|history| place.token == Token::Name(history.name())) {
-            return Err(self.fault("one value is remembered, not what was made of another's memory"));
+            return Err(self.fault("history functions cannot be nested"));
         }
         let term = match self.value()? {
             Value::Comparable(term) if is_one_number(&term) => term,

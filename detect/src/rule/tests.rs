@@ -290,7 +290,7 @@ fn errors_point_at_the_place() {
         (
             "change(change(hops)) > 5",
             "change",
-            "one value is remembered, not what was made of another's cells",
+            "history functions cannot be nested",
         ),
         (
             "change(queue_occupancy) > 5",
