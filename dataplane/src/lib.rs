@@ -16,6 +16,7 @@ pub mod demo;
 pub mod dta;
 pub mod fabric;
 pub mod filter;
+pub mod flow;
 mod packet;
 pub mod report;
 pub mod router;

@@ -3,7 +3,6 @@
 
 pub(crate) mod direct;
 
-use std::net::IpAddr;
 use std::ops::Range;
 
 use wire::ethernet::{self, ethertype};
@@ -12,8 +11,6 @@ use wire::int::shim::{self, Shim1, Shim2};
 use wire::int::{self, Flags, Layout, Mode, Sf};
 use wire::packet::{self, Encapsulation, Mark, Original};
 use wire::{FlowKey, Profile, Refusal, checksum, ipv4, ipv6, tcp, udp};
-
-use crate::fabric::{Address, Family, FlowSpec};
 
 /// IP protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
@@ -655,62 +652,4 @@ fn replace(frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
     frame.copy_within(range.end..before, range.start + with.len());
     frame[range.start..range.start + with.len()].copy_from_slice(with);
     frame.truncate(after);
-}
-
-/// A frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
-pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
-    let is_v6 = spec.family == Family::V6;
-    let proto = spec.transport.number();
-    let ip = ethernet::HEADER_LEN;
-    let l4 = ip + if is_v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
-    let l4_header = if proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN };
-    let length = l4_header as u16 + spec.payload;
-    let mut frame = vec![0; l4 + usize::from(length)];
-    let ethertype = if is_v6 { ethertype::IPV6 } else { ethertype::IPV4 };
-    ethernet::Repr { dst: to.mac, src: from.mac, ethertype }.emit(&mut frame);
-    if is_v6 {
-        let (src, dst) = (from.v6.octets(), to.v6.octets());
-        let traffic_class = spec.dscp << 2;
-        ipv6::Repr {
-            src,
-            dst,
-            next_header: proto,
-            hop_limit: 64,
-            traffic_class,
-            flow_label: 0,
-            payload_len: length,
-        }
-        .emit(&mut frame[ip..]);
-    } else {
-        const DO_NOT_FRAGMENT: u16 = 0x4000;
-        let (src, dst) = (from.v4.octets(), to.v4.octets());
-        let total_len = length + ipv4::HEADER_LEN as u16;
-        let (tos, fragment) = (spec.dscp << 2, DO_NOT_FRAGMENT);
-        ipv4::Repr { src, dst, proto, tos, total_len, ident: 0, fragment, ttl: 64, options: &[] }
-            .emit(&mut frame[ip..]);
-    }
-    let (src_port, dst_port) = (spec.src_port, spec.dst_port);
-    if proto == UDP {
-        udp::Repr { src_port, dst_port, len: length, checksum: 0 }.emit(&mut frame[l4..]);
-    } else {
-        const ACK: u16 = 0x10;
-        let (seq, ack, flags) = (1, 1, ACK);
-        tcp::Repr {
-            src_port,
-            dst_port,
-            seq,
-            ack,
-            flags,
-            window: 0x2000,
-            checksum: 0,
-            urgent: 0,
-            options: &[],
-        }
-        .emit(&mut frame[l4..]);
-    }
-    frame[l4 + l4_header..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
-    fill_l4(&mut frame, ip, l4, proto, usize::from(length));
-    let (src, dst): (IpAddr, IpAddr) =
-        if is_v6 { (from.v6.into(), to.v6.into()) } else { (from.v4.into(), to.v4.into()) };
-    (frame, FlowKey::new(src, dst, Some((src_port, dst_port)), proto))
 }

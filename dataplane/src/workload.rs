@@ -8,7 +8,7 @@ use crate::fabric::{
     self, Address, Fabric, FabricSink, Family, FlowSpec, Pattern, Reporter, Topology, Truth,
 };
 use crate::filter::{Filter, Filters, Units};
-use crate::packet;
+use crate::flow;
 use crate::report::Outbox;
 use crate::switch::{Config, ConfigError, Switch, Visit};
 use crate::watchlist::{Mode, Watch, Watchlist};
@@ -215,7 +215,7 @@ pub(crate) fn template(flow: u16, v6: bool) -> Vec<u8> {
     };
     let family = if v6 { Family::V6 } else { Family::V4 };
     let spec = FlowSpec { family, payload: PAYLOAD, ..FlowSpec::new(1, 2, 20_000 + flow, 9_000) };
-    packet::template(&spec, &address(1), &address(2)).0
+    flow::template(&spec, &address(1), &address(2)).0
 }
 
 #[cfg(test)]

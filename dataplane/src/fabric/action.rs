@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::traffic::FlowSpec;
+use crate::flow::FlowSpec;
 use crate::switch;
 
 /// Names a flow of this fabric.

@@ -52,13 +52,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub use action::{Action, FabricError, FlowId};
 pub use channel::{Channel, ChannelTotals};
-pub use topology::{Address, Kind, Node, Topology, TopologyError, Wire};
-pub use traffic::{Family, FlowSpec, FlowTotals, Pattern, Transport};
+pub use topology::{Kind, Node, Topology, TopologyBuilder, TopologyError, Wire};
+pub use traffic::FlowTotals;
 pub use truth::{
     Arrival, DatagramTruth, DropReason, Fate, HopTruth, Journey, ReportKind, ReportTruth, SfTruth, Truth,
 };
 
-use crate::packet;
+pub use crate::flow::{Address, Family, FlowSpec, Pattern, Transport};
+
+use crate::flow;
 use crate::report::Outbox;
 use crate::switch::{self, Switch};
 use crate::watchlist::Watchlist;
@@ -68,7 +70,7 @@ pub(crate) use random::Random;
 use random::mix;
 use reporting::{Records, Reporting};
 use routing::{Edge, Routes};
-use traffic::Clockwork;
+use traffic::Schedule;
 
 /// How the fabric's nodes behave. The default is a perfect 10 Gb/s network that reports every packet.
 #[derive(Clone, Debug)]
@@ -238,7 +240,7 @@ struct Flow {
     hash: u64,
     from: usize,
     to: usize,
-    clockwork: Clockwork,
+    schedule: Schedule,
     /// By which switches the last packet arrived.
     path: Vec<u32>,
 }
@@ -333,9 +335,9 @@ impl Fabric {
     pub fn add_flow(&mut self, spec: &FlowSpec) -> Result<FlowId, FabricError> {
         let (from, source) = self.host(spec.from)?;
         let (to, destination) = self.host(spec.to)?;
-        let (frame, key) = packet::template(spec, &source, &destination);
-        let mut clockwork = Clockwork::new(spec);
-        let first = clockwork.first(spec.start.max(self.now), &mut self.traffic);
+        let (frame, key) = flow::template(spec, &source, &destination);
+        let mut schedule = Schedule::new(spec);
+        let first = schedule.first(spec.start.max(self.now), &mut self.traffic);
         let flow = self.flows.len() as u32;
         self.flows.push(Flow {
             totals: FlowTotals { flow: key, sent: 0, delivered: 0, dropped: 0 },
@@ -343,7 +345,7 @@ impl Fabric {
             hash: key.hash(0),
             from,
             to,
-            clockwork,
+            schedule,
             path: Vec::new(),
         });
         if let Some(at) = first {
@@ -441,10 +443,10 @@ impl Fabric {
         match what {
             What::Send { flow } => {
                 let one = &mut self.flows[flow as usize];
-                if !one.clockwork.runs(self.now) {
+                if !one.schedule.runs(self.now) {
                     return;
                 }
-                if let Some(at) = one.clockwork.next(self.now, &mut self.traffic) {
+                if let Some(at) = one.schedule.next(self.now, &mut self.traffic) {
                     self.at(at, What::Send { flow });
                 }
                 self.inject(flow, sink);
@@ -495,7 +497,7 @@ impl Fabric {
             Action::AddFlow(spec) => {
                 let _added = self.add_flow(&spec);
             }
-            Action::StopFlow(flow) => self.flows[flow.0 as usize].clockwork.stop(),
+            Action::StopFlow(flow) => self.flows[flow.0 as usize].schedule.stop(),
             Action::Wipe { node } => {
                 if let Some(switch) = self.switch_mut(node) {
                     switch.wipe_registers();

@@ -46,14 +46,18 @@ fn small(from: u32, to: u32, pattern: Pattern) -> FlowSpec {
 
 /// Hosts at 1 Gb/s, switches joined by 100 Mb/s: 100 bytes take 800 ns and 8000 ns. No pipeline, links of 100 ns.
 fn bottleneck(depth: u32, unit: QueueUnit) -> Fabric {
-    let text = format!(
-        "[default]\nrate = 1_000_000_000\ndelay = 100\ndepth = {depth}
-        [[switch]]\nid = 101\n[[switch]]\nid = 102\n[[host]]\nid = 1\n[[host]]\nid = 2
-        [[link]]\nbetween = [1, 101]\n[[link]]\nbetween = [101, 102]\nrate = 100_000_000
-        [[link]]\nbetween = [102, 2]"
-    );
+    let edge = Wire { rate: 1_000_000_000, delay: 100, depth };
+    let topology = Topology::builder()
+        .switch(101)
+        .switch(102)
+        .host(1, None)
+        .host(2, None)
+        .link(1, 101, edge)
+        .link(101, 102, Wire { rate: 100_000_000, ..edge })
+        .link(102, 2, edge)
+        .build();
     let config = Config { pipeline: 0, unit, convergence: 1_000, ..Config::default() };
-    Fabric::new(Topology::from_toml(&text).unwrap(), config, 1).unwrap()
+    Fabric::new(topology.unwrap(), config, 1).unwrap()
 }
 
 #[test]

@@ -1,9 +1,8 @@
-//! Which nodes there are and how they are joined: built by shape or read from text.
+//! Nodes and links: standard shapes, and a builder for others.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
-use serde::Deserialize;
+use crate::flow::Address;
 
 /// Nodes and links. Ports of a node are numbered from 1 in the order of the links; a port's number is also its queue's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,17 +31,6 @@ pub enum Kind {
     Switch,
     /// Sends and receives packets; never forwards.
     Host(Address),
-}
-
-/// A host's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Ethernet address.
-    pub mac: [u8; 6],
-    /// IPv4 address.
-    pub v4: Ipv4Addr,
-    /// IPv6 address.
-    pub v6: Ipv6Addr,
 }
 
 /// A full-duplex link between two nodes (indices into the nodes).
@@ -74,8 +62,6 @@ impl Default for Wire {
 /// Why a topology cannot be used; `Display` says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
-    /// The text is not TOML of the documented form; the message has line and column.
-    Text(String),
     /// A number is outside what the shape or a port id allows.
     Size(String),
     /// Two nodes have one id.
@@ -91,7 +77,6 @@ pub enum TopologyError {
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(message) => write!(f, "topology: {message}"),
             Self::Size(message) => f.write_str(message),
             Self::DuplicateId(id) => write!(f, "node id {id} is used twice; give each node its own id"),
             Self::BadLink(a, b) => {
@@ -167,45 +152,9 @@ impl Topology {
         plan.finish()
     }
 
-    /// Reads a topology from TOML:
-    ///
-    /// ```toml
-    /// [default]               # of every link; all keys optional
-    /// rate = 10_000_000_000   # bit/s
-    /// delay = 1_000           # ns
-    /// depth = 262_144         # queue unit of the fabric (bytes)
-    /// [[switch]]
-    /// id = 101
-    /// name = "leaf1"          # optional
-    /// clock_offset = -350     # ns, optional
-    /// [[host]]
-    /// id = 10001
-    /// address = "10.0.1.1"    # optional, as address6
-    /// [[link]]
-    /// between = [101, 10001]  # rate, delay, depth optional
-    /// ```
-    pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
-        let file: File = toml::from_str(text).map_err(|error| TopologyError::Text(error.to_string()))?;
-        let mut plan = Plan::default();
-        for switch in file.switch {
-            let node = plan.switch(switch.id, switch.name.unwrap_or_else(|| format!("s{}", switch.id)));
-            plan.nodes[node].clock_offset = switch.clock_offset;
-        }
-        for (at, host) in file.host.into_iter().enumerate() {
-            let mut address = Address::numbered(0, at as u32 + 1);
-            address.v4 = host.address.unwrap_or(address.v4);
-            address.v6 = host.address6.unwrap_or(address.v6);
-            let name = host.name.unwrap_or_else(|| format!("h{}", host.id));
-            plan.nodes.push(Node { id: host.id, name, kind: Kind::Host(address), clock_offset: 0 });
-        }
-        for link in file.link {
-            let [a, b] = link.between;
-            let index = |id| plan.nodes.iter().position(|node| node.id == id);
-            let (Some(a), Some(b)) = (index(a), index(b)) else { return Err(TopologyError::BadLink(a, b)) };
-            let own = WireKeys { rate: link.rate, delay: link.delay, depth: link.depth };
-            plan.links.push(Link { a, b, wire: own.over(file.default.over(Wire::default())) });
-        }
-        plan.finish()
+    /// A topology of any shape, node by node and link by link.
+    pub fn builder() -> TopologyBuilder {
+        TopologyBuilder::default()
     }
 
     /// The nodes, in the order they were made.
@@ -239,20 +188,53 @@ impl Topology {
     }
 }
 
-impl Address {
-    /// 10.s.s.h, 2001:db8::s:h and a locally administered MAC of the same numbers.
-    fn numbered(switch: usize, host: u32) -> Self {
-        let [.., s1, s0] = (switch as u32).to_be_bytes();
-        let [.., h1, h0] = host.to_be_bytes();
-        Self {
-            mac: [2, 0, s1, s0, h1, h0],
-            v4: Ipv4Addr::new(10, s1 | h1 << 4, s0, h0),
-            v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, switch as u16, host as u16),
+/// Builds a topology. Nothing is checked before [`TopologyBuilder::build`].
+#[derive(Clone, Debug, Default)]
+pub struct TopologyBuilder {
+    nodes: Vec<Node>,
+    links: Vec<(u32, u32, Wire)>,
+}
+
+impl TopologyBuilder {
+    /// Adds a switch.
+    pub fn switch(mut self, id: u32) -> Self {
+        self.nodes.push(Node { id, name: format!("s{id}"), kind: Kind::Switch, clock_offset: 0 });
+        self
+    }
+
+    /// Adds a host. Without an address it gets the default one of its position among the hosts.
+    pub fn host(mut self, id: u32, address: Option<Address>) -> Self {
+        let hosts = self.nodes.iter().filter(|node| node.kind != Kind::Switch).count() as u32;
+        let kind = Kind::Host(address.unwrap_or_else(|| Address::numbered(0, hosts + 1)));
+        self.nodes.push(Node { id, name: format!("h{id}"), kind, clock_offset: 0 });
+        self
+    }
+
+    /// Joins two nodes by a full-duplex link. Ports of a node are numbered in the order of its links.
+    pub fn link(mut self, a: u32, b: u32, wire: Wire) -> Self {
+        self.links.push((a, b, wire));
+        self
+    }
+
+    /// The topology.
+    ///
+    /// # Errors
+    /// A node id that is used twice; a link to a node that does not exist, to itself, or without a rate; a host without
+    /// exactly one link to a switch; a switch with more than 255 links.
+    pub fn build(self) -> Result<Topology, TopologyError> {
+        let mut plan = Plan { nodes: self.nodes, ..Plan::default() };
+        for (a, b, wire) in self.links {
+            let index = |id| plan.nodes.iter().position(|node| node.id == id);
+            let (Some(from), Some(to)) = (index(a), index(b)) else {
+                return Err(TopologyError::BadLink(a, b));
+            };
+            plan.join(from, to, wire);
         }
+        plan.finish()
     }
 }
 
-/// A topology being built.
+/// Nodes and links before they are checked.
 #[derive(Default)]
 struct Plan {
     nodes: Vec<Node>,
@@ -324,64 +306,6 @@ fn within(what: &str, value: u32, low: u32, high: u32) -> Result<(), TopologyErr
     Err(TopologyError::Size(format!("{what} must be {low} to {high}, not {value}")))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    default: WireKeys,
-    #[serde(default)]
-    switch: Vec<SwitchKeys>,
-    #[serde(default)]
-    host: Vec<HostKeys>,
-    #[serde(default)]
-    link: Vec<LinkKeys>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SwitchKeys {
-    id: u32,
-    name: Option<String>,
-    #[serde(default)]
-    clock_offset: i64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostKeys {
-    id: u32,
-    name: Option<String>,
-    address: Option<Ipv4Addr>,
-    address6: Option<Ipv6Addr>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkKeys {
-    between: [u32; 2],
-    rate: Option<u64>,
-    delay: Option<u64>,
-    depth: Option<u32>,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-struct WireKeys {
-    rate: Option<u64>,
-    delay: Option<u64>,
-    depth: Option<u32>,
-}
-
-impl WireKeys {
-    fn over(self, base: Wire) -> Wire {
-        Wire {
-            rate: self.rate.unwrap_or(base.rate),
-            delay: self.delay.unwrap_or(base.delay),
-            depth: self.depth.unwrap_or(base.depth),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -420,51 +344,40 @@ mod tests {
     }
 
     #[test]
-    fn text_gives_the_same_as_code() {
-        let text = "
-            [default]
-            delay = 500
-            [[switch]]
-            id = 101
-            clock_offset = -350
-            [[switch]]
-            id = 102
-            name = \"right\"
-            [[host]]
-            id = 10001
-            address = \"10.0.1.1\"
-            [[host]]
-            id = 10002
-            [[link]]
-            between = [101, 102]
-            rate = 1_000_000
-            depth = 10
-            [[link]]
-            between = [101, 10001]
-            [[link]]
-            between = [102, 10002]
-        ";
-        let topology = Topology::from_toml(text).unwrap();
+    fn a_builder_makes_any_shape() {
+        let slow = Wire { rate: 1_000_000, delay: 500, depth: 10 };
+        let mut topology = Topology::builder()
+            .switch(101)
+            .switch(102)
+            .host(10_001, None)
+            .host(10_002, None)
+            .link(101, 102, slow)
+            .link(101, 10_001, Wire::default())
+            .link(102, 10_002, Wire::default())
+            .build()
+            .unwrap();
         assert_eq!(picture(&topology), "101-102 101-10001 102-10002");
-        assert_eq!(topology.links[0].wire, Wire { rate: 1_000_000, delay: 500, depth: 10 });
-        assert_eq!(topology.links[1].wire, Wire { delay: 500, ..Wire::default() });
-        assert_eq!((topology.nodes[0].clock_offset, topology.nodes[1].name.as_str()), (-350, "right"));
+        assert_eq!((topology.links[0].wire, topology.links[1].wire), (slow, Wire::default()));
+        assert_eq!(topology.nodes[2].kind, Kind::Host(Address::numbered(0, 1)));
+        assert!(topology.set_clock_offset(101, -350) && !topology.set_clock_offset(1, 0));
+        assert_eq!((topology.nodes[0].clock_offset, topology.nodes[1].name.as_str()), (-350, "s102"));
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_reason() {
-        let said = |text: &str| Topology::from_toml(text).unwrap_err().to_string();
-        assert!(said("[[switch]]\nid = 1\nnmae = \"x\"").contains("line 3"));
+    fn invalid_topologies_are_rejected_with_a_reason() {
+        let (builder, wire) = (Topology::builder, Wire::default());
+        let refused = |builder: TopologyBuilder| builder.build().unwrap_err();
+        let twice = refused(builder().switch(1).switch(1));
+        assert_eq!(twice.to_string(), "node id 1 is used twice; give each node its own id");
+        let dangling = refused(builder().switch(1).link(1, 2, wire));
+        assert_eq!(dangling.to_string(), "link 1-2: both ends must be different nodes of this topology");
+        assert_eq!(refused(builder().switch(1).link(1, 1, wire)), TopologyError::BadLink(1, 1));
         assert_eq!(
-            said("[[switch]]\nid=1\n[[switch]]\nid=1"),
-            "node id 1 is used twice; give each node its own id"
+            refused(builder().host(1, None)).to_string(),
+            "host 1 needs exactly one link, to a switch"
         );
-        assert_eq!(
-            said("[[switch]]\nid=1\n[[link]]\nbetween=[1,2]"),
-            "link 1-2: both ends must be different nodes of this topology"
-        );
-        assert_eq!(said("[[host]]\nid=1"), "host 1 needs exactly one link, to a switch");
-        assert!(said("[[link]]\nbetween=[1,2]\nraet=3").contains("raet"));
+        let stopped = Wire { rate: 0, ..wire };
+        assert_eq!(refused(builder().switch(1).switch(2).link(1, 2, stopped)), TopologyError::NoRate(1, 2));
         assert_eq!(
             Topology::fat_tree(5, Wire::default()).unwrap_err().to_string(),
             "fat-tree: k must be even, not 5"

@@ -1,133 +1,20 @@
-//! Who sends what to whom, and when.
+//! When the packets of a flow leave.
 
 use wire::FlowKey;
 
 use super::random::Random;
+use crate::flow::{FlowSpec, Pattern};
 
-/// One flow of equal packets between two hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowSpec {
-    /// Sending host's id.
-    pub from: u32,
-    /// Receiving host's id.
-    pub to: u32,
-    /// IPv4 or IPv6.
-    pub family: Family,
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// Source port.
-    pub src_port: u16,
-    /// Destination port.
-    pub dst_port: u16,
-    /// DSCP of the packets, 0 to 63. Must not be the INT mark where that is used.
-    pub dscp: u8,
-    /// Bytes after the UDP or TCP header.
-    pub payload: u16,
-    /// When packets leave.
-    pub pattern: Pattern,
-    /// First moment at which one may, true time, ns. Relative to now where that has passed.
-    pub start: u64,
-    /// None leaves at or after this, true time, ns.
-    pub stop: u64,
-}
-
-impl FlowSpec {
-    /// A UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
-    pub fn new(from: u32, to: u32, src_port: u16, dst_port: u16) -> Self {
-        Self {
-            from,
-            to,
-            family: Family::V4,
-            transport: Transport::Udp,
-            src_port,
-            dst_port,
-            dscp: 0,
-            payload: 100,
-            pattern: Pattern::constant(10),
-            start: 0,
-            stop: u64::MAX,
-        }
-    }
-}
-
-/// IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// L4 protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP; only its form: there is no congestion control and no retransmission.
-    Tcp,
-}
-
-impl Transport {
-    /// IP protocol number.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Udp => 17,
-            Self::Tcp => 6,
-        }
-    }
-}
-
-/// When packets leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Never by itself; bursts are ordered by action.
-    Idle,
-    /// One every `gap` ns.
-    Constant {
-        /// From packet to packet, ns.
-        gap: u64,
-    },
-    /// Independent arrivals.
-    Poisson {
-        /// Mean distance, ns.
-        mean: u64,
-    },
-    /// Bursts: one packet every `gap` ns for `on` ns, then nothing for `off` ns.
-    OnOff {
-        /// From packet to packet inside a burst, ns.
-        gap: u64,
-        /// Length of a burst, ns (the mean, when `random`).
-        on: u64,
-        /// Pause between bursts, ns (the mean, when `random`).
-        off: u64,
-        /// Burst and pause lengths are exponentially distributed.
-        random: bool,
-    },
-}
-
-impl Pattern {
-    /// Evenly, `rate` packets/s; [`Pattern::Idle`] for 0.
-    pub fn constant(rate: u64) -> Self {
-        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |gap| Self::Constant { gap: gap.max(1) })
-    }
-
-    /// Independently, `rate` packets/s on average; [`Pattern::Idle`] for 0.
-    pub fn poisson(rate: u64) -> Self {
-        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |mean| Self::Poisson { mean: mean.max(1) })
-    }
-}
-
-/// Gives the times at which a flow's packets leave.
+/// Computes the departure times of a flow's packets.
 #[derive(Clone, Debug)]
-pub(crate) struct Clockwork {
+pub(crate) struct Schedule {
     pattern: Pattern,
     stop: u64,
     /// When the burst under way ends (on-off only).
     burst_ends: u64,
 }
 
-impl Clockwork {
+impl Schedule {
     pub(crate) fn new(spec: &FlowSpec) -> Self {
         Self { pattern: spec.pattern, stop: spec.stop, burst_ends: 0 }
     }
@@ -200,9 +87,9 @@ mod tests {
 
     fn times(pattern: Pattern, stop: u64) -> Vec<u64> {
         let mut random = Random::new(1);
-        let mut clockwork = Clockwork::new(&FlowSpec { pattern, stop, ..FlowSpec::new(1, 2, 3, 4) });
-        let first = clockwork.first(100, &mut random);
-        std::iter::successors(first, |&at| clockwork.next(at, &mut random)).take(1_000_000).collect()
+        let mut schedule = Schedule::new(&FlowSpec { pattern, stop, ..FlowSpec::new(1, 2, 3, 4) });
+        let first = schedule.first(100, &mut random);
+        std::iter::successors(first, |&at| schedule.next(at, &mut random)).take(1_000_000).collect()
     }
 
     #[test]

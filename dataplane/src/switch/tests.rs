@@ -6,7 +6,7 @@ use wire::{Hop, Items};
 
 use super::*;
 use crate::fabric::{Address, Family, FlowSpec, Transport};
-use crate::packet;
+use crate::flow;
 use crate::report::Version;
 
 /// What a switch measures of its packet: everything follows from the node's number.
@@ -58,7 +58,7 @@ pub(crate) fn frame(family: Family, transport: Transport, payload: u16) -> Vec<u
         v6: [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)].into(),
     };
     let spec = FlowSpec { family, transport, payload, dscp: 10, ..FlowSpec::new(1, 2, 40_000, 9_000) };
-    packet::template(&spec, &address(1), &address(2)).0
+    flow::template(&spec, &address(1), &address(2)).0
 }
 
 /// Are the IPv4 header's and the L4 checksum right? Computed from scratch, by nothing that the switch uses.

@@ -287,11 +287,7 @@ fn errors_point_at_the_place() {
             "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; give each its own `for`",
         ),
         ("change > 5", ">", "`change` is of one value: write change(flow_latency)"),
-        (
-            "change(change(hops)) > 5",
-            "change",
-            "history functions cannot be nested",
-        ),
+        ("change(change(hops)) > 5", "change", "history functions cannot be nested"),
         (
             "change(queue_occupancy) > 5",
             "queue_occupancy",

@@ -1,0 +1,204 @@
+//! Addresses and flows: who sends which packets to whom, and the frames of a flow.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::ethernet::{self, ethertype};
+use wire::{FlowKey, ipv4, ipv6, tcp, udp};
+
+use crate::packet::{UDP, fill_l4};
+
+/// A host's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// IPv4 address.
+    pub v4: Ipv4Addr,
+    /// IPv6 address.
+    pub v6: Ipv6Addr,
+}
+
+impl Address {
+    /// Default addresses: 10.s.s.h, 2001:db8::s:h and a locally administered MAC of the same numbers.
+    pub(crate) fn numbered(switch: usize, host: u32) -> Self {
+        let [.., s1, s0] = (switch as u32).to_be_bytes();
+        let [.., h1, h0] = host.to_be_bytes();
+        Self {
+            mac: [2, 0, s1, s0, h1, h0],
+            v4: Ipv4Addr::new(10, s1 | h1 << 4, s0, h0),
+            v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, switch as u16, host as u16),
+        }
+    }
+}
+
+/// One flow of equal packets between two hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Sending host's id.
+    pub from: u32,
+    /// Receiving host's id.
+    pub to: u32,
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// DSCP of the packets, 0 to 63. Must not be the INT mark where that is used.
+    pub dscp: u8,
+    /// Bytes after the UDP or TCP header.
+    pub payload: u16,
+    /// When packets leave.
+    pub pattern: Pattern,
+    /// First moment at which one may, true time, ns. Relative to now where that has passed.
+    pub start: u64,
+    /// None leaves at or after this, true time, ns.
+    pub stop: u64,
+}
+
+impl FlowSpec {
+    /// A UDP flow over IPv4 that begins at once and never stops: 10 packets/s of 100 bytes.
+    pub fn new(from: u32, to: u32, src_port: u16, dst_port: u16) -> Self {
+        Self {
+            from,
+            to,
+            family: Family::V4,
+            transport: Transport::Udp,
+            src_port,
+            dst_port,
+            dscp: 0,
+            payload: 100,
+            pattern: Pattern::constant(10),
+            start: 0,
+            stop: u64::MAX,
+        }
+    }
+}
+
+/// IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// L4 protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP; only its form: there is no congestion control and no retransmission.
+    Tcp,
+}
+
+impl Transport {
+    /// IP protocol number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Udp => 17,
+            Self::Tcp => 6,
+        }
+    }
+}
+
+/// When packets leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Never by itself; bursts are ordered by action.
+    Idle,
+    /// One every `gap` ns.
+    Constant {
+        /// From packet to packet, ns.
+        gap: u64,
+    },
+    /// Independent arrivals.
+    Poisson {
+        /// Mean distance, ns.
+        mean: u64,
+    },
+    /// Bursts: one packet every `gap` ns for `on` ns, then nothing for `off` ns.
+    OnOff {
+        /// From packet to packet inside a burst, ns.
+        gap: u64,
+        /// Length of a burst, ns (the mean, when `random`).
+        on: u64,
+        /// Pause between bursts, ns (the mean, when `random`).
+        off: u64,
+        /// Burst and pause lengths are exponentially distributed.
+        random: bool,
+    },
+}
+
+impl Pattern {
+    /// Evenly, `rate` packets/s; [`Pattern::Idle`] for 0.
+    pub fn constant(rate: u64) -> Self {
+        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |gap| Self::Constant { gap: gap.max(1) })
+    }
+
+    /// Independently, `rate` packets/s on average; [`Pattern::Idle`] for 0.
+    pub fn poisson(rate: u64) -> Self {
+        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |mean| Self::Poisson { mean: mean.max(1) })
+    }
+}
+
+/// A frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
+pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
+    let is_v6 = spec.family == Family::V6;
+    let proto = spec.transport.number();
+    let ip = ethernet::HEADER_LEN;
+    let l4 = ip + if is_v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
+    let l4_header = if proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN };
+    let length = l4_header as u16 + spec.payload;
+    let mut frame = vec![0; l4 + usize::from(length)];
+    let ethertype = if is_v6 { ethertype::IPV6 } else { ethertype::IPV4 };
+    ethernet::Repr { dst: to.mac, src: from.mac, ethertype }.emit(&mut frame);
+    if is_v6 {
+        let (src, dst) = (from.v6.octets(), to.v6.octets());
+        let traffic_class = spec.dscp << 2;
+        ipv6::Repr {
+            src,
+            dst,
+            next_header: proto,
+            hop_limit: 64,
+            traffic_class,
+            flow_label: 0,
+            payload_len: length,
+        }
+        .emit(&mut frame[ip..]);
+    } else {
+        const DO_NOT_FRAGMENT: u16 = 0x4000;
+        let (src, dst) = (from.v4.octets(), to.v4.octets());
+        let total_len = length + ipv4::HEADER_LEN as u16;
+        let (tos, fragment) = (spec.dscp << 2, DO_NOT_FRAGMENT);
+        ipv4::Repr { src, dst, proto, tos, total_len, ident: 0, fragment, ttl: 64, options: &[] }
+            .emit(&mut frame[ip..]);
+    }
+    let (src_port, dst_port) = (spec.src_port, spec.dst_port);
+    if proto == UDP {
+        udp::Repr { src_port, dst_port, len: length, checksum: 0 }.emit(&mut frame[l4..]);
+    } else {
+        const ACK: u16 = 0x10;
+        let (seq, ack, flags) = (1, 1, ACK);
+        tcp::Repr {
+            src_port,
+            dst_port,
+            seq,
+            ack,
+            flags,
+            window: 0x2000,
+            checksum: 0,
+            urgent: 0,
+            options: &[],
+        }
+        .emit(&mut frame[l4..]);
+    }
+    frame[l4 + l4_header..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+    fill_l4(&mut frame, ip, l4, proto, usize::from(length));
+    let (src, dst): (IpAddr, IpAddr) =
+        if is_v6 { (from.v6.into(), to.v6.into()) } else { (from.v4.into(), to.v4.into()) };
+    (frame, FlowKey::new(src, dst, Some((src_port, dst_port)), proto))
+}
