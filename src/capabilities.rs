@@ -34,7 +34,7 @@ impl CapabilityDrop {
                 kept.extend(OPENING);
             }
             if let Err(error) = drop_to(CapSet::of(&kept)) {
-                tracing::warn!("privileges are kept: {error}");
+                tracing::warn!(%error, "cannot drop capabilities; they are kept");
             }
         }
         giving
@@ -46,8 +46,8 @@ impl CapabilityDrop {
             return;
         }
         match drop_thread_to(self.kept) {
-            Ok(left) => tracing::debug!("privileges of most threads: {}", left.effective),
-            Err(error) => tracing::warn!("privileges are kept: {error}"),
+            Ok(left) => tracing::debug!(effective = %left.effective, "capabilities dropped"),
+            Err(error) => tracing::warn!(%error, "cannot drop capabilities; they are kept"),
         }
     }
 }

@@ -400,7 +400,7 @@ impl Server {
                             kept = kept.join(", "),
                             "configuration reloaded; restart to change the rest"
                         ),
-                        Err(error) => tracing::error!("configuration not reloaded, nothing changed: {error}"),
+                        Err(error) => tracing::error!(error, "configuration not reloaded; nothing changed"),
                     }
                     if let Some(asked) = asked {
                         // Whoever asked may have gone.

@@ -329,7 +329,7 @@ pub(crate) fn candidates() -> Vec<Input> {
     hardware.map(|facts| Input::interface(&facts.name, false)).collect()
 }
 
-/// Tells in the log what is not good for the inputs of these settings.
+/// Logs the failed checks for the inputs of these settings.
 #[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
 pub(crate) fn at_start(settings: &Settings) {
     let wishes = Wishes::of(settings);
@@ -337,20 +337,20 @@ pub(crate) fn at_start(settings: &Settings) {
         Ok(report) => report,
         Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
     };
-    // What a socket really got it says itself, and so does a memory that is open to all.
-    let told = [machine::RECEIVE_BUFFER, memory::EXCHANGE_SECRET];
-    let machine = report.checks.iter().filter(|check| !told.contains(&check.name));
+    // The socket logs the buffer it got, and the memory that it is open to all.
+    let logged = [machine::RECEIVE_BUFFER, memory::EXCHANGE_SECRET];
+    let machine = report.checks.iter().filter(|check| !logged.contains(&check.name));
     let machine = machine.map(|check| ("machine", check));
     let inputs = report.inputs.iter();
     let inputs =
         inputs.flat_map(|found| found.checks.iter().map(|check| (found.input.listen.as_str(), check)));
-    let inputs = inputs.filter(|(_, check)| !told.contains(&check.name));
+    let inputs = inputs.filter(|(_, check)| !logged.contains(&check.name));
     for (of, Check { name, verdict, found, why, mend }) in machine.chain(inputs) {
-        let mend = mend.as_deref().unwrap_or("see `hopwise doctor`");
+        let fix = mend.as_deref().unwrap_or("see `hopwise doctor`");
         match verdict {
             Verdict::Good | Verdict::Unknown => {}
-            Verdict::Better => tracing::info!(of, check = name, found, mend, "could be better: {why}"),
-            Verdict::Blocking => tracing::warn!(of, check = name, found, mend, "in the way: {why}"),
+            Verdict::Better => tracing::info!(of, check = name, found, reason = why, fix, "not optimal"),
+            Verdict::Blocking => tracing::warn!(of, check = name, found, reason = why, fix, "blocking"),
         }
     }
 }

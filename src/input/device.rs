@@ -74,10 +74,10 @@ pub(super) fn input(
         best: false,
     };
     let opened = device.open().map_err(CliError::new)?;
-    let told = format!("{listen}: received by {}", opened.setup.sentence());
+    let (input, method) = (listen.to_string(), opened.setup.sentence());
     match opened.setup.interface.as_ref().is_some_and(|interface| interface.tried.is_empty()) {
-        true => tracing::info!("{told}"),
-        false => tracing::warn!("{told}"),
+        true => tracing::info!(input, method, "the input is open"),
+        false => tracing::warn!(input, method, "the input is open, not by the best method"),
     }
     Ok(Input::new(listener, opened, Some(Box::new(device))))
 }
@@ -100,7 +100,7 @@ impl Open for Device {
         }
         let opened = ladder::open(&self.interface, &self.options()).map_err(|none| self.remedy(&none))?;
         for warning in &opened.warnings {
-            tracing::warn!("{}: {warning}", self.listen);
+            tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
         tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
         let sources = opened.sources.into_iter().chain(opened.companion).map(RxSource::Source).collect();
@@ -186,7 +186,7 @@ impl Device {
         let filter = ladder::filter(&self.interface, live.object(), PROGRAM, &self.options())
             .map_err(|error| error.to_string())?;
         for warning in &filter.warnings {
-            tracing::warn!("{}: {warning}", self.listen);
+            tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
         let hold = live.hold();
         *lock(&hold) = Some(filter.attached);

@@ -53,7 +53,7 @@ impl Reader {
                 }
                 Err(error) => {
                     if !failing {
-                        tracing::error!(%error, "cannot receive; trying again");
+                        tracing::error!(%error, "cannot receive; retrying");
                     }
                     failing = true;
                     if stopping {
@@ -94,7 +94,7 @@ impl Reader {
         if let (RxSource::Kernel(kernel), Handler::Inline(worker)) = (&mut self.source, &self.handler)
             && let Err(error) = kernel.finish(worker)
         {
-            tracing::error!(%error, "what the kernel's program counted last is not known");
+            tracing::error!(%error, "cannot read the last counters of the kernel program");
         }
     }
 

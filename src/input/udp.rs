@@ -18,7 +18,7 @@ pub(super) fn input(
     let bind = || Receiver::bind(address, &options);
     let receiver = inside(settings, bind)?.map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
-        tracing::warn!("{warning}");
+        tracing::warn!(address = %receiver.local_addr(), warning, "the socket works with a limit");
     }
     let setup = Setup {
         listen: format!("udp://{}", receiver.local_addr()),
@@ -60,7 +60,7 @@ pub(super) fn both_families(
     match input((Ipv6Addr::UNSPECIFIED, port).into(), settings, inputs.len()) {
         Ok(second) => inputs.push(second),
         Err(error) if inside(settings, has_ipv6)? => return Err(error),
-        Err(_) => tracing::info!("this machine has no IPv6; listening on IPv4 alone"),
+        Err(_) => tracing::info!(port, "no IPv6 on this machine; listening on IPv4 only"),
     }
     Ok(())
 }

@@ -136,12 +136,11 @@ impl Watched {
                 let health = open.health.check();
                 self.work.gauge.note(open.health.counters());
                 if let Some(why) = self.work.gauge.failure().or(health.err()) {
-                    tracing::error!("{}: {why}; opening it again", self.name());
+                    tracing::error!(input = self.name(), reason = why, "the input failed; reopening it");
                     self.close(why, now);
                 } else if self.opener.could_be_better() {
-                    let why = "the interface has changed";
-                    tracing::info!("{}: {why}; opening it again", self.name());
-                    self.close(why.to_owned(), now);
+                    tracing::info!(input = self.name(), "the interface has changed; reopening the input");
+                    self.close("the interface has changed".to_owned(), now);
                 }
             }
             State::Closed(at, _) if *at > now => {}
@@ -166,7 +165,7 @@ impl Watched {
             Err(error) => {
                 // Those that were started end, because they are told to.
                 stop.store(true, Ordering::Relaxed);
-                tracing::error!("{}: {error}; trying again", self.name());
+                tracing::error!(input = self.name(), %error, "cannot start the input; retrying");
                 self.work.gauge.closed(error.to_string());
             }
         }
@@ -199,15 +198,12 @@ impl Watched {
         let before = self.work.gauge.setup();
         match self.opener.open() {
             Ok(opened) => {
-                let how = opened.setup.sentence();
-                if before.kind == opened.setup.kind {
-                    tracing::info!("{}: open again, {how}", opened.setup.listen);
+                let (input, method, before) =
+                    (&opened.setup.listen, opened.setup.sentence(), before.kind);
+                if before == opened.setup.kind {
+                    tracing::info!(input, method, "the input is open again");
                 } else {
-                    tracing::warn!(
-                        "{}: open again in another way than {}: {how}",
-                        opened.setup.listen,
-                        before.kind
-                    );
+                    tracing::warn!(input, method, before, "the input is open again by another method");
                 }
                 self.work.gauge.opened(opened.setup.clone());
                 self.state = State::Opened(opened);
@@ -217,7 +213,7 @@ impl Watched {
                 let (known, _) = self.work.gauge.trouble();
                 // Once is enough, however often it is tried.
                 if known.as_ref() != Some(&why) {
-                    tracing::error!("{}: {why}; trying again", self.name());
+                    tracing::error!(input = self.name(), reason = why, "cannot reopen the input; retrying");
                 }
                 self.work.gauge.still_closed(why);
                 self.state = State::Closed(now + wait, wait);

@@ -408,16 +408,19 @@ impl Port {
     fn open(settings: &PortSettings, ring: usize) -> Result<Self, CliError> {
         let interface = &settings.interface;
         for refused in frames::silence(interface) {
-            tracing::warn!("the system's own network stack may speak on {interface}: {refused}");
+            tracing::warn!(interface, error = %refused, "cannot silence the network stack on the interface");
         }
         let facts = nic::device::facts(interface).ok().flatten();
         let mtu = facts.as_ref().and_then(|facts| facts.mtu);
         let mtu = mtu.map_or(USUAL_MTU, |mtu| mtu.min(u32::from(u16::MAX)) as u16);
         if let Some(wanted) = settings.mtu.filter(|&wanted| wanted > mtu) {
             tracing::warn!(
-                "port {}: longer packets than {mtu} bytes will not get through {interface}, though mtu is {wanted}; \
-                 `ip link set {interface} mtu {wanted}`",
-                settings.number
+                port = settings.number,
+                interface,
+                mtu = wanted,
+                interface_mtu = mtu,
+                fix = format!("ip link set {interface} mtu {wanted}"),
+                "the interface drops packets that the port's mtu allows"
             );
         }
         // With tags and Ethernet header, and room for what INT adds on the way.
@@ -431,7 +434,7 @@ impl Port {
     /// Opens it again if its interface went away and came back.
     fn look(&mut self, settings: &PortSettings, ring: usize) {
         if let Some(failure) = self.frames.failure() {
-            tracing::warn!("port {}: {failure}", settings.number);
+            tracing::warn!(port = settings.number, error = %failure, "the port failed");
             self.failed = Some(failure.to_string());
         }
         if self.failed.is_none() {
@@ -446,7 +449,7 @@ impl Port {
             return;
         }
         if let Ok(again) = Self::open(settings, ring) {
-            tracing::info!("port {}: {} is back", settings.number, settings.interface);
+            tracing::info!(port = settings.number, interface = settings.interface, "the interface is back");
             let before = self.stats();
             *self = Self { before, ..again };
         }
