@@ -43,14 +43,14 @@ fn check(of: &Value, name: &str) -> (String, Option<String>) {
     let checks = of["checks"].as_array().unwrap();
     let check =
         checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("{name} in {of:#}"));
-    (check["verdict"].as_str().unwrap().to_owned(), check["mend"].as_str().map(str::to_owned))
+    (check["verdict"].as_str().unwrap().to_owned(), check["fix"].as_str().map(str::to_owned))
 }
 
 fn good() -> (String, Option<String>) {
-    ("good".to_owned(), None)
+    ("ok".to_owned(), None)
 }
 
-fn mended(verdict: &str, command: &str) -> (String, Option<String>) {
+fn fixed(verdict: &str, command: &str) -> (String, Option<String>) {
     (verdict.to_owned(), Some(command.to_owned()))
 }
 
@@ -81,7 +81,7 @@ fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
     set("one", 1, 1);
     both("xdp-generic", 1);
     let (report, _) = examined(&namespace, &["one"]);
-    assert_eq!(check(&report["inputs"][0], "peer"), mended("in_the_way", "ethtool -L one rx 2"));
+    assert_eq!(check(&report["inputs"][0], "peer"), fixed("blocking", "ethtool -L one rx 2"));
     set("two", 1, 1);
     // A program that takes frames in several buffers takes long packets, too.
     namespace.ip(&["link", "set", "two", "mtu", "9000"]).unwrap();
@@ -89,7 +89,7 @@ fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
 }
 
 #[test]
-fn what_is_set_badly_is_told_with_the_command_that_mends_it() {
+fn a_bad_setting_is_reported_with_the_command_that_fixes_it() {
     let Some(namespace) = cable("1") else { return };
     let offload = |name, on| namespace.run(|| device::set_offload("one", name, on)).unwrap().unwrap();
     let checked = |name| check(&examined(&namespace, &["one"]).0["inputs"][0], name);
@@ -99,17 +99,17 @@ fn what_is_set_badly_is_told_with_the_command_that_mends_it() {
         ("rx-gro-list", "gro_list", "ethtool -K one rx-gro-list off"),
     ] {
         offload(option, true);
-        assert_eq!(checked(name), mended("could_be_better", command));
+        assert_eq!(checked(name), fixed("suboptimal", command));
         offload(option, false);
         assert_eq!(checked(name), good());
     }
     namespace.ip(&["link", "set", "one", "down"]).unwrap();
-    assert_eq!(checked("link"), mended("in_the_way", "ip link set dev one up"));
+    assert_eq!(checked("link"), fixed("blocking", "ip link set dev one up"));
     let (_, code) = examined(&namespace, &["one"]);
     assert_eq!(code, Some(1));
     let (other, _) = examined(&namespace, &["two"]);
     // Its peer is down, and there is no command for that.
-    assert_eq!(check(&other["inputs"][0], "link"), ("in_the_way".to_owned(), None));
+    assert_eq!(check(&other["inputs"][0], "link"), ("blocking".to_owned(), None));
 }
 
 #[test]
@@ -121,18 +121,18 @@ fn people_read_the_same() {
     for line in [
         "this machine\n",
         "\nxdp://one\n  expected: xdp-native\n    not xdp-zerocopy: the driver (veth) cannot write into a program's memory\n",
-        "  good             link                up\n",
-        "  could be better  rx vlan             on\n                   The card takes the VLAN tag",
-        "                   $ ethtool -K one rxvlan off\n",
+        "  ok          link                up\n",
+        "  suboptimal  rx vlan             on\n              The NIC strips the VLAN tag",
+        "              $ ethtool -K one rxvlan off\n",
     ] {
         assert!(run.stdout.contains(line), "{line:?} in {}", run.stdout);
     }
     assert!(!run.stdout.contains('\x1b'), "{}", run.stdout);
     let last = run.stdout.lines().last().unwrap();
-    assert!(last.starts_with("good; ") && last.ends_with(" could be better"), "{last}");
+    assert!(last.starts_with("ok; ") && last.ends_with(" suboptimal"), "{last}");
     let run = within(&namespace, &["none0"]);
     assert_eq!(run.code, Some(1));
-    assert!(run.stdout.contains("in the way       interface  there is no none0\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("blocking    interface  there is no none0\n"), "{}", run.stdout);
 }
 
 #[test]
@@ -146,15 +146,15 @@ fn inputs_of_a_configuration_are_examined() {
     let inputs: Vec<_> = report["inputs"].as_array().unwrap().iter().map(|input| &input["input"]).collect();
     assert_eq!(inputs, ["udp://127.0.0.1:32766", "udp://192.0.2.1:5000"]);
     assert_eq!(report["inputs"][0]["expected"]["rung"], "udp");
-    assert_eq!(check(&report["inputs"][1], "address"), mended("in_the_way", "ip -br address"));
-    assert_eq!((report["verdict"].as_str(), code), (Some("in_the_way"), Some(1)));
+    assert_eq!(check(&report["inputs"][1], "address"), fixed("blocking", "ip -br address"));
+    assert_eq!((report["verdict"].as_str(), code), (Some("blocking"), Some(1)));
 
     fs::write(config, "collector.listen = [\"udp://127.0.0.1:32766\"]\n").unwrap();
     let (report, code) = examined(&namespace, &["-c", config, "--ports"]);
     assert_eq!((check(&report["inputs"][0], "port"), code), (good(), Some(0)));
     let taken = namespace.run(|| UdpSocket::bind("127.0.0.1:32766")).unwrap().unwrap();
     let (report, code) = examined(&namespace, &["-c", config, "--ports"]);
-    let expected = mended("in_the_way", "ss -ulpn 'sport = :32766'");
+    let expected = fixed("blocking", "ss -ulpn 'sport = :32766'");
     assert_eq!((check(&report["inputs"][0], "port"), code), (expected, Some(1)));
     drop(taken);
 
@@ -166,7 +166,7 @@ fn inputs_of_a_configuration_are_examined() {
     let input = &report["inputs"][0];
     assert_eq!((input["input"].as_str(), code), (Some("xdp://one:5000"), Some(1)));
     assert_eq!(input["expected"]["rung"], "xdp-native");
-    assert_eq!((check(input, "rung"), check(input, "port")), (("in_the_way".to_owned(), None), good()));
+    assert_eq!((check(input, "rung"), check(input, "port")), (("blocking".to_owned(), None), good()));
 }
 
 #[test]
@@ -194,16 +194,16 @@ fn memory_that_the_kernel_or_a_card_writes_is_examined() {
         ]
     );
     assert_eq!(check(&inputs[3], "exchange_secret"), good());
-    assert_eq!(check(&inputs[4], "exchange_secret").0, "could_be_better");
+    assert_eq!(check(&inputs[4], "exchange_secret").0, "suboptimal");
     for name in ["kernel", "capabilities", "responder_program", "link", "driver", "xdp_program"] {
         assert_eq!(check(&inputs[1], name), good(), "{name}");
     }
     // Nobody has this address.
-    assert_eq!(check(&inputs[2], "rdma_device"), mended("in_the_way", "rdma link"));
+    assert_eq!(check(&inputs[2], "rdma_device"), fixed("blocking", "rdma link"));
     assert_eq!(code, Some(1));
     fs::write(config, text.replace("\"one\"", "\"none0\"")).unwrap();
     let (report, _) = examined(&namespace, &["-c", config]);
-    assert_eq!(check(&report["inputs"][1], "interface"), mended("in_the_way", "ip -br link"));
+    assert_eq!(check(&report["inputs"][1], "interface"), fixed("blocking", "ip -br link"));
 }
 
 /// The options of `setpriv` for an ordinary user with these capabilities.
@@ -244,11 +244,11 @@ fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
     };
     let (report, code) = run("");
     let setcap = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
-    assert_eq!(check(&report["machine"], "capabilities"), mended("in_the_way", setcap));
+    assert_eq!(check(&report["machine"], "capabilities"), fixed("blocking", setcap));
     assert_eq!(report["machine"]["capabilities"], Value::Array(Vec::new()));
     assert_eq!((report["inputs"][0]["expected"]["rung"].as_str(), code), (Some("udp"), Some(1)));
 
-    assert_eq!(check(&report["machine"], "steering_program").0, "in_the_way");
+    assert_eq!(check(&report["machine"], "steering_program").0, "blocking");
 
     let (report, code) = run("+net_admin,+bpf,+net_raw,+ipc_lock");
     assert_eq!(check(&report["machine"], "steering_program"), good());

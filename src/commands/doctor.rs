@@ -8,33 +8,33 @@ use std::{
 
 use crate::{
     config::Settings,
-    doctor::{self, Check, Depth, Examined, Expected, Input, Report, Verdict, Wishes},
+    doctor::{self, Check, Depth, Examined, Expected, Input, Report, Requirements, Verdict},
 };
 use terminal::CliError;
 use terminal::{Terminal, Tone, units::counted};
 
 mod json;
 
-/// Say whether this machine can do it, and what would mend it
+/// Check readiness and suggest fixes
 ///
-/// Looks at the kernel, at rights and limits, and at the interfaces: those that are named, and those of the configuration.
-/// Without either it looks at the defaults and at what hardware there is. Nothing is changed.
+/// Checks the kernel, capabilities, limits and interfaces: those named here and those of the configuration. Without either,
+/// checks the defaults and the hardware of this machine. Changes nothing.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Interfaces that reports are to come in by, as xdp://INTERFACE
+    /// Interfaces to receive reports on, as xdp://INTERFACE
     #[arg(value_name = "INTERFACE")]
     pub(crate) interfaces: Vec<String>,
 
-    /// Examine the inputs of this configuration
+    /// Check the inputs of this configuration
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Really attach a program to each interface and open a socket there, for a moment
+    /// Attach an XDP program to each interface and open a socket there, for a moment
     #[arg(long = "try")]
     pub(crate) attempt: bool,
 
-    /// Also see whether the inputs' UDP ports are free (they are not while hopwise runs)
+    /// Also check that the inputs' UDP ports are free (they are not while hopwise runs)
     #[arg(long)]
     pub(crate) ports: bool,
 
@@ -45,32 +45,31 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  hopwise doctor                        the defaults, and what the hardware could do
-  hopwise doctor eth1 eth2              can these be read by AF_XDP, and how fast a way is it
+  hopwise doctor                        the defaults and the hardware
+  hopwise doctor eth1 eth2              whether AF_XDP works on these, and by which method
   hopwise doctor -c hopwise.toml        the inputs of a configuration
-  hopwise doctor eth1 --try             attach a program that lets everything pass, and see: a driver may take the link
-                                        down for a moment
-Exit codes: 0 good, 1 something is in the way of what was asked for, 2 wrong usage.";
+  hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
+Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
 
-/// Examines and tells.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let mut wishes = Wishes::of(&Settings::load(args.config.as_deref())?);
+    let mut requirements = Requirements::of(&Settings::load(args.config.as_deref())?);
     if args.config.is_none() {
         if args.interfaces.is_empty() {
-            wishes.inputs.extend(doctor::candidates());
+            requirements.inputs.extend(doctor::candidates());
         } else {
-            wishes.inputs.clear();
+            requirements.inputs.clear();
         }
     }
     for name in &args.interfaces {
         let name = name.strip_prefix("xdp://").unwrap_or(name);
-        if !wishes.inputs.iter().any(|input| input.interface.as_deref() == Some(name)) {
-            wishes.inputs.push(Input::interface(name, true));
+        if !requirements.inputs.iter().any(|input| input.interface.as_deref() == Some(name)) {
+            requirements.inputs.push(Input::interface(name, true));
         }
     }
-    let report = doctor::examine(&wishes, Depth { try_rungs: args.attempt, try_ports: args.ports })?;
-    let told = if args.json { json::report(&report) } else { text(&report, Terminal::stdout()) };
-    stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
+    let report = doctor::examine(&requirements, Depth { try_rungs: args.attempt, try_ports: args.ports })?;
+    let out = if args.json { json::report(&report) } else { text(&report, Terminal::stdout()) };
+    stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(if report.verdict() == Verdict::Blocking { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
@@ -93,11 +92,11 @@ fn text(report: &Report, terminal: Terminal) -> String {
 }
 
 fn title(examined: &Examined) -> String {
-    let asked = if examined.input.asked { "" } else { " (not asked for)" };
+    let asked = if examined.input.asked { "" } else { " (not requested)" };
     format!("{}{asked}", examined.input.listen)
 }
 
-/// What it will be, and why it is nothing better.
+/// The expected method, and why no faster one works.
 fn ladder(expected: &Expected) -> String {
     let sure = if expected.tried { "tried" } else { "expected" };
     let mut out = format!("  {sure}: {}", expected.rung.name());
@@ -112,28 +111,28 @@ fn ladder(expected: &Expected) -> String {
     out
 }
 
-/// One line per check; what is not good says why, and what to do.
+/// One line per check; a failed one has its reason and its fix.
 fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-    for Check { name, verdict, found, why, mend } in checks {
+    for Check { name, verdict, found, why, fix } in checks {
         let (words, tone) = words(*verdict);
-        let verdict_shown = terminal.paint(tone, &format!("{words:<15}"));
+        let verdict_shown = terminal.paint(tone, &format!("{words:<10}"));
         let name = format!("{:<widest$}", name.replace('_', " "));
         out.push_str(&format!("  {verdict_shown}  {name}  {found}\n"));
-        if *verdict == Verdict::Good {
+        if *verdict == Verdict::Ok {
             continue;
         }
         for line in lines(why, terminal.width.saturating_sub(INDENT)) {
             out.push_str(&format!("{:INDENT$}{}\n", "", terminal.paint(Tone::Dim, &line)));
         }
-        if let Some(command) = mend {
+        if let Some(command) = fix {
             out.push_str(&format!("{:INDENT$}$ {command}\n", ""));
         }
     }
 }
 
 /// Columns before what is said about a check.
-const INDENT: usize = 19;
+const INDENT: usize = 14;
 
 /// The text in lines of at most `width` columns, if its words allow it.
 fn lines(text: &str, width: usize) -> Vec<String> {
@@ -152,10 +151,10 @@ fn lines(text: &str, width: usize) -> Vec<String> {
 
 fn words(verdict: Verdict) -> (&'static str, Tone) {
     match verdict {
-        Verdict::Good => ("good", Tone::Good),
+        Verdict::Ok => ("ok", Tone::Good),
         Verdict::Unknown => ("unknown", Tone::Dim),
-        Verdict::Better => ("could be better", Tone::Warn),
-        Verdict::Blocking => ("in the way", Tone::Bad),
+        Verdict::Suboptimal => ("suboptimal", Tone::Warn),
+        Verdict::Blocking => ("blocking", Tone::Bad),
     }
 }
 
@@ -163,11 +162,10 @@ fn summary(report: &Report) -> String {
     let asked = report.inputs.iter().filter(|examined| examined.input.asked);
     let checks = report.checks.iter().chain(asked.flat_map(|examined| &examined.checks));
     let count = |verdict| checks.clone().filter(|check| check.verdict == verdict).count() as u64;
-    match (count(Verdict::Blocking), count(Verdict::Better)) {
-        (0, 0) => "good\n".to_owned(),
-        (0, better) => format!("good; {} could be better\n", counted(better, "thing")),
-        (1, better) => format!("1 thing is in the way, {better} could be better\n"),
-        (blocking, better) => format!("{blocking} things are in the way, {better} could be better\n"),
+    match (count(Verdict::Blocking), count(Verdict::Suboptimal)) {
+        (0, 0) => "ok\n".to_owned(),
+        (0, better) => format!("ok; {} suboptimal\n", counted(better, "check")),
+        (blocking, better) => format!("{blocking} blocking, {better} suboptimal\n"),
     }
 }
 

@@ -1,13 +1,13 @@
-//! Checks of the machine, as far as the inputs ask for it.
+//! Checks of the machine that the inputs require.
 
 use nic::device::Machine;
 use nic::ladder;
 use nic::rights::Cap;
 
-use super::{Check, Examined, HIDDEN, Verdict, Wishes, rung};
+use super::{Check, Examined, HIDDEN, Requirements, Verdict, rung};
 use terminal::units;
 
-/// Of a check that sockets make for themselves at the start.
+/// The check that each socket repeats when it opens.
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
 
 /// What AF_XDP wants of a machine.
@@ -17,14 +17,14 @@ struct Need<'a> {
     frames: u64,
     /// The kernel is to decide what is an event.
     kernel_mode: bool,
-    /// What it means that something is missing: in the way if an interface was asked for.
+    /// What it means that something is missing: blocking if an interface was asked for.
     verdict: Verdict,
 }
 
 /// All checks; those of AF_XDP only if there is an interface to read.
-pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
+pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
     let interfaces = || inputs.iter().filter(|examined| examined.input.interface.is_some());
-    let mut checks = vec![receive_buffer(wishes.receive_buffer, machine), backlog(machine)];
+    let mut checks = vec![receive_buffer(requirements.receive_buffer, machine), backlog(machine)];
     checks.push(transparent_huge_pages(machine));
     if interfaces().next().is_none() {
         return checks;
@@ -32,15 +32,15 @@ pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) ->
     let memory = |examined: &Examined| {
         let facts = examined.facts.as_ref();
         let queues = facts.and_then(|facts| facts.queues).map_or(1, |queues| queues.receiving());
-        ladder::memory_needed(facts.and_then(|facts| facts.mtu), queues, &wishes.memory)
+        ladder::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
     };
     let frames = interfaces().map(memory).sum();
     let asked = interfaces().any(|examined| examined.input.asked);
-    let verdict = if asked { Verdict::Blocking } else { Verdict::Better };
-    let need = Need { machine, frames, kernel_mode: wishes.kernel_mode, verdict };
-    checks.extend([need.kernel(), need.sockets(), need.rights(), need.memlock()]);
-    checks.extend(wishes.kernel_mode.then(|| need.detection()));
-    if wishes.memory.huge_pages {
+    let verdict = if asked { Verdict::Blocking } else { Verdict::Suboptimal };
+    let need = Need { machine, frames, kernel_mode: requirements.kernel_mode, verdict };
+    checks.extend([need.kernel(), need.sockets(), need.capabilities(), need.memlock()]);
+    checks.extend(requirements.kernel_mode.then(|| need.detection()));
+    if requirements.memory.huge_pages {
         checks.push(need.huge_pages());
     }
     checks.extend([need.jit(), need.btf()]);
@@ -50,7 +50,7 @@ pub(super) fn checks(wishes: &Wishes, machine: &Machine, inputs: &[Examined]) ->
 fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
     let name = RECEIVE_BUFFER;
     let why =
-        "What arrives while hopwise is busy waits in the socket's buffer, and is lost when that is full.";
+        "Datagrams wait in the socket's buffer while hopwise is busy; the kernel drops them when it is full.";
     if machine.rights.is_some_and(|rights| rights.effective.has(Cap::NET_ADMIN)) {
         return Check::good(name, format!("{}, by CAP_NET_ADMIN", size(wanted)), why);
     }
@@ -59,14 +59,14 @@ fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
         return Check::good(name, size(wanted), why);
     }
     Check::good(name, format!("{} instead of {}", size(most), size(wanted)), why)
-        .with(Verdict::Better)
-        .mended_by(format!("sysctl -w net.core.rmem_max={wanted}"))
+        .with(Verdict::Suboptimal)
+        .fixed_by(format!("sysctl -w net.core.rmem_max={wanted}"))
 }
 
 fn backlog(machine: &Machine) -> Check {
     let (name, why) = (
         "backlog",
-        "Frames of drivers without a queue of their own (veth, loopback, receive packet steering) wait here; what finds it full is lost.",
+        "Frames of drivers without NAPI queues of their own (veth, loopback, RPS) wait here; the kernel drops them when it is full.",
     );
     let (Some(drops), Some(now)) = (machine.backlog_drops, machine.backlog) else {
         return Check::unknown(name, HIDDEN);
@@ -80,20 +80,18 @@ fn backlog(machine: &Machine) -> Check {
         format!("{room}, {} lost since the machine started", units::counted(drops, "frame")),
         why,
     )
-    .with(Verdict::Better)
-    .mended_by(format!("sysctl -w net.core.netdev_max_backlog={}", (now * 4).max(10_000)))
+    .with(Verdict::Suboptimal)
+    .fixed_by(format!("sysctl -w net.core.netdev_max_backlog={}", (now * 4).max(10_000)))
 }
 
 fn transparent_huge_pages(machine: &Machine) -> Check {
     let name = "transparent_huge_pages";
-    let why = "With them the tables of flows take fewer steps to reach.";
+    let why = "They reduce TLB misses in the flow tables.";
     match machine.transparent_huge_pages.as_deref() {
-        None => {
-            Check::unknown(name, "It is looked for in /sys, which is not mounted, or this kernel has none.")
-        }
+        None => Check::unknown(name, "/sys is not mounted, or this kernel has none."),
         Some("never") => Check::good(name, "never", why)
-            .with(Verdict::Better)
-            .mended_by("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
+            .with(Verdict::Suboptimal)
+            .fixed_by("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
         Some(other) => Check::good(name, other, why),
     }
 }
@@ -102,13 +100,13 @@ impl Need<'_> {
     fn kernel(&self) -> Check {
         let (name, why) = (
             "kernel",
-            "AF_XDP as it is used here came with Linux 5.4, programs that go away with their process with 5.9.",
+            "hopwise needs AF_XDP of Linux 5.4; 5.9 and later remove the XDP program with its process.",
         );
         let Some(version) = self.machine.kernel_version() else { return Check::unknown(name, why) };
         let check = Check::good(name, self.machine.kernel.clone().unwrap_or_default(), why);
         match version {
             (5, 9..) | (6.., _) => check,
-            (5, 4..) => check.with(Verdict::Better),
+            (5, 4..) => check.with(Verdict::Suboptimal),
             _ => check.with(self.verdict),
         }
     }
@@ -116,42 +114,42 @@ impl Need<'_> {
     fn sockets(&self) -> Check {
         let (name, why) = (
             "xdp_sockets",
-            "Kernels built without CONFIG_XDP_SOCKETS have none, and reports take the slower ways.",
+            "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower method.",
         );
         match self.machine.xdp_sockets {
             Some(true) => Check::good(name, "there", why),
             Some(false) => Check::good(name, "not in this kernel", why).with(self.verdict),
-            None => Check::unknown(name, "Without CAP_NET_RAW the kernel does not say."),
+            None => Check::unknown(name, "Without CAP_NET_RAW this cannot be read."),
         }
     }
 
-    fn rights(&self) -> Check {
+    fn capabilities(&self) -> Check {
         let (name, why) = (
             "capabilities",
-            "Loading and attaching a program and opening its sockets takes CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
-             This is what the process that asks now has; the packaged service has its own.",
+            "Loading and attaching an XDP program and opening its sockets requires CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
+             These are the capabilities of this process; the packaged service has its own.",
         );
-        match rung::missing_rights(self.machine) {
+        match rung::missing_capabilities(self.machine) {
             None => Check::unknown(name, why),
             Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
             Some(missing) => Check::good(name, format!("{} missing", missing.join(", ")), why)
                 .with(self.verdict)
-                .mended_by(if self.kernel_mode { SETCAP_KERNEL } else { SETCAP }),
+                .fixed_by(if self.kernel_mode { SETCAP_KERNEL } else { SETCAP }),
         }
     }
 
-    /// Of `mode = "kernel"` alone: a program that steers frames needs not compute where to look in them, one that reads reports does.
+    /// For `mode = "kernel"` only: the detection program uses variable packet offsets, the steering program does not.
     fn detection(&self) -> Check {
         let (name, why) = (
             "kernel_mode",
-            "Without CAP_PERFMON the verifier refuses programs that look at a place in a frame that depends on the frame, and \
-             reports are decided on as with mode = \"user\".",
+            "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
+             mode = \"user\".",
         );
         match self.machine.rights {
             None => Check::unknown(name, why),
             Some(rights) if rights.may_compute() => Check::good(name, "CAP_PERFMON is there", why),
             Some(_) => {
-                Check::good(name, "CAP_PERFMON missing", why).with(self.verdict).mended_by(SETCAP_KERNEL)
+                Check::good(name, "CAP_PERFMON missing", why).with(self.verdict).fixed_by(SETCAP_KERNEL)
             }
         }
     }
@@ -159,7 +157,7 @@ impl Need<'_> {
     fn memlock(&self) -> Check {
         let (name, why) = (
             "memlock",
-            "The memory that frames are received into is locked; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both.",
+            "The memory for received frames is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both.",
         );
         if self.machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
             return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
@@ -170,13 +168,13 @@ impl Need<'_> {
             u64::MAX => Check::good(name, "not limited", why),
             soft if soft >= self.frames => Check::good(name, format!("{}, {wanted} needed", size(soft)), why),
             soft => {
-                let mend = if limits.hard >= self.frames {
+                let fix = if limits.hard >= self.frames {
                     format!("ulimit -l {}", self.frames.div_ceil(1024))
                 } else {
                     SETCAP.to_owned()
                 };
                 let found = format!("{}, {wanted} needed", size(soft));
-                Check::good(name, found, why).with(self.verdict).mended_by(mend)
+                Check::good(name, found, why).with(self.verdict).fixed_by(fix)
             }
         }
     }
@@ -184,7 +182,7 @@ impl Need<'_> {
     fn huge_pages(&self) -> Check {
         let (name, why) = (
             "huge_pages",
-            "Frames in huge pages are reached with fewer steps; without them ordinary pages are taken.",
+            "Huge pages reduce TLB misses when frames are read; without them hopwise uses ordinary pages.",
         );
         let Some(pages) = self.machine.huge_pages.filter(|pages| pages.size > 0) else {
             return Check::unknown(name, why);
@@ -196,17 +194,17 @@ impl Need<'_> {
             return check;
         }
         let total = pages.total + wanted - pages.free;
-        check.with(Verdict::Better).mended_by(format!("sysctl -w vm.nr_hugepages={total}"))
+        check.with(Verdict::Suboptimal).fixed_by(format!("sysctl -w vm.nr_hugepages={total}"))
     }
 
     fn jit(&self) -> Check {
         let (name, why) =
-            ("bpf_jit", "Programs that are not compiled to machine code take several times as long.");
+            ("bpf_jit", "Interpreted BPF programs are several times slower than compiled ones.");
         match self.machine.bpf_jit {
             None => Check::unknown(name, HIDDEN),
             Some(0) => Check::good(name, "off", why)
-                .with(Verdict::Better)
-                .mended_by("sysctl -w net.core.bpf_jit_enable=1"),
+                .with(Verdict::Suboptimal)
+                .fixed_by("sysctl -w net.core.bpf_jit_enable=1"),
             Some(_) => Check::good(name, "on", why),
         }
     }
@@ -214,20 +212,20 @@ impl Need<'_> {
     fn btf(&self) -> Check {
         let name = "btf";
         match self.machine.btf {
-            None => Check::unknown(name, "It is looked for in /sys, which is not mounted."),
+            None => Check::unknown(name, "/sys is not mounted."),
             Some(true) => Check::good(name, "there", "The kernel describes its own types to programs."),
             Some(false) => {
-                let why = "The kernel does not describe its own types; hopwise's programs use none of them, so nothing is lost.";
+                let why = "The kernel has no type information (BTF); hopwise's programs do not need it.";
                 Check::good(name, "not there, not needed", why)
             }
         }
     }
 }
 
-/// Gives a program what reading interfaces takes.
+/// Grants the capabilities to read interfaces.
 const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
-/// And what detection in the kernel takes.
+/// The same with those for detection in the kernel.
 const SETCAP_KERNEL: &str =
     "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 

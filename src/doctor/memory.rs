@@ -107,10 +107,10 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
         Writer::Kernel { interface } => {
             let mut kernel = kernel(machine);
             // Some distributions bring what is newer into a kernel of an older number: what loads is the answer.
-            if program.as_ref().is_some_and(|program| program.verdict == Verdict::Good)
+            if program.as_ref().is_some_and(|program| program.verdict == Verdict::Ok)
                 && kernel.verdict == Verdict::Blocking
             {
-                kernel = kernel.with(Verdict::Better);
+                kernel = kernel.with(Verdict::Suboptimal);
             }
             checks.extend([kernel, rights(machine)]);
             checks.extend(program);
@@ -143,7 +143,7 @@ fn kernel(machine: &Machine) -> Check {
     let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
     match version {
         (5, 19..) | (6.., _) => check,
-        (5, 18) => check.with(Verdict::Better),
+        (5, 18) => check.with(Verdict::Suboptimal),
         _ => check.with(Verdict::Blocking),
     }
 }
@@ -161,8 +161,8 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
         } else {
             "none, and other machines may reach it"
         };
-        let check = Check::good(EXCHANGE_SECRET, found, why).with(Verdict::Better);
-        return check.mended_by("(umask 077; openssl rand -hex 32 > /etc/hopwise/dta-secret)");
+        let check = Check::good(EXCHANGE_SECRET, found, why).with(Verdict::Suboptimal);
+        return check.fixed_by("(umask 077; openssl rand -hex 32 > /etc/hopwise/dta-secret)");
     };
     match Secret::read(file) {
         Ok(_) => Check::good(EXCHANGE_SECRET, format!("in {}", file.display()), why),
@@ -189,9 +189,7 @@ fn rights(machine: &Machine) -> Check {
     if missing.is_empty() {
         return Check::good(name, "all that are needed", why);
     }
-    Check::good(name, format!("{} missing", missing.join(", ")), why)
-        .with(Verdict::Blocking)
-        .mended_by(SETCAP)
+    Check::good(name, format!("{} missing", missing.join(", ")), why).with(Verdict::Blocking).fixed_by(SETCAP)
 }
 
 fn library(found: Result<(), &'static str>) -> Check {
@@ -203,7 +201,7 @@ fn library(found: Result<(), &'static str>) -> Check {
         Ok(()) => Check::good(name, "libibverbs is there", why),
         Err(reason) => Check::good(name, reason, why)
             .with(Verdict::Blocking)
-            .mended_by("apt install libibverbs1 ibverbs-providers"),
+            .fixed_by("apt install libibverbs1 ibverbs-providers"),
     }
 }
 
@@ -221,7 +219,7 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
         [] => "there is no RDMA device".to_owned(),
         names => format!("{address} is of none of {}", names.join(", ")),
     };
-    Check::good(name, found, why).with(Verdict::Blocking).mended_by("rdma link")
+    Check::good(name, found, why).with(Verdict::Blocking).fixed_by("rdma link")
 }
 
 fn locked(bytes: u64, machine: &Machine) -> Check {
@@ -239,7 +237,7 @@ fn locked(bytes: u64, machine: &Machine) -> Check {
         soft if soft >= bytes => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why),
         soft => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why)
             .with(Verdict::Blocking)
-            .mended_by(format!("ulimit -l {}", bytes.div_ceil(1024))),
+            .fixed_by(format!("ulimit -l {}", bytes.div_ceil(1024))),
     }
 }
 
@@ -265,8 +263,8 @@ mod tests {
     fn checks(writer: &Writer, machine: &Machine, found: &Found) -> Vec<String> {
         let examined = examine(writer, machine, found.clone(), None);
         let one = |check: &Check| {
-            let mend = check.mend.as_deref().unwrap_or("-");
-            format!("{}: {}: {}: {mend}", check.name, check.verdict.name(), check.found)
+            let fix = check.fix.as_deref().unwrap_or("-");
+            format!("{}: {}: {}: {fix}", check.name, check.verdict.name(), check.found)
         };
         examined.checks.iter().map(one).collect()
     }
@@ -282,16 +280,13 @@ mod tests {
             [
                 "kernel: good: 6.1.0-18-amd64: -",
                 "capabilities: good: all that are needed: -",
-                "interface: in_the_way: there is no eth1: ip -br link"
+                "interface: blocking: there is no eth1: ip -br link"
             ]
         );
         let told = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
-        assert_eq!(told[0], "kernel: in_the_way: 5.17.3: -");
-        assert_eq!(told[1], format!("capabilities: in_the_way: CAP_NET_ADMIN missing: {SETCAP}"));
-        assert_eq!(
-            checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0],
-            "kernel: could_be_better: 5.18.0: -"
-        );
+        assert_eq!(told[0], "kernel: blocking: 5.17.3: -");
+        assert_eq!(told[1], format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}"));
+        assert_eq!(checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0], "kernel: suboptimal: 5.18.0: -");
     }
 
     #[test]
@@ -307,10 +302,10 @@ mod tests {
         };
         assert_eq!(one("127.0.0.1:1", None), "exchange_secret good: none, on a loopback address");
         assert_eq!(one("[::1]:1", None), "exchange_secret good: none, on a loopback address");
-        let open = "exchange_secret could_be_better: none, and other machines may reach it";
+        let open = "exchange_secret suboptimal: none, and other machines may reach it";
         assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
         let told = one("10.0.0.9:1", Some(&file));
-        assert!(told.starts_with("exchange_secret in_the_way: ") && !told.contains("short"), "{told}");
+        assert!(told.starts_with("exchange_secret blocking: ") && !told.contains("short"), "{told}");
         std::fs::remove_file(&file).unwrap();
     }
 
@@ -323,9 +318,9 @@ mod tests {
         assert_eq!(
             checks(&writer, &poor, &none),
             [
-                "rdma_library: in_the_way: libibverbs.so.1: cannot open shared object file: apt install libibverbs1 ibverbs-providers",
-                "rdma_device: in_the_way: there is no RDMA device: rdma link",
-                "memlock: in_the_way: 8 MiB, 16 MiB needed: ulimit -l 16384"
+                "rdma_library: blocking: libibverbs.so.1: cannot open shared object file: apt install libibverbs1 ibverbs-providers",
+                "rdma_device: blocking: there is no RDMA device: rdma link",
+                "memlock: blocking: 8 MiB, 16 MiB needed: ulimit -l 16384"
             ]
         );
         let device =
@@ -334,7 +329,7 @@ mod tests {
         let found = Found { devices: vec![other.clone()], ..NOTHING };
         assert_eq!(
             checks(&writer, &rich, &found)[1],
-            "rdma_device: in_the_way: 10.0.0.9 is of none of mlx5_0: rdma link"
+            "rdma_device: blocking: 10.0.0.9 is of none of mlx5_0: rdma link"
         );
         let found = Found { devices: vec![other, device("mlx5_1", address)], ..NOTHING };
         assert_eq!(

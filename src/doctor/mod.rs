@@ -1,7 +1,7 @@
-//! Can this machine do what is asked of it? Facts are [`nic::device`]'s; here they are judged, each with the reason and, where
-//! there is one, the command that mends it.
+//! Checks whether this machine meets the requirements of a configuration. [`nic::device`] reads the facts; this module judges
+//! each, with the reason and, where there is one, the command that fixes it.
 //!
-//! `hopwise doctor` shows everything; `hopwise run` tells at its start what is not good.
+//! `hopwise doctor` shows every check; `hopwise run` logs the failed ones at its start.
 
 mod interface;
 mod machine;
@@ -24,27 +24,27 @@ use memory::Writer;
 pub(crate) use rung::Expected;
 use terminal::CliError;
 
-/// What is to be thought of a fact, worst last.
+/// The judgement of a fact, the worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Verdict {
     /// As it should be.
-    Good,
+    Ok,
     /// The kernel does not say.
     Unknown,
-    /// It works, but less well than it could.
-    Better,
-    /// The input does not work, or not in the way that was asked for.
+    /// It works, but slower than it could.
+    Suboptimal,
+    /// The input does not work, or not by the method that was asked for.
     Blocking,
 }
 
 impl Verdict {
-    /// For programs.
+    /// The name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Good => "good",
+            Self::Ok => "ok",
             Self::Unknown => "unknown",
-            Self::Better => "could_be_better",
-            Self::Blocking => "in_the_way",
+            Self::Suboptimal => "suboptimal",
+            Self::Blocking => "blocking",
         }
     }
 }
@@ -52,20 +52,20 @@ impl Verdict {
 /// A fact, judged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Check {
-    /// What was looked at; stable.
+    /// What was checked; stable.
     pub(crate) name: &'static str,
     pub(crate) verdict: Verdict,
     /// The fact.
     pub(crate) found: String,
     /// Why it matters: a sentence.
     pub(crate) why: String,
-    /// The command that mends it.
-    pub(crate) mend: Option<String>,
+    /// The command that fixes it.
+    pub(crate) fix: Option<String>,
 }
 
 impl Check {
     fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
-        Self { name, verdict: Verdict::Good, found: found.into(), why: why.to_owned(), mend: None }
+        Self { name, verdict: Verdict::Ok, found: found.into(), why: why.to_owned(), fix: None }
     }
 
     fn because(self, why: &str) -> Self {
@@ -76,8 +76,8 @@ impl Check {
         Self { verdict, ..self }
     }
 
-    fn mended_by(self, command: impl Into<String>) -> Self {
-        Self { mend: Some(command.into()), ..self }
+    fn fixed_by(self, command: impl Into<String>) -> Self {
+        Self { fix: Some(command.into()), ..self }
     }
 
     fn found(self, found: impl Into<String>) -> Self {
@@ -89,7 +89,7 @@ impl Check {
     }
 }
 
-/// A name as a shell takes it for one word, whatever is in it.
+/// A name quoted so that a shell reads it as one word.
 fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:%+".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
@@ -110,7 +110,7 @@ pub(crate) struct Input {
     pub(crate) interface: Option<String>,
     /// Sockets that it opens.
     sockets: Vec<SocketAddr>,
-    /// Somebody asked for it; else it is shown as a possibility.
+    /// The user asked for it; otherwise it is shown as a possibility.
     pub(crate) asked: bool,
 }
 
@@ -139,9 +139,9 @@ fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// What is asked of the machine.
+/// What a configuration requires of the machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct Requirements {
     pub(crate) inputs: Vec<Input>,
     /// The network namespace of the inputs' sockets, if it is not ours.
     namespace: Option<String>,
@@ -159,7 +159,7 @@ pub(crate) struct Wishes {
     writers: Vec<Writer>,
 }
 
-impl Wishes {
+impl Requirements {
     /// Those of a configuration.
     pub(crate) fn of(settings: &Settings) -> Self {
         let collector = &settings.collector;
@@ -210,7 +210,7 @@ impl Report {
     pub(crate) fn verdict(&self) -> Verdict {
         let asked = self.inputs.iter().filter(|examined| examined.input.asked);
         let all = self.checks.iter().chain(asked.flat_map(|examined| &examined.checks));
-        all.map(|check| check.verdict).max().unwrap_or(Verdict::Good)
+        all.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
     }
 }
 
@@ -218,22 +218,22 @@ impl Report {
 ///
 /// # Errors
 /// The kernel cannot be asked at all.
-pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError> {
+pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Report, CliError> {
     let machine = device::machine();
     let mut inputs = Vec::new();
-    for input in &wishes.inputs {
+    for input in &requirements.inputs {
         let facts = match &input.interface {
             Some(name) => device::facts(name).map_err(|error| CliError::new(error.to_string()))?,
             None => None,
         };
-        inputs.push(examine_input(wishes, input, facts, &machine, depth));
+        inputs.push(examine_input(requirements, input, facts, &machine, depth));
     }
-    let mut checks = machine::checks(wishes, &machine, &inputs);
+    let mut checks = machine::checks(requirements, &machine, &inputs);
     if depth.try_rungs && inputs.iter().any(|examined| examined.facts.is_some()) {
         checks.push(program("steering_program", xdp::STEER));
-        checks.extend(wishes.kernel_mode.then(|| program("detection_program", xdp::DETECT)));
+        checks.extend(requirements.kernel_mode.then(|| program("detection_program", xdp::DETECT)));
     }
-    for writer in &wishes.writers {
+    for writer in &requirements.writers {
         let facts = writer.interface().map(device::facts).transpose();
         let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
         let program = (depth.try_rungs && writer.interface().is_some())
@@ -245,7 +245,7 @@ pub(crate) fn examine(wishes: &Wishes, depth: Depth) -> Result<Report, CliError>
 }
 
 fn examine_input(
-    wishes: &Wishes,
+    requirements: &Requirements,
     input: &Input,
     facts: Option<Facts>,
     machine: &Machine,
@@ -260,16 +260,16 @@ fn examine_input(
         }
         (Some(_), Some(facts)) => {
             let expected = match depth.try_rungs {
-                true => rung::tried(facts, wishes.best),
-                false => rung::expect(facts, machine, wishes.best),
+                true => rung::tried(facts, requirements.best),
+                false => rung::expect(facts, machine, requirements.best),
             };
             checks.extend(interface::checks(facts, machine));
-            checks.extend(rung::low(&expected, wishes.lowest));
+            checks.extend(rung::low(&expected, requirements.lowest));
             Some(expected)
         }
     };
     let sockets = || sockets(&input.sockets, depth.try_ports);
-    checks.extend(match &wishes.namespace {
+    checks.extend(match &requirements.namespace {
         None => sockets(),
         Some(name) => {
             nic::netns::within(name, sockets).unwrap_or_else(|error| vec![no_namespace(name, &error)])
@@ -280,7 +280,7 @@ fn examine_input(
 
 /// Does the kernel take this object's programs and maps? They go away at once.
 fn program(name: &'static str, object: &[u8]) -> Check {
-    let why = "Before the kernel runs a program it proves that it ends and touches nothing of others; old kernels prove less.";
+    let why = "The kernel's verifier proves that a program terminates and accesses only its own memory; older verifiers accept fewer programs.";
     match Object::load(object, &LoadOptions::default()) {
         Ok(_) => Check::good(name, "accepted by the kernel", why),
         // An error of the verifier has many lines; the log has them all.
@@ -291,9 +291,9 @@ fn program(name: &'static str, object: &[u8]) -> Check {
 
 fn no_namespace(name: &str, error: &nic::Error) -> Check {
     let why = format!(
-        "The sockets are to be in the network namespace {name} ([collector] namespace); to enter it takes root."
+        "The configuration opens the sockets in the network namespace {name} ([collector] namespace); entering it requires root."
     );
-    Check::good("namespace", error.to_string(), &why).with(Verdict::Blocking).mended_by("ip netns list")
+    Check::good("namespace", error.to_string(), &why).with(Verdict::Blocking).fixed_by("ip netns list")
 }
 
 /// Is the address ours, and, where that may be tried, the port free?
@@ -303,7 +303,7 @@ fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
         if !address.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_err() {
             let why = "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] stand for all of them.";
             let check = Check::good("address", format!("{} is not of this machine", address.ip()), why);
-            checks.push(check.with(Verdict::Blocking).mended_by("ip -br address"));
+            checks.push(check.with(Verdict::Blocking).fixed_by("ip -br address"));
         } else if try_ports {
             checks.push(port(*address));
         }
@@ -312,12 +312,12 @@ fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
 }
 
 fn port(address: SocketAddr) -> Check {
-    let why = "Two programs cannot listen on one port; it may be a hopwise that runs.";
+    let why = "Two programs cannot listen on one port; another hopwise may be running.";
     match UdpSocket::bind(address) {
         Ok(_) => Check::good("port", format!("{address} is free"), why),
         Err(error) => Check::good("port", format!("{address}: {error}"), why)
             .with(Verdict::Blocking)
-            .mended_by(format!("ss -ulpn 'sport = :{}'", address.port())),
+            .fixed_by(format!("ss -ulpn 'sport = :{}'", address.port())),
     }
 }
 
@@ -332,8 +332,8 @@ pub(crate) fn candidates() -> Vec<Input> {
 /// Logs the failed checks for the inputs of these settings.
 #[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
 pub(crate) fn at_start(settings: &Settings) {
-    let wishes = Wishes::of(settings);
-    let report = match examine(&wishes, Depth::default()) {
+    let requirements = Requirements::of(settings);
+    let report = match examine(&requirements, Depth::default()) {
         Ok(report) => report,
         Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
     };
@@ -345,11 +345,11 @@ pub(crate) fn at_start(settings: &Settings) {
     let inputs =
         inputs.flat_map(|found| found.checks.iter().map(|check| (found.input.listen.as_str(), check)));
     let inputs = inputs.filter(|(_, check)| !logged.contains(&check.name));
-    for (of, Check { name, verdict, found, why, mend }) in machine.chain(inputs) {
-        let fix = mend.as_deref().unwrap_or("see `hopwise doctor`");
+    for (of, Check { name, verdict, found, why, fix }) in machine.chain(inputs) {
+        let fix = fix.as_deref().unwrap_or("see `hopwise doctor`");
         match verdict {
-            Verdict::Good | Verdict::Unknown => {}
-            Verdict::Better => tracing::info!(of, check = name, found, reason = why, fix, "not optimal"),
+            Verdict::Ok | Verdict::Unknown => {}
+            Verdict::Suboptimal => tracing::info!(of, check = name, found, reason = why, fix, "not optimal"),
             Verdict::Blocking => tracing::warn!(of, check = name, found, reason = why, fix, "blocking"),
         }
     }

@@ -1,4 +1,4 @@
-//! The ladder of ways to read an interface, and how far up a machine will get.
+//! The methods to read an interface, and the fastest that works on this machine.
 
 use nic::device::{self, Facts, Machine};
 use nic::ladder::Rung;
@@ -11,9 +11,9 @@ use super::{Check, Verdict};
 pub(crate) struct Expected {
     /// The best that is sure.
     pub(crate) rung: Rung,
-    /// Better ones of which the kernel does not say whether they work.
+    /// Faster ones that may work: the kernel does not say.
     pub(crate) perhaps: Vec<Rung>,
-    /// Better ones that do not work, and why.
+    /// Faster ones that do not work, and why.
     pub(crate) not: Vec<(Rung, String)>,
     /// It was really tried.
     pub(crate) tried: bool,
@@ -90,7 +90,7 @@ fn in_driver(rung: Rung, facts: &Facts) -> Possible {
 }
 
 /// Capabilities that AF_XDP takes and this process lacks.
-pub(super) fn missing_rights(machine: &Machine) -> Option<Vec<&'static str>> {
+pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let rights = machine.rights?;
     let has = |cap| rights.effective.has(cap);
     let wanted = [
@@ -105,7 +105,7 @@ fn no_sockets(machine: &Machine) -> Option<String> {
     if machine.xdp_sockets == Some(false) {
         return Some("this kernel has no AF_XDP sockets".to_owned());
     }
-    let missing = missing_rights(machine).filter(|missing| !missing.is_empty())?;
+    let missing = missing_capabilities(machine).filter(|missing| !missing.is_empty())?;
     Some(format!("{} missing", missing.join(", ")))
 }
 
@@ -154,7 +154,7 @@ pub(super) fn tried(facts: &Facts, best: Rung) -> Expected {
 pub(super) fn low(expected: &Expected, lowest: Rung) -> Option<Check> {
     (expected.rung > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
         let found = format!("{} at best, {} asked for", expected.rung.name(), lowest.name());
-        let why = "The configuration says which rung is the last that is good enough; below it the input is not opened.";
+        let why = "`[collector.xdp] lowest` names the slowest acceptable method; the input is not opened by a slower one.";
         Check::good("rung", found, why).with(Verdict::Blocking)
     })
 }

@@ -198,8 +198,7 @@ impl Watched {
         let before = self.work.gauge.setup();
         match self.opener.open() {
             Ok(opened) => {
-                let (input, method, before) =
-                    (&opened.setup.listen, opened.setup.sentence(), before.kind);
+                let (input, method, before) = (&opened.setup.listen, opened.setup.sentence(), before.kind);
                 if before == opened.setup.kind {
                     tracing::info!(input, method, "the input is open again");
                 } else {

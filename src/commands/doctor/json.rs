@@ -164,6 +164,6 @@ fn checks(o: &mut Object<'_>, checks: &[Check]) {
             .field("verdict", check.verdict.name())
             .field("found", check.found.as_str())
             .field("why", check.why.as_str())
-            .field("mend", check.mend.as_deref());
+            .field("fix", check.fix.as_deref());
     });
 }
