@@ -32,8 +32,8 @@ use crate::{
 };
 use card::Cards;
 use dta::{
-    persist::{self, Mark},
-    source::Shelf,
+    persist::{self, KernelLock},
+    source::DtaSource,
 };
 
 use kernel::Kernel;
@@ -62,7 +62,7 @@ pub(crate) struct Memory {
     exchange: SocketAddr,
     /// Who is let in there.
     door: Arc<exchange::server::Door>,
-    pub(crate) shelf: Shelf,
+    pub(crate) source: DtaSource,
     offered: Vec<Offered>,
     responder: Mutex<Responder>,
     links: Mutex<Links>,
@@ -72,7 +72,7 @@ pub(crate) struct Memory {
     kernel: Option<Kernel>,
     card: Option<Cards>,
     /// Where regions of the kernel are kept from a stop to the next start, and the word that they are not there now.
-    kept: Option<Mark>,
+    kept: Option<KernelLock>,
     /// Some of it could not be written to its file at the end.
     lost: AtomicBool,
 }
@@ -145,14 +145,15 @@ impl Ready {
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
-        let regions::Opened { shelf, offered, kernel, card, kept } = regions::open(settings, &mut responder)?;
+        let regions::Opened { source, offered, kernel, card, kept } =
+            regions::open(settings, &mut responder)?;
         let memory = Memory {
             settings: settings.clone(),
             instance: exchange::instance(),
             listen: receiver.as_ref().map_or(settings.listen, Receiver::local_addr),
             exchange: listening.address().unwrap_or(settings.exchange),
             door: exchange::server::Door::new(secret),
-            shelf,
+            source,
             offered,
             responder: Mutex::new(responder),
             links: Mutex::default(),
@@ -330,7 +331,7 @@ impl Memory {
         if self.kept.is_none() {
             return;
         }
-        for store in self.shelf.stores() {
+        for store in self.source.stores() {
             let file = regions::file(&self.settings.directory, store.name());
             if let Err(error) = persist::save(&store.store, &file) {
                 self.lost.store(true, Ordering::Relaxed);

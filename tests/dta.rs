@@ -226,9 +226,9 @@ fn report_keys(reporters: &mut [Reporter; 2], keys: std::ops::Range<u32>) {
 
 /// How many of these keys a collector knows.
 fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
-    use dta::{Answer, Policy, Store};
+    use dta::{Answer, DtaStore, Policy};
     let memory = memory::Region::open_read_only(&region.join("paths.region")).unwrap();
-    let reader = Store::open(std::sync::Arc::new(memory)).unwrap().key_write().unwrap();
+    let reader = DtaStore::open(std::sync::Arc::new(memory)).unwrap().key_write().unwrap();
     let mut data = [0; 20];
     let found = keys.filter(|key| {
         let answer = reader.get(&key.to_be_bytes(), Policy::Majority, 2, &mut data).unwrap();

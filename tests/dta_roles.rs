@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use dta::{Answer, Next, Policy, Store};
+use dta::{Answer, DtaStore, Next, Policy};
 use memory::Region;
 use nic::netns::Namespace;
 use roles::{
@@ -28,8 +28,8 @@ use wire::dta::Operation;
 /// Where the body of a region begins.
 const BODY: u64 = dta::BODY;
 
-fn store(file: &Path) -> Store {
-    Store::open(Arc::new(Region::open_read_only(file).unwrap())).unwrap()
+fn store(file: &Path) -> DtaStore {
+    DtaStore::open(Arc::new(Region::open_read_only(file).unwrap())).unwrap()
 }
 
 /// The body of a region, whole.

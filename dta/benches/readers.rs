@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dta::{Answer, BODY, Header, KeyWriteReader, Next, Policy, SketchCopy, Snapshot, Store, region_len};
+use dta::{Answer, BODY, DtaStore, Header, KeyWriteReader, Next, Policy, SketchCopy, Snapshot, region_len};
 use memory::{Pages, Region};
 use wire::dta::hash::{Family, hashes, slot, slots_n};
 use wire::dta::layout::{
@@ -64,7 +64,7 @@ fn key(number: u64) -> Key {
     std::array::from_fn(|i| if i < 8 { a[i] } else { b[i - 8] })
 }
 
-fn store(geometry: Geometry) -> Store {
+fn store(geometry: Geometry) -> DtaStore {
     let header =
         Header { name: "bench".into(), id: 1, geometry, fields: String::new(), created: 1, snapshot: None };
     let made = Region::anonymous(region_len(&geometry), true).and_then(|region| {
@@ -79,7 +79,7 @@ fn store(geometry: Geometry) -> Store {
         assert!(region.pages() != Pages::Small || region.len() < 4 << 20, "no large pages");
         Ok(region)
     });
-    match made.map(|region| Store::create(Arc::new(region), &header)) {
+    match made.map(|region| DtaStore::create(Arc::new(region), &header)) {
         Ok(Ok(store)) => store,
         Ok(Err(error)) => panic!("{error}"),
         Err(error) => panic!("{error}: give fewer GiB, or free some"),
@@ -146,7 +146,7 @@ fn hash_only(size: Size) {
 }
 
 /// Random keys, half of which are there, in batches.
-fn get_batches(size: Size, store: &Store, reader: &KeyWriteReader, policy: Policy, copies: u8) {
+fn get_batches(size: Size, store: &DtaStore, reader: &KeyWriteReader, policy: Policy, copies: u8) {
     const ROUND: u64 = 1 << 11;
     let data_len = reader.data_len();
     let stride = slot_stride(data_len as u16);
@@ -177,7 +177,7 @@ fn get_batches(size: Size, store: &Store, reader: &KeyWriteReader, policy: Polic
 }
 
 /// One key after the other: which comes next depends on the answer.
-fn get_cold(size: Size, store: &Store, reader: &KeyWriteReader) {
+fn get_cold(size: Size, store: &DtaStore, reader: &KeyWriteReader) {
     const ROUND: usize = 1 << 9;
     let mut out = vec![0; reader.data_len()];
     let (mut times, mut plain, mut number) = (Vec::new(), Vec::new(), 1_u64);
@@ -248,7 +248,7 @@ fn follow(size: Size, entry_len: u16, batch: u16) {
 }
 
 /// Nanoseconds to copy so many bytes, page by page into the same page.
-fn plain_copy(store: &Store, from: u64, bytes: u64) -> f64 {
+fn plain_copy(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let mut page = [0; 4096];
     let begin = Instant::now();
     for at in (from..from + bytes).step_by(page.len()) {
@@ -259,7 +259,7 @@ fn plain_copy(store: &Store, from: u64, bytes: u64) -> f64 {
 }
 
 /// Nanoseconds to add up so many bytes as words.
-fn plain_sum(store: &Store, from: u64, bytes: u64) -> f64 {
+fn plain_sum(store: &DtaStore, from: u64, bytes: u64) -> f64 {
     let begin = Instant::now();
     let words = (from & !7..(from + bytes) & !7).step_by(8);
     let sum = words.fold(0_u64, |sum, at| sum.wrapping_add(store.region().load_u64(at).unwrap_or(0)));

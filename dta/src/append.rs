@@ -12,7 +12,7 @@ use memory::Region;
 use wire::crc::crc_32c_update;
 use wire::dta::layout::{BLOCK_TRAILER_LEN, BlockTrailer, Ring};
 
-use crate::dta_store::BODY;
+use crate::header::BODY;
 
 /// Numbers of batches: 1 to 2^32 - 1, in a circle.
 const ROUND: i64 = u32::MAX as i64;
@@ -248,7 +248,7 @@ pub enum Next<'a> {
 
 /// What a follower has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Followed {
+pub struct FollowerStats {
     /// Batches handed on.
     pub batches: u64,
     /// Entries in them.
@@ -270,7 +270,7 @@ pub struct Follower {
     vain: u32,
     patience: u32,
     scratch: Box<[u8]>,
-    seen: Followed,
+    seen: FollowerStats,
 }
 
 impl Follower {
@@ -281,7 +281,7 @@ impl Follower {
         let scratch = vec![0; view.block_len as usize].into_boxed_slice();
         let block = block_of(next, view.blocks);
         let patience = Self::PATIENCE;
-        Self { view, next, block, vain: 0, patience, scratch, seen: Followed::default() }
+        Self { view, next, block, vain: 0, patience, scratch, seen: FollowerStats::default() }
     }
 
     /// The same with another patience than [`Follower::PATIENCE`]. Batches that must arrive may come by another way than others, later.
@@ -297,7 +297,7 @@ impl Follower {
     }
 
     /// What was seen since it began.
-    pub fn seen(&self) -> Followed {
+    pub fn seen(&self) -> FollowerStats {
         self.seen
     }
 

@@ -6,7 +6,7 @@ use wire::dta::layout::slot_stride;
 
 /// What is to be calculated.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wish {
+pub struct Requirements {
     /// Different keys, each written once, while the store is asked for them.
     pub keys: u64,
     /// Slots; none: as many as `answered` takes.
@@ -65,35 +65,36 @@ pub struct Choice {
 ///
 /// # Errors
 /// Numbers that cannot be: a sentence.
-pub fn calculate(wish: &Wish) -> Result<Calculation, String> {
-    if wish.keys == 0 || !(1..=1024).contains(&wish.data) {
+pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
+    if requirements.keys == 0 || !(1..=1024).contains(&requirements.data) {
         return Err("there must be a key, and 1 to 1024 bytes of data".to_owned());
     }
-    if !(wish.answered > 0.0 && wish.answered < 1.0) {
+    if !(requirements.answered > 0.0 && requirements.answered < 1.0) {
         return Err("the share to be answered is above 0 and below 1, such as 0.99".to_owned());
     }
-    if wish.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
+    if requirements.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
         return Err("a key has 1 to 4 copies; leave them out for the best number".to_owned());
     }
-    let slots = match wish.slots {
+    let slots = match requirements.slots {
         Some(slots) if slots.is_power_of_two() && slots <= 1 << 31 => slots,
         Some(_) => return Err("slots are a power of two, at most 2G".to_owned()),
-        None => least_slots(wish)?,
+        None => least_slots(requirements)?,
     };
-    let copies = wish.copies.unwrap_or_else(|| Plan::new(wish.keys, slots, 1).best_copies());
-    let plan = Plan::new(wish.keys, slots, copies);
+    let copies = requirements.copies.unwrap_or_else(|| Plan::new(requirements.keys, slots, 1).best_copies());
+    let plan = Plan::new(requirements.keys, slots, copies);
     let expected = plan.expected();
-    let oldest = |copies| Plan::new(wish.keys, slots, copies).answered_at(wish.keys.saturating_sub(1));
+    let oldest =
+        |copies| Plan::new(requirements.keys, slots, copies).answered_at(requirements.keys.saturating_sub(1));
     let choice = |copies| Choice {
         copies,
-        answered: Plan::new(wish.keys, slots, copies).answered(),
+        answered: Plan::new(requirements.keys, slots, copies).answered(),
         oldest: oldest(copies),
     };
     Ok(Calculation {
-        keys: wish.keys,
+        keys: requirements.keys,
         slots,
         copies,
-        bytes: slots * slot_stride(wish.data),
+        bytes: slots * slot_stride(requirements.data),
         load: plan.load(),
         occupied: plan.occupied(),
         answered: plan.answered(),
@@ -107,9 +108,11 @@ pub fn calculate(wish: &Wish) -> Result<Calculation, String> {
 }
 
 /// The least slots with which enough keys are answered, by the given copies or the best.
-fn least_slots(wish: &Wish) -> Result<u64, String> {
-    let choices = wish.copies.map_or(1..=4, |copies| copies..=copies);
-    let slots = choices.filter_map(|copies| Plan::new(wish.keys, 1, copies).slots_for(wish.answered)).min();
+fn least_slots(requirements: &Requirements) -> Result<u64, String> {
+    let choices = requirements.copies.map_or(1..=4, |copies| copies..=copies);
+    let slots = choices
+        .filter_map(|copies| Plan::new(requirements.keys, 1, copies).slots_for(requirements.answered))
+        .min();
     slots.ok_or_else(|| {
         "that takes more than 2^31 slots; spread the keys over several stores or collectors".to_owned()
     })
@@ -121,11 +124,12 @@ mod tests {
 
     #[test]
     fn a_store_is_made_as_large_as_it_must_be() {
-        let wish = Wish { keys: 1_000_000, slots: None, copies: None, data: 20, answered: 0.99 };
-        let made = calculate(&wish).unwrap();
+        let requirements =
+            Requirements { keys: 1_000_000, slots: None, copies: None, data: 20, answered: 0.99 };
+        let made = calculate(&requirements).unwrap();
         assert!(made.answered >= 0.99 && made.slots.is_power_of_two(), "{made:?}");
         assert_eq!(made.bytes, made.slots * 32);
-        let half = Wish { slots: Some(made.slots / 2), ..wish };
+        let half = Requirements { slots: Some(made.slots / 2), ..requirements };
         let less = calculate(&half).unwrap();
         assert!(less.by_copies.iter().all(|choice| choice.answered < 0.99), "{less:?}");
     }
@@ -133,8 +137,9 @@ mod tests {
     #[test]
     fn one_copy_at_load_one_is_the_formula() {
         // The average of (1 - 1/M)^age over all ages, for M = keys: 1 - 1/e.
-        let wish = Wish { keys: 1 << 20, slots: Some(1 << 20), copies: Some(1), data: 4, answered: 0.99 };
-        let made = calculate(&wish).unwrap();
+        let requirements =
+            Requirements { keys: 1 << 20, slots: Some(1 << 20), copies: Some(1), data: 4, answered: 0.99 };
+        let made = calculate(&requirements).unwrap();
         assert!((made.answered - (1.0 - (-1.0_f64).exp())).abs() < 1e-4, "{made:?}");
         assert!((made.oldest - (-1.0_f64).exp()).abs() < 1e-4, "{made:?}");
         assert_eq!((made.bytes, made.by_copies.len()), (8 << 20, 4));
@@ -145,9 +150,14 @@ mod tests {
         for keys in [1, 2, 3, 1 << 31, u64::MAX] {
             for slots in [1, 2, 4, 1 << 31] {
                 for copies in 1..=4 {
-                    let wish =
-                        Wish { keys, slots: Some(slots), copies: Some(copies), data: 1, answered: 0.5 };
-                    let made = calculate(&wish).unwrap();
+                    let requirements = Requirements {
+                        keys,
+                        slots: Some(slots),
+                        copies: Some(copies),
+                        data: 1,
+                        answered: 0.5,
+                    };
+                    let made = calculate(&requirements).unwrap();
                     let shares = [
                         made.occupied,
                         made.answered,
@@ -168,7 +178,8 @@ mod tests {
         }
         // By hand: one key in one slot is answered; of two in one slot the newer.
         let of = |keys| {
-            calculate(&Wish { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 }).unwrap()
+            calculate(&Requirements { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 })
+                .unwrap()
         };
         assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
         assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
@@ -178,24 +189,48 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told() {
-        let wish = Wish { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
-        assert!(calculate(&wish).unwrap_err().contains("power of two"));
-        assert!(calculate(&Wish { slots: None, answered: 1.0, ..wish }).unwrap_err().contains("share"));
-        assert!(calculate(&Wish { keys: 0, ..wish }).unwrap_err().contains("there must be a key"));
-        assert!(calculate(&Wish { data: 0, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes"));
+        let requirements = Requirements { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
+        assert!(calculate(&requirements).unwrap_err().contains("power of two"));
         assert!(
-            calculate(&Wish { data: 1025, slots: None, ..wish }).unwrap_err().contains("1 to 1024 bytes")
+            calculate(&Requirements { slots: None, answered: 1.0, ..requirements })
+                .unwrap_err()
+                .contains("share")
+        );
+        assert!(
+            calculate(&Requirements { keys: 0, ..requirements }).unwrap_err().contains("there must be a key")
+        );
+        assert!(
+            calculate(&Requirements { data: 0, slots: None, ..requirements })
+                .unwrap_err()
+                .contains("1 to 1024 bytes")
+        );
+        assert!(
+            calculate(&Requirements { data: 1025, slots: None, ..requirements })
+                .unwrap_err()
+                .contains("1 to 1024 bytes")
         );
         for copies in [0, 5, 255] {
-            let many = Wish { copies: Some(copies), slots: None, ..wish };
+            let many = Requirements { copies: Some(copies), slots: None, ..requirements };
             assert!(calculate(&many).unwrap_err().contains("1 to 4 copies"), "{copies}");
         }
         for slots in [0, 1 << 32, u64::MAX] {
-            assert!(calculate(&Wish { slots: Some(slots), ..wish }).unwrap_err().contains("power of two"));
+            assert!(
+                calculate(&Requirements { slots: Some(slots), ..requirements })
+                    .unwrap_err()
+                    .contains("power of two")
+            );
         }
         for answered in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(calculate(&Wish { slots: None, answered, ..wish }).unwrap_err().contains("share"));
+            assert!(
+                calculate(&Requirements { slots: None, answered, ..requirements })
+                    .unwrap_err()
+                    .contains("share")
+            );
         }
-        assert!(calculate(&Wish { slots: None, keys: 1 << 40, ..wish }).unwrap_err().contains("2^31"));
+        assert!(
+            calculate(&Requirements { slots: None, keys: 1 << 40, ..requirements })
+                .unwrap_err()
+                .contains("2^31")
+        );
     }
 }

@@ -6,28 +6,20 @@ use memory::Region;
 use wire::dta::layout::{Geometry, slot_stride};
 
 use crate::append::Lists;
-use crate::counters::CounterReader;
-use crate::header::{HEADER_LEN, Header, HeaderError};
+use crate::header::{BODY, HEADER_LEN, Header, HeaderError, region_len};
+use crate::key_increment::KeyIncrementReader;
 use crate::key_write::KeyWriteReader;
-use crate::postcards::PathReader;
+use crate::postcarding::PostcardingReader;
 use crate::sketch::SketchReader;
-
-/// Where the body begins in every region: behind the header page. Only the body is told to devices.
-pub const BODY: u64 = HEADER_LEN as u64;
 
 /// A region of collector memory and what is in it. Cheap to clone; readers are made of it.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct DtaStore {
     region: Arc<Region>,
     header: Arc<Header>,
 }
 
-/// Bytes of the whole region of a store: header page and body.
-pub const fn region_len(geometry: &Geometry) -> u64 {
-    BODY + geometry.body_len()
-}
-
-impl Store {
+impl DtaStore {
     /// Makes a store in a region of zeros, of at least [`region_len`] bytes.
     ///
     /// # Errors
@@ -101,9 +93,9 @@ impl Store {
     }
 
     /// The reader of a key-increment store; `None` for other kinds.
-    pub fn counters(&self) -> Option<CounterReader> {
+    pub fn counters(&self) -> Option<KeyIncrementReader> {
         let Geometry::KeyIncrement { slots, family } = self.geometry() else { return None };
-        Some(CounterReader::new(Arc::clone(&self.region), slots, family))
+        Some(KeyIncrementReader::new(Arc::clone(&self.region), slots, family))
     }
 
     /// The reader of a sketch; `None` for other kinds.
@@ -114,9 +106,9 @@ impl Store {
     }
 
     /// The reader of a postcarding store; `None` for other kinds.
-    pub fn paths(&self) -> Option<PathReader> {
+    pub fn paths(&self) -> Option<PostcardingReader> {
         let Geometry::Postcarding { slots, hops, family } = self.geometry() else { return None };
-        Some(PathReader::new(Arc::clone(&self.region), slots, hops, family))
+        Some(PostcardingReader::new(Arc::clone(&self.region), slots, hops, family))
     }
 
     /// How many of `sample` slots, evenly spread, hold something: (written, looked at). `None` for lists and sketches, which

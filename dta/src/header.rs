@@ -9,6 +9,8 @@ use wire::dta::layout::{BadGeometry, Columns, Geometry, MergeOp, Ring, SketchKin
 
 /// Bytes of the header page; the body follows.
 pub const HEADER_LEN: usize = 4096;
+/// Offset of the body in every region: behind the header page. Devices get access to the body only.
+pub const BODY: u64 = HEADER_LEN as u64;
 /// The format that is written and read here.
 pub const VERSION: u16 = 1;
 /// What a region begins with.
@@ -17,6 +19,11 @@ pub const MAGIC: [u8; 8] = *b"HOPWISE\x01";
 pub const MAX_NAME: usize = 128;
 /// Bytes of the longest text about fields.
 pub const MAX_FIELDS: usize = 2048;
+
+/// Length of a store's region: header page and body, bytes.
+pub const fn region_len(geometry: &Geometry) -> u64 {
+    BODY + geometry.body_len()
+}
 
 /// Stored native: whoever reads it otherwise reads counters otherwise, too.
 const BYTE_ORDER: u16 = 0x0102;
@@ -46,7 +53,7 @@ mod field {
 pub struct Header {
     /// The store's name, at most [`MAX_NAME`] bytes.
     pub name: String,
-    /// Store ID or sketch ID; of lists the first one's.
+    /// DtaStore ID or sketch ID; of lists the first one's.
     pub id: u32,
     /// What the body is.
     pub geometry: Geometry,

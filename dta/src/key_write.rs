@@ -10,7 +10,8 @@ use memory::Region;
 use wire::dta::hash::{Family, MAX_COPIES, MAX_KEY, slot, slots_n};
 use wire::dta::layout::slot_stride;
 
-use crate::dta_store::BODY;
+use crate::header::BODY;
+use crate::query::QueryError;
 use crate::slots::{self, Look};
 
 /// Which copies make an answer.
@@ -84,29 +85,6 @@ pub enum Copy {
     Torn,
 }
 
-/// A question that cannot be asked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BadQuery {
-    /// A key has 1 to 64 bytes.
-    KeyLength,
-    /// 1 to 4 copies can be asked for.
-    Copies,
-    /// The values do not fit into the memory that was given for them.
-    OutLength,
-}
-
-impl std::fmt::Display for BadQuery {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::KeyLength => "a key has 1 to 64 bytes",
-            Self::Copies => "1 to 4 copies can be asked for",
-            Self::OutLength => "not as much memory as the answers take",
-        })
-    }
-}
-
-impl std::error::Error for BadQuery {}
-
 /// How many keys are under way at once.
 const GROUP: usize = 32;
 /// Bytes of a cache line.
@@ -160,18 +138,18 @@ impl KeyWriteReader {
     /// is the first [`data_len`](Self::data_len) bytes of `out` if the answer is [`Answer::Found`]; otherwise `out` holds anything.
     ///
     /// # Errors
-    /// [`BadQuery`].
-    pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, BadQuery> {
+    /// [`QueryError`].
+    pub fn get(&self, key: &[u8], policy: Policy, copies: u8, out: &mut [u8]) -> Result<Answer, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
-            return Err(BadQuery::KeyLength);
+            return Err(QueryError::KeyLength);
         }
-        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        let out = out.get_mut(..self.data_len).ok_or(QueryError::OutLength)?;
         Ok(match copies {
             1 => self.answer_one::<1>(key, policy, out),
             2 => self.answer_one::<2>(key, policy, out),
             3 => self.answer_one::<3>(key, policy, out),
             4 => self.answer_one::<4>(key, policy, out),
-            _ => return Err(BadQuery::Copies),
+            _ => return Err(QueryError::Copies),
         })
     }
 
@@ -179,7 +157,7 @@ impl KeyWriteReader {
     /// `out[i * data_len]`, its answer is `answers[i]`.
     ///
     /// # Errors
-    /// [`BadQuery`]; no answer was written then.
+    /// [`QueryError`]; no answer was written then.
     pub fn get_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -187,19 +165,19 @@ impl KeyWriteReader {
         copies: u8,
         out: &mut [u8],
         answers: &mut [Answer],
-    ) -> Result<(), BadQuery> {
+    ) -> Result<(), QueryError> {
         if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
-            return Err(BadQuery::KeyLength);
+            return Err(QueryError::KeyLength);
         }
         if answers.len() < keys.len() || out.len() / self.data_len < keys.len() {
-            return Err(BadQuery::OutLength);
+            return Err(QueryError::OutLength);
         }
         match copies {
             1 => self.answer_all::<K, 1>(keys, policy, out, answers),
             2 => self.answer_all::<K, 2>(keys, policy, out, answers),
             3 => self.answer_all::<K, 3>(keys, policy, out, answers),
             4 => self.answer_all::<K, 4>(keys, policy, out, answers),
-            _ => return Err(BadQuery::Copies),
+            _ => return Err(QueryError::Copies),
         }
         Ok(())
     }
@@ -207,14 +185,14 @@ impl KeyWriteReader {
     /// What is in slot `n` (0 to 3) of a key; its value is in `out` if it is one.
     ///
     /// # Errors
-    /// [`BadQuery`].
-    pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, BadQuery> {
+    /// [`QueryError`].
+    pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
-            return Err(BadQuery::KeyLength);
+            return Err(QueryError::KeyLength);
         }
-        let out = out.get_mut(..self.data_len).ok_or(BadQuery::OutLength)?;
+        let out = out.get_mut(..self.data_len).ok_or(QueryError::OutLength)?;
         let places: Places<MAX_COPIES> = self.places(key);
-        let at = *places.at.get(usize::from(n)).ok_or(BadQuery::Copies)?;
+        let at = *places.at.get(usize::from(n)).ok_or(QueryError::Copies)?;
         Ok(match slots::take(&self.region, at, places.checksum, out) {
             Look::Match => Copy::Value,
             Look::Empty => Copy::Empty,

@@ -1,32 +1,35 @@
-//! Collector memory: stores that a translator writes by RDMA, and how they are read.
+//! DTA stores: collector memory that a DTA translator writes by RDMA, and its readers.
 //!
-//! A **store** is a [`memory::Region`]: a header page that says what it is, and a body that is written from the network, at any moment and
-//! without asking. Readers work on live memory, from any process that maps the region, and on snapshots alike:
+//! A **DTA store** is a [`memory::Region`]: a header page that describes the layout, and a body that RDMA writes at any time,
+//! without coordination. Readers work on live memory, from any process that maps the region, and on snapshots:
 //!
-//! | kind | reader | answers |
+//! | kind | reader | result |
 //! | --- | --- | --- |
 //! | key-write | [`KeyWriteReader`] | the value of a key, by a [`Policy`] |
-//! | append | [`Lists`], [`Follower`] | the batches of a list, each once, or how many were missed |
-//! | key-increment | [`CounterReader`] | a count that is never too small, with its bound |
-//! | sketch | [`SketchReader`], [`SketchCopy`] | an epoch's estimates with their bounds |
-//! | postcarding | [`PathReader`] | the hops of a key's path, and which are missing; the artifact's masked ones too |
+//! | append | [`Lists`], [`Follower`] | the batches of a list, each once, and how many were lost |
+//! | key-increment | [`KeyIncrementReader`] | a count that is never too small, with its error bound |
+//! | sketch | [`SketchReader`], [`SketchCopy`] | estimates of one epoch, with their error bounds |
+//! | postcarding | [`PostcardingReader`] | the hops of a key's path, and the missing ones; also the artifact's masked slots |
 //!
-//! A read never disturbs the writer and is never trusted blindly: what was being written is read again, and what cannot be
-//! told is said ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Lapped`]).
+//! A read never blocks the writer. Readers detect concurrent writes, retry, and report what they cannot decide
+//! ([`Answer::Torn`], [`Answer::Ambiguous`], [`Next::Lapped`]).
 //!
-//! No file and no clock here: who opens files hands in regions, who knows the time hands it in.
+//! Around them: [`source`] finds the stores of a process, a directory or a snapshot and answers queries; [`collector_map`] maps keys
+//! to collectors; [`calculate`] sizes key-write stores; [`fields`] and [`key`] parse what people write about values and keys.
+//!
+//! No network, clock or thread: callers pass regions and the time.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use dta::{Answer, Header, Policy, Store, region_len};
+//! use dta::{Answer, DtaStore, Header, Policy, region_len};
 //! use wire::dta::{hash::{Family, hashes, slot}, layout::{Geometry, put_slot, slot_stride}};
 //!
 //! let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
 //! let region = Arc::new(memory::Region::anonymous(region_len(&geometry), false)?);
 //! let header = Header { name: "paths".into(), id: 1, geometry, fields: "u32[5]".into(), created: 0, snapshot: None };
-//! let store = Store::create(Arc::clone(&region), &header)?;
+//! let store = DtaStore::create(Arc::clone(&region), &header)?;
 //!
-//! // What a translator's write does:
+//! // A translator's write:
 //! let (key, mut bytes) = (b"a flow", [0; 24]);
 //! let hashes = hashes(key);
 //! put_slot(&mut bytes, hashes.checksum, b"twenty bytes of data", 20);
@@ -47,27 +50,29 @@
 pub mod append;
 pub mod calculate;
 pub mod calculator;
-pub mod counters;
+pub mod collector_map;
 mod dta_store;
 pub mod fields;
 pub mod header;
-
 pub mod key;
+pub mod key_increment;
 pub mod key_write;
-pub mod map;
 pub mod persist;
-pub mod postcards;
+pub mod postcarding;
+mod query;
 pub mod sketch;
 mod slots;
 pub mod snapshot;
 pub mod source;
 
-pub use append::{BareFollower, Followed, Follower, Lists, Next, block_of};
+pub use append::{BareFollower, Follower, FollowerStats, Lists, Next, block_of};
 pub use calculator::{Expected, Plan};
-pub use counters::{Bound, CounterReader};
-pub use dta_store::{BODY, Store, region_len};
-pub use header::{HEADER_LEN, Header, HeaderError};
-pub use key_write::{Answer, BadQuery, Copy, KeyWriteReader, Policy};
-pub use postcards::{Path, PathReader};
+pub use collector_map::CollectorMap;
+pub use dta_store::DtaStore;
+pub use header::{BODY, HEADER_LEN, Header, HeaderError, region_len};
+pub use key_increment::{Bound, KeyIncrementReader};
+pub use key_write::{Answer, Copy, KeyWriteReader, Policy};
+pub use postcarding::{Path, PostcardingReader};
+pub use query::QueryError;
 pub use sketch::{Estimate, Sampled, SketchCopy, SketchError, SketchReader};
 pub use snapshot::Snapshot;

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::Store;
+use crate::DtaStore;
 use memory::Region;
 
 /// The file that says it. Its lock is held while it is true, so that after a crash it is only a file.
@@ -18,14 +18,14 @@ const PIECE: usize = 1 << 20;
 
 /// Says that the memory of a directory's stores is elsewhere, until it is dropped.
 #[derive(Debug)]
-pub struct Mark {
+pub struct KernelLock {
     path: PathBuf,
     _locked: File,
     /// The process that set it last ended without taking it away.
     pub left_behind: bool,
 }
 
-impl Mark {
+impl KernelLock {
     /// Sets it.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for KernelLock {
     fn drop(&mut self) {
         // One that stays is only a file: nobody holds its lock.
         let _ = fs::remove_file(&self.path);
@@ -59,7 +59,7 @@ pub fn is_elsewhere(directory: &Path) -> bool {
 ///
 /// # Errors
 /// It is shorter than it was.
-pub fn load(kept: &Store, into: &Region) -> io::Result<()> {
+pub fn load(kept: &DtaStore, into: &Region) -> io::Result<()> {
     copy(kept.region(), into)
 }
 
@@ -67,7 +67,7 @@ pub fn load(kept: &Store, into: &Region) -> io::Result<()> {
 ///
 /// # Errors
 /// No room, most likely.
-pub fn save(store: &Store, file: &Path) -> io::Result<()> {
+pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
     let begun = file.with_extension("begun");
     // What an earlier attempt left.
     let _ = fs::remove_file(&begun);
@@ -112,14 +112,14 @@ mod tests {
     fn a_mark_holds_while_its_owner_lives_and_what_a_crash_leaves_is_only_a_file() {
         let directory = directory("mark");
         assert!(!is_elsewhere(&directory));
-        let mark = Mark::set(&directory).unwrap();
+        let mark = KernelLock::set(&directory).unwrap();
         assert!(!mark.left_behind && is_elsewhere(&directory));
-        assert!(Mark::set(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
+        assert!(KernelLock::set(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
         drop(mark);
         assert!(!is_elsewhere(&directory) && !directory.join(MARK).exists());
         fs::write(directory.join(MARK), "").unwrap();
         assert!(!is_elsewhere(&directory));
-        assert!(Mark::set(&directory).unwrap().left_behind);
+        assert!(KernelLock::set(&directory).unwrap().left_behind);
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -12,8 +12,8 @@ use wire::dta::hash::hashes;
 use wire::dta::layout::{Columns, MergeOp, SKETCH_TRAILER_LEN, SketchKind, SketchTrailer};
 use wire::dta::sketch::{column, is_negative, row_hash};
 
-use crate::counters::Bound;
-use crate::dta_store::BODY;
+use crate::header::BODY;
+use crate::key_increment::Bound;
 
 /// How often a copy is begun again when a newer epoch comes in between.
 const TRIES: usize = 4;

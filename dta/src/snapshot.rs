@@ -11,7 +11,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use wire::dta::layout::{Columns, Geometry, SKETCH_TRAILER_LEN, postcard_stride, slot_stride};
 
-use crate::dta_store::{BODY, Store};
+use crate::dta_store::DtaStore;
+use crate::header::BODY;
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::slots;
 
@@ -21,7 +22,7 @@ pub const CHUNK: usize = 256 << 10;
 /// A snapshot under way: [`next`](Self::next) gives its bytes in order, the header page first.
 #[derive(Debug)]
 pub struct Snapshot {
-    store: Store,
+    store: DtaStore,
     page: Option<Box<[u8; HEADER_LEN]>>,
     /// Where in the region the next chunk begins.
     at: u64,
@@ -37,7 +38,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// None in practice: what the store's header says was encoded before.
-    pub fn new(store: &Store, now: u64) -> Result<Self, HeaderError> {
+    pub fn new(store: &DtaStore, now: u64) -> Result<Self, HeaderError> {
         let page = Header { snapshot: Some(now.max(1)), ..store.header().clone() }.encode()?;
         let mut snapshot = Self {
             store: store.clone(),

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{HeaderError, Store};
+use crate::{DtaStore, HeaderError};
 use memory::{Pages, Region};
 
 pub use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer};
@@ -23,9 +23,9 @@ pub const EXTENSION: &str = "region";
 
 /// A store with what is known of it beside its bytes.
 #[derive(Debug)]
-pub struct Shelved {
+pub struct SourceStore {
     /// The store.
-    pub store: Store,
+    pub store: DtaStore,
     /// Where it lies, if it is a file.
     pub file: Option<PathBuf>,
     /// What its data or entries mean.
@@ -34,13 +34,13 @@ pub struct Shelved {
 
 /// Stores, by name and by number.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
-    stores: Vec<Arc<Shelved>>,
+pub struct DtaSource {
+    stores: Vec<Arc<SourceStore>>,
 }
 
-impl Shelved {
+impl SourceStore {
     /// A store and the file it lies in.
-    pub fn new(store: Store, file: Option<PathBuf>) -> Self {
+    pub fn new(store: DtaStore, file: Option<PathBuf>) -> Self {
         let fields = store.header().fields.parse().ok();
         Self { store, file, fields }
     }
@@ -52,7 +52,7 @@ impl Shelved {
     pub fn open(file: &Path) -> Result<Self, String> {
         let region = Region::open_read_only(file)
             .map_err(|error| format!("cannot map {}: {error}", file.display()))?;
-        let store = Store::open(Arc::new(region)).map_err(|error| unreadable(file, error))?;
+        let store = DtaStore::open(Arc::new(region)).map_err(|error| unreadable(file, error))?;
         Ok(Self::new(store, Some(file.to_owned())))
     }
 
@@ -76,9 +76,9 @@ pub fn unreadable(file: &Path, error: HeaderError) -> String {
     format!("{}: {error}", file.display())
 }
 
-impl Shelf {
+impl DtaSource {
     /// These stores.
-    pub fn new(stores: Vec<Arc<Shelved>>) -> Self {
+    pub fn new(stores: Vec<Arc<SourceStore>>) -> Self {
         Self { stores }
     }
 
@@ -103,7 +103,7 @@ impl Shelf {
             .collect();
         files.sort();
         let stores =
-            files.iter().map(|file| Shelved::open(file).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+            files.iter().map(|file| SourceStore::open(file).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         if stores.is_empty() {
             return Err(format!("there are no stores in {}", directory.display()));
         }
@@ -111,7 +111,7 @@ impl Shelf {
     }
 
     /// All of them.
-    pub fn stores(&self) -> &[Arc<Shelved>] {
+    pub fn stores(&self) -> &[Arc<SourceStore>] {
         &self.stores
     }
 
@@ -119,13 +119,14 @@ impl Shelf {
     ///
     /// # Errors
     /// There is none: a sentence with those there are.
-    pub fn find(&self, name: &str) -> Result<&Arc<Shelved>, String> {
+    pub fn find(&self, name: &str) -> Result<&Arc<SourceStore>, String> {
         if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
             return Ok(named);
         }
         let number: Option<u32> = name.parse().ok();
-        let has =
-            |store: &&Arc<Shelved>| number == Some(store.store.header().id) && store.store.lists().is_none();
+        let has = |store: &&Arc<SourceStore>| {
+            number == Some(store.store.header().id) && store.store.lists().is_none()
+        };
         let numbered: Vec<_> = self.stores.iter().filter(has).collect();
         match *numbered {
             [one] => Ok(one),
@@ -144,8 +145,8 @@ impl Shelf {
     ///
     /// # Errors
     /// There is none: a sentence.
-    pub fn find_list(&self, list: u32) -> Result<&Arc<Shelved>, String> {
-        let has = |store: &&Arc<Shelved>| store.store.lists().is_some_and(|lists| lists.has(list));
+    pub fn find_list(&self, list: u32) -> Result<&Arc<SourceStore>, String> {
+        let has = |store: &&Arc<SourceStore>| store.store.lists().is_some_and(|lists| lists.has(list));
         self.stores.iter().find(has).ok_or_else(|| {
             let known = self.stores.iter().filter_map(|store| {
                 let ids = store.store.lists()?.ids();

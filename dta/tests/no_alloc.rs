@@ -8,18 +8,18 @@ mod allocations;
 
 use std::sync::Arc;
 
-use dta::{Answer, BODY, Header, Next, Policy, SketchCopy, Snapshot, Store, region_len};
+use dta::{Answer, BODY, DtaStore, Header, Next, Policy, SketchCopy, Snapshot, region_len};
 use memory::Region;
 use wire::dta::hash::Family;
 use wire::dta::layout::{BlockTrailer, Columns, Geometry, MergeOp, Ring, SketchKind, SketchTrailer};
 
 use allocations::allocations;
 
-fn store(geometry: Geometry) -> Store {
+fn store(geometry: Geometry) -> DtaStore {
     let region = Arc::new(Region::anonymous(region_len(&geometry), false).unwrap());
     let header =
         Header { name: "n".into(), id: 0, geometry, fields: String::new(), created: 0, snapshot: None };
-    Store::create(region, &header).unwrap()
+    DtaStore::create(region, &header).unwrap()
 }
 
 #[test]

@@ -14,7 +14,9 @@ use super::{Context, params::Params, refusal::Refusal};
 use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
-use dta::source::{Answer, CountAnswer, ListView, Question, Shelved, SketchAnswer, StoreView, TailAnswer};
+use dta::source::{
+    Answer, CountAnswer, ListView, Question, SketchAnswer, SourceStore, StoreView, TailAnswer,
+};
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "there is no collector memory in this process; add [collector.memory] to its configuration";
@@ -33,11 +35,11 @@ async fn beside<T: Send + 'static>(
 }
 
 /// The store that is asked: the live one, or a snapshot of it.
-fn shelved(memory: &Memory, name: &str, params: &Params) -> Result<Arc<Shelved>, Refusal> {
-    let live = memory.shelf.find(name).map_err(Refusal::not_found)?;
+fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
+    let live = memory.source.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else { return Ok(Arc::clone(live)) };
     let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
-    let opened = Shelved::open(&memory.snapshot_directory().join(file));
+    let opened = SourceStore::open(&memory.snapshot_directory().join(file));
     opened.map(Arc::new).map_err(|error| {
         Refusal::not_found(format!("there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"))
     })
@@ -72,7 +74,7 @@ pub(crate) async fn stores(
     params: Params,
 ) -> Result<Json<Stores>, Refusal> {
     params.only(&[])?;
-    let work = |memory: &Memory| Ok(memory.shelf.stores().iter().map(|store| store.view()).collect());
+    let work = |memory: &Memory| Ok(memory.source.stores().iter().map(|store| store.view()).collect());
     Ok(Json(Stores { stores: beside(&context, work).await? }))
 }
 
@@ -83,7 +85,7 @@ pub(crate) async fn store(
     params: Params,
 ) -> Result<Json<StoreView>, Refusal> {
     let params = params.only(&["snapshot"])?;
-    beside(&context, move |memory| Ok(Json(shelved(memory, &name, &params)?.view()))).await
+    beside(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
 }
 
 /// What a store knows of a key.
@@ -101,7 +103,7 @@ pub(crate) async fn get(
         })?;
         let largest = params.number::<u32>("largest")?;
         let question = Question { policy, copies: copies(&params)?, largest };
-        shelved(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
+        requested_store(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
     })
     .await
 }
@@ -124,7 +126,7 @@ pub(crate) async fn count(
     let key = needed_key(&params)?;
     beside(&context, move |memory| {
         let copies = if params.text("copies").is_some() { copies(&params)? } else { 2 };
-        shelved(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
+        requested_store(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
     })
     .await
 }
@@ -140,7 +142,10 @@ pub(crate) async fn sketch(
     beside(&context, move |memory| {
         let samples = params.number::<usize>("samples")?.unwrap_or(0).min(MOST_SAMPLES);
         let epoch = params.number("epoch")?;
-        shelved(memory, &name, &params)?.sketch(key.as_ref(), epoch, samples).map(Json).map_err(Refusal::bad)
+        requested_store(memory, &name, &params)?
+            .sketch(key.as_ref(), epoch, samples)
+            .map(Json)
+            .map_err(Refusal::bad)
     })
     .await
 }
@@ -162,7 +167,7 @@ pub(crate) async fn lists(
         let events = |name: &str| {
             memory.settings.stores.iter().any(|store| store.name == name && store.events.is_some())
         };
-        Ok(Json(Lists { lists: memory.shelf.lists(events, limit) }))
+        Ok(Json(Lists { lists: memory.source.lists(events, limit) }))
     })
     .await
 }
@@ -176,8 +181,10 @@ pub(crate) async fn tail(
     let params = params.only(&["from", "limit"])?;
     let limit = params.limit(20, 10_000)?;
     let from = params.number("from")?;
-    beside(&context, move |memory| memory.shelf.tail(list, from, limit).map(Json).map_err(Refusal::not_found))
-        .await
+    beside(&context, move |memory| {
+        memory.source.tail(list, from, limit).map(Json).map_err(Refusal::not_found)
+    })
+    .await
 }
 
 /// `/dta/snapshots`.
@@ -236,7 +243,7 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
             ))),
         },
     };
-    let plan = calculate::Wish {
+    let plan = calculate::Requirements {
         keys: count("keys")?.ok_or_else(|| Refusal::bad("how many keys? add keys=1000000"))?,
         slots: count("slots")?,
         copies: params.text("copies").map(|_| copies(&params)).transpose()?,

@@ -22,8 +22,8 @@ use super::{
     remote::{self, fetch},
 };
 use crate::config::dta::load_map;
-use dta::map::{Collector, Map};
-use dta::source::{Shelf, Shelved};
+use dta::collector_map::{Collector, CollectorMap};
+use dta::source::{DtaSource, SourceStore};
 use terminal::CliError;
 
 /// Whom to ask.
@@ -47,19 +47,19 @@ pub(crate) struct Source {
 
 impl Source {
     /// The stores on this machine, if they are to be asked; none: ask a running hopwise.
-    pub(crate) fn shelf(&self) -> Result<Option<Shelf>, CliError> {
+    pub(crate) fn source(&self) -> Result<Option<DtaSource>, CliError> {
         match (&self.directory, &self.snapshot) {
-            (Some(directory), _) => Shelf::open(directory).map(Some).map_err(CliError::new),
+            (Some(directory), _) => DtaSource::open(directory).map(Some).map_err(CliError::new),
             (None, Some(file)) => {
-                let shelved = Shelved::open(file).map_err(CliError::new)?;
-                Ok(Some(Shelf::new(vec![Arc::new(shelved)])))
+                let store = SourceStore::open(file).map_err(CliError::new)?;
+                Ok(Some(DtaSource::new(vec![Arc::new(store)])))
             }
             (None, None) => Ok(None),
         }
     }
 
     /// The map, if there is one.
-    pub(crate) fn map(&self) -> Result<Option<Map>, CliError> {
+    pub(crate) fn map(&self) -> Result<Option<CollectorMap>, CliError> {
         self.map.as_deref().map(load_map).transpose()
     }
 

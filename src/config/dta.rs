@@ -17,7 +17,7 @@ use wire::dta::{
     layout::{Columns, SketchKind},
 };
 
-use dta::map::{LoadError, Map};
+use dta::collector_map::{CollectorMap, LoadError};
 use terminal::CliError;
 
 use settings::{
@@ -632,10 +632,10 @@ pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[
 ///
 /// # Errors
 /// It cannot be read, or is none.
-pub(crate) fn load_map(file: &Path) -> Result<Map, CliError> {
+pub(crate) fn load_map(file: &Path) -> Result<CollectorMap, CliError> {
     let remedy = "make one with `hopwise map new NAME=URL …`";
     let shown = file.display();
-    Map::load(file).map_err(|error| match error {
+    CollectorMap::load(file).map_err(|error| match error {
         LoadError::Read(error) => CliError::io(format!("cannot read {shown}"), error, remedy),
         LoadError::Json(error) => {
             CliError::new(format!("{shown} is no map of collectors: {error}; {remedy}"))

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use wire::dta::{hash::MAX_KEY, layout::Geometry};
 
 use dta::{
+    collector_map::CollectorMap,
     fields::{Fields, hex, unhex},
     key::Key,
-    map::Map,
 };
 use translator::trigger_text as trigger;
 
@@ -70,8 +70,8 @@ fn triggers(data: &[u8]) {
 
 /// A map is refused in words, or leads every key, list and sketch to a collector that it names; grown, only to the new one what moves.
 fn map(data: &[u8]) {
-    let Ok(map) = serde_json::from_slice::<Map>(data) else { return };
-    assert_eq!(serde_json::from_str::<Map>(&map.to_text()).as_ref().ok(), Some(&map));
+    let Ok(map) = serde_json::from_slice::<CollectorMap>(data) else { return };
+    assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).as_ref().ok(), Some(&map));
     let spread = match map.spread() {
         Ok(spread) => spread,
         Err(told) => return assert!(!told.is_empty()),
@@ -85,7 +85,8 @@ fn map(data: &[u8]) {
     for list in [0, 1, data.len() as u32, u32::MAX] {
         assert!(map.of_list(list).is_some());
     }
-    let new = dta::map::Collector { name: "\u{1f}new".to_owned(), api: String::new(), reports: None };
+    let new =
+        dta::collector_map::Collector { name: "\u{1f}new".to_owned(), api: String::new(), reports: None };
     if let Ok((grown, moved)) = map.grown(new, 4) {
         let (before, after) = (spread.by_key(), grown.spread().map(|spread| *spread.by_key()));
         let after = after.unwrap_or_else(|told| panic!("{told}"));
@@ -278,12 +279,12 @@ fn triggers_as_people_write_them() {
 
 #[test]
 fn maps_of_collectors() {
-    let named = |name: &str| dta::map::Collector {
+    let named = |name: &str| dta::collector_map::Collector {
         name: name.to_owned(),
         api: format!("http://{name}:8080"),
         reports: "10.0.0.9:40040".parse().ok(),
     };
-    let one = Map::even(vec![named("a")]).unwrap_or_else(|told| panic!("{told}"));
+    let one = CollectorMap::even(vec![named("a")]).unwrap_or_else(|told| panic!("{told}"));
     let grown = (1..4).fold(one.clone(), |map, number| {
         map.grown(named(&format!("n{number}")), number).unwrap_or_else(|told| panic!("{told}")).0
     });

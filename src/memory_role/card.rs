@@ -62,7 +62,7 @@ impl Cards {
     pub(super) fn tell_of_long_slots(&self, offered: &[Offered], mtu: u16) {
         let told = self.told.fetch_min(mtu, Ordering::Relaxed);
         for offered in offered {
-            let len = match offered.shelved.store.geometry() {
+            let len = match offered.store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
                 Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
                 // These are not read before their end is there, which a card writes last.
@@ -73,7 +73,7 @@ impl Cards {
                     "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a card writes them one after the other, so that one \
                      that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
                      ([translator.dta] pmtu, and the interfaces' MTU)",
-                    offered.shelved.name()
+                    offered.store.name()
                 );
             }
         }

@@ -117,7 +117,7 @@ pub(super) fn follow(
 pub(super) fn lists(memory: &Memory) -> Vec<Followed> {
     let mut followed = Vec::new();
     for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
-        let (Some(teller), Some(lists)) = (teller(written), offered.shelved.store.lists()) else { continue };
+        let (Some(teller), Some(lists)) = (teller(written), offered.store.store.lists()) else { continue };
         let teller = Arc::new(teller);
         for list in lists.ids() {
             if let Some(follower) = lists.from_now(list) {

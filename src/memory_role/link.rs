@@ -164,7 +164,7 @@ impl Memory {
 
     fn offers(&self) -> Vec<StoreOffer> {
         let offer = |(region, offered): (usize, &super::Offered)| {
-            let store = &offered.shelved.store;
+            let store = &offered.store.store;
             // A translator that begins anew goes on behind what is there.
             let next = store.lists().map(|lists| {
                 let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
@@ -174,7 +174,7 @@ impl Memory {
                     .collect()
             });
             StoreOffer {
-                name: offered.shelved.name().to_owned(),
+                name: offered.store.name().to_owned(),
                 region: region as u16,
                 id: store.header().id,
                 address: format!("{:x}", offered.registered.address),

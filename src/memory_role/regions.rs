@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use dta::{BODY, Header, HeaderError, Store, region_len};
+use dta::{BODY, DtaStore, Header, HeaderError, region_len};
 use memory::Region;
 use rdma::responder::{Order, Registered, Registration, Responder, Rights};
 use wire::dta::hash::Family;
@@ -18,14 +18,14 @@ use super::kernel::{self, Kernel};
 use crate::config::memory::{
     HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
 };
-use dta::persist::{self, Mark};
-use dta::source::{EXTENSION, Shelf, Shelved, unreadable};
+use dta::persist::{self, KernelLock};
+use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
 use terminal::CliError;
 
 /// A store that translators may write.
 #[derive(Debug)]
 pub(crate) struct Offered {
-    pub(crate) shelved: Arc<Shelved>,
+    pub(crate) store: Arc<SourceStore>,
     pub(crate) registered: Registered,
     /// Reporters whose sketches are merged.
     pub(crate) reporters: u32,
@@ -35,11 +35,11 @@ pub(crate) struct Offered {
 
 /// What was made or opened.
 pub(super) struct Opened {
-    pub(super) shelf: Shelf,
+    pub(super) source: DtaSource,
     pub(super) offered: Vec<Offered>,
     pub(super) kernel: Option<Kernel>,
     pub(super) card: Option<Cards>,
-    pub(super) kept: Option<Mark>,
+    pub(super) kept: Option<KernelLock>,
 }
 
 /// Makes or opens all regions.
@@ -58,7 +58,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         }
         MemoryMode::Socket | MemoryMode::Card => (None, None),
         MemoryMode::Xdp => {
-            let mark = Mark::set(directory).map_err(|error| unmarked(directory, error))?;
+            let mark = KernelLock::set(directory).map_err(|error| unmarked(directory, error))?;
             if mark.left_behind {
                 tracing::warn!(
                     "the process that had the memory of {} did not stop in good order: it begins with what was written at the stop before",
@@ -76,31 +76,31 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         let refused = |error: &dyn std::fmt::Display| {
             CliError::new(format!("the store `{}` cannot be registered: {error}", written.name))
         };
-        let shelved = match &kernel {
+        let store = match &kernel {
             None => one(directory, written)?,
             Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
         };
-        let shelved = Arc::new(shelved);
-        let registration = registration(&shelved.store, offered.len() as u16);
+        let store = Arc::new(store);
+        let registration = registration(&store.store, offered.len() as u16);
         let registered = match &card {
-            Some(card) => card.register(shelved.store.region(), BODY).map_err(|error| refused(&error))?,
+            Some(card) => card.register(store.store.region(), BODY).map_err(|error| refused(&error))?,
             None => responder.register(&registration).map_err(|error| refused(&error))?,
         };
         // A card's part goes on to the end of a page.
-        let registered = Registered { len: shelved.store.body_len(), ..registered };
+        let registered = Registered { len: store.store.body_len(), ..registered };
         if let Some(kernel) = &kernel {
             kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
-            at = kernel::end(at, region_len(&shelved.store.geometry()));
+            at = kernel::end(at, region_len(&store.store.geometry()));
         }
         let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
-        offered.push(Offered { shelved, registered, reporters: written.reporters.into(), swapped });
+        offered.push(Offered { store, registered, reporters: written.reporters.into(), swapped });
     }
     if let Some(card) = &card {
         card.tell_of_long_slots(&offered, card.mtu());
     }
-    let shelf = Shelf::new(offered.iter().map(|offered| Arc::clone(&offered.shelved)).collect());
-    Ok(Opened { shelf, offered, kernel, card, kept })
+    let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
+    Ok(Opened { source, offered, kernel, card, kept })
 }
 
 /// Another process keeps the memory of this directory's stores in the kernel.
@@ -131,20 +131,20 @@ fn one_of_kernel(
     written: &RegionSettings,
     kernel: &Kernel,
     at: u64,
-) -> Result<Shelved, CliError> {
+) -> Result<SourceStore, CliError> {
     let (file, header) = (file(directory, &written.name), header(written));
     let len = region_len(&header.geometry);
     let failed = |error: std::io::Error| {
         CliError::io(format!("cannot map the store `{}`", written.name), error, "take fewer slots")
     };
     let region = Arc::new(kernel.map(at, len).map_err(failed)?);
-    let store = match Shelved::open(&file) {
-        _ if !file.exists() => Store::create(region, &header),
+    let store = match SourceStore::open(&file) {
+        _ if !file.exists() => DtaStore::create(region, &header),
         Ok(kept) => {
             let kept = reopened(Ok(kept.store), &header, &file)?;
             kept.and_then(|kept| {
                 persist::load(&kept, &region).map_err(|_| HeaderError::TooShort)?;
-                Store::open(region)
+                DtaStore::open(region)
             })
         }
         Err(error) => return Err(CliError::new(format!("{error}; remove it to begin anew"))),
@@ -154,10 +154,10 @@ fn one_of_kernel(
 }
 
 /// What the file says now holds, whatever the header page kept.
-fn named(store: Store, file: Option<PathBuf>, written: &RegionSettings) -> Shelved {
-    let mut shelved = Shelved::new(store, file);
-    shelved.fields = written.value.clone().or_else(|| written.fields.clone()).map(|fields| fields.0);
-    shelved
+fn named(store: DtaStore, file: Option<PathBuf>, written: &RegionSettings) -> SourceStore {
+    let mut store = SourceStore::new(store, file);
+    store.fields = written.value.clone().or_else(|| written.fields.clone()).map(|fields| fields.0);
+    store
 }
 
 fn header(written: &RegionSettings) -> Header {
@@ -171,7 +171,7 @@ fn header(written: &RegionSettings) -> Header {
     }
 }
 
-fn registration(store: &Store, region: u16) -> Registration {
+fn registration(store: &DtaStore, region: u16) -> Registration {
     let (rights, order) = match store.geometry() {
         // An addition with an immediate is followed by an empty write.
         Geometry::KeyIncrement { .. } => (Rights::ALL, Order::Ascending),
@@ -188,17 +188,17 @@ fn registration(store: &Store, region: u16) -> Registration {
     }
 }
 
-fn one(directory: &Path, written: &RegionSettings) -> Result<Shelved, CliError> {
+fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliError> {
     let (file, header) = (file(directory, &written.name), header(written));
     let failed = |error: std::io::Error| {
         let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
         CliError::io(format!("cannot map {}", file.display()), error, remedy)
     };
     let store = match Region::create_file(&file, region_len(&header.geometry)) {
-        Ok(region) => Store::create(Arc::new(region), &header),
+        Ok(region) => DtaStore::create(Arc::new(region), &header),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let region = Arc::new(Region::open_file(&file).map_err(failed)?);
-            reopened(Store::open(region), &header, &file)?
+            reopened(DtaStore::open(region), &header, &file)?
         }
         Err(error) => return Err(failed(error)),
     };
@@ -208,10 +208,10 @@ fn one(directory: &Path, written: &RegionSettings) -> Result<Shelved, CliError> 
 
 /// A store with its contents, if it is the one that is meant.
 fn reopened(
-    opened: Result<Store, dta::HeaderError>,
+    opened: Result<DtaStore, dta::HeaderError>,
     header: &Header,
     file: &Path,
-) -> Result<Result<Store, dta::HeaderError>, CliError> {
+) -> Result<Result<DtaStore, dta::HeaderError>, CliError> {
     let other = |what: &str| {
         CliError::new(format!(
             "{} is there and {what}; remove it to lose its contents and begin anew, or change the configuration back",

@@ -15,7 +15,7 @@ use dta::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::Memory;
-use dta::source::{EXTENSION, Shelved};
+use dta::source::{EXTENSION, SourceStore};
 
 /// How soon a stop is noticed.
 const SLEEP: Duration = Duration::from_millis(50);
@@ -71,10 +71,10 @@ impl Memory {
         let names = if names.is_empty() { configured.as_slice() } else { names };
         let mut stores = Vec::new();
         for name in names {
-            stores.push(self.shelf.find(name)?);
+            stores.push(self.source.find(name)?);
         }
         if stores.is_empty() {
-            stores.extend(self.shelf.stores());
+            stores.extend(self.source.stores());
         }
         let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.snapshot_directory();
@@ -102,7 +102,7 @@ impl Memory {
     /// The snapshots that are there, newest first.
     pub(crate) fn snapshot_list(&self) -> Vec<SnapshotView> {
         let mut views: Vec<SnapshotView> = self
-            .shelf
+            .source
             .stores()
             .iter()
             .flat_map(|store| {
@@ -122,7 +122,7 @@ impl Memory {
 }
 
 /// Writes one. Its file appears whole or not at all.
-fn write(store: &Shelved, directory: &Path) -> Result<SnapshotView, String> {
+fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> {
     let ts = nic::time::now();
     let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
     let begun = directory.join(format!("{}.begun", store.name()));

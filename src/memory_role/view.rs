@@ -175,7 +175,7 @@ impl Memory {
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
             policy: self.settings.policy.word(),
-            bytes: self.shelf.stores().iter().map(|store| store.store.body_len()).sum(),
+            bytes: self.source.stores().iter().map(|store| store.store.body_len()).sum(),
             datagrams: count(&self.counts.datagrams),
             kernel_drops: count(&self.counts.kernel_drops),
             packets: stats.packets,

@@ -265,7 +265,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     }
     joined.finish();
     joined.check()?;
-    let lists = joined.stores().first().and_then(dta::Store::lists);
+    let lists = joined.stores().first().and_then(dta::DtaStore::lists);
     let lists = lists.ok_or_else(|| failed("no lists"))?;
     let mut follower = lists.from_oldest(0).ok_or_else(|| failed("no list"))?;
     let mut sum = 0_u64;

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ::dta::{BODY, Header, Store, region_len};
+use ::dta::{BODY, DtaStore, Header, region_len};
 use memory::Region;
 use rdma::requester::{Config, Connection, Links, RemoteRegion};
 use rdma::responder::{self, Order, PairConfig, Registration, Responder, Rights};
@@ -34,7 +34,7 @@ pub(crate) struct Sending {
 /// The collector's half.
 pub(crate) struct Receiving {
     responder: Responder,
-    stores: Vec<Store>,
+    stores: Vec<DtaStore>,
     answers: Answers,
 }
 
@@ -69,7 +69,7 @@ impl responder::Out for Answers {
 }
 
 /// A region for a store, with large pages if there are any, all of it in memory.
-fn store(wanted: &StoreEntry) -> Result<Store, CliError> {
+fn store(wanted: &StoreEntry) -> Result<DtaStore, CliError> {
     let region = Region::anonymous(region_len(&wanted.geometry), true).map_err(failed)?;
     region.populate().map_err(failed)?;
     let header = Header {
@@ -80,7 +80,7 @@ fn store(wanted: &StoreEntry) -> Result<Store, CliError> {
         created: 0,
         snapshot: None,
     };
-    Store::create(Arc::new(region), &header).map_err(failed)
+    DtaStore::create(Arc::new(region), &header).map_err(failed)
 }
 
 impl Receiving {
@@ -173,7 +173,7 @@ impl Joined {
     }
 
     /// The stores, in the order in which they were wanted.
-    pub(crate) fn stores(&self) -> &[Store] {
+    pub(crate) fn stores(&self) -> &[DtaStore] {
         &self.receiving.stores
     }
 

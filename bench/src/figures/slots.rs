@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dta::{Answer, Header, KeyWriteReader, Policy, Store};
+use dta::{Answer, DtaStore, Header, KeyWriteReader, Policy};
 use memory::Region;
 use wire::dta::{
     hash::{Family, slot},
@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 /// A key-write store in memory of its own.
 pub(crate) struct Slots {
     region: Arc<Region>,
-    store: Store,
+    store: DtaStore,
     reader: KeyWriteReader,
     slots: u64,
     data_len: u16,
@@ -71,7 +71,7 @@ impl Slots {
             created: 0,
             snapshot: None,
         };
-        let store = Store::create(Arc::clone(&region), &header).map_err(failed)?;
+        let store = DtaStore::create(Arc::clone(&region), &header).map_err(failed)?;
         let reader = store.key_write().ok_or_else(|| failed("a key-write store is none"))?;
         Ok(Self { region, store, reader, slots, data_len, family })
     }

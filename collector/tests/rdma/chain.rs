@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dataplane::dta::{Config as Reporting, How, Reporter};
-use dta::{Answer, Header, Next, Policy, Store, region_len};
+use dta::{Answer, DtaStore, Header, Next, Policy, region_len};
 use memory::Region;
 use translator::{CollectorConfig, Config as Translating, StoreEntry, Translator};
 use wire::dta::hash::Family;
@@ -50,7 +50,7 @@ pub(crate) fn entry(number: u32) -> [u8; 6] {
     [a, b, c, d, a ^ b ^ c ^ d, 0xee]
 }
 
-pub(crate) fn stores() -> Vec<Store> {
+pub(crate) fn stores() -> Vec<DtaStore> {
     let made = STORES.iter().map(|(geometry, id)| {
         let region = Arc::new(Region::anonymous(region_len(geometry), false).unwrap());
         let header = Header {
@@ -61,7 +61,7 @@ pub(crate) fn stores() -> Vec<Store> {
             created: 0,
             snapshot: None,
         };
-        Store::create(region, &header).unwrap()
+        DtaStore::create(region, &header).unwrap()
     });
     made.collect()
 }
@@ -76,7 +76,7 @@ pub(crate) fn translator() -> Translator {
 pub(crate) fn restart_translator(world: &mut World) {
     let chain = world.chain.as_mut().unwrap();
     chain.translator = translator();
-    let lists = Store::open(Arc::clone(&world.memory[1])).unwrap().lists().unwrap();
+    let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap().lists().unwrap();
     for (list, newest) in lists.heads() {
         assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
     }
@@ -87,7 +87,7 @@ pub(crate) fn restart_translator(world: &mut World) {
 
 struct Run {
     world: World,
-    stores: Vec<Store>,
+    stores: Vec<DtaStore>,
     told: Told,
     dice: Dice,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataplane::dta::{Config as Reporting, Reporter};
-use dta::{Next, Store};
+use dta::{DtaStore, Next};
 use wire::dta::Operation;
 
 use crate::chain::{ESSENTIAL, entry, restart_translator, stores, translator};
@@ -17,7 +17,7 @@ const LONGEST: u64 = 2_100 * MILLI;
 
 struct Rig {
     world: World,
-    lists: Store,
+    lists: DtaStore,
     /// When each report was sent, and when the translators accepted each, in order.
     sent: Vec<u64>,
     accepted: Vec<u64>,
@@ -47,7 +47,7 @@ impl Rig {
         let mut world = World::new(seed, faults).over(memory);
         world.chain = Some(Chain::new(reporter(LAST - 4), translator()));
         world.connect();
-        let lists = Store::open(Arc::clone(&world.memory[1])).unwrap();
+        let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap();
         let mut rig = Self { world, lists, sent: Vec::new(), accepted: Vec::new(), before: 0 };
         rig.seconds(5);
         rig

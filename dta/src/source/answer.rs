@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub struct StoreView {
     /// Its name.
     pub name: String,
-    /// Store ID or sketch ID; of lists the first one's.
+    /// DtaStore ID or sketch ID; of lists the first one's.
     pub id: u32,
     /// Its structure.
     #[serde(flatten)]

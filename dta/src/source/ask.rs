@@ -1,13 +1,13 @@
 //! Asking stores.
 
-use crate::{BadQuery, Next, Plan, Policy, SketchCopy, SketchError};
+use crate::{Next, Plan, Policy, QueryError, SketchCopy, SketchError};
 use serde_json::{Map, Value};
 use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};
 
 use super::answer::{
     Answer, CountAnswer, Entry, Epoch, ExpectedView, ListView, Shape, SketchAnswer, StoreView, TailAnswer,
 };
-use super::{Shelf, Shelved};
+use super::{DtaSource, SourceStore};
 use crate::{
     fields::{Fields, hex},
     key::Key,
@@ -33,11 +33,11 @@ impl Default for Question {
     }
 }
 
-fn bad(error: BadQuery) -> String {
+fn bad(error: QueryError) -> String {
     format!("{error}; ask otherwise")
 }
 
-impl Shelved {
+impl SourceStore {
     /// The store, described.
     pub fn view(&self) -> StoreView {
         let header = self.store.header();
@@ -99,7 +99,12 @@ impl Shelved {
         Ok(answer)
     }
 
-    fn path(&self, reader: &crate::PathReader, key: &Key, largest: Option<u32>) -> Result<Answer, String> {
+    fn path(
+        &self,
+        reader: &crate::PostcardingReader,
+        key: &Key,
+        largest: Option<u32>,
+    ) -> Result<Answer, String> {
         let mut hops = vec![None; usize::from(reader.hops())];
         let found = match largest {
             None => reader.get(key.bytes(), &mut hops),
@@ -223,7 +228,7 @@ impl Shelved {
     }
 }
 
-impl Shelf {
+impl DtaSource {
     /// The first `most` lists. Of each of them the ring's trailers are read, of others nothing.
     pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
         let mut views = Vec::new();
@@ -246,8 +251,8 @@ impl Shelf {
     /// # Errors
     /// No such list, or a bare one: a sentence.
     pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
-        let shelved = self.find_list(list)?;
-        let Some(lists) = shelved.store.lists() else { return Err(shelved.other_kind("tail")) };
+        let store = self.find_list(list)?;
+        let Some(lists) = store.store.lists() else { return Err(store.other_kind("tail")) };
         if !lists.ring().tagged {
             return Err(format!(
                 "list {list} is bare (tagged = false): nothing tells which of its entries are new"
@@ -269,10 +274,10 @@ impl Shelf {
             }
             (None, None) => lists.from_now(list),
         };
-        let Some(mut follower) = follower else { return Err(shelved.other_kind("tail")) };
+        let Some(mut follower) = follower else { return Err(store.other_kind("tail")) };
         let mut answer = TailAnswer {
             list,
-            store: shelved.name().to_owned(),
+            store: store.name().to_owned(),
             entries: Vec::new(),
             next: 0,
             lapped: 0,
@@ -285,7 +290,7 @@ impl Shelf {
             match follower.next() {
                 Next::Batch { sequence, entries, .. } => {
                     vain = 0;
-                    shelved.entries(sequence, entries, length, &mut answer.entries);
+                    store.entries(sequence, entries, length, &mut answer.entries);
                 }
                 Next::Lapped { lost } => (vain, answer.lapped) = (0, answer.lapped + lost),
                 Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
@@ -301,7 +306,7 @@ impl Shelf {
     }
 }
 
-impl Shelved {
+impl SourceStore {
     fn entries(&self, sequence: u32, bytes: &[u8], length: usize, into: &mut Vec<Entry>) {
         for (index, entry) in bytes.chunks_exact(length.max(1)).enumerate() {
             into.push(Entry {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dta::{BODY, Followed, Follower, Next};
+use dta::{BODY, Follower, FollowerStats, Next};
 use wire::dta::layout::{BLOCK_TRAILER_LEN, Ring};
 
 use crate::support::{Writer, lists};
@@ -49,7 +49,7 @@ fn the_block_of_section_5_9_is_read() {
     assert_eq!(follower.next(), Next::Batch { sequence: 1, count: 2, entries: &block[..8] });
     assert_eq!(follower.next(), Next::Nothing);
     assert_eq!((follower.position(), follower.entry_len()), (2, 4));
-    assert_eq!(follower.seen(), Followed { batches: 1, entries: 2, ..Followed::default() });
+    assert_eq!(follower.seen(), FollowerStats { batches: 1, entries: 2, ..FollowerStats::default() });
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn followers_beside_a_writer_see_whole_batches_in_order() {
         }
     }
     writer.join().unwrap();
-    let Followed { batches, lapped, missing, .. } = follower.seen();
+    let FollowerStats { batches, lapped, missing, .. } = follower.seen();
     assert_eq!(batches + lapped + missing, 100_000);
     assert!(batches > 0);
 }

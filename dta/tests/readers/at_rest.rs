@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dta::{BODY, Follower, Lists, Next, Store};
+use dta::{BODY, DtaStore, Follower, Lists, Next};
 use wire::dta::layout::{BlockTrailer, Ring};
 
 use crate::support::{Dice, Writer, lists};
@@ -19,7 +19,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(store: &Store, list: u32, first: u32) -> Self {
+    fn new(store: &DtaStore, list: u32, first: u32) -> Self {
         let mut writer = Writer::new(store, list);
         writer.sequence = first;
         Self { writer, blocks: BTreeMap::new(), newest: None, first }

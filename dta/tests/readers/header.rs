@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dta::{Answer, BODY, HEADER_LEN, Header, HeaderError, Policy, Store, region_len};
+use dta::{Answer, BODY, DtaStore, HEADER_LEN, Header, HeaderError, Policy, region_len};
 use memory::Region;
 use wire::crc::crc_32c;
 use wire::dta::hash::Family;
@@ -140,13 +140,13 @@ fn a_store_is_made_only_where_there_is_nothing_and_room() {
     let geometry = Geometry::KeyIncrement { slots: 512, family: Family::V1 };
     assert_eq!(region_len(&geometry), 8192);
     let region = |len| Arc::new(Region::anonymous(len, false).unwrap());
-    let short = Store::create(region(4096), &header(geometry)).unwrap_err();
+    let short = DtaStore::create(region(4096), &header(geometry)).unwrap_err();
     assert_eq!(short, HeaderError::TooShort);
     let there = region(8192);
-    Store::create(Arc::clone(&there), &header(geometry)).unwrap();
-    assert_eq!(Store::create(Arc::clone(&there), &header(geometry)).unwrap_err(), HeaderError::NotEmpty);
-    assert_eq!(Store::open(there).unwrap().header(), &header(geometry));
-    assert_eq!(Store::open(region(8192)).unwrap_err(), HeaderError::NotARegion);
+    DtaStore::create(Arc::clone(&there), &header(geometry)).unwrap();
+    assert_eq!(DtaStore::create(Arc::clone(&there), &header(geometry)).unwrap_err(), HeaderError::NotEmpty);
+    assert_eq!(DtaStore::open(there).unwrap().header(), &header(geometry));
+    assert_eq!(DtaStore::open(region(8192)).unwrap_err(), HeaderError::NotARegion);
 }
 
 /// A path that no other test uses; removed with the guard.
@@ -167,18 +167,18 @@ fn contents_survive_a_restart_and_are_seen_by_other_processes() {
     let file = scratch("restart");
     let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
     let region = Region::create_file(&file.0, region_len(&geometry)).unwrap();
-    let store = Store::create(Arc::new(region), &header(geometry)).unwrap();
+    let store = DtaStore::create(Arc::new(region), &header(geometry)).unwrap();
     write_copies(&store, &KEY, b"before the restart", 0..2);
     drop(store);
     // Another process would do this:
-    let store = Store::open(Arc::new(Region::open_read_only(&file.0).unwrap())).unwrap();
+    let store = DtaStore::open(Arc::new(Region::open_read_only(&file.0).unwrap())).unwrap();
     let mut value = [0; 20];
     let answer = store.key_write().unwrap().get(&KEY, Policy::Strict, 4, &mut value);
     assert_eq!(answer, Ok(Answer::Found { copies: 2, agreeing: 2 }));
     assert_eq!(&value, b"before the restart\0\0");
     assert_eq!(store.clear(), Err(HeaderError::ReadOnly));
     // The collector starts again:
-    let store = Store::open(Arc::new(Region::open_file(&file.0).unwrap())).unwrap();
+    let store = DtaStore::open(Arc::new(Region::open_file(&file.0).unwrap())).unwrap();
     write_copies(&store, &KEY, b"after it", 0..2);
     store.clear().unwrap();
     assert_eq!(store.key_write().unwrap().get(&KEY, Policy::First, 4, &mut value), Ok(Answer::Empty));
@@ -190,16 +190,16 @@ fn a_file_cut_short_or_of_another_program_is_refused() {
     let file = scratch("cut");
     let geometry = Geometry::KeyIncrement { slots: 4096, family: Family::V1 };
     let region = Region::create_file(&file.0, region_len(&geometry)).unwrap();
-    drop(Store::create(Arc::new(region), &header(geometry)).unwrap());
+    drop(DtaStore::create(Arc::new(region), &header(geometry)).unwrap());
     let cut = |len| {
         std::fs::File::options().write(true).open(&file.0).unwrap().set_len(len).unwrap();
-        Store::open(Arc::new(Region::open_read_only(&file.0).unwrap())).unwrap_err()
+        DtaStore::open(Arc::new(Region::open_read_only(&file.0).unwrap())).unwrap_err()
     };
     assert_eq!(cut(region_len(&geometry) - 4096), HeaderError::TooShort);
     assert_eq!(cut(100), HeaderError::TooShort);
     std::fs::write(&file.0, vec![0x7f; 8192]).unwrap();
     assert_eq!(
-        Store::open(Arc::new(Region::open_file(&file.0).unwrap())).unwrap_err(),
+        DtaStore::open(Arc::new(Region::open_file(&file.0).unwrap())).unwrap_err(),
         HeaderError::NotARegion
     );
 }
@@ -242,7 +242,7 @@ fn the_reader_of_the_reference_page_reads() {
     let file = scratch("python");
     let geometry = Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family: Family::V1 };
     let region = Region::create_file(&file.0, region_len(&geometry)).unwrap();
-    let store = Store::create(Arc::new(region), &header(geometry)).unwrap();
+    let store = DtaStore::create(Arc::new(region), &header(geometry)).unwrap();
     write_copies(&store, &KEY, b"read by another one", [0, 3]);
     let key = "0a0000010a00000204d2005006";
     let run = std::process::Command::new("python3").arg("-c").arg(program).arg(&file.0).arg(key).output();

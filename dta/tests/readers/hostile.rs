@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dta::{
-    Answer, BODY, HEADER_LEN, Header, HeaderError, Next, Path, Policy, SketchCopy, Snapshot, Store,
+    Answer, BODY, DtaStore, HEADER_LEN, Header, HeaderError, Next, Path, Policy, SketchCopy, Snapshot,
     region_len,
 };
 use memory::Region;
@@ -35,7 +35,7 @@ fn geometries() -> Vec<Geometry> {
 }
 
 /// Asks everything that can be asked of a store.
-fn ask(store: &Store, number: u64) {
+fn ask(store: &DtaStore, number: u64) {
     let key = key(number);
     if let Some(reader) = store.key_write() {
         let mut out = vec![0; reader.data_len()];
@@ -135,7 +135,7 @@ fn any_header_is_what_it_says_or_refused() {
             spoiled[HEADER_LEN - 4..].copy_from_slice(&crc.to_le_bytes());
             let decoded = Header::decode(&spoiled);
             region.write(0, spoiled.as_slice()).unwrap();
-            match Store::open(Arc::clone(&region)) {
+            match DtaStore::open(Arc::clone(&region)) {
                 Ok(store) => {
                     assert_eq!(Ok(store.header()), decoded.as_ref());
                     assert!(region_len(&store.geometry()) <= region.len());

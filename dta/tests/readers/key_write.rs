@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dta::{Answer, BODY, BadQuery, Copy, Policy};
+use dta::{Answer, BODY, Copy, Policy, QueryError};
 use wire::dta::hash::{Family, hashes};
 use wire::dta::layout::Geometry;
 
@@ -236,20 +236,20 @@ fn questions_that_cannot_be_asked() {
     let store = key_write(16, 20);
     let reader = store.key_write().unwrap();
     let ask = |key: &[u8], copies, len| reader.get(key, Policy::First, copies, &mut vec![0; len]);
-    assert_eq!(ask(&[], 2, 20), Err(BadQuery::KeyLength));
-    assert_eq!(ask(&[1; 65], 2, 20), Err(BadQuery::KeyLength));
+    assert_eq!(ask(&[], 2, 20), Err(QueryError::KeyLength));
+    assert_eq!(ask(&[1; 65], 2, 20), Err(QueryError::KeyLength));
     assert_eq!(ask(&[1; 64], 2, 20), Ok(Answer::Empty));
-    assert_eq!(ask(&KEY, 0, 20), Err(BadQuery::Copies));
-    assert_eq!(ask(&KEY, 5, 20), Err(BadQuery::Copies));
-    assert_eq!(ask(&KEY, 2, 19), Err(BadQuery::OutLength));
+    assert_eq!(ask(&KEY, 0, 20), Err(QueryError::Copies));
+    assert_eq!(ask(&KEY, 5, 20), Err(QueryError::Copies));
+    assert_eq!(ask(&KEY, 2, 19), Err(QueryError::OutLength));
     let answers = &mut [Answer::Empty; 1];
     assert_eq!(
         reader.get_batch(&[KEY, KEY], Policy::First, 2, &mut [0; 40], answers),
-        Err(BadQuery::OutLength)
+        Err(QueryError::OutLength)
     );
-    assert_eq!(reader.copy(&KEY, 4, &mut [0; 20]), Err(BadQuery::Copies));
-    assert_eq!(reader.copy(&KEY, 0, &mut [0; 19]), Err(BadQuery::OutLength));
-    assert_eq!(reader.copy(&[], 0, &mut [0; 20]), Err(BadQuery::KeyLength));
+    assert_eq!(reader.copy(&KEY, 4, &mut [0; 20]), Err(QueryError::Copies));
+    assert_eq!(reader.copy(&KEY, 0, &mut [0; 19]), Err(QueryError::OutLength));
+    assert_eq!(reader.copy(&[], 0, &mut [0; 20]), Err(QueryError::KeyLength));
 }
 
 /// A write stopped at every byte, as a card's would be seen that writes in ascending order, and ours.

@@ -1,6 +1,6 @@
 //! Counters, sketches and paths.
 
-use dta::{BODY, BadQuery, Path, SketchCopy, SketchError};
+use dta::{BODY, Path, QueryError, SketchCopy, SketchError};
 use wire::dta::hash::{Family, hashes, slot};
 use wire::dta::layout::{Columns, Geometry, NO_HOP, SketchKind};
 use wire::dta::sketch::{cell, column, is_negative, rank, row_hash, sampled};
@@ -17,10 +17,10 @@ fn a_count_is_the_least_of_its_counters() {
     let reader = store.counters().unwrap();
     assert_eq!([1, 2, 3, 4].map(|n| reader.estimate(&KEY, n)), [Ok(9), Ok(7), Ok(5), Ok(3)]);
     assert_eq!((reader.total(), reader.slots()), (24, 1 << 10));
-    assert_eq!(reader.estimate(&KEY, 5), Err(BadQuery::Copies));
-    assert_eq!(reader.estimate(&KEY, 0), Err(BadQuery::Copies));
-    assert_eq!(reader.estimate(&[], 1), Err(BadQuery::KeyLength));
-    assert_eq!(reader.estimate_batch(&[KEY, KEY], 1, &mut [0]), Err(BadQuery::OutLength));
+    assert_eq!(reader.estimate(&KEY, 5), Err(QueryError::Copies));
+    assert_eq!(reader.estimate(&KEY, 0), Err(QueryError::Copies));
+    assert_eq!(reader.estimate(&[], 1), Err(QueryError::KeyLength));
+    assert_eq!(reader.estimate_batch(&[KEY, KEY], 1, &mut [0]), Err(QueryError::OutLength));
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn the_postcard_slot_of_section_5_9_is_read() {
     assert_eq!(hops, [Some(11), Some(12), Some(13), None, None, Some(9)]);
     assert_eq!(reader.get(b"another", &mut hops), Ok(Path::Empty));
     assert_eq!(hops[..5], [None; 5]);
-    assert_eq!(reader.get(&KEY, &mut hops[..4]), Err(BadQuery::OutLength));
-    assert_eq!(reader.get(&[], &mut hops), Err(BadQuery::KeyLength));
+    assert_eq!(reader.get(&KEY, &mut hops[..4]), Err(QueryError::OutLength));
+    assert_eq!(reader.get(&[], &mut hops), Err(QueryError::KeyLength));
     assert_eq!((reader.hops(), reader.slots()), (5, 1 << 20));
 }
 
@@ -122,8 +122,8 @@ fn the_artifacts_masked_postcards_of_section_5_2_are_read() {
     assert!(matches!(reader.get(&other, &mut hops), Ok(Path::Unproven { seen: 5, missing: 0 })));
     assert_eq!(reader.get_known(&other, &mut hops, below(1 << 20)), Ok(Path::Empty));
     // What was refused before is refused here.
-    assert_eq!(reader.get(&key, &mut hops[..4]), Err(BadQuery::OutLength));
-    assert_eq!(reader.get(&[0; 65], &mut hops), Err(BadQuery::KeyLength));
+    assert_eq!(reader.get(&key, &mut hops[..4]), Err(QueryError::OutLength));
+    assert_eq!(reader.get(&[0; 65], &mut hops), Err(QueryError::KeyLength));
 }
 
 #[test]

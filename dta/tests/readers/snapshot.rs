@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dta::{Answer, BODY, Next, Path, Policy, SketchCopy, Snapshot, Store};
+use dta::{Answer, BODY, DtaStore, Next, Path, Policy, SketchCopy, Snapshot};
 use memory::Region;
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
@@ -11,7 +11,7 @@ use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 use crate::support::{KEY, Merged, Writer, key, key_write, lists, sketch, store, write_copies, write_path};
 
 /// Takes a snapshot and opens it as one would a file; also how many slots were not settled.
-fn taken(store: &Store) -> (Store, u64) {
+fn taken(store: &DtaStore) -> (DtaStore, u64) {
     let mut snapshot = Snapshot::new(store, 99).unwrap();
     let region = Region::anonymous(snapshot.len(), false).unwrap();
     let mut at = 0;
@@ -21,7 +21,7 @@ fn taken(store: &Store) -> (Store, u64) {
     }
     assert_eq!(at, snapshot.len());
     assert!(snapshot.next().is_none());
-    (Store::open(Arc::new(region)).unwrap(), snapshot.unsettled())
+    (DtaStore::open(Arc::new(region)).unwrap(), snapshot.unsettled())
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
         let (copy, unsettled) = taken(live);
         assert_eq!((copy.header().snapshot, live.header().snapshot, unsettled), (Some(99), None, 0));
         assert_eq!(copy.geometry(), live.geometry());
-        let body = |store: &Store| {
+        let body = |store: &DtaStore| {
             let mut bytes = vec![0; store.body_len() as usize];
             store.region().read(BODY, &mut bytes).unwrap();
             bytes
@@ -105,7 +105,7 @@ fn an_epoch_that_ends_meanwhile_is_left_out() {
         }
     }
     assert_eq!(snapshot.unsettled(), 1);
-    let copy = Store::open(Arc::new(region)).unwrap();
+    let copy = DtaStore::open(Arc::new(region)).unwrap();
     let epochs = copy.sketch().unwrap().epochs().map(|there| there.map(|there| there.epoch));
     assert_eq!(epochs, [Some(3), None]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dta::{BODY, Header, Store, block_of, region_len};
+use dta::{BODY, DtaStore, Header, block_of, region_len};
 use memory::Region;
 use wire::dta::hash::{Family, MAX_COPIES, slot};
 use wire::dta::layout::{
@@ -23,25 +23,25 @@ pub(crate) fn header(geometry: Geometry) -> Header {
     Header { name: "a store".into(), id, geometry, fields: String::new(), created: 7, snapshot: None }
 }
 
-pub(crate) fn store(geometry: Geometry) -> Store {
+pub(crate) fn store(geometry: Geometry) -> DtaStore {
     let region = Region::anonymous(region_len(&geometry), false).unwrap();
-    Store::create(Arc::new(region), &header(geometry)).unwrap()
+    DtaStore::create(Arc::new(region), &header(geometry)).unwrap()
 }
 
-pub(crate) fn key_write(slots: u64, data_len: u16) -> Store {
+pub(crate) fn key_write(slots: u64, data_len: u16) -> DtaStore {
     store(Geometry::KeyWrite { slots, data_len, family: Family::V1 })
 }
 
-pub(crate) fn lists(lists: u32, ring: Ring) -> Store {
+pub(crate) fn lists(lists: u32, ring: Ring) -> DtaStore {
     store(Geometry::Append { lists, first_list: 100, ring })
 }
 
-pub(crate) fn sketch(kind: SketchKind, shape: Columns) -> Store {
+pub(crate) fn sketch(kind: SketchKind, shape: Columns) -> DtaStore {
     store(Geometry::Sketch { kind, op: kind.op(), shape })
 }
 
 /// Where the copies of a key lie in a key-write store.
-pub(crate) fn places(store: &Store, key: &[u8]) -> [u64; MAX_COPIES] {
+pub(crate) fn places(store: &DtaStore, key: &[u8]) -> [u64; MAX_COPIES] {
     let Geometry::KeyWrite { slots, data_len, family } = store.geometry() else {
         panic!("a key-write store")
     };
@@ -49,7 +49,12 @@ pub(crate) fn places(store: &Store, key: &[u8]) -> [u64; MAX_COPIES] {
 }
 
 /// Writes a value to these copies of a key.
-pub(crate) fn write_copies(store: &Store, key: &[u8], data: &[u8], copies: impl IntoIterator<Item = usize>) {
+pub(crate) fn write_copies(
+    store: &DtaStore,
+    key: &[u8],
+    data: &[u8],
+    copies: impl IntoIterator<Item = usize>,
+) {
     let Geometry::KeyWrite { data_len, family, .. } = store.geometry() else { panic!("a key-write store") };
     let mut bytes = [0; 1028];
     let len = put_slot(&mut bytes, family.hashes(key).checksum, data, data_len).unwrap();
@@ -61,13 +66,13 @@ pub(crate) fn write_copies(store: &Store, key: &[u8], data: &[u8], copies: impl 
 
 /// A translator's hand on one list.
 pub(crate) struct Writer {
-    store: Store,
+    store: DtaStore,
     list: u32,
     pub(crate) sequence: u32,
 }
 
 impl Writer {
-    pub(crate) fn new(store: &Store, list: u32) -> Self {
+    pub(crate) fn new(store: &DtaStore, list: u32) -> Self {
         Self { store: store.clone(), list, sequence: 1 }
     }
 
@@ -116,7 +121,7 @@ impl Writer {
 }
 
 /// Writes a path.
-pub(crate) fn write_path(store: &Store, key: &[u8], values: &[u32]) -> u64 {
+pub(crate) fn write_path(store: &DtaStore, key: &[u8], values: &[u32]) -> u64 {
     let Geometry::Postcarding { slots, hops, family } = store.geometry() else {
         panic!("a store of postcards")
     };
@@ -144,13 +149,13 @@ impl Merged {
     }
 
     /// Writes the first `columns` columns and the trailer.
-    pub(crate) fn write(&self, store: &Store, epoch: u16, columns: u32) {
+    pub(crate) fn write(&self, store: &DtaStore, epoch: u16, columns: u32) {
         self.write_columns(store, epoch, columns);
         let trailer = SketchTrailer { epoch, sketch: 4, columns, reporters: 2 };
         store.region().write(BODY + self.shape.trailer(epoch), &trailer.emit()).unwrap();
     }
 
-    pub(crate) fn write_columns(&self, store: &Store, epoch: u16, columns: u32) {
+    pub(crate) fn write_columns(&self, store: &DtaStore, epoch: u16, columns: u32) {
         let width = usize::from(self.shape.width);
         let written = columns as usize * usize::from(self.shape.depth);
         for (index, counter) in self.counters[..written].iter().enumerate() {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::print;
 use crate::config::memory::Count;
-use dta::calculate::{self, Calculation, Wish};
+use dta::calculate::{self, Calculation, Requirements};
 use terminal::CliError;
 use terminal::units;
 
@@ -53,7 +53,8 @@ fn count(text: &str) -> Result<u64, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args { keys, slots, copies, data, answered, json } = args;
-    let made = calculate::calculate(&Wish { keys, slots, copies, data, answered }).map_err(CliError::new)?;
+    let made =
+        calculate::calculate(&Requirements { keys, slots, copies, data, answered }).map_err(CliError::new)?;
     print(&made, json, text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -38,9 +38,9 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let answer = match args.source.shelf()? {
-        Some(shelf) => {
-            let store = shelf.find(&args.store).map_err(CliError::new)?;
+    let answer = match args.source.source()? {
+        Some(source) => {
+            let store = source.find(&args.store).map_err(CliError::new)?;
             store.count(&args.key, args.copies).map_err(CliError::new)?
         }
         None => {

@@ -56,11 +56,11 @@ fn policy(text: &str) -> Result<Policy, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let answer = match args.source.shelf()? {
-        Some(shelf) => {
+    let answer = match args.source.source()? {
+        Some(source) => {
             let (policy, copies) = (args.policy.unwrap_or_default(), args.copies.unwrap_or(4));
             let question = Question { policy, copies, largest: args.largest };
-            let store = shelf.find(&args.store).map_err(CliError::new)?;
+            let store = source.find(&args.store).map_err(CliError::new)?;
             store.get(&args.key, question).map_err(CliError::new)?
         }
         None => ask(&args)?,

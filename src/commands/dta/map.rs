@@ -9,8 +9,8 @@ use std::{
 use serde_json::json;
 
 use crate::config::dta::load_map;
+use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
-use dta::map::{Collector, Map};
 use terminal::CliError;
 
 /// Make, grow and read the map of several collectors: which of them has which keys
@@ -80,7 +80,7 @@ fn collector(text: &str) -> Result<Collector, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
-        What::New { collectors } => Map::even(collectors).map_err(CliError::new)?.to_text(),
+        What::New { collectors } => CollectorMap::even(collectors).map_err(CliError::new)?.to_text(),
         What::Grow { file, collector, lists } => {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(map: &Map, key: Option<&Key>, json: bool) -> String {
+fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> String {
     if let Some(key) = key {
         let names: Vec<&str> = map.of_key(key).iter().map(|collector| collector.name.as_str()).collect();
         let (now, before) = (names.first().copied().unwrap_or_default(), names.get(1).copied());

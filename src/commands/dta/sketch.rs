@@ -41,9 +41,9 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let answer: SketchAnswer = match args.source.shelf()? {
-        Some(shelf) => {
-            let store = shelf.find(&args.store).map_err(CliError::new)?;
+    let answer: SketchAnswer = match args.source.source()? {
+        Some(source) => {
+            let store = source.find(&args.store).map_err(CliError::new)?;
             store.sketch(args.key.as_ref(), args.epoch, args.samples as usize).map_err(CliError::new)?
         }
         None => {

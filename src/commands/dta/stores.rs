@@ -82,8 +82,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Ok(code);
     }
     let mut all = Stores::default();
-    let code = if let Some(shelf) = args.source.shelf()? {
-        let views = shelf.stores().iter().map(|store| Of { view: store.view(), collector: None });
+    let code = if let Some(source) = args.source.source()? {
+        let views = source.stores().iter().map(|store| Of { view: store.view(), collector: None });
         all.stores.extend(views);
         ExitCode::SUCCESS
     } else {

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Source, fields_text, query};
 use crate::commands::remote::fetch;
-use dta::source::{Entry, Shelf, TailAnswer};
+use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::CliError;
 
 /// Time between two questions.
@@ -48,14 +48,14 @@ pub(crate) struct Args {
 
 /// Whom we follow.
 enum Asked {
-    Shelf(Shelf),
+    DtaSource(DtaSource),
     Client(crate::commands::client::Client),
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let asked = match args.source.shelf()? {
-        Some(shelf) => Asked::Shelf(shelf),
+    let asked = match args.source.source()? {
+        Some(source) => Asked::DtaSource(source),
         None => {
             let map = args.source.map()?;
             Asked::Client(args.source.client(map.as_ref().and_then(|map| map.of_list(args.list)))?)
@@ -91,7 +91,7 @@ fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliErr
 
 fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {
     match asked {
-        Asked::Shelf(shelf) => shelf.tail(list, from, limit as usize).map_err(CliError::new),
+        Asked::DtaSource(source) => source.tail(list, from, limit as usize).map_err(CliError::new),
         Asked::Client(client) => {
             let asked =
                 query(&[("from", from.map(|from| from.to_string())), ("limit", Some(limit.to_string()))]);

@@ -48,7 +48,7 @@ pub(in super::super) fn run(scale: Scale) -> Result<Findings, CliError> {
         let lists = CORES[CORES.len() - 1] + 1;
         let mut joined = Joined::new(&[append_store(lists, entries, batch)])?;
         fill(&mut joined, lists, entries)?;
-        let reader = joined.stores().first().and_then(dta::Store::lists);
+        let reader = joined.stores().first().and_then(dta::DtaStore::lists);
         let reader = reader.ok_or_else(|| failed("no lists"))?;
         for cores in CORES {
             for collecting in [false, true] {

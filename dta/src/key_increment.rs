@@ -7,8 +7,8 @@ use memory::Region;
 use wire::dta::hash::{Family, MAX_COPIES, MAX_KEY, slot, slots_n};
 use wire::dta::layout::COUNTER_LEN;
 
-use crate::dta_store::BODY;
-use crate::key_write::BadQuery;
+use crate::header::BODY;
+use crate::query::QueryError;
 
 /// How many keys are under way at once.
 const GROUP: usize = 32;
@@ -24,13 +24,13 @@ pub struct Bound {
 
 /// Reads a key-increment store.
 #[derive(Clone, Debug)]
-pub struct CounterReader {
+pub struct KeyIncrementReader {
     region: Arc<Region>,
     slots: u64,
     family: Family,
 }
 
-impl CounterReader {
+impl KeyIncrementReader {
     pub(crate) fn new(region: Arc<Region>, slots: u64, family: Family) -> Self {
         Self { region, slots, family }
     }
@@ -44,8 +44,8 @@ impl CounterReader {
     /// than a report used gives too little.
     ///
     /// # Errors
-    /// [`BadQuery`].
-    pub fn estimate(&self, key: &[u8], copies: u8) -> Result<u64, BadQuery> {
+    /// [`QueryError`].
+    pub fn estimate(&self, key: &[u8], copies: u8) -> Result<u64, QueryError> {
         let mut value = [0];
         self.estimate_batch(&[key], copies, &mut value)?;
         Ok(value[0])
@@ -54,25 +54,25 @@ impl CounterReader {
     /// Many keys at once; the estimate of key i is `out[i]`.
     ///
     /// # Errors
-    /// [`BadQuery`]; nothing was written then.
+    /// [`QueryError`]; nothing was written then.
     pub fn estimate_batch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         copies: u8,
         out: &mut [u64],
-    ) -> Result<(), BadQuery> {
+    ) -> Result<(), QueryError> {
         if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
-            return Err(BadQuery::KeyLength);
+            return Err(QueryError::KeyLength);
         }
         if out.len() < keys.len() {
-            return Err(BadQuery::OutLength);
+            return Err(QueryError::OutLength);
         }
         match copies {
             1 => self.estimate_all::<K, 1>(keys, out),
             2 => self.estimate_all::<K, 2>(keys, out),
             3 => self.estimate_all::<K, 3>(keys, out),
             4 => self.estimate_all::<K, MAX_COPIES>(keys, out),
-            _ => return Err(BadQuery::Copies),
+            _ => return Err(QueryError::Copies),
         }
         Ok(())
     }

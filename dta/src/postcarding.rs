@@ -2,7 +2,7 @@
 //!
 //! A slot of ours begins with the key's checksum. The artifact's (wire-formats 5.2, [`Family::Artifact`]) has none: five words, each masked
 //! with a CRC of the key, so that another key's path looks like random numbers and nothing in the slot tells one from the other. Who
-//! knows which values nodes tell can: [`PathReader::get_known`].
+//! knows which values nodes tell can: [`PostcardingReader::get_known`].
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,14 +12,14 @@ use wire::dta::artifact;
 use wire::dta::hash::{Family, MAX_KEY, slot};
 use wire::dta::layout::{NO_HOP, postcard_stride};
 
-use crate::dta_store::BODY;
-use crate::key_write::BadQuery;
+use crate::header::BODY;
+use crate::query::QueryError;
 use crate::slots::{self, Look};
 
 /// What a store knows of a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
-    /// Hops, see [`PathReader::get`].
+    /// Hops, see [`PostcardingReader::get`].
     Found {
         /// How many hops told of themselves.
         seen: u8,
@@ -44,14 +44,14 @@ const MAX_DATA: usize = 255 * 4;
 
 /// Reads a postcarding store.
 #[derive(Clone, Debug)]
-pub struct PathReader {
+pub struct PostcardingReader {
     region: Arc<Region>,
     slots: u64,
     hops: u8,
     family: Family,
 }
 
-impl PathReader {
+impl PostcardingReader {
     pub(crate) fn new(region: Arc<Region>, slots: u64, hops: u8, family: Family) -> Self {
         Self { region, slots, hops, family }
     }
@@ -70,8 +70,8 @@ impl PathReader {
     /// holds `None` only unless the answer is [`Path::Found`] or [`Path::Unproven`].
     ///
     /// # Errors
-    /// [`BadQuery`].
-    pub fn get(&self, key: &[u8], out: &mut [Option<u32>]) -> Result<Path, BadQuery> {
+    /// [`QueryError`].
+    pub fn get(&self, key: &[u8], out: &mut [Option<u32>]) -> Result<Path, QueryError> {
         self.find(key, out, None)
     }
 
@@ -80,13 +80,13 @@ impl PathReader {
     /// a checksum; there it decides nothing.
     ///
     /// # Errors
-    /// [`BadQuery`].
+    /// [`QueryError`].
     pub fn get_known(
         &self,
         key: &[u8],
         out: &mut [Option<u32>],
         known: impl Fn(u32) -> bool,
-    ) -> Result<Path, BadQuery> {
+    ) -> Result<Path, QueryError> {
         self.find(key, out, Some(&known))
     }
 
@@ -95,11 +95,11 @@ impl PathReader {
         key: &[u8],
         out: &mut [Option<u32>],
         known: Option<&dyn Fn(u32) -> bool>,
-    ) -> Result<Path, BadQuery> {
+    ) -> Result<Path, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
-            return Err(BadQuery::KeyLength);
+            return Err(QueryError::KeyLength);
         }
-        let out = out.get_mut(..usize::from(self.hops)).ok_or(BadQuery::OutLength)?;
+        let out = out.get_mut(..usize::from(self.hops)).ok_or(QueryError::OutLength)?;
         out.fill(None);
         if self.family == Family::Artifact {
             return Ok(self.masked(key, out, known));

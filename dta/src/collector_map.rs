@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// The map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Map {
+pub struct CollectorMap {
     /// [`VERSION`].
     version: u32,
     /// The collectors, in the order of their numbers from 0.
@@ -64,7 +64,7 @@ struct ListRange {
     collector: u8,
 }
 
-impl Map {
+impl CollectorMap {
     /// A map that spreads everything evenly.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_map_grows_and_only_what_the_new_one_gets_moves() {
-        let mut map = Map::even(vec![collector("c0")]).unwrap();
+        let mut map = CollectorMap::even(vec![collector("c0")]).unwrap();
         for number in 1..20 {
             let (grown, moved) = map.grown(collector(&format!("c{number}")), 100).unwrap();
             assert_eq!(moved, 256 / (number + 1));
@@ -228,14 +228,14 @@ mod tests {
     fn the_tables_are_the_reporters_byte_for_byte() {
         let names = |count: usize| (0..count).map(|number| collector(&format!("c{number}"))).collect();
         for count in 1..=16 {
-            let map = Map::even(names(count)).unwrap();
+            let map = CollectorMap::even(names(count)).unwrap();
             let even = Spread::even(count);
             assert_eq!(map.keys, even.by_key(), "{count} collectors");
-            let read: Map = serde_json::from_str(&map.to_text()).unwrap();
+            let read: CollectorMap = serde_json::from_str(&map.to_text()).unwrap();
             assert_eq!(read.spread(), Ok(even), "{count} collectors, through the file");
         }
         // Grown, byte for byte what reporters have that were told one more, for every key and wherever one is asked for.
-        let mut map = Map::even(names(1)).unwrap();
+        let mut map = CollectorMap::even(names(1)).unwrap();
         for count in 2..=16 {
             let before = Spread::even(count - 1);
             map = map.grown(collector(&format!("c{}", count - 1)), 0).unwrap().0;
@@ -255,20 +255,20 @@ mod tests {
     #[test]
     fn a_map_says_where_reports_go_or_of_whom_it_does_not_know() {
         let to = |port: u16| Some(SocketAddr::from(([10, 0, 0, 9], port)));
-        let mut map = Map::even(vec![collector("a"), collector("b")]).unwrap();
+        let mut map = CollectorMap::even(vec![collector("a"), collector("b")]).unwrap();
         map.collectors[0].reports = to(40040);
         assert!(map.reports().unwrap_err().contains("reports for `b` go; make it with b=URL,ADDRESS:PORT"));
         map.collectors[1].reports = to(40041);
         assert_eq!(map.reports(), Ok(vec![to(40040).unwrap(), to(40041).unwrap()]));
-        assert_eq!(serde_json::from_str::<Map>(&map.to_text()).unwrap(), map);
+        assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).unwrap(), map);
         // A file of a version that did not know addresses is read.
         let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
-        assert_eq!(serde_json::from_str::<Map>(&old).unwrap().collectors[0], collector("a"));
+        assert_eq!(serde_json::from_str::<CollectorMap>(&old).unwrap().collectors[0], collector("a"));
     }
 
     #[test]
     fn a_key_that_moved_is_asked_for_in_both_places() {
-        let map = Map::even(vec![collector("a")]).unwrap();
+        let map = CollectorMap::even(vec![collector("a")]).unwrap();
         let (grown, _) = map.grown(collector("b"), 0).unwrap();
         let names = |key: u32| -> Vec<String> {
             let key = Key::of(&key.to_be_bytes());
@@ -284,13 +284,20 @@ mod tests {
 
     #[test]
     fn what_is_no_map_is_refused() {
-        assert!(Map::even(Vec::new()).is_err());
-        assert!(Map::even(vec![collector("a"), collector("a")]).unwrap_err().contains("two collectors"));
-        let good = Map::even(vec![collector("a"), collector("b")]).unwrap();
-        assert!(Map { version: 2, ..good.clone() }.spread().unwrap_err().contains("version 2"));
-        assert!(Map { keys: vec![0; 255], ..good.clone() }.spread().is_err());
-        assert!(Map { keys: vec![2; 256], ..good.clone() }.spread().unwrap_err().contains("no collector 2"));
-        let read: Map = serde_json::from_str(&good.to_text()).unwrap();
+        assert!(CollectorMap::even(Vec::new()).is_err());
+        assert!(
+            CollectorMap::even(vec![collector("a"), collector("a")]).unwrap_err().contains("two collectors")
+        );
+        let good = CollectorMap::even(vec![collector("a"), collector("b")]).unwrap();
+        assert!(CollectorMap { version: 2, ..good.clone() }.spread().unwrap_err().contains("version 2"));
+        assert!(CollectorMap { keys: vec![0; 255], ..good.clone() }.spread().is_err());
+        assert!(
+            CollectorMap { keys: vec![2; 256], ..good.clone() }
+                .spread()
+                .unwrap_err()
+                .contains("no collector 2")
+        );
+        let read: CollectorMap = serde_json::from_str(&good.to_text()).unwrap();
         assert_eq!(read, good);
     }
 }
