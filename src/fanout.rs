@@ -216,7 +216,7 @@ impl Spreader {
         let header = Header::parse(packet.data).ok()?;
         let node = Some(header.aggregator);
         let listener = self.plan.listener;
-        let id = StreamId { version: collector::aggregates::VERSION, hw_id: 0, listener, node, source };
+        let id = StreamId { version: collector::AGGREGATE_VERSION, hw_id: 0, listener, node, source };
         self.noted.push((id, header.sequence, packet.received));
         Some(FlowKey::of_id(header.aggregator))
     }

@@ -10,7 +10,7 @@
 //!   ones and the first under the new.
 //! - Each datagram is **counted** once: by the program, if it swallowed or dropped it, else here.
 //!
-//! See [`collector::absorb`] for what is then the same as without a filter, and what is not. Where several inputs work in
+//! See [`collector::suppressed`] for what is then the same as without a filter, and what is not. Where several inputs work in
 //! this way, or where datagrams of a flow come in beside its kernel's program (fragments do), each program compares with
 //! what it told itself.
 //!
@@ -26,7 +26,7 @@ mod tests;
 
 use std::sync::Mutex;
 
-use collector::{KeptKey, Run, StreamId, event::Nanos};
+use collector::{Run, StreamId, SuppressedKey, event::Nanos};
 use detect::{Detection, Metric, RuleSet, Table};
 use nic::source::Stats;
 use wire::{FlowKey, Refusal};
@@ -107,7 +107,7 @@ pub(crate) trait Kernel: Send {
     fn keys(&self, metric: Metric) -> u32;
 
     /// The key in a place, and the values swallowed that no flow keeps, modulo 2^32.
-    fn key(&self, metric: Metric, place: u32) -> Option<(KeptKey, u32)>;
+    fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)>;
 
     /// Forgets a key.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
@@ -152,7 +152,7 @@ pub(crate) struct FlowCopy {
     pub(crate) latency: Option<u64>,
     pub(crate) basis: Option<collector::event::Basis>,
     /// The hops of its path.
-    pub(crate) hops: Vec<collector::KeptHop>,
+    pub(crate) hops: Vec<collector::SuppressedHop>,
 }
 
 /// What the kernel's program counted. What it told is counted again by whoever takes it.

@@ -511,7 +511,7 @@ pub(crate) fn version_name(code: u8) -> &'static str {
         5 => "0.5",
         10 => "1.0",
         20 => "2.0",
-        collector::aggregates::VERSION => "aggregate",
+        collector::AGGREGATE_VERSION => "aggregate",
         _ => "",
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use collector::{Collector, event::Nanos, view::FlowView};
+use collector::{Collector, FlowView, event::Nanos};
 
 use crate::view::{self, LinkView, PathView};
 

@@ -219,12 +219,12 @@ impl Worker {
     }
 
     /// What the collector forgot since the input of this number asked last.
-    pub(crate) fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+    pub(crate) fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
         self.removals.tell(&mut self.collector, input, hear);
     }
 
     /// A number for an input that wants to know what is forgotten.
-    pub(crate) fn keep_removals(&mut self) -> usize {
+    pub(crate) fn track_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
 

@@ -129,7 +129,7 @@ pub struct PostcardConfig {
     /// How long a card waits for the others of its packet, ns: longer than an aggregator keeps a card.
     pub timeout: Nanos,
     /// Cards held at a time, about 150 bytes each; 0: none are joined.
-    pub cards: usize,
+    pub max_pending: usize,
     /// The longest time from one node to the next, ns, for cards that are joined by their time stamps.
     pub proximity: Nanos,
     /// Sets in a row that must agree on a path before it is believed.
@@ -146,7 +146,7 @@ impl Default for PostcardConfig {
     fn default() -> Self {
         Self {
             timeout: 100_000_000,
-            cards: 65_536,
+            max_pending: 65_536,
             proximity: 1_000_000,
             confirmations: 2,
             confirmations_after_loss: 4,

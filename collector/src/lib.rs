@@ -20,43 +20,32 @@
 //! adds up ([`Stats`]). Nothing is allocated per report.
 #![forbid(unsafe_code)]
 
-pub mod absorb;
-pub mod aggregates;
 pub mod batch;
-pub mod clock;
-pub mod collector;
+mod collector;
 pub mod config;
+mod decode;
 pub mod event;
-mod flows;
 mod hash;
 mod index;
-pub mod join;
-mod memories;
-pub mod postcards;
-mod reading;
-mod reports;
+mod join;
+mod postcards;
 pub mod sequence;
-pub mod series;
-mod shapes;
-mod sketch;
-pub mod sources;
+mod sources;
 mod state;
 pub mod stats;
-pub mod stream;
-mod sweep;
-mod tell;
-mod update;
-pub mod view;
+mod stream;
 pub mod workload;
 
-pub use absorb::{Kept, KeptHop, KeptKey, Removed};
 pub use batch::Batch;
-pub use collector::{Collector, Datagram};
+pub use collector::{AGGREGATE_VERSION, Collector, suppressed};
 pub use config::{Clocks, Config, Profile, Rollups};
+pub use decode::Datagram;
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Rollup, Sink};
 pub use sequence::{Run, Sequencer, StreamView};
-pub use series::{SeriesView, Summary};
 pub use sources::SourceView;
+pub use state::removals::Removed;
+pub use state::series::{SeriesView, Summary};
+pub use state::suppressed::{SuppressedFlow, SuppressedHop, SuppressedKey};
+pub use state::view::{FlowView, HopView};
 pub use stats::{Balance, Stats, Table, Tables};
 pub use stream::StreamId;
-pub use view::{FlowView, HopView};

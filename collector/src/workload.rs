@@ -15,8 +15,9 @@ use wire::int::shim::Shim1;
 use wire::report::v10;
 use wire::{Dialect, Flags, Hop, Layout};
 
-use crate::collector::{Collector, Datagram};
+use crate::collector::Collector;
 use crate::config::{Config, Profile};
+use crate::decode::Datagram;
 use crate::event::{Nanos, Sink};
 use crate::hash::Jitter;
 

@@ -300,7 +300,7 @@ fn numbers_are_accounted_for_per_aggregator() {
         server.give(&agg(Kind::Agg, sequence, &[card(1, 1, 0, 1)]));
     }
     let stream = server.collector.streams().next().unwrap();
-    assert_eq!((stream.id.version, stream.id.node), (collector::aggregates::VERSION, Some(99)));
+    assert_eq!((stream.id.version, stream.id.node), (collector::AGGREGATE_VERSION, Some(99)));
     server.collector.finish(server.now + 10_000 * MS, &mut server.log);
     let stream = server.collector.streams().next().unwrap();
     assert_eq!((stream.lost, stream.reordered, stream.duplicated), (3, 1, 1));
@@ -340,7 +340,7 @@ fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
 #[test]
 fn a_flood_of_flow_ids_stays_bounded() {
     let mut server =
-        Server::new(Clocks::Synchronised, PostcardConfig { cards: 2048, ..PostcardConfig::default() });
+        Server::new(Clocks::Synchronised, PostcardConfig { max_pending: 2048, ..PostcardConfig::default() });
     let before = server.collector.bytes();
     let mut id = 1_u32;
     for _ in 0..2000 {

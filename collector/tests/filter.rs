@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use collector::event::Nanos;
 use collector::{
-    Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kept, KeptHop, KeptKey, Kind, Removed,
-    Rollup, Run, SeriesView, StreamId,
+    Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kind, Removed, Rollup, Run, SeriesView,
+    StreamId, SuppressedFlow, SuppressedHop, SuppressedKey,
 };
 use detect::{Detection, Metric, Thresholds};
 use network::{Network, Random, detection};
@@ -43,7 +43,7 @@ struct Model {
     swallowed: BTreeMap<FlowKey, (u64, Vec<Option<u32>>)>,
     /// Values so far of each key, and what of it was swallowed.
     values: BTreeMap<(Metric, u32, u32), u64>,
-    kept: BTreeMap<(Metric, u32, u32), KeptKey>,
+    kept: BTreeMap<(Metric, u32, u32), SuppressedKey>,
     counted: Counters,
     given_up: u64,
     /// How long the filter's values may wait; 0: until just before the second ends.
@@ -55,7 +55,7 @@ struct Model {
 impl Model {
     fn new(config: &Config, round: Nanos) -> Self {
         let mut few = Collector::new(config.clone());
-        few.keep_removals(64);
+        few.track_removals(64);
         Self {
             all: Collector::new(config.clone()),
             few,
@@ -151,13 +151,14 @@ impl Model {
         for (key, (reports, heard)) in std::mem::take(&mut self.swallowed) {
             let Some(flow) = self.all.flow(&key) else { continue };
             let hop = |hop: HopView| kept_hop(hop, heard.contains(&hop.node));
-            let hops: Vec<KeptHop> = flow.hops().map(hop).collect();
-            let (latency, seen) = (flow.row.flow_latency, flow.row.last_seen);
-            let kept = Kept { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, seen };
-            self.few.absorb(&kept, &mut self.told);
+            let hops: Vec<SuppressedHop> = flow.hops().map(hop).collect();
+            let (latency, last_seen) = (flow.row.flow_latency, flow.row.last_seen);
+            let kept =
+                SuppressedFlow { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, last_seen };
+            self.few.apply_suppressed(&kept, &mut self.told);
         }
         for kept in std::mem::take(&mut self.kept).values() {
-            self.few.absorb_key(kept);
+            self.few.apply_suppressed_key(kept);
         }
     }
 
@@ -239,18 +240,18 @@ fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<O
 }
 
 /// Latest values of a flow, as the filter keeps them. Those of queues and links are kept by key.
-fn kept_hop(hop: HopView, heard: bool) -> KeptHop {
+fn kept_hop(hop: HopView, heard: bool) -> SuppressedHop {
     let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
-    KeptHop {
+    SuppressedHop {
         node: hop.node.unwrap_or(u32::MAX),
         link: half(hop.ingress_if.map(u32::from)) << 16 | half(hop.egress_if),
         latency: hop.hop_latency.filter(|_| heard).unwrap_or(u64::MAX),
-        ..KeptHop::NOTHING
+        ..SuppressedHop::NOTHING
     }
 }
 
 /// Keys of nodes that had values since the last time, as the filter keeps them.
-fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64>) -> Vec<KeptKey> {
+fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64>) -> Vec<SuppressedKey> {
     let of = |metric, views: Vec<SeriesView>| views.into_iter().map(move |view| (metric, view));
     of(Metric::HopLatency, collector.nodes().collect())
         .chain(of(Metric::QueueOccupancy, collector.queues().collect()))
@@ -259,7 +260,7 @@ fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64
         .filter(|(metric, view)| {
             known.insert((*metric, view.node, view.part), view.values) != Some(view.values)
         })
-        .map(|(metric, view)| KeptKey { metric, node: view.node, part: view.part, value: view.latest })
+        .map(|(metric, view)| SuppressedKey { metric, node: view.node, part: view.part, value: view.latest })
         .collect()
 }
 
@@ -408,27 +409,27 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
 #[test]
 fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
-    bench.collector.keep_removals(4);
-    let hops = [KeptHop { node: 1, latency: 1010, ..KeptHop::NOTHING }];
-    let kept = |number: u16, seen| Kept {
+    bench.collector.track_removals(4);
+    let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];
+    let kept = |number: u16, last_seen| SuppressedFlow {
         key: support::flow(number, false),
         reports: 3,
         latency: Some(1010),
         basis: None,
         hops: &hops,
-        seen,
+        last_seen,
     };
     let sent = |flow| Sent { flow, hops: vec![node(1)], ..Sent::default() };
     bench.send(&sent(1)).send(&sent(2));
-    assert!(!bench.collector.absorb(&kept(3, START), &mut bench.log));
-    let key = KeptKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
-    assert!(bench.collector.absorb_key(&key));
-    assert!(!bench.collector.absorb_key(&KeptKey { part: 9, ..key }));
+    assert!(!bench.collector.apply_suppressed(&kept(3, START), &mut bench.log));
+    let key = SuppressedKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
+    assert!(bench.collector.apply_suppressed_key(&key));
+    assert!(!bench.collector.apply_suppressed_key(&SuppressedKey { part: 9, ..key }));
     bench.heard();
     // The first goes on, behind the filter.
     for _ in 0..20 {
         bench.pass(SECOND);
-        assert!(bench.collector.absorb(&kept(1, bench.now), &mut bench.log));
+        assert!(bench.collector.apply_suppressed(&kept(1, bench.now), &mut bench.log));
     }
     let view = bench.collector.flow(&support::flow(1, false)).unwrap();
     assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
@@ -436,7 +437,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     let minutes: Vec<_> = bench.log.rollups.iter().filter(|rollup| rollup.flow.is_some()).collect();
     assert_eq!(minutes.iter().map(|minute| (minute.count, minute.sum)).collect::<Vec<_>>(), [(1, 1000)]);
     let mut removed = Vec::new();
-    bench.collector.removed(|one| removed.push(one));
+    bench.collector.drain_removed(|one| removed.push(one));
     let gone = |metric, part| Removed::Key { metric, node: 1, part };
     assert_eq!(
         removed,
@@ -462,7 +463,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     }
     bench.pass(20 * SECOND);
     let mut removed = Vec::new();
-    bench.collector.removed(|one| removed.push(one));
-    assert_eq!((removed.len(), removed.last()), (5, Some(&Removed::Many)));
-    bench.collector.removed(|one| panic!("{one:?} was named before"));
+    bench.collector.drain_removed(|one| removed.push(one));
+    assert_eq!((removed.len(), removed.last()), (5, Some(&Removed::Overflow)));
+    bench.collector.drain_removed(|one| panic!("{one:?} was named before"));
 }

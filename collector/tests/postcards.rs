@@ -444,7 +444,7 @@ fn a_flow_whose_path_int_tells_keeps_it() {
 
 #[test]
 fn few_places_for_many_cards_are_used_in_turn() {
-    let settings = PostcardConfig { cards: 16, ..PostcardConfig::default() };
+    let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
     let mut cards = Cards::new(settings, Clocks::Free);
     for ident in 0..200 {
         cards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
@@ -476,7 +476,7 @@ fn rules_remember_earlier_packets() {
 #[test]
 fn whatever_comes_adds_up() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {
-        let settings = PostcardConfig { cards: 512, ..PostcardConfig::default() };
+        let settings = PostcardConfig { max_pending: 512, ..PostcardConfig::default() };
         let mut cards = Cards::new(settings, clocks);
         let mut state = 88_172_645_463_325_252_u64;
         let mut random = |below: u64| {

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, State},
     http::{HeaderName, header},
 };
-use collector::{Collector, series::SeriesView, view};
+use collector::{Collector, SeriesView};
 use serde::Serialize;
 use wire::FlowKey;
 
@@ -176,7 +176,7 @@ enum Order {
 }
 
 impl Order {
-    fn of(self, flow: &view::FlowView<'_>) -> u64 {
+    fn of(self, flow: &collector::FlowView<'_>) -> u64 {
         match self {
             Self::LastSeen => flow.row.last_seen,
             Self::Latency => flow.row.flow_latency.unwrap_or(0),
@@ -242,7 +242,7 @@ fn best_flows(
     ((found, matched), (end < collector.flow_slots()).then_some(end))
 }
 
-fn flow_view(flow: &view::FlowView<'_>) -> FlowView {
+fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
     let row = &flow.row;
     FlowView {
         id: shown::id(row.flow.id()),
@@ -258,7 +258,7 @@ fn flow_view(flow: &view::FlowView<'_>) -> FlowView {
     }
 }
 
-fn flow_detail(flow: &view::FlowView<'_>) -> FlowDetail {
+fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
     let hops = flow.hops().map(|hop| HopView {
         node: hop.node,
         ingress_if: hop.ingress_if.map(u32::from),

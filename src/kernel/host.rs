@@ -26,10 +26,10 @@ pub(crate) trait CollectorHost {
     fn count(&mut self, more: &Stats);
 
     /// What the collector forgot since the input of this number asked last.
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed));
+    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed));
 
     /// A number for an input that wants to know what is forgotten.
-    fn keep_removals(&mut self) -> usize;
+    fn track_removals(&mut self) -> usize;
 
     /// The input of this number has ended.
     fn end_removals(&mut self, input: usize);
@@ -56,12 +56,12 @@ impl CollectorHost for Worker {
         Self::count(self, more);
     }
 
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
-        Self::removed(self, input, hear);
+    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+        Self::drain_removed(self, input, hear);
     }
 
-    fn keep_removals(&mut self) -> usize {
-        Self::keep_removals(self)
+    fn track_removals(&mut self) -> usize {
+        Self::track_removals(self)
     }
 
     fn end_removals(&mut self, input: usize) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use collector::{KeptHop, KeptKey, Profile, Run, StreamId, config::Clocks, event::Basis};
+use collector::{Profile, Run, StreamId, SuppressedHop, SuppressedKey, config::Clocks, event::Basis};
 use detect::{Detection, Metric, Prefix};
 use nic::{
     Error,
@@ -168,14 +168,14 @@ impl Kernel for Live {
         };
         copy.hops.clear();
         let wide = |value: u32| if value == u32::MAX { u64::MAX } else { value.into() };
-        copy.hops.extend(flow.hops.iter().take(flow.states.into()).map(|hop| KeptHop {
+        copy.hops.extend(flow.hops.iter().take(flow.states.into()).map(|hop| SuppressedHop {
             node: hop.node,
             link: hop.link,
             level_2: hop.level_2,
             latency: wide(hop.latency),
             queue: hop.queue,
             utilization: wide(hop.utilization),
-            ..KeptHop::NOTHING
+            ..SuppressedHop::NOTHING
         }));
         true
     }
@@ -188,9 +188,12 @@ impl Kernel for Live {
         self.tables.level_places(metric) as u32
     }
 
-    fn key(&self, metric: Metric, place: u32) -> Option<(KeptKey, u32)> {
+    fn key(&self, metric: Metric, place: u32) -> Option<(SuppressedKey, u32)> {
         let level = self.tables.level(metric, place as usize)?;
-        Some((KeptKey { metric, node: level.node, part: level.part, value: level.latest }, level.reports))
+        Some((
+            SuppressedKey { metric, node: level.node, part: level.part, value: level.latest },
+            level.reports,
+        ))
     }
 
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use collector::{Collector, Datagram, Kept, Removed, Run, Sink, event::Nanos};
+use collector::{Collector, Datagram, Removed, Run, Sink, SuppressedFlow, event::Nanos};
 use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
@@ -136,7 +136,7 @@ impl<K: Kernel> KernelSync<K> {
         if self.began == 0 || now < self.began {
             self.began = now;
         }
-        self.absorb(self.due(now), now, worker);
+        self.apply_suppressed(self.due(now), now, worker);
         if now - self.began >= self.round && self.is_through() {
             self.begin_round(now, worker);
         }
@@ -159,7 +159,7 @@ impl<K: Kernel> KernelSync<K> {
         self.forget(worker);
         // A whole round, whatever this one has met so far.
         self.begin_round(now, worker);
-        self.absorb(u64::MAX, now, worker);
+        self.apply_suppressed(u64::MAX, now, worker);
         if let Some(input) = self.removals.take() {
             worker.end_removals(input);
         }
@@ -204,11 +204,11 @@ impl<K: Kernel> KernelSync<K> {
     /// Forgets what the collector forgot.
     fn forget(&mut self, worker: &mut impl CollectorHost) {
         let Self { kernel, compare_next, .. } = self;
-        let input = *self.removals.get_or_insert_with(|| worker.keep_removals());
-        worker.removed(input, &mut |removed| match removed {
+        let input = *self.removals.get_or_insert_with(|| worker.track_removals());
+        worker.drain_removed(input, &mut |removed| match removed {
             Removed::Flow(key) => kernel.forget_flow(&key),
             Removed::Key { metric, node, part } => kernel.forget_key(metric, node, part),
-            Removed::Many => *compare_next = true,
+            Removed::Overflow => *compare_next = true,
         });
     }
 
@@ -223,7 +223,7 @@ impl<K: Kernel> KernelSync<K> {
     }
 
     /// Goes on with the round, as far as `share` says; `u64::MAX`: to its end.
-    fn absorb(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
+    fn apply_suppressed(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
         let target = |places: usize| (places as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
         let most = if share == u64::MAX { u32::MAX } else { FLOWS_PER_STEP };
         let end = target(self.flows.len()).min(self.next_flow.saturating_add(most));
@@ -243,7 +243,7 @@ impl<K: Kernel> KernelSync<K> {
             }
             for (metric, (first, end)) in keys.into_iter().enumerate() {
                 for place in first..end {
-                    self.absorb_key(metric, place, collector);
+                    self.apply_suppressed_key(metric, place, collector);
                 }
             }
         });
@@ -264,15 +264,17 @@ impl<K: Kernel> KernelSync<K> {
         // More than half: it was forgotten, came back to its place, and is counted anew.
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
         let FlowCopy { key, latency, basis, ref hops, .. } = *copy;
-        if !collector.absorb(&Kept { key, reports, latency, basis, hops, seen: now }, sink) {
+        if !collector
+            .apply_suppressed(&SuppressedFlow { key, reports, latency, basis, hops, last_seen: now }, sink)
+        {
             kernel.forget_flow(&key);
         }
     }
 
-    fn absorb_key(&mut self, metric: usize, place: u32, collector: &mut Collector) {
+    fn apply_suppressed_key(&mut self, metric: usize, place: u32, collector: &mut Collector) {
         let Some((key, values)) = self.kernel.key(KEYED[metric], place) else { return };
         let seen = std::mem::replace(&mut self.keys[metric][place as usize], values);
-        if (seen != values || self.compare) && !collector.absorb_key(&key) {
+        if (seen != values || self.compare) && !collector.apply_suppressed_key(&key) {
             self.kernel.forget_key(key.metric, key.node, key.part);
         }
     }

@@ -1,7 +1,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use collector::{
-    Collector, Config, Datagram, Event, Kept, KeptHop, KeptKey, Kind, Removed, Run, Sink, Stats, StreamId,
+    Collector, Config, Datagram, Event, Kind, Removed, Run, Sink, Stats, StreamId, SuppressedFlow,
+    SuppressedHop, SuppressedKey,
 };
 use collector::{event::Basis, workload};
 use detect::{Detection, Metric};
@@ -26,7 +27,7 @@ struct Tables {
     floods: bool,
     streams: Vec<Option<(StreamId, Run)>>,
     flows: Vec<Option<FlowCopy>>,
-    queues: Vec<Option<(KeptKey, u32)>>,
+    queues: Vec<Option<(SuppressedKey, u32)>>,
     counters: Counters,
     generations: Vec<u32>,
     detached: bool,
@@ -106,7 +107,7 @@ impl Kernel for Fake {
         if metric == Metric::QueueOccupancy { 4 } else { 0 }
     }
 
-    fn key(&self, _: Metric, place: u32) -> Option<(KeptKey, u32)> {
+    fn key(&self, _: Metric, place: u32) -> Option<(SuppressedKey, u32)> {
         self.tables().queues.get(place as usize).copied().flatten()
     }
 
@@ -192,11 +193,11 @@ impl<S: Sink + Default> CollectorHost for Bench<S> {
         self.elsewhere += more;
     }
 
-    fn removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
+    fn drain_removed(&mut self, input: usize, hear: &mut dyn FnMut(Removed)) {
         self.removals.tell(&mut self.collector, input, hear);
     }
 
-    fn keep_removals(&mut self) -> usize {
+    fn track_removals(&mut self) -> usize {
         self.removals.add(&mut self.collector)
     }
 
@@ -319,7 +320,7 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     (0..4).for_each(|at| setup.tell(at, None));
     setup.turn(START);
     let keys: Vec<FlowKey> = (0..6).map(|at| setup.flow(at)).collect();
-    let hops: Vec<KeptHop> = Vec::new();
+    let hops: Vec<SuppressedHop> = Vec::new();
     let copy = |key: FlowKey| FlowCopy {
         key,
         reports: 0,
@@ -361,8 +362,12 @@ fn keys_are_absorbed_and_forgotten() {
     setup.tell(0, None);
     setup.turn(START);
     let queue = setup.bench.collector.queues().next().unwrap();
-    let key =
-        |node| KeptKey { metric: Metric::QueueOccupancy, node, part: queue.part, value: queue.latest + 1 };
+    let key = |node| SuppressedKey {
+        metric: Metric::QueueOccupancy,
+        node,
+        part: queue.part,
+        value: queue.latest + 1,
+    };
     setup.kernel.tables().queues =
         vec![Some((key(queue.node), 9)), Some((key(4444), 9)), Some((key(5555), 0))];
     setup.turn(START + 2 * SECOND);
@@ -481,9 +486,10 @@ fn too_much_forgotten_at_once_compares_everything() {
     setup.turn(START + 5 * SECOND);
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 8);
     setup.bench.removals = Removals::default();
-    setup.bench.collector.keep_removals(0);
-    let kept = Kept { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], seen: START };
-    assert!(!setup.bench.collector.absorb(&kept, &mut setup.bench.heard));
+    setup.bench.collector.track_removals(0);
+    let kept =
+        SuppressedFlow { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], last_seen: START };
+    assert!(!setup.bench.collector.apply_suppressed(&kept, &mut setup.bench.heard));
     setup.bench.removals.add_full();
     setup.turn(START + 7 * SECOND);
     setup.turn(START + 9 * SECOND);

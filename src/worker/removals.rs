@@ -18,7 +18,7 @@ impl Removals {
     /// A queue for another input; answers its number.
     pub(crate) fn add(&mut self, collector: &mut Collector) -> usize {
         if self.queues.is_empty() {
-            collector.keep_removals(MOST);
+            collector.track_removals(MOST);
         }
         let free = self.queues.iter().position(Option::is_none);
         let input = free.unwrap_or_else(|| {
@@ -43,14 +43,14 @@ impl Removals {
 
     /// Tells an input what was forgotten since it asked last.
     pub(crate) fn tell(&mut self, collector: &mut Collector, input: usize, hear: &mut dyn FnMut(Removed)) {
-        collector.removed(|removed| {
+        collector.drain_removed(|removed| {
             for queue in self.queues.iter_mut().flatten() {
                 // An input that no longer asks keeps its last word: all of it must be compared.
                 if queue.len() < MOST {
                     queue.push_back(removed);
                 } else {
                     queue.clear();
-                    queue.push_back(Removed::Many);
+                    queue.push_back(Removed::Overflow);
                 }
             }
         });
@@ -64,6 +64,6 @@ impl Removals {
 impl Removals {
     /// As after more removals than an input's queue holds.
     pub(crate) fn add_full(&mut self) {
-        self.queues.push(Some([Removed::Many].into()));
+        self.queues.push(Some([Removed::Overflow].into()));
     }
 }

@@ -86,7 +86,7 @@ impl Lengths {
 
 /// How many nodes wrote into the packet that came `later` packets after the one that opened a set, if nothing was lost,
 /// delayed or wiped: the largest power of two in that number. The register behind the source takes and gives in turns; the
-/// next ones, which meet a packet that is still being written into every second time, every fourth time and so on, alike.
+/// next ones, which add_hop_without_path a packet that is still being written into every second time, every fourth time and so on, alike.
 /// Two neighbours always differ, so that two packets that changed places show.
 pub(crate) fn ruler(later: usize) -> u16 {
     (later as u16) & (later as u16).wrapping_neg()

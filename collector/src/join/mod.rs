@@ -34,11 +34,11 @@
 
 mod flow;
 mod length;
-mod report;
-mod run;
+mod record;
 mod set;
 #[cfg(test)]
 mod sim;
+mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -46,18 +46,15 @@ use wire::FlowKey;
 use wire::int::sf::State as Priority;
 
 use crate::config::{JoinConfig, Units};
+use crate::decode::{Ends, Head, ReadHops, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
-use crate::reading::{Ends, ReadHops, Reading};
-use crate::state::Head;
 use crate::stats::{JoinStats, Reason, Table};
 
 use flow::{Admission, Belief, Flow, Flows, Path, SETS};
 use length::{Lengths, ruler};
-pub(crate) use report::Samples;
-pub(crate) use run::Pairs;
-use set::{Pool, Status, is_in_order};
-pub(crate) use set::{Record, order};
+use set::{Pool, Record, Status, is_in_order};
+pub(crate) use stage::{SfBurst, SfInt};
 
 /// How long a flow is not believed of which a set was whole and then grew, ns.
 const DISTRUST: Nanos = 10_000_000_000;
@@ -103,7 +100,7 @@ impl Part<'_> {
 }
 
 /// Where results go.
-pub(crate) trait Take {
+pub(crate) trait Output {
     /// The whole path of a packet.
     fn path(&mut self, head: &Head, hops: ReadHops<'_>);
     /// What nodes said, for nothing but the nodes.
@@ -163,12 +160,20 @@ impl Joiner {
     }
 
     /// Takes a report that is not urgent.
-    pub(crate) fn take(&mut self, part: &Part<'_>, out: &mut dyn Take) {
-        self.take_at(NO_SLOT, part, out);
+    pub(crate) fn apply(&mut self, part: &Part<'_>, out: &mut dyn Output) {
+        self.apply_at(NO_SLOT, part, out);
     }
 
-    /// Likewise; the flow is probably at `hint`.
-    pub(crate) fn take_at(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Take) {
+    /// Takes a report that a node on the way sent, of its queue or of a packet that ended there: samples of nodes.
+    fn apply_on_the_way(&mut self, part: &Part<'_>, out: &mut dyn Output) {
+        self.stats.reports += 1;
+        self.stats.records += part.records();
+        self.stats.on_the_way += part.records();
+        emit(part, &[Some(&part.carried), part.own.as_ref()], out);
+    }
+
+    /// As [`Joiner::apply`]; the flow is probably at `hint`.
+    pub(crate) fn apply_at(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Output) {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
@@ -181,7 +186,7 @@ impl Joiner {
         }
         let Some(flow) = self.enter(hint, part, out) else {
             self.stats.unadmitted += part.records();
-            tell(part, &[Some(&part.carried), part.own.as_ref()], out);
+            emit(part, &[Some(&part.carried), part.own.as_ref()], out);
             return;
         };
         match part.priority {
@@ -191,17 +196,17 @@ impl Joiner {
     }
 
     /// The sink's record belongs to nobody; the carried one too, if it is `lone`.
-    fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Take) {
+    fn samples(&mut self, part: &Part<'_>, lone: bool, out: &mut dyn Output) {
         self.stats.anonymous += u64::from(part.own.is_some());
         match &part.own {
-            Some(own) if !lone => tell_one(part, own, out),
-            own if lone => tell(part, &[Some(&part.carried), own.as_ref()], out),
+            Some(own) if !lone => emit_one(part, own, out),
+            own if lone => emit(part, &[Some(&part.carried), own.as_ref()], out),
             _ => {}
         }
     }
 
     /// The flow of a report, made if need be.
-    fn enter(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
+    fn enter(&mut self, hint: u32, part: &Part<'_>, out: &mut dyn Output) -> Option<u32> {
         let (about, hash) = (&part.head.about, part.head.hash);
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash, hint);
@@ -221,7 +226,7 @@ impl Joiner {
     }
 
     /// The set of a flow with this packet ID, unless its time is over.
-    fn find(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) -> Option<u32> {
+    fn find(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) -> Option<u32> {
         let set = self.flows.get(flow).set(part.packet_id)?;
         if self.is_over(set, part.head.about.ts) {
             self.close(set, Reason::Timeout, out);
@@ -235,7 +240,7 @@ impl Joiner {
     }
 
     /// A report of state Medium.
-    fn open_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn open_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
         self.wrap(flow, part, out);
         let set = match self.find(flow, part, out) {
             Some(set) if self.sets.set(set).opening => {
@@ -265,7 +270,7 @@ impl Joiner {
     }
 
     /// A report of state High.
-    fn extend_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn extend_with(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
         let set = match self.find(flow, part, out) {
             Some(set) => set,
             None => self.open(flow, part, out),
@@ -295,13 +300,13 @@ impl Joiner {
 
     /// A record that cannot be where it says that it belongs.
     #[cold]
-    fn contradict(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn contradict(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Output) {
         if self.sets.set(set).status == Status::Open {
             self.close(set, Reason::Contradicted, out);
         }
         if part.priority == Priority::Medium {
             self.stats.stray += part.records();
-            tell(part, &[Some(&part.carried), part.own.as_ref()], out);
+            emit(part, &[Some(&part.carried), part.own.as_ref()], out);
         } else {
             self.stats.stray += 1;
             self.samples(part, true, out);
@@ -315,11 +320,11 @@ impl Joiner {
     }
 
     /// Puts a carried record into its set, and looks whether that is whole.
-    fn add(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn add(&mut self, set: u32, part: &Part<'_>, out: &mut dyn Output) {
         if !self.sets.has_room(set) {
             self.close(set, Reason::TooLong, out);
             self.stats.stray += 1;
-            tell(part, &[Some(&part.carried)], out);
+            emit(part, &[Some(&part.carried)], out);
             return;
         }
         let head = self.sets.set_mut(set);
@@ -398,7 +403,7 @@ impl Joiner {
     }
 
     /// Hands on a whole set, and remembers it for a while.
-    fn complete(&mut self, at: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn complete(&mut self, at: u32, part: &Part<'_>, out: &mut dyn Output) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
         self.stats.held -= records as u64;
@@ -432,7 +437,7 @@ impl Joiner {
     }
 
     /// Opens a set, the flow's latest.
-    fn open(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) -> u32 {
+    fn open(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) -> u32 {
         let oldest = self.flows.get(flow).sets[SETS - 1];
         if oldest != NO_SLOT {
             self.close(oldest, Reason::NextId, out);
@@ -449,7 +454,7 @@ impl Joiner {
     }
 
     /// Ends the flow's sets whose packet ID is so far behind that it will soon come again.
-    fn wrap(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Take) {
+    fn wrap(&mut self, flow: u32, part: &Part<'_>, out: &mut dyn Output) {
         let Flow { sets, ids, .. } = *self.flows.get(flow);
         for (set, id) in sets.into_iter().zip(ids) {
             if set != NO_SLOT {
@@ -462,7 +467,7 @@ impl Joiner {
     }
 
     /// Closes a set, which is not whole if it is open.
-    fn close(&mut self, at: u32, reason: Reason, out: &mut dyn Take) {
+    fn close(&mut self, at: u32, reason: Reason, out: &mut dyn Output) {
         let set = self.sets.set(at);
         let flow = set.flow;
         if set.status == Status::Open && set.records() > 0 {
@@ -473,7 +478,7 @@ impl Joiner {
     }
 
     /// Counts a set that is not whole; its records are samples of their nodes.
-    fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn Take) {
+    fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn Output) {
         let set = self.sets.set(at);
         let (about, records) = (set.about, set.records());
         let reason = match reason {
@@ -495,7 +500,7 @@ impl Joiner {
     }
 
     /// Forgets a flow.
-    fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn Take) {
+    fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn Output) {
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT {
                 self.close(set, reason, out);
@@ -505,7 +510,7 @@ impl Joiner {
     }
 
     /// Ends what time has ended, a bounded part of it.
-    pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn Take) {
+    pub(crate) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         for _ in 0..PER_TICK {
             match self.sets.oldest() {
                 Some(oldest) if self.is_over(oldest, now) => self.close(oldest, Reason::Timeout, out),
@@ -535,7 +540,7 @@ impl Joiner {
     }
 
     /// Closes all sets.
-    pub(crate) fn finish(&mut self, out: &mut dyn Take) {
+    pub(crate) fn finish(&mut self, out: &mut dyn Output) {
         while let Some(oldest) = self.sets.oldest() {
             self.close(oldest, Reason::Ended, out);
         }
@@ -543,13 +548,13 @@ impl Joiner {
 }
 
 /// Tells what a node said, by itself.
-fn tell_one(part: &Part<'_>, record: &Record, out: &mut dyn Take) {
+fn emit_one(part: &Part<'_>, record: &Record, out: &mut dyn Output) {
     let readings = std::slice::from_ref(&record.reading);
     out.nodes(part.head, ReadHops { readings, ends: Ends::NONE, units: part.units });
 }
 
 /// Tells what nodes said, by itself.
-fn tell(part: &Part<'_>, records: &[Option<&Record>], out: &mut dyn Take) {
+fn emit(part: &Part<'_>, records: &[Option<&Record>], out: &mut dyn Output) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();
     let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();

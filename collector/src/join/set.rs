@@ -3,10 +3,9 @@
 use memory::prefetch;
 
 use crate::config::Units;
+use crate::decode::{About, Ends, NO_VALUE, Origin, Reading};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
-use crate::reading::{Ends, NO_VALUE, Reading};
-use crate::tell::{About, Origin};
 
 /// Records of a set that are asked for before it is looked at.
 const NEAR: usize = 5;

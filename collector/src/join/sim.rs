@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use wire::FlowKey;
 
-use super::{Joiner, Part, Priority, Record, Take, order};
+use super::set::{Record, order};
+use super::{Joiner, Output, Part, Priority};
 use crate::config::{JoinConfig, Units};
+use crate::decode::{About, Head, NO_VALUE, Origin, ReadHops, Reading};
 use crate::hash::fold;
-use crate::reading::{NO_VALUE, ReadHops, Reading};
-use crate::state::Head;
 use crate::stats::{JoinStats, Table};
-use crate::tell::{About, Origin};
 
 /// What nodes write down is told to have been written by them at this time, ns.
 const EPOCH: u64 = 1_000_000_000;
@@ -167,7 +166,7 @@ fn key(flow: usize) -> FlowKey {
     FlowKey::v4([10, 0, (flow >> 8) as u8, flow as u8], [10, 1, 0, 1], Some((1000, 80)), 17)
 }
 
-impl Take for Witness<'_> {
+impl Output for Witness<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
         let flow = self.keys[&head.about.key];
         self.whole[flow] += 1;
@@ -256,7 +255,7 @@ impl<'p> Simulation<'p> {
                 head.about.ts = time;
                 let Made { priority, packet_id, exceeded, carried, own, units } = made;
                 let part = Part { head: &head, priority, packet_id, exceeded, carried, own, units };
-                self.joiner.take(&part, &mut self.witness);
+                self.joiner.apply(&part, &mut self.witness);
                 self.joiner.tick(time, &mut self.witness);
             }
             None => {}

@@ -1,10 +1,10 @@
 //! What joining concludes of the simulation: nothing that was not so, and nearly all that could be concluded.
 
+use super::set::{Record, order};
 use super::sim::{Faults, Outcome, Plan, Route};
-use super::{Joiner, Part, Priority, Reason, Record, Take, order};
+use super::{Joiner, Output, Part, Priority, Reason};
 use crate::config::{JoinConfig, Units};
-use crate::reading::{ReadHops, Reading};
-use crate::state::Head;
+use crate::decode::{Head, ReadHops, Reading};
 use crate::stats::JoinStats;
 use wire::FlowKey;
 
@@ -273,7 +273,7 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
             own: Some(record(2)),
             units: Units::NONE,
         };
-        joiner.take(&part, &mut paths);
+        joiner.apply(&part, &mut paths);
     }
     let stats = joiner.stats();
     assert!(stats.balance().holds(), "{stats:?}");
@@ -283,7 +283,7 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
 
 struct Paths(u64);
 
-impl Take for Paths {
+impl Output for Paths {
     fn path(&mut self, _: &Head, _: ReadHops<'_>) {
         self.0 += 1;
     }

@@ -1,7 +1,7 @@
 //! Postcards joined into paths: the cards that several nodes send of one packet, put together and in order, say what one INT
 //! report says.
 //!
-//! What a card says of its node is taken when it comes. Beside that it is **held**, with its flow, until the others of its
+//! What a card says of its node is taken when it comes. Beside that it is **pending**, with its flow, until the others of its
 //! packet have come:
 //!
 //! - cards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
@@ -18,61 +18,38 @@
 //! have a gap. What is not joined is counted by reason, and concludes nothing.
 
 mod conclude;
-pub(crate) mod directory;
-mod held;
-pub(crate) mod identity;
-pub(crate) mod order;
+mod gaps;
+mod identity;
+mod joiner;
+mod order;
+mod packets;
 
-use crate::config::Units;
-use crate::event::Nanos;
-use crate::reading::Reading;
-use crate::tell::Origin;
+use crate::state::pending::Postcard;
 
-pub(crate) use held::Held;
+pub(crate) use gaps::Gaps;
+pub(crate) use identity::Identity;
+pub(crate) use joiner::Postcards;
 
-/// A card that waits for the others of its packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Card {
-    pub(crate) reading: Reading,
-    pub(crate) units: Units,
-    pub(crate) hop_limit: Option<u8>,
-    /// 0: it has none.
-    pub(crate) signature: u64,
-    /// Found, while a flow's cards are looked at: other packets of it have this signature, too.
-    pub(crate) shared: bool,
-    /// Stamps, device units; [`crate::reading::NO_VALUE`] where there is none.
-    pub(crate) ingress: u64,
-    pub(crate) egress: u64,
-    pub(crate) wide: bool,
-    pub(crate) profile: u8,
-    pub(crate) received: Nanos,
-    pub(crate) origin: Origin,
-}
-
-/// By what the cards of a packet were found.
+/// How the postcards of a packet are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum MatchedBy {
     Signature,
     Time,
     /// The latest of each node.
     Flow,
 }
 
-impl Card {
-    /// By what the others of its packet can be found. `None`: nothing tells their order.
-    pub(crate) fn way(&self, linked: bool) -> Option<Way> {
-        match (self.signature, self.has_time()) {
-            (0, true) => Some(Way::Time),
-            _ if self.shared => Some(Way::Time),
-            (0, false) if self.hop_limit.is_some() || linked => Some(Way::Flow),
+impl MatchedBy {
+    /// How the others of the packet of `postcard` can be found. `None`: nothing gives their order.
+    fn of(postcard: &Postcard, linked: bool) -> Option<Self> {
+        let has_time = postcard.has_time();
+        match (postcard.signature, has_time) {
+            (0, true) => Some(Self::Time),
+            _ if postcard.shared => Some(Self::Time),
+            (0, false) if postcard.hop_limit.is_some() || linked => Some(Self::Flow),
             (0, false) => None,
-            _ if self.has_time() || self.hop_limit.is_some() || linked => Some(Way::Signature),
+            _ if has_time || postcard.hop_limit.is_some() || linked => Some(Self::Signature),
             _ => None,
         }
-    }
-
-    /// Did one report bring both?
-    fn is_again(&self, other: &Self) -> bool {
-        self.origin == other.origin && self.ingress == other.ingress && self.egress == other.egress
     }
 }

@@ -1,14 +1,14 @@
-//! The cards of one packet in forwarding order, or why there is none.
+//! The postcards of one packet in forwarding order, or why there is none.
 //!
 //! By time stamps where the profile says that clocks agree; else by the packet's hop limit, which every router lowers; else
 //! by the links that the configuration names. Whatever gave the order, hop limits and links that are known must agree with
-//! it: a hop limit that falls by two means a node whose card is missing.
+//! it: a hop limit that falls by two means a node whose postcard is missing.
 
-use super::Card;
-use crate::clock::{Difference, difference};
 use crate::config::Link;
+use crate::decode::clock::{Difference, difference};
+use crate::decode::egress;
 use crate::event::Basis;
-use crate::reading::{NO_VALUE, egress};
+use crate::state::pending::Postcard;
 use crate::stats::Partial;
 
 /// The links that are known, both ways round.
@@ -32,38 +32,33 @@ impl Links {
         self.leaving.is_empty()
     }
 
-    /// Where the way out of a card's node leads.
-    fn behind(&self, card: &Card) -> Option<(u32, u32)> {
-        let out = (card.reading.node, egress(card.reading.link, card.reading.level_2));
+    /// Where the way out of a postcard's node leads.
+    fn behind(&self, postcard: &Postcard) -> Option<(u32, u32)> {
+        let out = (postcard.reading.node, egress(postcard.reading.link, postcard.reading.level_2));
         let at = self.leaving.binary_search_by_key(&out, |link| link.from).ok()?;
         self.leaving.get(at).map(|link| link.to)
     }
 
-    /// Where the way into a card's node comes from.
-    fn before(&self, card: &Card) -> Option<(u32, u32)> {
-        let at = self.entering.binary_search_by_key(&way_in(card)?, |link| link.to).ok()?;
+    /// Where the way into a postcard's node comes from.
+    fn before(&self, postcard: &Postcard) -> Option<(u32, u32)> {
+        let at = self.entering.binary_search_by_key(&way_in(postcard)?, |link| link.to).ok()?;
         self.entering.get(at).map(|link| link.from)
     }
 
     /// Does the way out of `one` lead into `next`? `None`: not known.
-    fn leads(&self, one: &Card, next: &Card) -> Option<bool> {
+    fn leads(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
         self.behind(one).map(|to| way_in(next) == Some(to))
     }
 }
 
 /// The node and the interface by which the packet came into it; `None`: not known.
-pub(crate) fn way_in(card: &Card) -> Option<(u32, u32)> {
-    let ingress = card.reading.link >> 16;
-    (!card.reading.level_2 && ingress != 0xffff).then_some((card.reading.node, ingress))
+pub(crate) fn way_in(postcard: &Postcard) -> Option<(u32, u32)> {
+    let ingress = postcard.reading.link >> 16;
+    (!postcard.reading.level_2 && ingress != 0xffff).then_some((postcard.reading.node, ingress))
 }
 
-impl Card {
-    /// Can its stamps be compared with other nodes'?
-    pub(crate) fn has_time(&self) -> bool {
-        self.units.synchronised && self.ingress != NO_VALUE && self.egress != NO_VALUE
-    }
-
-    /// A stamp as the time after `base`, in the device's unit: modulo 2^32 where a card has 32 bits only.
+impl Postcard {
+    /// A stamp as the time after `base`, in the device's unit: modulo 2^32 where a postcard has 32 bits only.
     pub(crate) fn after(stamp: u64, base: u64, wide: bool) -> i64 {
         if wide {
             stamp.wrapping_sub(base).cast_signed()
@@ -78,21 +73,21 @@ impl Card {
     }
 }
 
-/// Puts the cards of one packet in forwarding order and says by what.
+/// Puts the postcards of one packet in forwarding order and says by what.
 ///
 /// # Errors
 /// Why there is no order, or which sign there is of a node that is missing.
-pub(crate) fn arrange(cards: &mut [Card], links: &Links) -> Result<Basis, Partial> {
-    let basis = if cards.iter().all(Card::has_time) {
-        by_stamps(cards)?
-    } else if cards.iter().all(|card| card.hop_limit.is_some()) && falls(cards) {
+pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
+    let basis = if postcards.iter().all(Postcard::has_time) {
+        by_stamps(postcards)?
+    } else if postcards.iter().all(|postcard| postcard.hop_limit.is_some()) && falls(postcards) {
         Basis::HopLimit
     } else if !links.is_empty() {
-        by_links(cards, links)?
+        by_links(postcards, links)?
     } else {
         return Err(Partial::NoOrder);
     };
-    for pair in cards.windows(2) {
+    for pair in postcards.windows(2) {
         let [one, next] = pair else { continue };
         if let (Some(one), Some(next)) = (one.hop_limit, next.hop_limit) {
             match one.checked_sub(next) {
@@ -105,21 +100,22 @@ pub(crate) fn arrange(cards: &mut [Card], links: &Links) -> Result<Basis, Partia
             return Err(Partial::MissingHop);
         }
     }
-    let open = |card: Option<&Card>, beyond: fn(&Links, &Card) -> Option<(u32, u32)>| {
-        card.is_some_and(|card| beyond(links, card).is_some())
+    let open = |postcard: Option<&Postcard>, beyond: fn(&Links, &Postcard) -> Option<(u32, u32)>| {
+        postcard.is_some_and(|postcard| beyond(links, postcard).is_some())
     };
-    if !links.is_empty() && (open(cards.first(), Links::before) || open(cards.last(), Links::behind)) {
+    if !links.is_empty() && (open(postcards.first(), Links::before) || open(postcards.last(), Links::behind))
+    {
         return Err(Partial::MissingHop);
     }
     Ok(basis)
 }
 
-fn by_stamps(cards: &mut [Card]) -> Result<Basis, Partial> {
-    let wide = cards.iter().all(|card| card.wide);
-    let base = cards.first().map_or(0, |card| card.ingress);
-    cards.sort_unstable_by_key(|card| Card::after(card.ingress, base, wide));
+fn by_stamps(postcards: &mut [Postcard]) -> Result<Basis, Partial> {
+    let wide = postcards.iter().all(|postcard| postcard.wide);
+    let base = postcards.first().map_or(0, |postcard| postcard.ingress);
+    postcards.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
     // A packet is in one node at a time.
-    if cards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
+    if postcards.windows(2).all(|pair| pair[0].leaves_before(&pair[1])) {
         Ok(Basis::Stamps)
     } else {
         Err(Partial::Contradiction)
@@ -127,20 +123,20 @@ fn by_stamps(cards: &mut [Card]) -> Result<Basis, Partial> {
 }
 
 /// Sorts by hop limit, the highest first. `false`: two are equal, as behind a bridge.
-fn falls(cards: &mut [Card]) -> bool {
-    cards.sort_unstable_by_key(|card| std::cmp::Reverse(card.hop_limit));
-    cards.windows(2).all(|pair| pair[0].hop_limit != pair[1].hop_limit)
+fn falls(postcards: &mut [Postcard]) -> bool {
+    postcards.sort_unstable_by_key(|postcard| std::cmp::Reverse(postcard.hop_limit));
+    postcards.windows(2).all(|pair| pair[0].hop_limit != pair[1].hop_limit)
 }
 
-/// Follows the links from the card that none leads to.
-fn by_links(cards: &mut [Card], links: &Links) -> Result<Basis, Partial> {
-    for at in 0..cards.len() {
-        let (done, left) = cards.split_at(at);
+/// Follows the links from the postcard that none leads to.
+fn by_links(postcards: &mut [Postcard], links: &Links) -> Result<Basis, Partial> {
+    for at in 0..postcards.len() {
+        let (done, left) = postcards.split_at(at);
         let next = match done.last() {
-            None => left.iter().position(|card| links.before(card).is_none()),
-            Some(last) => left.iter().position(|card| links.leads(last, card) == Some(true)),
+            None => left.iter().position(|postcard| links.before(postcard).is_none()),
+            Some(last) => left.iter().position(|postcard| links.leads(last, postcard) == Some(true)),
         };
-        cards.swap(at, at + next.ok_or(Partial::MissingHop)?);
+        postcards.swap(at, at + next.ok_or(Partial::MissingHop)?);
     }
     Ok(Basis::Topology)
 }

@@ -7,8 +7,9 @@ use detect::{Detection, Thresholds};
 use wire::aggregate::{CARD_LEN, Card, HEADER_LEN, Header, Kind};
 
 use super::{THRESHOLDS, TICK};
-use crate::collector::{Collector, Datagram};
+use crate::collector::Collector;
 use crate::config::{Clocks, Config, PostcardConfig, Profile};
+use crate::decode::Datagram;
 use crate::event::{Nanos, Sink};
 
 /// Nodes that each packet passes.

@@ -6,12 +6,12 @@ use detect::rule::history::EMPTY;
 
 /// As many numbers for each place of a flow as the rules have cells.
 #[derive(Debug, Default)]
-pub(crate) struct Memories {
+pub(crate) struct RuleHistory {
     cells: Vec<Cell>,
     values: Vec<u64>,
 }
 
-impl Memories {
+impl RuleHistory {
     /// Makes room for `flows` flows and the cells of `rules`. What the rules before remembered and these do too is kept.
     pub(crate) fn set(&mut self, rules: &RuleSet, flows: usize) {
         let cells = rules.cells();
@@ -63,24 +63,24 @@ mod tests {
 
     #[test]
     fn what_other_rules_remember_too_is_kept() {
-        let mut memories = Memories::default();
-        memories.set(&rules(&["hops > 3"]), 4);
-        assert_eq!((memories.bytes(), memories.of(3).len()), (0, 0), "nothing without such rules");
-        memories.set(&rules(&["change(hops) > 3 and loop for 3"]), 4);
+        let mut history = RuleHistory::default();
+        history.set(&rules(&["hops > 3"]), 4);
+        assert_eq!((history.bytes(), history.of(3).len()), (0, 0), "nothing without such rules");
+        history.set(&rules(&["change(hops) > 3 and loop for 3"]), 4);
         for slot in 0..4 {
-            let [one, other] = memories.of(slot) else { panic!() };
+            let [one, other] = history.of(slot) else { panic!() };
             (*one, *other) = (u64::from(slot), u64::from(slot) + 10);
         }
-        assert_eq!((memories.of(4).len(), memories.bytes()), (0, 64), "beyond the last flow");
+        assert_eq!((history.of(4).len(), history.bytes()), (0, 64), "beyond the last flow");
         // The same under another name: not touched. Then one of the two is gone, and another is before it.
-        memories.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
-        assert_eq!(memories.of(2), [2, 12]);
-        memories.set(&rules(&["average(flow_latency) > 5", "loop for 7"]), 4);
-        assert_eq!(memories.of(2), [EMPTY, 12]);
-        memories.forget(2);
-        assert_eq!(memories.of(2), [EMPTY, EMPTY]);
-        assert_eq!(memories.of(1), [EMPTY, 11]);
-        memories.set(&RuleSet::default(), 4);
-        assert_eq!((memories.of(0).len(), memories.bytes()), (0, 0));
+        history.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
+        assert_eq!(history.of(2), [2, 12]);
+        history.set(&rules(&["average(flow_latency) > 5", "loop for 7"]), 4);
+        assert_eq!(history.of(2), [EMPTY, 12]);
+        history.forget(2);
+        assert_eq!(history.of(2), [EMPTY, EMPTY]);
+        assert_eq!(history.of(1), [EMPTY, 11]);
+        history.set(&RuleSet::default(), 4);
+        assert_eq!((history.of(0).len(), history.bytes()), (0, 0));
     }
 }

@@ -1,16 +1,10 @@
 //! What is known now, for those who ask: plain values, copied out.
 
-use std::ops::Range;
-
-use wire::FlowKey;
-
-use crate::collector::Collector;
+use super::State;
+use super::flows::{Flags, HopState};
+use super::series::Key;
+use crate::decode::{ABSENT, egress};
 use crate::event::{Basis, FlowRow};
-use crate::flows::{ABSENT, Flags, HopState};
-use crate::index::NO_SLOT;
-use crate::reading::egress;
-use crate::series::{Key, SeriesView};
-use crate::state::State;
 
 /// One hop of a flow, as it last was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,8 +73,8 @@ impl State {
         let ingress = (hop.link >> 16) as u16;
         // A slot may have been given to another key since this flow's last report.
         let of = |part: u32| move |(key, _): &(Key, u64)| (key.node, key.part) == (hop.node, part);
-        let queue = self.levels.queues.latest(hop.queue_slot).filter(of(u32::from(hop.queue)));
-        let link = self.levels.links.latest(hop.link_slot).filter(of(egress));
+        let queue = self.metrics.queues.latest(hop.queue_slot).filter(of(u32::from(hop.queue)));
+        let link = self.metrics.links.latest(hop.link_slot).filter(of(egress));
         HopView {
             node: given(hop.node),
             ingress_if: (!hop.level_2 && ingress != u16::MAX).then_some(ingress),
@@ -92,7 +86,7 @@ impl State {
         }
     }
 
-    fn view(&self, slot: u32) -> Option<FlowView<'_>> {
+    pub(crate) fn view(&self, slot: u32) -> Option<FlowView<'_>> {
         let (flow, cold, states) = self.flows.get(slot)?;
         Some(FlowView {
             row: flow.row(cold),
@@ -101,54 +95,9 @@ impl State {
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),
             mtu: flow.flags.has(Flags::MTU),
             path_basis: flow.flags.order(),
-            rules: if cold.generation == self.generation { flow.rules } else { 0 },
+            rules: if cold.generation == self.detection.generation() { flow.rules } else { 0 },
             state: self,
             states,
         })
-    }
-}
-
-impl Collector {
-    /// All flows, in no order that means anything.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
-        self.flows_in(0..self.flow_slots())
-    }
-
-    /// The flows in some slots of the table: to walk a large table a piece at a time, between bursts. A flow that stays
-    /// alive in the meantime keeps its slot.
-    pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
-        let state = self.state();
-        (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
-    }
-
-    /// Slots of the flow table in use so far; see [`Collector::flows_in`].
-    pub fn flow_slots(&self) -> u32 {
-        self.state().flows.slots()
-    }
-
-    /// One flow.
-    pub fn flow(&self, key: &FlowKey) -> Option<FlowView<'_>> {
-        let state = self.state();
-        state.view(state.flows.find(key, key.hash(self.seed()), NO_SLOT))
-    }
-
-    /// Hop latency per node, ns, over all flows.
-    pub fn nodes(&self) -> impl Iterator<Item = SeriesView> {
-        self.state().levels.nodes.views()
-    }
-
-    /// Occupancy per node and queue, device units.
-    pub fn queues(&self) -> impl Iterator<Item = SeriesView> {
-        self.state().levels.queues.views()
-    }
-
-    /// Congestion per node and queue (or buffer), device units.
-    pub fn congestion(&self) -> impl Iterator<Item = SeriesView> {
-        self.state().levels.congestion.views()
-    }
-
-    /// Utilisation per node and egress interface, millionths.
-    pub fn links(&self) -> impl Iterator<Item = SeriesView> {
-        self.state().levels.links.views()
     }
 }

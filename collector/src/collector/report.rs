@@ -1,26 +1,24 @@
-//! From any datagram to the state: whatever is not the common report. Decoded whole, one by one.
+//! Any datagram that is not the common report: decoded whole, report by report.
 
-use wire::report::Brief;
-use wire::{Decoder, Report, Single};
+use wire::{Decoder, Report};
 
-use crate::collector::{Core, Envelope, is_stacked, is_whole_path, signals, version};
+use super::Inner;
+use super::loss::GapObserver;
 use crate::config::Units;
-use crate::event::{Basis, Drop, Event, Kind, Loss, Sink};
-use crate::event::{SequenceEvent, SequenceEventKind};
-use crate::flows::Flags;
+use crate::decode::{
+    About, Ends, Envelope, Head, MOST_HOPS, NO_VALUE, Origin, Plan, ReadHops, Reading, Signals, StackReport,
+    StreamSeq, is_stacked, is_whole_path, version,
+};
+use crate::event::{Basis, Drop, Event, Kind, Sink};
 use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
-use crate::postcards::identity::Identity;
-use crate::postcards::{Card, Held};
-use crate::reading::{Ends, NO_VALUE, Plan, ReadHops, Reading};
-use crate::state::{Head, MOST_HOPS, Waiting};
-use crate::stream::StreamId;
-use crate::tell::{About, Origin, Teller};
+use crate::postcards::Identity;
+use crate::state::pending::Postcard;
 
-impl Core {
+impl Inner {
     /// Any datagram.
     #[inline(never)]
-    pub(crate) fn datagram(
+    pub(super) fn datagram(
         &mut self,
         envelope: &Envelope<'_>,
         payload: &[u8],
@@ -34,7 +32,7 @@ impl Core {
             match read {
                 Ok(()) => {
                     if good == 0 {
-                        self.count_sequence(envelope, &Number::from(&report), sink);
+                        self.count_sequence(envelope, &StreamSeq::from(&report), sink);
                     }
                     good += 1;
                     self.report(envelope, &report, sink);
@@ -52,7 +50,7 @@ impl Core {
                 self.stats.refused_datagrams[refusal.index()] += 1;
                 // It has been received all the same.
                 if let Ok(peek) = wire::peek(payload, reader.profile()) {
-                    self.count_sequence(envelope, &Number::from(&peek), sink);
+                    self.count_sequence(envelope, &StreamSeq::from(&peek), sink);
                 }
             }
             _ => self.stats.accepted += 1,
@@ -60,12 +58,9 @@ impl Core {
     }
 
     #[inline(always)]
-    fn count_sequence(&mut self, envelope: &Envelope<'_>, number: &Number, sink: &mut dyn Sink) {
-        if let Some(sequencer) = &mut self.sequencer {
-            let node = number.node;
-            let mut ear = Ear { sink, held: self.state.held.as_deref_mut(), node };
-            sequencer.observe(&number.stream(envelope), number.seq, envelope.received, &mut ear);
-        }
+    fn count_sequence(&mut self, envelope: &Envelope<'_>, seq: &StreamSeq, sink: &mut dyn Sink) {
+        let mut observer = GapObserver { sink, gaps: &mut self.postcards.gaps, node: seq.node };
+        self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, &mut observer);
     }
 
     fn head(&self, envelope: &Envelope<'_>, report: &Report<'_>) -> Head {
@@ -91,7 +86,7 @@ impl Core {
             },
             hash: key.hash(self.seed),
             whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
-            flags: report.int.map_or(Flags::default(), |int| signals(int.flags)),
+            signals: report.int.map_or(Signals::default(), |int| int.flags.into()),
             basis: Basis::Measured,
         }
     }
@@ -104,9 +99,9 @@ impl Core {
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
         }
         if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
-            self.tell_drop(&head, report, sink);
+            self.emit_drop(&head, report, sink);
         }
-        if report.is_single_record() && self.join(envelope, &head, report, sink) {
+        if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, sink) {
             return;
         }
         if let Some(int) = &report.int
@@ -117,8 +112,8 @@ impl Core {
         {
             let plan = Plan::new(&int.stack.layout, *envelope.units);
             self.state.counts.flow_reports += 1;
-            let report = Waiting { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
-            self.state.take_stacks(&[report], &plan, sink);
+            let report = StackReport { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
+            self.state.apply_stacks(&[report], &plan, sink);
             return;
         }
         let (mut readings, ends) = self.read(report, *envelope.units);
@@ -127,14 +122,14 @@ impl Core {
             report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
         if !head.about.has_flow {
             self.state.counts.node_reports += 1;
-            self.state.take_nodes(&head, hops, sink);
+            self.state.apply_nodes(&head, hops, sink);
         } else if !head.whole_path || readings.is_empty() {
-            self.state.take_part(&head, hops, sink);
+            self.state.apply_partial(&head, hops, sink);
         } else if let (true, [reading]) = (postcard, &readings[..]) {
             self.postcard(envelope, (&head, report), (reading, ends), sink);
         } else {
             self.state.counts.flow_reports += 1;
-            self.state.take(&head, NO_SLOT, hops, sink);
+            self.state.apply(&head, NO_SLOT, hops, sink);
         }
         readings.clear();
         self.readings = readings;
@@ -148,9 +143,9 @@ impl Core {
         (reading, ends): (&Reading, Ends),
         sink: &mut dyn Sink,
     ) {
-        let slot = self.state.take_postcard(head, NO_SLOT, reading, sink);
+        let slot = self.state.apply_postcard(head, NO_SLOT, reading, sink);
         let Identity { hop_limit, signature } = Identity::of(report);
-        let card = Card {
+        let postcard = Postcard {
             reading: *reading,
             units: *envelope.units,
             hop_limit,
@@ -163,13 +158,13 @@ impl Core {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.state.hold(slot, &card, sink);
+        self.postcards.hold(slot, &postcard, &mut self.state, sink);
     }
 
     /// The hops of a report, in memory that is given back after use.
     fn read(&mut self, report: &Report<'_>, units: Units) -> (Vec<Reading>, Ends) {
         let mut readings = std::mem::take(&mut self.readings);
-        let mut ends = Ends { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+        let mut ends = Ends::NONE;
         let mut widths = (false, false);
         for (at, mut hop) in report.hops().take(MOST_HOPS).enumerate() {
             if report.version == wire::Version::V05 && report.own.is_some() && at + 1 == report.hop_count() {
@@ -193,24 +188,18 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn tell_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
+    fn emit_drop(&mut self, head: &Head, report: &Report<'_>, sink: &mut dyn Sink) {
         self.stats.drop_reports += 1;
         let last = report.hop(report.hop_count().saturating_sub(1));
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
-        let mut teller = Teller {
-            sink,
-            counts: &mut self.state.counts.events,
-            about: &head.about,
-            thresholds: &self.state.detection.thresholds,
-            set: 0,
-        };
+        let mut emitter = self.state.detection.emitter(&head.about, 0, sink);
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id.or(last.node_id);
         event.interface = port(last.egress_if, last.l2_egress_if);
         event.queue = last.queue_id;
         event.reason = report.drop_reason;
-        let id = teller.tell(event, &[]);
+        let id = emitter.emit(event, &[]);
         sink.drop_report(&Drop {
             ts: head.about.ts,
             id,
@@ -221,77 +210,5 @@ impl Core {
             queue: event.queue,
             reason: event.reason,
         });
-    }
-}
-
-/// Hears gaps in numbers, which are lost cards.
-pub(crate) struct Ear<'e> {
-    pub(crate) sink: &'e mut dyn Sink,
-    pub(crate) held: Option<&'e mut Held>,
-    /// Whose numbers; `None`: of a sender that forwards many nodes' cards.
-    pub(crate) node: Option<u32>,
-}
-
-impl Sink for Ear<'_> {
-    fn loss(&mut self, loss: &Loss) {
-        self.sink.loss(loss);
-    }
-
-    fn sequence(&mut self, note: &SequenceEvent) {
-        if let (SequenceEventKind::Gap { .. }, Some(held)) = (note.kind, &mut self.held) {
-            held.note_gap(self.node, note.ts);
-        }
-        self.sink.sequence(note);
-    }
-}
-
-/// What counts a datagram.
-pub(crate) struct Number {
-    version: wire::Version,
-    node: Option<u32>,
-    hw_id: u8,
-    seq: u32,
-}
-
-impl Number {
-    #[inline]
-    pub(crate) fn stream(&self, envelope: &Envelope<'_>) -> StreamId {
-        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
-        let node = if self.version == wire::Version::V05 { None } else { self.node };
-        StreamId {
-            version: version(self.version),
-            hw_id: self.hw_id,
-            listener: envelope.listener,
-            node,
-            source: *envelope.source,
-        }
-    }
-}
-
-impl From<&Report<'_>> for Number {
-    #[inline]
-    fn from(report: &Report<'_>) -> Self {
-        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
-    }
-}
-
-impl From<&Brief<'_>> for Number {
-    #[inline(always)]
-    fn from(brief: &Brief<'_>) -> Self {
-        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
-    }
-}
-
-impl From<&Single<'_>> for Number {
-    #[inline(always)]
-    fn from(single: &Single<'_>) -> Self {
-        let Single { node_id, hw_id, seq, .. } = *single;
-        Self { version: wire::Version::V20, node: Some(node_id), hw_id, seq }
-    }
-}
-
-impl From<&wire::Peek> for Number {
-    fn from(peek: &wire::Peek) -> Self {
-        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
     }
 }

@@ -1,57 +1,11 @@
-//! The values of one hop in the collector's units, from wherever they lie.
+//! The hops of an INT stack, read where they lie by a plan that is worked out once per layout.
 
-use wire::{Hop, Items, Layout};
+use wire::{Items, Layout};
 
-use crate::clock::{Difference, difference};
+use super::head::Head;
+use super::reading::{ABSENT, Ends, Hops, NO_VALUE, Reading, between, scaled};
+use super::shapes::Shapes;
 use crate::config::Units;
-use crate::flows::ABSENT;
-use crate::shapes::Shapes;
-
-/// All-ones: a value that was absent or unavailable.
-pub(crate) const NO_VALUE: u64 = u64::MAX;
-
-/// What one hop says. All-ones stand for what it does not say.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reading {
-    pub(crate) node: u32,
-    /// The interfaces as they were told: level 1, ingress and egress in a half each, or else the egress of level 2.
-    pub(crate) link: u32,
-    pub(crate) level_2: bool,
-    /// ns.
-    pub(crate) latency: u64,
-    /// Queue id in the high 8 bits, occupancy in the low 24.
-    pub(crate) queue: u32,
-    /// Likewise: congestion status, or the shared buffer's occupancy.
-    pub(crate) congestion: u32,
-    /// As it was told, in units of so many millionths of the link.
-    pub(crate) utilization: u32,
-    pub(crate) utilization_unit: u32,
-}
-
-/// The first node's ingress and the last node's egress stamp, device units.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ends {
-    pub(crate) ingress: u64,
-    pub(crate) egress: u64,
-    pub(crate) wide: bool,
-}
-
-impl Ends {
-    /// Nothing was told.
-    pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
-}
-
-/// The hops of a report in forwarding order. Small, so that they can be handed on by value.
-pub(crate) trait Hops: Copy {
-    type Record: Copy;
-    fn count(self) -> usize;
-    fn units(self) -> Units;
-    /// Where hop `from` lies, and the ones behind it.
-    fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record>;
-    fn node(self, record: Self::Record) -> u32;
-    fn read(self, record: Self::Record) -> Reading;
-    fn ends(self) -> Ends;
-}
 
 /// The hops of an INT stack with records of `W` words, read where they lie: the last hop comes first.
 #[derive(Clone, Copy, Debug)]
@@ -325,6 +279,17 @@ impl Plan {
     }
 }
 
+/// A report whose hops are an INT stack that is read where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackReport<'a> {
+    pub(crate) head: Head,
+    /// The records of its stack, and the plan for them.
+    pub(crate) records: &'a [u8],
+    pub(crate) plan: u8,
+    /// Where its flow probably is.
+    pub(crate) slot: u32,
+}
+
 /// The plans in use.
 pub(crate) type Plans = Shapes<Plan>;
 
@@ -405,155 +370,6 @@ impl<'a, P: Places, const W: usize> Hops for Stacked<'a, P, W> {
             egress: at(self.records.first(), self.plan.stamps.1),
             wide: self.plan.wide,
         }
-    }
-}
-
-/// Hops that were read before, one by one: reports with metadata of their own, postcards, IOAM.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadHops<'a> {
-    pub(crate) readings: &'a [Reading],
-    pub(crate) ends: Ends,
-    pub(crate) units: Units,
-}
-
-impl<'a> Hops for ReadHops<'a> {
-    type Record = &'a Reading;
-
-    fn count(self) -> usize {
-        self.readings.len()
-    }
-
-    fn units(self) -> Units {
-        self.units
-    }
-
-    fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record> {
-        self.readings.iter().skip(from)
-    }
-
-    fn node(self, record: Self::Record) -> u32 {
-        record.node
-    }
-
-    fn read(self, record: Self::Record) -> Reading {
-        *record
-    }
-
-    fn ends(self) -> Ends {
-        self.ends
-    }
-}
-
-impl Reading {
-    /// Of a hop that says nothing.
-    pub(crate) const NOTHING: Self = Self {
-        node: ABSENT,
-        link: ABSENT,
-        level_2: false,
-        latency: NO_VALUE,
-        queue: ABSENT,
-        congestion: ABSENT,
-        utilization: ABSENT,
-        utilization_unit: 1,
-    };
-
-    /// Of a hop that was decoded whole.
-    pub(crate) fn of(hop: &Hop, units: Units) -> Self {
-        let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
-        let latency = match hop.hop_latency {
-            Some(latency) => scaled(latency, units.latency_ns),
-            None => between(stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts, units.stamp_ns),
-        };
-        let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
-            (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
-            _ => ABSENT,
-        };
-        let congestion = match pair(hop.queue_id, hop.queue_congestion) {
-            ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
-            congestion => congestion,
-        };
-        let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
-        let level_1 = half(hop.ingress_if) << 16 | half(hop.egress_if);
-        let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
-        Self {
-            node: hop.node_id.unwrap_or(ABSENT),
-            link: if level_2 { hop.l2_egress_if.unwrap_or(ABSENT) } else { level_1 },
-            level_2,
-            latency,
-            queue: pair(hop.queue_id, hop.queue_occupancy),
-            congestion,
-            utilization: hop.tx_utilization.unwrap_or(ABSENT),
-            utilization_unit: units.utilization,
-        }
-    }
-
-    /// Millionths of the link. Worked out where it is asked for, so that whether it is there is asked once.
-    #[inline(always)]
-    pub(crate) fn utilization(&self) -> u64 {
-        scaled(self.utilization, self.utilization_unit)
-    }
-
-    /// The egress interface, all-ones when not told.
-    pub(crate) fn egress(&self) -> u32 {
-        egress(self.link, self.level_2)
-    }
-}
-
-impl Reading {
-    /// Of a record where it lies; the same as of its hop.
-    #[inline]
-    pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
-        let carried = layout.carried();
-        let mut latency = scaled(layout.hop_latency(record), units.latency_ns);
-        if latency == NO_VALUE {
-            let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
-            latency = between(ingress, egress, layout.wide_ts(), units.stamp_ns);
-        }
-        let congestion = match carried.contains(Items::QUEUE_CONGESTION) {
-            true => layout.queue_congestion(record),
-            false => layout.buffer(record),
-        };
-        let level_2 = (layout.l2_interfaces(record) & 0xffff_ffff) as u32;
-        let level_2 = Some(level_2).filter(|egress| {
-            *egress != ABSENT
-                && !carried.contains(Items::INTERFACES)
-                && carried.contains(Items::L2_INTERFACES)
-        });
-        Self {
-            node: layout.node_id(record),
-            link: level_2.unwrap_or(layout.interfaces(record)),
-            level_2: level_2.is_some(),
-            latency,
-            queue: layout.queue(record),
-            congestion,
-            utilization: layout.tx_utilization(record),
-            utilization_unit: units.utilization,
-        }
-    }
-}
-
-/// The egress interface of a [`Reading::link`].
-pub(crate) fn egress(link: u32, level_2: bool) -> u32 {
-    match (level_2, link & 0xffff) {
-        (true, _) => link,
-        (false, 0xffff) => ABSENT,
-        (false, egress) => egress,
-    }
-}
-
-#[inline(always)]
-fn scaled(raw: u32, unit: u32) -> u64 {
-    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
-}
-
-/// The time from one stamp of a node to another, ns.
-pub(crate) fn between(ingress: u64, egress: u64, wide: bool, stamp_ns: u32) -> u64 {
-    if ingress == NO_VALUE || egress == NO_VALUE {
-        return NO_VALUE;
-    }
-    match difference(ingress, egress, wide) {
-        Difference::Later(later) => later.saturating_mul(u64::from(stamp_ns)),
-        Difference::Backwards => NO_VALUE,
     }
 }
 

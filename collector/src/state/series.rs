@@ -17,16 +17,25 @@
 //! At the end of a second every series is closed at once (no value of the next second may slip in), which is a short loop
 //! over plain numbers; the quantiles and the records for the sink are made afterwards, a bounded number per tick.
 
+mod interval;
+#[cfg(test)]
+mod tests;
+
 use detect::Metric;
 
+use super::deadband::Deadband;
+use super::sketch::Sketches;
 use crate::event::{Nanos, Rollup, Sink};
 use crate::hash::{Jitter, fold};
 use crate::index::{Index, NO_SLOT, Room};
-use crate::sketch::{Handle, Sketches};
 use crate::stats::Table;
 
+pub use interval::Summary;
+use interval::Totals;
+pub(crate) use interval::{Closing, Merged};
+
 /// Values per series and second that reach its sketch.
-pub const SAMPLES: u32 = 1000;
+const SAMPLES: u32 = 1000;
 
 /// Samples beyond [`SAMPLES`] in one second after which the stride doubles, and again.
 const STEP: u32 = 128;
@@ -65,9 +74,8 @@ impl Key {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Hot {
-    /// A value `v` with `v - low <= width` (wrapping) is nothing new.
-    low: u64,
-    width: u64,
+    /// Values that change nothing.
+    deadband: Deadband,
     sum: u64,
     latest: u64,
     /// Values until the next sample, and how many there were when counting down began.
@@ -78,77 +86,11 @@ struct Hot {
 
 const _: () = assert!(size_of::<Hot>() == 64);
 
-impl Hot {
-    /// No value is inside.
-    fn shut(&mut self) {
-        (self.low, self.width) = (u64::MAX, 0);
-    }
-}
-
-/// One interval's numbers.
-#[derive(Clone, Copy, Debug)]
-struct Totals {
-    count: u64,
-    least: u64,
-    greatest: u64,
-    sum: u64,
-    sketch: Handle,
-    /// Values came as a summary: no sketch knows them.
-    merged: bool,
-}
-
-/// Values that somebody else has summed up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Merged {
-    pub(crate) count: u64,
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-    pub(crate) sum: u64,
-}
-
-impl Merged {
-    /// Least or greatest: the one further from `told`, if that is further than `threshold`.
-    pub(crate) fn moved(&self, told: u64, threshold: u64) -> Option<u64> {
-        let far = if told.abs_diff(self.min) > told.abs_diff(self.max) { self.min } else { self.max };
-        (told.abs_diff(far) > threshold).then_some(far)
-    }
-}
-
-impl Totals {
-    const NOTHING: Self =
-        Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE, merged: false };
-
-    fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.least = self.least.min(other.least);
-        self.greatest = self.greatest.max(other.greatest);
-        self.sum = self.sum.saturating_add(other.sum);
-        self.merged |= other.merged;
-    }
-}
-
-/// Numbers of a finished interval.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Summary {
-    /// Values.
-    pub count: u64,
-    /// Least value.
-    pub min: u64,
-    /// Greatest value.
-    pub max: u64,
-    /// Their sum.
-    pub sum: u64,
-    /// Median, where a sketch was kept.
-    pub p50: Option<u64>,
-    /// 99th percentile, likewise.
-    pub p99: Option<u64>,
-}
-
 #[derive(Clone, Debug)]
 struct Cold {
     used: bool,
     /// The last value told.
-    told: Option<u64>,
+    last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
     /// Finished, waiting to be given to the sink.
@@ -165,35 +107,14 @@ struct Cold {
     profile: u8,
 }
 
-/// What is outside the ordinary about a value.
+/// Whether a value is to be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum News {
-    Nothing,
+pub(crate) enum Change {
+    None,
     /// The key's first value.
     New,
-    /// Moved by more than the threshold from this value, told before.
-    Moved(u64),
-}
-
-/// The second that ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Closing {
-    /// Its start.
-    pub(crate) second: Nanos,
-    /// Does its minute end with it?
-    pub(crate) minute: bool,
-    /// Seconds until the next one begins: 1, or more after silence.
-    pub(crate) elapsed: u32,
-    /// Seconds without a value after which a key is forgotten.
-    pub(crate) timeout: u32,
-    pub(crate) seconds: bool,
-    pub(crate) minutes: bool,
-}
-
-impl Closing {
-    fn minute_start(&self) -> Nanos {
-        self.second - self.second % 60_000_000_000
-    }
+    /// Further than the threshold from this value, reported before.
+    Changed(u64),
 }
 
 /// The latest state of one series.
@@ -221,7 +142,7 @@ pub struct SeriesView {
 pub(crate) struct Series {
     metric: Metric,
     /// Are values news, or only rolled up?
-    tells: bool,
+    emits: bool,
     /// The least of all thresholds for this metric.
     threshold: u64,
     hot: Vec<Hot>,
@@ -238,13 +159,13 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    pub(crate) fn new(metric: Metric, tells: bool, capacity: usize, seed: u64) -> Self {
+    pub(crate) fn new(metric: Metric, emits: bool, capacity: usize, seed: u64) -> Self {
         let mut hot = Vec::with_capacity(capacity);
         memory::advise_huge(&hot);
         hot.clear();
         Self {
             metric,
-            tells,
+            emits,
             threshold: 0,
             hot,
             cold: Vec::with_capacity(capacity),
@@ -262,10 +183,10 @@ impl Series {
     /// Sets the least of all thresholds in force.
     pub(crate) fn set_threshold(&mut self, least: u64) {
         self.threshold = least;
-        self.hot.iter_mut().for_each(Hot::shut);
+        self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
-    /// Adds a value. `false`: nothing new about it. `true`: call [`Series::attend`]. A slot that does not exist takes
+    /// Adds a value. `false`: nothing new about it. `true`: call [`Series::examine`]. A slot that does not exist takes
     /// nothing and answers `true`.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
@@ -274,44 +195,48 @@ impl Series {
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
         hot.countdown = hot.countdown.wrapping_sub(1);
-        value.wrapping_sub(hot.low) > hot.width || hot.countdown == 0
+        !hot.deadband.contains(value) || hot.countdown == 0
     }
 
     /// Looks at a value that [`Series::add`] took and found remarkable; `threshold` is that of the report's flow.
     #[inline(always)]
-    pub(crate) fn attend(&mut self, slot: u32, value: u64, threshold: u64, sketches: &mut Sketches) -> News {
+    pub(crate) fn examine(
+        &mut self,
+        slot: u32,
+        value: u64,
+        threshold: u64,
+        sketches: &mut Sketches,
+    ) -> Change {
         let (Some(hot), Some(cold)) = (self.hot.get_mut(slot as usize), self.cold.get_mut(slot as usize))
         else {
-            return News::Nothing;
+            return Change::None;
         };
         if hot.countdown == 0 {
             sample(hot, cold, value, &mut self.jitter, sketches);
         }
-        if value.wrapping_sub(hot.low) <= hot.width {
-            return News::Nothing;
+        if hot.deadband.contains(value) {
+            return Change::None;
         }
         cold.second.least = cold.second.least.min(value);
         cold.second.greatest = cold.second.greatest.max(value);
-        let news = match cold.told {
-            None if self.tells => News::New,
+        let change = match cold.last_reported {
+            None if self.emits => Change::New,
             // Of series that tell nothing, summaries have told all the same.
-            Some(told) if self.tells && value.abs_diff(told) > threshold => News::Moved(told),
-            _ => News::Nothing,
+            Some(last_reported) if self.emits && value.abs_diff(last_reported) > threshold => {
+                Change::Changed(last_reported)
+            }
+            _ => Change::None,
         };
-        if news != News::Nothing {
-            cold.told = Some(value);
+        if change != Change::None {
+            cold.last_reported = Some(value);
         }
         let (mut low, mut high) = (cold.second.least, cold.second.greatest);
-        if let Some(told) = cold.told {
-            low = low.max(told.saturating_sub(self.threshold));
-            high = high.min(told.saturating_add(self.threshold));
+        if let Some(last_reported) = cold.last_reported {
+            low = low.max(last_reported.saturating_sub(self.threshold));
+            high = high.min(last_reported.saturating_add(self.threshold));
         }
-        if low <= high {
-            (hot.low, hot.width) = (low, high - low);
-        } else {
-            hot.shut();
-        }
-        news
+        hot.deadband = Deadband::between(low, high);
+        change
     }
 
     /// Adds values that were summed up. Answers what is news of them and what was told before.
@@ -327,25 +252,31 @@ impl Series {
         hot.sum = hot.sum.saturating_add(merged.sum);
         hot.latest = merged.sum / merged.count.max(1);
         // The next single value is looked at.
-        hot.shut();
+        hot.deadband = Deadband::EMPTY;
         let second = &mut cold.second;
         second.count += merged.count;
         second.least = second.least.min(merged.min);
         second.greatest = second.greatest.max(merged.max);
         second.merged = true;
-        let told = cold.told;
-        let value = match told {
+        let last_reported = cold.last_reported;
+        let value = match last_reported {
             None => merged.max,
-            Some(told) => merged.moved(told, threshold)?,
+            Some(last_reported) => merged.outside(last_reported, threshold)?,
         };
-        cold.told = Some(value);
-        Some((value, told))
+        cold.last_reported = Some(value);
+        Some((value, last_reported))
     }
 
     /// Adds a value of a key that is known, silently: it lies within the threshold of the value told last. `slot` is where
     /// the key is, if that is known. `false`: there is no such key.
     #[inline(never)]
-    pub(crate) fn absorb(&mut self, slot: &mut u32, key: Key, value: u64, sketches: &mut Sketches) -> bool {
+    pub(crate) fn add_silently(
+        &mut self,
+        slot: &mut u32,
+        key: Key,
+        value: u64,
+        sketches: &mut Sketches,
+    ) -> bool {
         if *slot == NO_SLOT {
             let hot = &self.hot;
             *slot = self.index.find(self.hash(key), |slot| hot[slot as usize].key == key);
@@ -354,7 +285,7 @@ impl Series {
             }
         }
         if self.add(*slot, value) {
-            self.attend(*slot, value, u64::MAX, sketches);
+            self.examine(*slot, value, u64::MAX, sketches);
         }
         true
     }
@@ -380,10 +311,10 @@ impl Series {
             self.refused += 1;
             return NO_SLOT;
         };
-        let hot = Hot { low: u64::MAX, width: 0, sum: 0, latest: 0, countdown: 1, armed: 1, key };
+        let hot = Hot { deadband: Deadband::EMPTY, sum: 0, latest: 0, countdown: 1, armed: 1, key };
         let cold = Cold {
             used: true,
-            told: None,
+            last_reported: None,
             second: Totals::NOTHING,
             minute: Totals::NOTHING,
             closed_second: Totals::NOTHING,
@@ -454,13 +385,13 @@ impl Series {
         let open = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         let closed = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
         for minute in [closed, open] {
-            let summary = finish(&minute, sketches);
+            let summary = minute.finish(sketches);
             if minute.count > 0 && closing.minutes {
                 sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
             }
         }
         expired(key, latest, sink);
-        self.hot[slot].shut();
+        self.hot[slot].deadband = Deadband::EMPTY;
         self.index.remove(self.hash(key), slot as u32);
         self.free.push(slot as u32);
     }
@@ -475,7 +406,7 @@ impl Series {
             let cold = &mut self.cold[slot];
             if cold.closed_second.count > 0 {
                 let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
-                cold.last = finish(&totals, sketches);
+                cold.last = totals.finish(sketches);
                 if closing.seconds {
                     sink.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
                 }
@@ -483,7 +414,7 @@ impl Series {
             let cold = &mut self.cold[slot];
             if cold.closed_minute.count > 0 {
                 let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
-                let summary = finish(&totals, sketches);
+                let summary = totals.finish(sketches);
                 if closing.minutes {
                     sink.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
                 }
@@ -592,7 +523,7 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
         cold.idle = closing.elapsed.saturating_sub(1);
         cold.alive = cold.alive.saturating_add(1);
         cold.stride = u32::try_from(closed.count / u64::from(SAMPLES)).unwrap_or(u32::MAX).clamp(1, 1 << 30);
-        hot.shut();
+        hot.deadband = Deadband::EMPTY;
     }
     hot.sum = 0;
     cold.samples = 0;
@@ -601,199 +532,5 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     if closing.minute && cold.minute.count > 0 {
         let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         cold.closed_minute = minute;
-    }
-}
-
-fn finish(totals: &Totals, sketches: &mut Sketches) -> Summary {
-    let quantiles = sketches.quantiles(totals.sketch).filter(|_| !totals.merged);
-    sketches.give(totals.sketch);
-    // A sketch answers with the upper end of a cell; the exact extremes know better.
-    let within = |value: u64| value.clamp(totals.least, totals.greatest);
-    Summary {
-        count: totals.count,
-        min: totals.least,
-        max: totals.greatest,
-        sum: totals.sum,
-        p50: quantiles.map(|(p50, _)| within(p50)),
-        p99: quantiles.map(|(_, p99)| within(p99)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Nanos = 1_000_000_000;
-    const KEY: Key = Key { node: 7, part: 3 };
-
-    #[derive(Default)]
-    struct Kept(Vec<Rollup>);
-
-    impl Sink for Kept {
-        fn rollup(&mut self, rollup: &Rollup) {
-            self.0.push(*rollup);
-        }
-    }
-
-    struct Table {
-        series: Series,
-        sketches: Sketches,
-        kept: Kept,
-        expired: Vec<(Key, u64)>,
-    }
-
-    impl Table {
-        fn new(capacity: usize) -> Self {
-            Self {
-                series: Series::new(Metric::QueueOccupancy, true, capacity, 1),
-                sketches: Sketches::with_capacity(8),
-                kept: Kept::default(),
-                expired: Vec::new(),
-            }
-        }
-
-        fn value(&mut self, value: u64, threshold: u64) -> News {
-            let slot = self.series.slot(KEY, 0);
-            if self.series.add(slot, value) {
-                self.series.attend(slot, value, threshold, &mut self.sketches)
-            } else {
-                News::Nothing
-            }
-        }
-
-        fn close(&mut self, second: u64) {
-            let closing = Closing {
-                second: second * SECOND,
-                minute: second % 60 == 59,
-                elapsed: 1,
-                timeout: 10,
-                seconds: true,
-                minutes: true,
-            };
-            let expired = &mut self.expired;
-            let heard = |key, value, _: &mut dyn Sink| expired.push((key, value));
-            self.series.close(closing, &mut self.sketches, &mut self.kept, heard);
-            self.series.drain(usize::MAX, &mut self.sketches, &mut self.kept);
-        }
-    }
-
-    #[test]
-    fn a_value_is_told_when_it_moved_by_more_than_the_threshold_from_the_last_told() {
-        let mut table = Table::new(4);
-        table.series.set_threshold(10);
-        let told: Vec<News> =
-            [100, 110, 90, 111, 105, 121, 122, 100, 0].into_iter().map(|v| table.value(v, 10)).collect();
-        use News::{Moved, New, Nothing};
-        assert_eq!(
-            told,
-            [New, Nothing, Nothing, Moved(100), Nothing, Nothing, Moved(111), Moved(122), Moved(100)]
-        );
-    }
-
-    #[test]
-    fn a_threshold_of_zero_tells_every_change_and_the_greatest_none() {
-        let mut table = Table::new(4);
-        let told: Vec<News> = [5, 5, 6, 6, 5].into_iter().map(|v| table.value(v, 0)).collect();
-        assert_eq!(told, [News::New, News::Nothing, News::Moved(5), News::Nothing, News::Moved(6)]);
-        let mut table = Table::new(4);
-        table.series.set_threshold(u64::MAX);
-        let told: Vec<News> = [5, u64::MAX - 1, 0].into_iter().map(|v| table.value(v, u64::MAX)).collect();
-        assert_eq!(told, [News::New, News::Nothing, News::Nothing]);
-    }
-
-    #[test]
-    fn the_least_threshold_guards_and_the_reports_own_decides() {
-        let mut table = Table::new(4);
-        table.series.set_threshold(5);
-        let told: Vec<News> = [(100, 50), (108, 50), (108, 5), (151, 50), (159, 50)]
-            .into_iter()
-            .map(|(v, t)| table.value(v, t))
-            .collect();
-        assert_eq!(told, [News::New, News::Nothing, News::Moved(100), News::Nothing, News::Moved(108)]);
-    }
-
-    #[test]
-    fn a_new_threshold_holds_at_once() {
-        let mut table = Table::new(4);
-        table.series.set_threshold(100);
-        assert_eq!((table.value(50, 100), table.value(60, 100)), (News::New, News::Nothing));
-        table.series.set_threshold(5);
-        assert_eq!(table.value(60, 5), News::Moved(50));
-    }
-
-    #[test]
-    fn rollups_are_exact_and_their_quantiles_near() {
-        let mut table = Table::new(4);
-        table.series.set_threshold(u64::MAX);
-        for value in (1..=50_000).rev() {
-            table.value(value, u64::MAX);
-        }
-        table.close(58);
-        table.value(7, u64::MAX);
-        table.close(59);
-        let rollups: Vec<_> =
-            table.kept.0.iter().map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum)).collect();
-        let sum = 50_000 * 50_001 / 2;
-        assert_eq!(
-            rollups,
-            [(58, 1, 50_000, 1, 50_000, sum), (59, 1, 1, 7, 7, 7), (0, 60, 50_001, 1, 50_000, sum + 7)]
-        );
-        for rollup in [&table.kept.0[0], &table.kept.0[2]] {
-            let (p50, p99) = (rollup.p50.unwrap(), rollup.p99.unwrap());
-            assert!(p50.abs_diff(25_000) < 1500 && p99.abs_diff(49_500) < 500, "{p50} {p99}");
-        }
-        assert_eq!((table.kept.0[1].p50, table.kept.0[1].p99), (Some(7), Some(7)));
-        assert_eq!(
-            (table.kept.0[1].node, table.kept.0[1].queue, table.kept.0[1].interface),
-            (Some(7), Some(3), None)
-        );
-    }
-
-    #[test]
-    fn sampling_keeps_to_its_number_and_counts_every_value() {
-        let mut table = Table::new(4);
-        table.series.set_threshold(u64::MAX);
-        for second in 0..3 {
-            for _ in 0..1_000_000 {
-                table.value(9, u64::MAX);
-            }
-            table.close(second);
-        }
-        let counts: Vec<u64> = table.kept.0.iter().map(|rollup| rollup.count).collect();
-        assert_eq!(counts, [1_000_000; 3]);
-        assert_eq!(table.series.cold[0].stride, 1000);
-    }
-
-    #[test]
-    fn a_silent_key_expires_and_its_minute_is_told() {
-        let mut table = Table::new(4);
-        table.value(4, 0);
-        table.close(0);
-        table.value(5, 0);
-        table.close(1);
-        for second in 2..14 {
-            table.close(second);
-        }
-        assert_eq!(table.expired, [(KEY, 5)]);
-        let rollups: Vec<_> = table.kept.0.iter().map(|r| (r.interval, r.count, r.sum)).collect();
-        assert_eq!(rollups, [(1, 1, 4), (1, 1, 5), (60, 2, 9)]);
-        assert_eq!((table.series.table().used, table.sketches.table().used), (0, 0));
-        assert_eq!(table.value(5, 0), News::New);
-    }
-
-    #[test]
-    fn a_flood_of_keys_is_refused_and_soon_forgotten() {
-        let mut table = Table::new(100);
-        table.value(1, 0);
-        for node in 0..10_000 {
-            table.series.slot(Key { node, part: 9 }, 0);
-        }
-        let full = table.series.table();
-        assert!(full.used <= 100 && full.used + full.refused >= 10_001, "{full:?}");
-        for second in 0..7 {
-            table.value(1, 0);
-            table.close(second);
-        }
-        assert_eq!(table.series.table().used, 1);
     }
 }

@@ -8,12 +8,11 @@
 use memory::prefetch;
 use wire::FlowKey;
 
+use super::deadband::Deadband;
+use crate::decode::{ABSENT, Signals};
 use crate::event::{Basis, Nanos};
 use crate::index::{BUSY, Index, NO_SLOT, Place, Room};
 use crate::stats::Table;
-
-/// All-ones: absent.
-pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// What one hop of a flow last said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +22,7 @@ pub(crate) struct HopState {
     /// The interfaces as they were told; `link_slot` belongs to the egress.
     pub(crate) link: u32,
     /// Hop latency as last told and latest, ns, held at `ABSENT - 1`.
-    pub(crate) told: u32,
+    pub(crate) last_reported: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,
     pub(crate) link_slot: u32,
@@ -42,7 +41,7 @@ impl HopState {
     pub(crate) const NOTHING: Self = Self {
         node: ABSENT,
         link: ABSENT,
-        told: ABSENT,
+        last_reported: ABSENT,
         latest: ABSENT,
         node_slot: NO_SLOT,
         link_slot: NO_SLOT,
@@ -73,10 +72,9 @@ pub(crate) struct Flow {
     pub(crate) last_seen: Nanos,
     pub(crate) reports: u64,
     /// Threshold of hop latency, ns.
-    pub(crate) band: u64,
-    /// Flow latency: a value `v` with `v - low <= width` (wrapping) is nothing new.
-    pub(crate) low: u64,
-    pub(crate) width: u64,
+    pub(crate) hop_deadband: u64,
+    /// Flow latencies that change nothing.
+    pub(crate) deadband: Deadband,
     pub(crate) latency: u64,
     /// Of this minute.
     pub(crate) sum: u64,
@@ -96,7 +94,7 @@ pub(crate) struct Cold {
     pub(crate) hash: u64,
     pub(crate) first_seen: Nanos,
     /// Flow latency as last told; `u64::MAX`: never.
-    pub(crate) told: u64,
+    pub(crate) last_reported: u64,
     /// Of this minute.
     pub(crate) least: u64,
     pub(crate) greatest: u64,
@@ -131,24 +129,18 @@ pub(crate) struct Flags(u8);
 
 impl Flags {
     /// E and M, as the report had them.
-    pub(crate) const HOP_LIMIT: Self = Self(1);
-    pub(crate) const MTU: Self = Self(2);
+    pub(crate) const HOP_LIMIT: Self = Self(Signals::HOP_LIMIT.bits());
+    pub(crate) const MTU: Self = Self(Signals::MTU.bits());
     /// The path visits a node twice.
     pub(crate) const LOOP: Self = Self(4);
     /// By what the order of the path is known: two bits, see [`Flags::order`].
     const ORDER: u8 = 0x18;
     const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Stamps, Basis::Topology];
 
-    /// E and M.
-    #[inline(always)]
-    pub(crate) fn signals(hop_limit: bool, mtu: bool) -> Self {
-        Self(u8::from(hop_limit) | u8::from(mtu) << 1)
-    }
-
-    /// Are E and M as in `other`?
+    /// Are E and M as in `signals`?
     #[inline]
-    pub(crate) fn signals_like(self, other: Self) -> bool {
-        (self.0 ^ other.0) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
+    pub(crate) fn matches(self, signals: Signals) -> bool {
+        (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
     }
 
     #[inline]
@@ -172,6 +164,12 @@ impl Flags {
         } else {
             self.0 &= !other.0;
         }
+    }
+}
+
+impl From<Signals> for Flags {
+    fn from(signals: Signals) -> Self {
+        Self(signals.bits())
     }
 }
 
@@ -364,9 +362,8 @@ impl Flows {
             context: 0,
             last_seen: now,
             reports: 0,
-            band: 0,
-            low: u64::MAX,
-            width: 0,
+            hop_deadband: 0,
+            deadband: Deadband::EMPTY,
             latency: u64::MAX,
             sum: 0,
             count: 0,
@@ -376,7 +373,7 @@ impl Flows {
         let cold = Cold {
             hash,
             first_seen: now,
-            told: u64::MAX,
+            last_reported: u64::MAX,
             least: u64::MAX,
             greatest: 0,
             minute: 0,

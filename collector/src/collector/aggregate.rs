@@ -11,19 +11,16 @@
 
 use detect::Metric;
 use wire::FlowKey;
-use wire::aggregate::{Aggregate, Card as Unfolded, Header, Summary, SummaryMetric};
+use wire::aggregate::{Aggregate, Card as WireCard, Header, Summary, SummaryMetric};
 
-use crate::collector::{Collector, Core, Datagram, Envelope};
+use super::loss::GapObserver;
+use super::{Collector, Inner};
+use crate::decode::{ABSENT, About, Datagram, Envelope, Head, NO_VALUE, Origin, Reading, between};
 use crate::event::Sink;
-use crate::flows::ABSENT;
-use crate::postcards::Card;
-use crate::reading::{NO_VALUE, Reading, between};
-use crate::reports::Ear;
-use crate::series::{ALL_QUEUES, Key, Merged};
-use crate::state::Head;
+use crate::state::pending::Postcard;
+use crate::state::series::{ALL_QUEUES, Key, Merged};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
-use crate::tell::{About, Origin, Teller};
 
 /// What stands for the version in the numbered stream of an aggregator.
 pub const VERSION: u8 = 1;
@@ -34,7 +31,7 @@ const AHEAD: usize = 32;
 /// A card on its way into the state.
 #[derive(Clone, Copy)]
 struct Coming {
-    card: Unfolded,
+    card: WireCard,
     key: FlowKey,
     hash: u64,
     slot: u32,
@@ -44,19 +41,19 @@ impl Collector {
     /// Takes a burst of datagrams that hold aggregates of postcards, as [`Collector::handle`] takes reports. Which of the two
     /// a datagram holds is told by the port it came to, not by its bytes.
     pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
-        let (core, readers) = self.parts();
-        core.stats.datagrams += burst.len() as u64;
+        let (inner, readers) = (&mut self.inner, &mut self.readers);
+        inner.stats.datagrams += burst.len() as u64;
         for datagram in burst {
-            if core.turns(datagram.received) {
-                core.advance(datagram.received, sink);
+            if inner.turns(datagram.received) {
+                inner.advance(datagram.received, sink);
             }
-            let (envelope, _) = core.open(datagram, readers);
-            core.aggregate(&{ envelope }, datagram.payload, sink);
+            let (envelope, _) = inner.open(datagram, readers);
+            inner.aggregate(&{ envelope }, datagram.payload, sink);
         }
     }
 }
 
-impl Core {
+impl Inner {
     fn aggregate(&mut self, envelope: &Envelope<'_>, payload: &[u8], sink: &mut dyn Sink) {
         let aggregate = match Aggregate::parse(payload) {
             Ok(aggregate) => aggregate,
@@ -102,7 +99,6 @@ impl Core {
     }
 
     fn count_aggregate(&mut self, envelope: &Envelope<'_>, header: &Header, sink: &mut dyn Sink) {
-        let Some(sequencer) = &mut self.sequencer else { return };
         let stream = StreamId {
             version: VERSION,
             hw_id: 0,
@@ -110,8 +106,8 @@ impl Core {
             node: Some(header.aggregator),
             source: *envelope.source,
         };
-        let mut ear = Ear { sink, held: self.state.held.as_deref_mut(), node: None };
-        sequencer.observe(&stream, header.sequence, envelope.received, &mut ear);
+        let mut observer = GapObserver { sink, gaps: &mut self.postcards.gaps, node: None };
+        self.losses.observe(&stream, header.sequence, envelope.received, &mut observer);
     }
 
     /// Looked up several at a time, so that the memory which the one needs is on its way while others are looked up.
@@ -122,9 +118,8 @@ impl Core {
         aggregate: &Aggregate<'_>,
         sink: &mut dyn Sink,
     ) {
-        let joins =
-            envelope.units.synchronised || self.state.held.as_ref().is_some_and(|held| held.is_linked());
-        let nothing = Coming { card: Unfolded::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
+        let joins = envelope.units.synchronised || self.postcards.is_linked();
+        let nothing = Coming { card: WireCard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
         let mut coming = [nothing; AHEAD];
         let mut cards = aggregate.cards();
         loop {
@@ -169,12 +164,13 @@ impl Core {
             queue: card.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
-        let slot = self.state.take_postcard(head, coming.slot, &reading, sink);
+        let slot = self.state.apply_postcard(head, coming.slot, &reading, sink);
         if !joins {
-            self.state.pass_by(Unjoinable::NoOrder);
+            self.state.postcards.stats.cards += 1;
+            self.state.postcards.refuse(Unjoinable::NoOrder);
             return;
         }
-        let card = Card {
+        let postcard = Postcard {
             reading,
             units: *units,
             hop_limit: None,
@@ -187,7 +183,7 @@ impl Core {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.state.hold(slot, &card, sink);
+        self.postcards.hold(slot, &postcard, &mut self.state, sink);
     }
 
     fn summary(&mut self, header: &Header, head: &mut Head, summary: &Summary, sink: &mut dyn Sink) {
@@ -205,33 +201,32 @@ impl Core {
                 head.about.key = self.state.flow_of_id(id);
                 head.hash = head.about.key.hash(self.seed);
                 let latency = (summary.metric == SummaryMetric::HopLatency).then_some(&merged);
-                slot = self.state.take_summary(head, node, latency, sink);
+                slot = self.state.apply_summary(head, node, latency, sink);
             }
             None => {
                 head.about.has_flow = false;
                 self.state.counts.node_reports += 1;
             }
         }
-        let levels = &mut self.state.levels;
-        let (series, part) = match summary.metric {
-            SummaryMetric::HopLatency => (&mut levels.nodes, 0),
-            SummaryMetric::QueueLength => (&mut levels.queues, ALL_QUEUES),
+        let (metric, part) = match summary.metric {
+            SummaryMetric::HopLatency => (Metric::HopLatency, 0),
+            SummaryMetric::QueueLength => (Metric::QueueOccupancy, ALL_QUEUES),
             SummaryMetric::Other(_) => return,
         };
-        let thresholds = &self.state.detection.thresholds;
         let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
         let about = &About { has_flow: false, ..head.about };
-        let mut teller = Teller { sink, counts: &mut self.state.counts.events, about, thresholds, set };
+        let mut emitter = self.state.detection.emitter(about, set, sink);
+        let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };
         // What a hop of a flow tells is told with the flow.
-        let tells = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
-        let threshold = teller.threshold(series.metric());
+        let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
+        let threshold = emitter.threshold(series.metric());
         if let Some((value, previous)) = series.merge(key, head.about.profile, &merged, threshold)
-            && tells
+            && emits
         {
-            let mut event = teller.change(series.metric(), value, previous);
+            let mut event = emitter.change(series.metric(), value, previous);
             (event.node, event.interface, event.queue) = series.ids(key);
-            teller.tell(event, &[]);
+            emitter.emit(event, &[]);
         }
     }
 }

@@ -1,0 +1,122 @@
+//! The common report, a burst at a time: decoded ahead, so that the memory which one report needs is on its way while others
+//! are decoded.
+
+use wire::Decoder;
+use wire::report::Brief;
+
+use super::Inner;
+use crate::decode::{Envelope, Head, StackReport, StreamSeq, version};
+use crate::event::{Nanos, Sink};
+use crate::index::NO_SLOT;
+use crate::state::flows::Flows;
+use crate::stream;
+
+/// Reports decoded ahead of those that are applied.
+pub(super) const AHEAD: usize = 16;
+
+/// Reports decoded between prefetching the bucket of one and its entry, and from there to its hops: time
+/// enough for the memory to answer.
+const STEP: usize = 5;
+
+/// Writes the common report into a place of the burst.
+#[inline(always)]
+fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, received: Nanos, seed: u64) {
+    let about = &mut report.head.about;
+    (about.key, about.ts) = (brief.flow, received);
+    about.origin.reporter = u64::from(brief.node_id);
+    (about.origin.number, about.origin.stamp) = (brief.seq, brief.ts);
+    about.origin.hw_id = brief.hw_id;
+    report.head.hash = brief.flow.hash(seed);
+    report.head.signals = brief.int_flags.into();
+    report.records = brief.records;
+}
+
+/// Reports that are decoded and not applied yet.
+pub(super) struct Burst<'a> {
+    reports: [StackReport<'a>; AHEAD],
+    pub(super) count: usize,
+}
+
+impl Burst<'_> {
+    pub(super) fn new() -> Self {
+        // What all common reports have in common.
+        let mut head = Head::none();
+        (head.whole_path, head.about.has_flow) = (true, true);
+        head.about.origin.version = version(wire::Version::V10);
+        let report = StackReport { head, records: &[], plan: 0, slot: NO_SLOT };
+        Self { reports: [report; AHEAD], count: 0 }
+    }
+
+    /// Prefetches the memory of the reports that were decoded one step and two steps before number `at`.
+    #[inline(always)]
+    fn look_ahead(&mut self, at: usize, flows: &Flows) {
+        if let Some(earlier) = at.checked_sub(STEP)
+            && let Some(report) = self.reports[..self.count].get_mut(earlier)
+        {
+            report.slot = flows.prefetch_entry(report.head.hash);
+        }
+        if let Some(earlier) = at.checked_sub(2 * STEP)
+            && let Some(report) = self.reports[..self.count].get(earlier)
+        {
+            flows.prefetch_hops(report.slot);
+        }
+    }
+}
+
+impl Inner {
+    /// Adds the common report to the burst. `false`, and nothing done, if its records cannot be read where they lie.
+    #[inline(always)]
+    pub(super) fn brief<'a>(
+        &mut self,
+        envelope: &Envelope<'_>,
+        (brief, reader): (&Brief<'a>, &Decoder),
+        burst: &mut Burst<'a>,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let mut at = burst.count % AHEAD;
+        write(&mut burst.reports[at], brief, envelope.received, self.seed);
+        let shape = brief.shape | u64::from(envelope.sender.profile) << 56;
+        let plan = match self.plans.find(shape) {
+            Some(plan) => plan,
+            None => {
+                // A new plan may take the place of one that is still needed.
+                self.flush(burst, sink);
+                burst.reports[0] = burst.reports[at];
+                at = 0;
+                match self.plans.make(shape, &reader.layout(brief.shape), *envelope.units) {
+                    Some(plan) => plan,
+                    None => return false,
+                }
+            }
+        };
+        let stream = stream::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
+        if !self.losses.observe_latest(stream, brief.seq, envelope.received, sink) {
+            self.losses.observe(&StreamSeq::from(brief).stream(envelope), brief.seq, envelope.received, sink);
+        }
+        let report = &mut burst.reports[at];
+        report.plan = plan;
+        report.head.about.profile = envelope.sender.profile;
+        self.state.flows.prefetch_bucket(report.head.hash);
+        burst.look_ahead(burst.count, &self.state.flows);
+        burst.count += 1;
+        true
+    }
+
+    /// Applies the reports that were decoded.
+    #[inline(never)]
+    pub(super) fn flush(&mut self, burst: &mut Burst<'_>, sink: &mut dyn Sink) {
+        let count = burst.count;
+        self.stats.reports += count as u64;
+        self.stats.accepted += count as u64;
+        self.state.counts.flow_reports += count as u64;
+        for at in count..count + 2 * STEP {
+            burst.look_ahead(at, &self.state.flows);
+        }
+        for run in burst.reports[..count].chunk_by(|one, next| one.plan == next.plan) {
+            if let Some(plan) = run.first().and_then(|report| self.plans.get(report.plan)) {
+                self.state.apply_stacks(run, plan, sink);
+            }
+        }
+        burst.count = 0;
+    }
+}

@@ -1,0 +1,94 @@
+//! Loss accounting inside the collector, where no [`Sequencer`] in front of it does that.
+
+use crate::config::Config;
+use crate::event::{Kind, Loss, Nanos, SequenceEvent, SequenceEventKind, Sink};
+use crate::postcards::Gaps;
+use crate::sequence::{Run, Sequencer, StreamView};
+use crate::state::EventCounts;
+use crate::stats::Table;
+use crate::stream::StreamId;
+
+/// Counts datagrams by the sequence numbers of their streams, unless the configuration says that others do.
+#[derive(Debug)]
+pub(super) struct LossAccounting {
+    sequencer: Option<Sequencer>,
+}
+
+impl LossAccounting {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { sequencer: config.sequence.then(|| Sequencer::new(config.max_sources, config.seed)) }
+    }
+
+    /// As [`Sequencer::observe_latest`]; `true` where nothing is counted.
+    #[inline(always)]
+    pub(super) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, sink: &mut dyn Sink) -> bool {
+        match &mut self.sequencer {
+            Some(sequencer) => sequencer.observe_latest(packed, seq, now, sink),
+            None => true,
+        }
+    }
+
+    /// A datagram with this sequence number arrived.
+    #[inline]
+    pub(super) fn observe(&mut self, stream: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.observe(stream, seq, now, sink);
+        }
+    }
+
+    /// A run of datagrams arrived that a filter suppressed.
+    pub(super) fn receive_run(&mut self, stream: &StreamId, run: Run, now: Nanos, sink: &mut dyn Sink) {
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.receive_run(stream, run, now, sink);
+        }
+    }
+
+    /// Ends an accounting interval: reports each loss, and the event of it. `last`: nothing missing will come.
+    pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, sink: &mut dyn Sink) {
+        let Some(sequencer) = &mut self.sequencer else { return };
+        let emit = |loss: &Loss, sink: &mut dyn Sink| {
+            if let Some(event) = loss.event() {
+                counts[Kind::Loss as usize] += 1;
+                sink.event(&event, &[]);
+            }
+        };
+        if last {
+            sequencer.finish_with(now, sink, emit);
+        } else {
+            sequencer.account_with(now, sink, emit);
+        }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        self.sequencer.as_ref().map(Sequencer::table).unwrap_or_default()
+    }
+
+    pub(super) fn streams(&self) -> impl Iterator<Item = StreamView> {
+        self.sequencer.iter().flat_map(Sequencer::streams)
+    }
+
+    pub(super) fn lost_before(&self) -> u64 {
+        self.sequencer.as_ref().map_or(0, Sequencer::lost_before)
+    }
+}
+
+/// Notes gaps in sequence numbers: missing postcards.
+pub(super) struct GapObserver<'e> {
+    pub(super) sink: &'e mut dyn Sink,
+    pub(super) gaps: &'e mut Gaps,
+    /// The reporter; `None`: a sender that forwards the postcards of many nodes.
+    pub(super) node: Option<u32>,
+}
+
+impl Sink for GapObserver<'_> {
+    fn loss(&mut self, loss: &Loss) {
+        self.sink.loss(loss);
+    }
+
+    fn sequence(&mut self, event: &SequenceEvent) {
+        if let SequenceEventKind::Gap { .. } = event.kind {
+            self.gaps.note(self.node, event.ts);
+        }
+        self.sink.sequence(event);
+    }
+}

@@ -1,0 +1,225 @@
+//! The collector: datagrams in, everything else out. It drives the stages, each of which owns its own state: decode, loss
+//! accounting, state, joins.
+
+mod aggregate;
+mod burst;
+mod loss;
+mod report;
+mod sf;
+pub mod suppressed;
+mod time;
+mod views;
+
+use std::sync::Arc;
+
+use detect::Detection;
+use wire::Decoder;
+
+use crate::config::{Config, Profile, Units};
+use crate::decode::{Datagram, Envelope, MOST_HOPS, Plans, Reading, is_whole_path};
+use crate::event::{Nanos, Sink};
+use crate::join::SfInt;
+use crate::postcards::Postcards;
+use crate::sequence::StreamView;
+use crate::sources::{SourceView, Sources};
+use crate::state::State;
+use crate::stats::{Stats, Tables};
+
+use burst::{AHEAD, Burst};
+use loss::LossAccounting;
+use time::Sweep;
+
+pub use aggregate::VERSION as AGGREGATE_VERSION;
+
+/// Reports in, events and roll-ups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
+#[derive(Debug)]
+pub struct Collector {
+    /// One per profile; the first is for sources of no prefix.
+    readers: Vec<(Decoder, Units)>,
+    inner: Inner,
+}
+
+/// All of a collector but its readers, which are borrowed while it works.
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    postcards: Postcards,
+    sf: SfInt,
+    losses: LossAccounting,
+    sources: Sources,
+    sweep: Sweep,
+    seed: u64,
+    stats: Stats,
+    readings: Vec<Reading>,
+    plans: Plans,
+}
+
+/// Datagrams ahead of the one being decoded whose bytes are prefetched.
+const NEAR: usize = 4;
+
+impl Collector {
+    /// Reserves everything that `config` allows for.
+    pub fn new(config: Config) -> Self {
+        let seed = config.seed;
+        let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
+        // Two hundred and fifty-five prefixes are more kinds of device than anyone has.
+        let listed = config.profiles.iter().take(255);
+        let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
+        let inner = Inner {
+            state: State::new(&config),
+            postcards: Postcards::new(config.postcards.clone(), config.sequence),
+            sf: SfInt::new(config.sf, seed),
+            losses: LossAccounting::new(&config),
+            sources: Sources::new(config.max_sources, seed, prefixes),
+            sweep: Sweep::new(&config),
+            seed,
+            stats: Stats::default(),
+            readings: Vec::with_capacity(MOST_HOPS),
+            plans: Plans::new(),
+        };
+        let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
+        Self { readers: profiles.map(reader).collect(), inner }
+    }
+
+    /// Takes a burst of datagrams. Their receive times move the collector's time; results go to `sink`.
+    ///
+    /// A burst is decoded first, then taken, so that the memory which the one needs is on its way while others are
+    /// decoded.
+    pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
+        let mut pending = Burst::new();
+        self.inner.stats.datagrams += burst.len() as u64;
+        let mut later = burst.get(NEAR..).unwrap_or_default().iter();
+        let mut left = burst.iter();
+        while let Some(datagram) = left.next() {
+            if let Some(later) = later.next() {
+                // Stepped over by hand: the lines of a datagram that is decoded.
+                for line in [0, 64, 128, 192] {
+                    later.payload.get(line).map(memory::prefetch);
+                }
+            }
+            if self.inner.turns(datagram.received) {
+                self.inner.flush(&mut pending, sink);
+                self.inner.advance(datagram.received, sink);
+            }
+            let (envelope, reader) = self.inner.open(datagram, &mut self.readers);
+            if let Some(brief) = reader.brief(datagram.payload)
+                && is_whole_path(brief.flags)
+                && !brief.records.is_empty()
+                && self.inner.brief(&envelope, (&brief, reader), &mut pending, sink)
+            {
+                if pending.count == AHEAD {
+                    self.inner.flush(&mut pending, sink);
+                }
+            } else {
+                // In the order of arrival.
+                self.inner.flush(&mut pending, sink);
+                // A copy, so that the common way keeps it in registers.
+                self.inner.datagram(&{ envelope }, datagram.payload, reader, sink);
+                let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, sink);
+                if handled > 0 {
+                    left = left.as_slice().get(handled..).unwrap_or_default().iter();
+                    later = left.as_slice().get(NEAR - 1..).unwrap_or_default().iter();
+                }
+            }
+        }
+        self.inner.flush(&mut pending, sink);
+    }
+
+    /// Moves time on, and does what is due, a bounded part of it: call it every 10 to 100 ms.
+    pub fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.inner.tick(now, sink);
+    }
+
+    /// The end of the input: tells everything that is still open, the latest state of each flow included.
+    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.inner.finish(now, sink);
+    }
+
+    /// Puts other thresholds and rules in force, from the next report on. What was told before is not told again; rules
+    /// are evaluated anew, and those that are true are told. What rules remember of flows is kept where the new ones
+    /// remember it too.
+    pub fn set_detection(&mut self, detection: Arc<Detection>) {
+        self.inner.state.set_detection(detection);
+    }
+
+    /// The thresholds and rules in force.
+    pub fn detection(&self) -> &Arc<Detection> {
+        self.inner.state.detection.active()
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> Stats {
+        let (state, counts) = (&self.inner.state, &self.inner.state.counts);
+        Stats {
+            flow_reports: counts.flow_reports,
+            node_reports: counts.node_reports,
+            unadmitted: counts.unadmitted,
+            expired: counts.expired,
+            cut_paths: state.flows.cut_paths(),
+            postcards: state.postcards.stats,
+            events: state.detection.counts,
+            sf: self.inner.sf.stats(),
+            ..self.inner.stats
+        }
+    }
+
+    /// How full each table is, and what it turned away.
+    pub fn tables(&self) -> Tables {
+        let state = &self.inner.state;
+        let [sf_flows, sf_sets] = self.inner.sf.tables();
+        Tables {
+            sf_flows,
+            sf_sets,
+            flows: state.flows.table(),
+            nodes: state.metrics.nodes.table(),
+            queues: state.metrics.queues.table(),
+            congestion: state.metrics.congestion.table(),
+            links: state.metrics.links.table(),
+            sketches: state.metrics.sketches.table(),
+            sources: self.inner.sources.table(),
+            streams: self.inner.losses.table(),
+        }
+    }
+
+    /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
+    pub fn bytes(&self) -> usize {
+        self.inner.state.bytes()
+    }
+
+    /// Totals per numbered stream; none where the collector does not account for losses.
+    pub fn streams(&self) -> impl Iterator<Item = StreamView> {
+        self.inner.losses.streams()
+    }
+
+    /// Datagrams lost in numbered streams that were given up since.
+    pub fn lost_before(&self) -> u64 {
+        self.inner.losses.lost_before()
+    }
+
+    /// What came from each address, and what of it was refused.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
+        self.inner.sources.views()
+    }
+}
+
+impl Inner {
+    /// Who sent a datagram, and how it is read.
+    #[inline]
+    pub(crate) fn open<'e>(
+        &mut self,
+        datagram: &'e Datagram<'_>,
+        readers: &'e mut [(Decoder, Units)],
+    ) -> (Envelope<'e>, &'e mut Decoder) {
+        let sender = self.sources.enter(&datagram.source, datagram.received);
+        let at = usize::from(sender.profile) % readers.len();
+        let (decoder, units) = &mut readers[at];
+        let envelope = Envelope {
+            source: &datagram.source,
+            sender,
+            listener: datagram.listener,
+            received: datagram.received,
+            units,
+        };
+        (envelope, decoder)
+    }
+}

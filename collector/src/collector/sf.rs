@@ -1,0 +1,93 @@
+//! Runs of reports 2.0 within a burst: the usual SF-INT reports among them are decoded first, then joined, so that the memory
+//! which one needs is on its way while others are decoded. Any other report is decoded whole, in the order of arrival.
+
+use wire::{Decoder, Single};
+
+use super::{Inner, NEAR};
+use crate::config::Units;
+use crate::decode::{Datagram, Envelope, StreamSeq, version};
+use crate::event::Sink;
+use crate::join::SfBurst;
+use crate::stream;
+
+impl Inner {
+    /// Handles the reports 2.0 that `burst` begins with, and returns how many datagrams these were.
+    #[inline(never)]
+    pub(super) fn handle_run(
+        &mut self,
+        burst: &[Datagram<'_>],
+        readers: &mut [(Decoder, Units)],
+        sink: &mut dyn Sink,
+    ) -> usize {
+        let is_20 = |datagram: &Datagram<'_>| datagram.payload.first().is_some_and(|first| first >> 4 == 2);
+        if !burst.first().is_some_and(is_20) {
+            return 0;
+        }
+        let mut pending = SfBurst::new();
+        let mut handled = 0;
+        for (at, datagram) in burst.iter().enumerate().take_while(|(_, datagram)| is_20(datagram)) {
+            if let Some(later) = burst.get(at + NEAR) {
+                for line in [0, 64, 128] {
+                    later.payload.get(line).map(memory::prefetch);
+                }
+            }
+            if self.turns(datagram.received) {
+                self.join_all(&mut pending, sink);
+                self.advance(datagram.received, sink);
+            }
+            let (envelope, reader) = self.open(datagram, readers);
+            if let Some(single) = reader.single(datagram.payload) {
+                self.single(&envelope, &single, &mut pending, sink);
+            } else {
+                // In the order of arrival.
+                self.join_all(&mut pending, sink);
+                self.datagram(&{ envelope }, datagram.payload, reader, sink);
+            }
+            handled += 1;
+        }
+        self.join_all(&mut pending, sink);
+        handled
+    }
+
+    /// Adds the usual SF-INT report to the burst.
+    #[inline(always)]
+    fn single<'a>(
+        &mut self,
+        envelope: &Envelope<'_>,
+        single: &Single<'a>,
+        burst: &mut SfBurst<'a>,
+        sink: &mut dyn Sink,
+    ) {
+        let shape = single.shape | u64::from(envelope.sender.profile) << 56;
+        let plans = match self.sf.find_plans(shape) {
+            Some(plans) => plans,
+            None => {
+                // New plans may take the place of some that are still needed.
+                self.join_all(burst, sink);
+                self.sf.add_plans(shape, single, *envelope.units)
+            }
+        };
+        let stream =
+            stream::pack(version(wire::Version::V20), single.hw_id, envelope.listener, single.node_id);
+        if !self.losses.observe_latest(stream, single.seq, envelope.received, sink) {
+            self.losses.observe(
+                &StreamSeq::from(single).stream(envelope),
+                single.seq,
+                envelope.received,
+                sink,
+            );
+        }
+        if self.sf.push(burst, envelope, (single, plans), &self.state) {
+            self.join_all(burst, sink);
+        }
+    }
+
+    /// Joins the reports that were decoded.
+    #[inline(never)]
+    fn join_all(&mut self, burst: &mut SfBurst<'_>, sink: &mut dyn Sink) {
+        let count = burst.len() as u64;
+        self.stats.reports += count;
+        self.stats.accepted += count;
+        self.sf.apply_burst(burst, &mut self.state, sink);
+    }
+}

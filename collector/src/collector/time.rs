@@ -1,0 +1,230 @@
+//! What time brings: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
+//! amount of work.
+
+use super::Inner;
+use crate::config::Config;
+use crate::event::{Nanos, Sink};
+use crate::state::series::Closing;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// A clock that is so far behind what was seen of it was set back, ns. Reports that waited in a socket are behind it, too, but not
+/// the time of a tick.
+const SET_BACK: Nanos = 2 * SECOND;
+
+/// Flows looked at per tick, at most. With a tick every 10 ms a million flows take 0.6 s.
+const FLOWS_PER_TICK: u32 = 16_384;
+
+/// Keys whose finished intervals are told per tick, unless a quarter of what is left is more.
+const KEYS_PER_TICK: usize = 256;
+
+/// Where time stands, and how far the round through the flows has come.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    now: Nanos,
+    second_began: Nanos,
+    started: bool,
+    timeout: Nanos,
+    push_interval: Nanos,
+    /// How long one round through all flows takes.
+    round: Nanos,
+    round_began: Nanos,
+    next: u32,
+    /// Does this round push, and when did the last one that did begin?
+    pushing: bool,
+    pushed: Nanos,
+    /// Where the clock stood before it was set back, and until when reports may still come that were stamped by it then.
+    before: Nanos,
+    before_until: Nanos,
+    seconds: bool,
+    minutes: bool,
+}
+
+impl Sweep {
+    pub(super) fn new(config: &Config) -> Self {
+        let push = if config.push_interval == 0 { Nanos::MAX } else { config.push_interval };
+        let round = push.min(config.flow_timeout / 4).clamp(SECOND / 10, 30 * SECOND);
+        Self {
+            now: 0,
+            second_began: Nanos::MAX,
+            started: false,
+            timeout: config.flow_timeout.max(1),
+            push_interval: config.push_interval,
+            round,
+            round_began: 0,
+            next: 0,
+            pushing: false,
+            pushed: 0,
+            before: 0,
+            before_until: 0,
+            seconds: config.rollup.seconds,
+            minutes: config.rollup.minutes,
+        }
+    }
+
+    /// Is this a time of the clock before it was set back?
+    fn is_before(&self, now: Nanos) -> bool {
+        let before = self.before.saturating_add(SET_BACK);
+        self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
+    }
+
+    /// The slots of this tick: the part of the round that the time since its beginning asks for.
+    fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
+        let elapsed = self.now.saturating_sub(self.round_began);
+        let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
+        let target = u32::try_from(share).unwrap_or(u32::MAX).min(slots);
+        let end = target.min(self.next.saturating_add(FLOWS_PER_TICK)).max(self.next);
+        std::mem::replace(&mut self.next, end)..end
+    }
+
+    fn begin_round(&mut self) {
+        self.round_began = self.now;
+        self.next = 0;
+        self.pushing = self.push_interval > 0
+            && self.now.saturating_sub(self.pushed) + self.round / 2 >= self.push_interval;
+        if self.pushing {
+            self.pushed = self.now;
+        }
+    }
+}
+
+impl Inner {
+    /// Does `now` lie in another second than the present one?
+    #[inline]
+    pub(super) fn turns(&self, now: Nanos) -> bool {
+        now.wrapping_sub(self.sweep.second_began) >= SECOND
+    }
+
+    /// Moves time to `now`; time never goes back. Ends the second, if `now` lies in another.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        if self.turns(now) && !self.turn(now, sink) {
+            return;
+        }
+        self.sweep.now = self.sweep.now.max(now);
+    }
+
+    /// `false`: time stays where it is.
+    #[cold]
+    #[inline(never)]
+    fn turn(&mut self, now: Nanos, sink: &mut dyn Sink) -> bool {
+        if !self.sweep.started {
+            self.sweep.started = true;
+            (self.sweep.pushed, self.sweep.now) = (now, now);
+            self.sweep.begin_round();
+            self.begin_second(now);
+        } else if self.sweep.is_before(now) {
+            return false;
+        } else if now > self.sweep.now {
+            self.end_second(now, sink);
+            self.begin_second(now);
+        }
+        true
+    }
+
+    fn begin_second(&mut self, now: Nanos) {
+        self.sweep.second_began = now - now % SECOND;
+        self.state.begin_second(u32::try_from(now / SECOND).unwrap_or(u32::MAX));
+    }
+
+    /// Ends the present second; the next one with values begins at `now`.
+    fn end_second(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.losses.account(now, false, &mut self.state.detection.counts, sink);
+        let second = u64::from(self.state.second());
+        let elapsed = u32::try_from(now / SECOND - second).unwrap_or(u32::MAX);
+        self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, sink);
+    }
+
+    /// The clock was set back to `now`. What is open is ended where it stood, and time begins anew: else nothing would be told until
+    /// the clock has come there again.
+    #[cold]
+    fn set_back(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        let before = self.sweep.now;
+        self.end_open(false, self.closing(true, 1), sink);
+        self.sf.set_back(now);
+        self.postcards.gaps.set_back(now);
+        (self.sweep.now, self.sweep.pushed) = (now, now);
+        (self.sweep.before, self.sweep.before_until) = (before, now.saturating_add(5 * SECOND));
+        self.sweep.begin_round();
+        self.begin_second(now);
+    }
+
+    /// Ends what waits for others and the present second, at the time that was reached. `last`: nothing missing will come.
+    fn end_open(&mut self, last: bool, closing: Closing, sink: &mut dyn Sink) {
+        let now = self.sweep.now;
+        self.postcards.finish(now, &mut self.state, sink);
+        self.losses.account(now, last, &mut self.state.detection.counts, sink);
+        self.sf.finish(&mut self.state, sink);
+        self.state.close_second(closing, now, sink);
+    }
+
+    /// How the present second ends.
+    fn closing(&self, minute: bool, elapsed: u32) -> Closing {
+        Closing {
+            second: u64::from(self.state.second()) * SECOND,
+            minute,
+            elapsed,
+            timeout: u32::try_from(self.sweep.timeout.div_ceil(SECOND)).unwrap_or(u32::MAX),
+            seconds: self.sweep.seconds,
+            minutes: self.sweep.minutes,
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
+            self.set_back(now, sink);
+        }
+        self.advance(now, sink);
+        self.state.drain(KEYS_PER_TICK, sink);
+        self.postcards.tick(self.sweep.now, &mut self.state, sink);
+        if !self.sweep.started {
+            return;
+        }
+        let slots = self.state.flows.slots();
+        self.sf.tick(self.sweep.now, &mut self.state, sink);
+        for slot in self.sweep.due(slots) {
+            self.visit(slot, sink);
+        }
+        if self.sweep.next >= slots
+            && self.sweep.now.saturating_sub(self.sweep.round_began) >= self.sweep.round
+        {
+            self.sweep.begin_round();
+        }
+    }
+
+    fn visit(&mut self, slot: u32, sink: &mut dyn Sink) {
+        let now = self.sweep.now;
+        if !self.state.flows.is_used(slot) {
+            return;
+        }
+        let (flow, cold, _) = self.state.flows.parts(slot);
+        if flow.last_seen > now.saturating_add(SET_BACK) {
+            // By a clock that was set back since.
+            flow.last_seen = now;
+        }
+        let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
+        let fresh = reports as u32 != cold.pushed;
+        self.state.close_minute(slot, sink);
+        if silent >= self.sweep.timeout {
+            self.state.expire(slot, now, sink);
+        } else if self.sweep.pushing && fresh {
+            self.state.push(slot, now, sink);
+        } else if silent > 100 * SECOND {
+            self.state.flows.cool(slot, self.state.second());
+        }
+    }
+
+    pub(super) fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.advance(now, sink);
+        if !self.sweep.started {
+            return;
+        }
+        // As if the second and the minute ended now; time itself stays, so that more may come.
+        self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, sink);
+        self.state.drain(usize::MAX, sink);
+        for slot in 0..self.state.flows.slots() {
+            self.state.end_minute(slot, sink);
+            self.state.emit_row(slot, sink);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A datagram as it was received, and what all its reports share.
+
+use wire::report::Brief;
+use wire::{Report, Single, Stack};
+
+use super::stack::WIDEST_RECORD;
+use crate::config::Units;
+use crate::event::Nanos;
+use crate::sources::Source;
+use crate::stream::StreamId;
+
+/// A UDP payload as it was received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram<'a> {
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Source address, IPv4 mapped into IPv6.
+    pub source: [u8; 16],
+    /// Source port.
+    pub src_port: u16,
+    /// Which of our listeners received it: a part of a numbered stream's identity.
+    pub listener: u16,
+    /// When.
+    pub received: Nanos,
+}
+
+/// What all reports of one datagram share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope<'e> {
+    pub(crate) source: &'e [u8; 16],
+    pub(crate) sender: Source,
+    pub(crate) listener: u16,
+    pub(crate) received: Nanos,
+    pub(crate) units: &'e Units,
+}
+
+/// A datagram's sequence number, and what belongs to the identity of its sequence space.
+pub(crate) struct StreamSeq {
+    version: wire::Version,
+    /// The reporter's node id, where the format carries one.
+    pub(crate) node: Option<u32>,
+    hw_id: u8,
+    pub(crate) seq: u32,
+}
+
+impl StreamSeq {
+    #[inline]
+    pub(crate) fn stream(&self, envelope: &Envelope<'_>) -> StreamId {
+        // Node ids are part of a report 0.5 only where it has metadata of its own; its numbers go by address.
+        let node = if self.version == wire::Version::V05 { None } else { self.node };
+        StreamId {
+            version: version(self.version),
+            hw_id: self.hw_id,
+            listener: envelope.listener,
+            node,
+            source: *envelope.source,
+        }
+    }
+}
+
+impl From<&Report<'_>> for StreamSeq {
+    #[inline]
+    fn from(report: &Report<'_>) -> Self {
+        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
+    }
+}
+
+impl From<&Brief<'_>> for StreamSeq {
+    #[inline(always)]
+    fn from(brief: &Brief<'_>) -> Self {
+        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+    }
+}
+
+impl From<&Single<'_>> for StreamSeq {
+    #[inline(always)]
+    fn from(single: &Single<'_>) -> Self {
+        let Single { node_id, hw_id, seq, .. } = *single;
+        Self { version: wire::Version::V20, node: Some(node_id), hw_id, seq }
+    }
+}
+
+impl From<&wire::Peek> for StreamSeq {
+    fn from(peek: &wire::Peek) -> Self {
+        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
+    }
+}
+
+/// Are the hops of such a report those of a packet that went the whole way? A node on the way may report its queue (Q
+/// without F) with the packet's stack so far.
+#[inline(always)]
+pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
+    const QUEUE: u8 = wire::Flags::QUEUE.0;
+    flags.0 & (wire::Flags::DROP.0 | wire::Flags::INTERMEDIATE.0) == 0
+        && flags.0 & (QUEUE | wire::Flags::FLOW.0) != QUEUE
+}
+
+/// Can the hops be read where they lie?
+#[inline(always)]
+pub(crate) fn is_stacked(stack: &Stack<'_>) -> bool {
+    (1..=WIDEST_RECORD).contains(&stack.layout.words()) && !stack.is_empty()
+}
+
+#[inline]
+pub(crate) fn version(version: wire::Version) -> u8 {
+    match version {
+        wire::Version::V05 => 5,
+        wire::Version::V10 => 10,
+        wire::Version::V20 => 20,
+    }
+}

@@ -1,0 +1,104 @@
+//! What a report says beside its hops, and what identifies it.
+
+use wire::FlowKey;
+
+use crate::event::{Basis, Nanos};
+use crate::hash::fold;
+
+/// Which report something was found in: what makes a record's id equal in two collectors that received the same report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// The node id, or a hash of the address where the format carries none.
+    pub(crate) reporter: u64,
+    pub(crate) number: u32,
+    pub(crate) stamp: u32,
+    pub(crate) index: u16,
+    pub(crate) hw_id: u8,
+    pub(crate) version: u8,
+}
+
+impl Origin {
+    /// No report.
+    pub(crate) const NONE: Self = Self { reporter: 0, number: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
+
+    pub(crate) fn hash(&self) -> u64 {
+        let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);
+        fold(self.reporter ^ small << 32, u64::from(self.number) << 32 | u64::from(self.stamp))
+    }
+}
+
+/// What news is about: a report, or a flow at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) ts: Nanos,
+    pub(crate) origin: Origin,
+    /// Means something only if `has_flow`: most is about a flow, and this way it is copied once.
+    pub(crate) key: FlowKey,
+    pub(crate) has_flow: bool,
+    /// Index of the profile that read the report.
+    pub(crate) profile: u8,
+}
+
+impl About {
+    pub(crate) fn flow(&self) -> Option<FlowKey> {
+        self.has_flow.then_some(self.key)
+    }
+}
+
+/// What a report says beside its hops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) about: About,
+    /// The flow's hash under the collector's seed.
+    pub(crate) hash: u64,
+    /// Can the flow's path be read from the hops?
+    pub(crate) whole_path: bool,
+    /// E and M.
+    pub(crate) signals: Signals,
+    /// How the order of the hops is known.
+    pub(crate) basis: Basis,
+}
+
+impl Head {
+    /// Of no report.
+    pub(crate) fn none() -> Self {
+        Self {
+            about: About {
+                ts: 0,
+                origin: Origin::NONE,
+                key: FlowKey::default(),
+                has_flow: false,
+                profile: 0,
+            },
+            hash: 0,
+            whole_path: false,
+            signals: Signals::default(),
+            basis: Basis::Measured,
+        }
+    }
+}
+
+/// The E and M bits of an INT header.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Signals(u8);
+
+impl Signals {
+    /// E: a hop could not add data because the hop limit was reached.
+    pub(crate) const HOP_LIMIT: Self = Self(1);
+    /// M: a hop could not add data because of the MTU.
+    pub(crate) const MTU: Self = Self(2);
+
+    /// The bits in their places: E is 1, M is 2.
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl From<wire::int::Flags> for Signals {
+    #[inline(always)]
+    fn from(flags: wire::int::Flags) -> Self {
+        let has = |flag| u8::from(flags.contains(flag));
+        Self(has(wire::int::Flags::HOPS_EXCEEDED) | has(wire::int::Flags::MTU_EXCEEDED) << 1)
+    }
+}

@@ -1,0 +1,56 @@
+//! Records of a report that is decoded whole, as joining sees them.
+
+use wire::int::Sf;
+use wire::{Items, Layout, Report};
+
+use super::set::Record;
+use crate::config::Units;
+use crate::decode::{ABSENT, NO_VALUE, Reading};
+
+impl Record {
+    /// A record where it lies, in the place of this one.
+    pub(super) fn read(self, layout: &Layout, record: &[u8], units: Units) -> Self {
+        Self {
+            reading: Reading::of_record(layout, record, units),
+            ingress: layout.ingress_ts(record),
+            egress: layout.egress_ts(record),
+            wide: layout.wide_ts(),
+            ..self
+        }
+    }
+
+    /// The sink's own record, in the place of this one.
+    #[inline]
+    pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: Units) -> Option<Self> {
+        let record = match &report.own {
+            // The header says whose it is; stamps of older headers are for those who decode whole.
+            Some(own) if report.ts.is_none() => {
+                let mut record = self.read(&own.layout, own.record, units);
+                if !own.layout.carried().contains(Items::NODE_ID) {
+                    record.reading.node = report.node_id.unwrap_or(ABSENT);
+                }
+                record
+            }
+            Some(_) => self.with(&report.own(), units),
+            // The sink's place on the path at least.
+            None if sf.is_of_one_packet() => {
+                let node = report.node_id?;
+                Self { reading: Reading { node, ..Reading::NOTHING }, ..self }
+            }
+            None => return None,
+        };
+        (record.reading.node != ABSENT).then_some(record)
+    }
+
+    /// The record of a hop, in the place of this one.
+    fn with(self, hop: &wire::Hop, units: Units) -> Self {
+        let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
+        Self {
+            reading: Reading::of(hop, units),
+            ingress: stamp(hop.ingress_ts),
+            egress: stamp(hop.egress_ts),
+            wide: hop.wide_ts,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! SF-INT in the collector: reports in, joined paths and samples of nodes into the state.
+
+use wire::int::sf::State as Priority;
+use wire::{Report, Single};
+
+use super::set::{Record, order};
+use super::{Joiner, Output, Part, keyed_by_sink};
+use crate::config::{JoinConfig, Units};
+use crate::decode::{Envelope, Head, Plan, ReadHops, Reading, Shapes, version};
+use crate::event::{Nanos, Sink};
+use crate::index::NO_SLOT;
+use crate::state::flows::HopState;
+use crate::state::{State, saturated};
+use crate::stats::{JoinStats, Table};
+
+/// Reports decoded ahead of those that are joined.
+const AHEAD: usize = 16;
+
+/// Reports decoded between one prefetch for a report and the next.
+const STEP: usize = 4;
+
+/// How to read the sink's own record and the one carried of reports of one shape.
+type Pair = [Plan; 2];
+
+/// The pairs in use.
+type Pairs = Shapes<Pair>;
+
+/// The joiner of SF-INT records, and what it needs to feed the state.
+#[derive(Debug)]
+pub(crate) struct SfInt {
+    joiner: Joiner,
+    samples: Samples,
+    pairs: Pairs,
+    seed: u64,
+}
+
+impl SfInt {
+    /// Reserves everything that `config` allows for.
+    pub(crate) fn new(config: JoinConfig, seed: u64) -> Self {
+        Self { joiner: Joiner::new(config, seed), samples: Samples::new(), pairs: Pairs::new(), seed }
+    }
+
+    /// Applies a report of SF-INT that holds single records; `false`, and nothing done, if it is another.
+    #[inline]
+    pub(crate) fn apply(
+        &mut self,
+        envelope: &Envelope<'_>,
+        (head, report): (&Head, &Report<'_>),
+        state: &mut State,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let Some((int, sf)) = report.int.as_ref().and_then(|int| int.sf.map(|sf| (int, sf))) else {
+            return false;
+        };
+        let keyed;
+        let head = if report.flow.is_some() {
+            head
+        } else {
+            keyed = keyed_by_sink(*head, self.seed);
+            &keyed
+        };
+        let units = *envelope.units;
+        let place =
+            Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
+        let part = Part {
+            head,
+            priority: sf.state,
+            packet_id: sf.packet_id,
+            exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
+            carried: place.read(&int.stack.layout, int.stack.record(0), units),
+            own: place.own(report, sf, units),
+            units,
+        };
+        let Self { samples, joiner, .. } = self;
+        let mut joined = Joined { state, samples, sink, gave_path: false, slot: NO_SLOT };
+        if head.whole_path {
+            joiner.apply(&part, &mut joined);
+        } else {
+            joiner.apply_on_the_way(&part, &mut joined);
+        }
+        if !joined.gave_path {
+            state.counts.node_reports += 1;
+        }
+        true
+    }
+
+    /// The plans for reports of a shape, if it is known.
+    #[inline(always)]
+    pub(crate) fn find_plans(&mut self, shape: u64) -> Option<u8> {
+        self.pairs.find(shape)
+    }
+
+    /// Makes the plans for a shape that was not known.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn add_plans(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
+        self.pairs.add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
+    }
+
+    /// Adds the usual report to a burst, read by `plans`; `true`: the burst is full and must be applied.
+    #[inline(always)]
+    pub(crate) fn push<'a>(
+        &self,
+        burst: &mut SfBurst<'a>,
+        envelope: &Envelope<'_>,
+        (single, plans): (&Single<'a>, u8),
+        state: &State,
+    ) -> bool {
+        let report = &mut burst.reports[burst.count % AHEAD];
+        report.write(single, envelope, self.seed);
+        report.pair = plans;
+        self.joiner.flows.prefetch_bucket(report.head.hash);
+        state.flows.prefetch_bucket(report.head.hash);
+        self.look_ahead(burst, burst.count, state);
+        burst.count += 1;
+        burst.count == AHEAD
+    }
+
+    /// Prefetches the memory of the reports that were decoded one step and two steps before number `at`.
+    #[inline(always)]
+    fn look_ahead(&self, burst: &mut SfBurst<'_>, at: usize, state: &State) {
+        let reports = &mut burst.reports[..burst.count];
+        if let Some(report) = at.checked_sub(STEP).and_then(|earlier| reports.get_mut(earlier)) {
+            report.slot = self.joiner.flows.prefetch_flow(report.head.hash);
+            report.state_slot = state.flows.prefetch_entry(report.head.hash);
+        }
+        if let Some(report) = at.checked_sub(2 * STEP).and_then(|earlier| reports.get(earlier)) {
+            if let Some(set) = self.joiner.flows.set(report.slot, report.packet_id) {
+                self.joiner.sets.prefetch(set);
+            }
+            state.flows.prefetch_hops(report.state_slot);
+        }
+    }
+
+    /// Joins the reports of a burst, and empties it.
+    #[inline(always)]
+    pub(crate) fn apply_burst(&mut self, burst: &mut SfBurst<'_>, state: &mut State, sink: &mut dyn Sink) {
+        let count = burst.count;
+        for at in count..count + 2 * STEP {
+            self.look_ahead(burst, at, state);
+        }
+        let Self { samples, joiner, pairs, .. } = self;
+        for report in &burst.reports[..count] {
+            let Some(pair) = pairs.get(report.pair) else { continue };
+            let mut joined = Joined { state, samples, sink, gave_path: false, slot: report.state_slot };
+            joiner.apply_at(report.slot, &report.part(pair), &mut joined);
+            if !joined.gave_path {
+                state.counts.node_reports += 1;
+            }
+        }
+        burst.count = 0;
+    }
+
+    /// Ends what time has ended among the sets.
+    pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, sink: &mut dyn Sink) {
+        let Self { samples, joiner, .. } = self;
+        joiner.tick(now, &mut Joined { state, samples, sink, gave_path: false, slot: NO_SLOT });
+    }
+
+    /// Closes all sets.
+    pub(crate) fn finish(&mut self, state: &mut State, sink: &mut dyn Sink) {
+        let Self { samples, joiner, .. } = self;
+        joiner.finish(&mut Joined { state, samples, sink, gave_path: false, slot: NO_SLOT });
+    }
+
+    /// The clock was set back to `now`; no set is open.
+    pub(crate) fn set_back(&mut self, now: Nanos) {
+        self.joiner.set_back(now);
+    }
+
+    /// What was counted.
+    pub(crate) fn stats(&self) -> JoinStats {
+        self.joiner.stats()
+    }
+
+    /// Flows and sets: how many there are, and what was turned away.
+    pub(crate) fn tables(&self) -> [Table; 2] {
+        self.joiner.tables()
+    }
+}
+
+/// A report that is decoded and not joined yet.
+#[derive(Clone, Copy)]
+struct SingleReport<'a> {
+    head: Head,
+    own: &'a [u8],
+    carried: &'a [u8],
+    node: u32,
+    order: u32,
+    packet_id: u16,
+    remaining: u8,
+    priority: Priority,
+    exceeded: bool,
+    pair: u8,
+    /// Where its flow probably is: among those that are joined, and in the state.
+    slot: u32,
+    state_slot: u32,
+}
+
+impl<'a> SingleReport<'a> {
+    #[inline(always)]
+    fn write(&mut self, single: &Single<'a>, envelope: &Envelope<'_>, seed: u64) {
+        let about = &mut self.head.about;
+        (about.key, about.ts) = (single.flow, envelope.received);
+        about.profile = envelope.sender.profile;
+        about.origin.reporter = u64::from(single.node_id);
+        (about.origin.number, about.origin.hw_id) = (single.seq, single.hw_id);
+        self.head.hash = single.flow.hash(seed);
+        self.head.signals = single.int_flags.into();
+        (self.own, self.carried) = (single.own, single.carried);
+        (self.node, self.order) = (single.node_id, order(single.seq, 0));
+        (self.packet_id, self.remaining, self.priority) = (single.packet_id, single.remaining, single.state);
+        self.exceeded = single.int_flags.contains(wire::int::Flags::HOPS_EXCEEDED);
+    }
+
+    /// As joining sees it.
+    #[inline(always)]
+    fn part(&self, [own, carried]: &Pair) -> Part<'_> {
+        let read = |plan: &Plan, record| {
+            let (reading, ends) = plan.read(record);
+            let (ingress, egress, wide) = (ends.ingress, ends.egress, ends.wide);
+            Record { reading, ingress, egress, wide, order: self.order, remaining: self.remaining }
+        };
+        let mut own = read(own, self.own);
+        // The header says whose it is.
+        own.reading.node = self.node;
+        Part {
+            head: &self.head,
+            priority: self.priority,
+            packet_id: self.packet_id,
+            exceeded: self.exceeded,
+            units: carried.units(),
+            carried: read(carried, self.carried),
+            own: Some(own),
+        }
+    }
+}
+
+/// Reports that are decoded and not joined yet.
+pub(crate) struct SfBurst<'a> {
+    reports: [SingleReport<'a>; AHEAD],
+    count: usize,
+}
+
+impl SfBurst<'_> {
+    pub(crate) fn new() -> Self {
+        // What all such reports have in common.
+        let mut head = Head::none();
+        (head.whole_path, head.about.has_flow) = (true, true);
+        head.about.origin.version = version(wire::Version::V20);
+        let report = SingleReport {
+            head,
+            own: &[],
+            carried: &[],
+            node: 0,
+            order: 0,
+            packet_id: 0,
+            remaining: 0,
+            priority: Priority::Low,
+            exceeded: false,
+            pair: 0,
+            slot: NO_SLOT,
+            state_slot: NO_SLOT,
+        };
+        Self { reports: [report; AHEAD], count: 0 }
+    }
+
+    /// Reports in it.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// Applies what is joined to the state, whose events go to the sink.
+struct Joined<'a> {
+    state: &'a mut State,
+    samples: &'a mut Samples,
+    sink: &'a mut dyn Sink,
+    /// The report at hand completed a flow's path.
+    gave_path: bool,
+    /// Where its flow probably is in the state.
+    slot: u32,
+}
+
+impl Output for Joined<'_> {
+    fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
+        self.gave_path = true;
+        self.state.counts.flow_reports += 1;
+        self.state.apply(head, self.slot, hops, self.sink);
+    }
+
+    fn nodes(&mut self, head: &Head, hops: ReadHops<'_>) {
+        self.samples.apply(self.state, head, hops.readings, self.sink);
+    }
+}
+
+/// Slots of the metrics of nodes that report by themselves, so that they need not be looked up each time.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    states: Vec<HopState>,
+    /// Of the state's keys when these were looked up.
+    epoch: u32,
+}
+
+impl Samples {
+    /// Nodes remembered, by a hash: a power of two.
+    const NODES: usize = 256;
+
+    pub(crate) fn new() -> Self {
+        Self { states: vec![HopState::NOTHING; Self::NODES], epoch: 0 }
+    }
+
+    /// Does what [`State::apply_nodes`] does.
+    fn apply(&mut self, state: &mut State, head: &Head, readings: &[Reading], sink: &mut dyn Sink) {
+        if self.epoch != state.epoch {
+            self.epoch = state.epoch;
+            self.states.iter_mut().for_each(HopState::unresolve);
+        }
+        let mut emitter = state.detection.emitter_without_flow(&head.about, sink);
+        for reading in readings {
+            let at = reading.node.wrapping_mul(0x9e37_79b1) >> 24;
+            let Some(hop) = self.states.get_mut(at as usize) else { continue };
+            if hop.node != reading.node {
+                *hop = HopState::passing(reading);
+            }
+            // Of no flow: its latency is no change.
+            hop.last_reported = saturated(reading.latency);
+            state.metrics.update(hop, reading, 0, &mut emitter);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The active thresholds and rules, what rules remember of each flow, and the events that came of them.
+
+use std::sync::Arc;
+
+use detect::{Detection, Metric, Observation};
+
+use super::emit::{Emitter, EventCounts};
+use super::rule_history::RuleHistory;
+use crate::decode::About;
+use crate::event::{Kind, Sink};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct ActiveDetection {
+    active: Arc<Detection>,
+    history: RuleHistory,
+    /// Counts swaps of `active`.
+    generation: u32,
+    /// Events emitted, by kind.
+    pub(crate) counts: EventCounts,
+}
+
+impl ActiveDetection {
+    /// Activates the first thresholds and rules; `flows` flows fit.
+    pub(crate) fn new(active: Arc<Detection>, flows: usize) -> Self {
+        let mut detection = Self {
+            active: Arc::clone(&active),
+            history: RuleHistory::default(),
+            generation: 0,
+            counts: [0; Kind::ALL.len()],
+        };
+        detection.activate(active, flows);
+        detection
+    }
+
+    /// Activates other thresholds and rules. What both rule sets remember is kept.
+    pub(crate) fn activate(&mut self, detection: Arc<Detection>, flows: usize) {
+        self.history.set(&detection.rules, flows);
+        self.active = detection;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// The active thresholds and rules.
+    #[inline(always)]
+    pub(crate) fn active(&self) -> &Arc<Detection> {
+        &self.active
+    }
+
+    /// Changes with every activation.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Are there rules?
+    #[inline(always)]
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.active.rules.is_empty()
+    }
+
+    /// The least of all thresholds for a metric.
+    pub(crate) fn least_threshold(&self, metric: Metric) -> u64 {
+        let thresholds = &self.active.thresholds;
+        let sets = 0..thresholds.set_count();
+        sets.map(|set| thresholds.get(set as u16)[metric as usize]).min().unwrap_or(0)
+    }
+
+    /// An emitter for a report or flow with this set of thresholds.
+    #[inline(always)]
+    pub(crate) fn emitter<'a>(
+        &'a mut self,
+        about: &'a About,
+        set: u16,
+        sink: &'a mut dyn Sink,
+    ) -> Emitter<'a> {
+        Emitter::new(sink, &mut self.counts, about, (&self.active.thresholds, set))
+    }
+
+    /// An emitter for a report whose flow, if it has one, is not in the table.
+    pub(crate) fn emitter_without_flow<'a>(
+        &'a mut self,
+        about: &'a About,
+        sink: &'a mut dyn Sink,
+    ) -> Emitter<'a> {
+        let set = about.flow().map_or(0, |flow| self.active.thresholds.set_for(&flow));
+        self.emitter(about, set, sink)
+    }
+
+    /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.
+    #[inline]
+    pub(crate) fn evaluate(&mut self, slot: u32, observation: &Observation<'_>) -> u64 {
+        self.active.rules.evaluate_with(observation, self.history.of(slot))
+    }
+
+    /// Another flow is in `slot`: rules remember nothing of it.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.history.forget(slot);
+    }
+
+    /// Bytes of what rules remember.
+    pub(crate) fn bytes(&self) -> usize {
+        self.history.bytes()
+    }
+}

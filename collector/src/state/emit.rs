@@ -1,0 +1,70 @@
+//! From a change to the event that reports it.
+
+use detect::{Metric, Thresholds};
+
+use crate::decode::About;
+use crate::event::{Event, Kind, Sink, record_id};
+use crate::hash::fold;
+
+/// Events emitted, by kind.
+pub(crate) type EventCounts = [u64; Kind::ALL.len()];
+
+/// Emits the events of one report or flow.
+pub(crate) struct Emitter<'a> {
+    sink: &'a mut dyn Sink,
+    counts: &'a mut EventCounts,
+    about: &'a About,
+    thresholds: &'a Thresholds,
+    /// The flow's set of thresholds.
+    set: u16,
+}
+
+impl<'a> Emitter<'a> {
+    /// An emitter for what `about` describes, by the thresholds of `set`.
+    #[inline(always)]
+    pub(crate) fn new(
+        sink: &'a mut dyn Sink,
+        counts: &'a mut EventCounts,
+        about: &'a About,
+        (thresholds, set): (&'a Thresholds, u16),
+    ) -> Self {
+        Self { sink, counts, about, thresholds, set }
+    }
+
+    /// The report or flow that the events are about.
+    pub(crate) fn about(&self) -> &'a About {
+        self.about
+    }
+
+    /// An event of the flow, to be completed and given to [`Emitter::emit`].
+    pub(crate) fn event(&self, kind: Kind, metric: Metric) -> Event {
+        Event { metric: Some(metric), flow: self.about.flow(), ..Event::blank(self.about.ts, kind) }
+    }
+
+    /// An event of a value: new, or further from `previous` than the threshold.
+    pub(crate) fn change(&self, metric: Metric, value: u64, previous: Option<u64>) -> Event {
+        let kind = if previous.is_none() { Kind::New } else { Kind::Change };
+        Event {
+            metric: Some(metric),
+            value: Some(value),
+            previous,
+            threshold: previous.map(|_| self.threshold(metric)),
+            ..Event::blank(self.about.ts, kind)
+        }
+    }
+
+    /// The active threshold.
+    pub(crate) fn threshold(&self, metric: Metric) -> u64 {
+        self.thresholds.get(self.set)[metric as usize]
+    }
+
+    /// Gives an event its id and hands it to the sink. Returns the id.
+    #[inline(never)]
+    pub(crate) fn emit(&mut self, mut event: Event, path: &[u32]) -> u64 {
+        let seed = path.iter().fold(self.about.origin.hash(), |seed, node| fold(seed, u64::from(*node)));
+        event.id = record_id(seed, &event);
+        self.counts[event.kind as usize] += 1;
+        self.sink.event(&event, path);
+        event.id
+    }
+}

@@ -1,0 +1,133 @@
+//! What ends: seconds and minutes, keys and flows that were silent for their timeout; and the periodic push.
+
+use detect::Metric;
+
+use super::State;
+use super::removals::Removed;
+use super::series::Closing;
+use crate::decode::NO_VALUE;
+use crate::event::{Event, Kind, Nanos, Sink, record_id};
+
+impl State {
+    /// Closes the second in all series, and reports the keys that have expired.
+    pub(crate) fn close_second(&mut self, closing: Closing, now: Nanos, sink: &mut dyn Sink) {
+        let (counts, events) = (&mut self.counts, &mut self.detection.counts);
+        let removals = &mut self.removals;
+        let (all, sketches) = self.metrics.all_mut();
+        let mut forgotten = false;
+        for series in all {
+            let metric = series.metric();
+            forgotten |= series.close(closing, sketches, sink, |key, latest, sink: &mut dyn Sink| {
+                let mut event = Event::blank(now, Kind::Expired);
+                (event.metric, event.value) = (Some(metric), Some(latest));
+                (event.node, event.interface, event.queue) = key.ids(metric);
+                event.id = record_id(now, &event);
+                counts.expired += 1;
+                events[Kind::Expired as usize] += 1;
+                sink.event(&event, &[]);
+                if let Some(removals) = removals {
+                    removals.push(Removed::Key { metric, node: key.node, part: key.part });
+                }
+            });
+        }
+        if forgotten {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.context += 1;
+        }
+    }
+
+    /// Reports finished intervals of a bounded number of keys.
+    pub(crate) fn drain(&mut self, budget: usize, sink: &mut dyn Sink) {
+        let (all, sketches) = self.metrics.all_mut();
+        for series in all {
+            let budget = budget.max(series.waiting() / 4);
+            series.drain(budget, sketches, sink);
+        }
+    }
+
+    /// Reports a flow's finished minute and begins the present one.
+    pub(crate) fn close_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
+        let minute = self.second / 60;
+        let (flow, cold, _) = self.flows.parts(slot);
+        if cold.minute == minute {
+            return;
+        }
+        if flow.count > 0 && self.minutes {
+            sink.rollup(&flow.minute(cold));
+        }
+        cold.minute = minute;
+        flow.begin_minute(cold);
+    }
+
+    /// Ends a flow that was silent for its timeout.
+    pub(crate) fn expire(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.counts.expired += 1;
+        if self.load_path(slot) {
+            let (flow, ..) = self.flows.parts(slot);
+            let about = flow.about(now);
+            let mut emitter = self.detection.emitter(&about, 0, sink);
+            let mut event = emitter.event(Kind::Expired, Metric::FlowPath);
+            event.value = Some(u64::from(flow.path_length));
+            emitter.emit(event, &self.scratch.path);
+        }
+        self.remove(slot, now, sink);
+    }
+
+    /// Reports what is left of a flow, rules that cease to be true with it too, and frees it.
+    pub(crate) fn remove(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        if self.flows.is_used(slot) {
+            let (flow, cold, _) = self.flows.parts(slot);
+            // Numbers of rules mean something in their own set only.
+            if cold.generation == self.detection.generation() {
+                let about = flow.about(now);
+                flow.apply_rules(0, &mut self.detection.emitter(&about, 0, sink));
+            }
+        }
+        self.end_minute(slot, sink);
+        self.emit_row(slot, sink);
+        if let Some((flow, ..)) = self.flows.get(slot) {
+            if let Some(removals) = &mut self.removals {
+                removals.push(Removed::Flow(flow.key));
+            }
+            self.directory.leave(&flow.key);
+        }
+        self.postcards.forget(slot);
+        self.flows.remove(slot);
+    }
+
+    /// Pushes the latest state of a flow (INTCollector paper, 3.4.4).
+    pub(crate) fn push(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        if self.load_path(slot) {
+            let (flow, cold, _) = self.flows.parts(slot);
+            cold.pushed = flow.reports as u32;
+            if flow.latency != NO_VALUE {
+                let about = flow.about(now);
+                let mut emitter = self.detection.emitter(&about, 0, sink);
+                let mut event = emitter.event(Kind::Latest, Metric::FlowLatency);
+                (event.value, event.basis) = (Some(flow.latency), flow.basis);
+                emitter.emit(event, &self.scratch.path);
+            }
+        }
+        self.emit_row(slot, sink);
+    }
+
+    /// Hands the latest state of a flow to the sink.
+    pub(crate) fn emit_row(&mut self, slot: u32, sink: &mut dyn Sink) {
+        if self.load_path(slot) {
+            let (flow, cold, _) = self.flows.parts(slot);
+            sink.flow(&flow.row(cold), &self.scratch.path);
+        }
+    }
+
+    /// Reports a flow's minute before its end.
+    pub(crate) fn end_minute(&mut self, slot: u32, sink: &mut dyn Sink) {
+        if !self.flows.is_used(slot) {
+            return;
+        }
+        let (flow, cold, _) = self.flows.parts(slot);
+        if flow.count > 0 && self.minutes {
+            sink.rollup(&flow.minute(cold));
+        }
+        flow.begin_minute(cold);
+    }
+}

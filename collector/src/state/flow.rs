@@ -1,0 +1,200 @@
+//! What a report changes in its flow: latency, signals, rules; and the flow's row and minute.
+
+use detect::Metric;
+
+use super::deadband::Deadband;
+use super::emit::Emitter;
+use super::flows::{Cold, ColdPart, Flags, Flow};
+use crate::config::Units;
+use crate::decode::clock::{Difference, difference};
+use crate::decode::{About, Ends, Head, Hops, NO_VALUE, Origin, Signals};
+use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
+
+/// The time from the first node's ingress to the last node's egress, and its basis; `total` is the sum of the
+/// hops' latencies when all are known.
+#[inline(always)]
+fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
+    if hops.units().synchronised {
+        return synchronised_latency(hops, total);
+    }
+    match total {
+        NO_VALUE => (NO_VALUE, Basis::Measured),
+        total if hops.count() == 1 => (total, Basis::Measured),
+        total => (total, Basis::HopSum),
+    }
+}
+
+#[inline(never)]
+fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
+    // Stamps are rounded at each hop: a total that is larger by no more than that does not contradict them.
+    let rounding = u64::from(hops.units().stamp_ns) * hops.count() as u64;
+    match measure(hops.ends(), hops.units()) {
+        Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
+            (measured, Basis::Measured)
+        }
+        _ if total != NO_VALUE => (total, if hops.count() == 1 { Basis::Measured } else { Basis::HopSum }),
+        Err(Backwards) => (NO_VALUE, Basis::Unsynchronised),
+        Ok(_) => (NO_VALUE, Basis::Measured),
+    }
+}
+
+/// The last egress lies before the first ingress.
+struct Backwards;
+
+fn measure(ends: Ends, units: Units) -> Result<Option<u64>, Backwards> {
+    if ends.ingress == NO_VALUE || ends.egress == NO_VALUE {
+        return Ok(None);
+    }
+    match difference(ends.ingress, ends.egress, ends.wide) {
+        Difference::Later(later) => Ok(Some(later.saturating_mul(u64::from(units.stamp_ns)))),
+        Difference::Backwards => Err(Backwards),
+    }
+}
+
+impl Flow {
+    /// Applies what concerns the flow as a whole, after its hops. Returns the flow's latency.
+    #[inline(always)]
+    pub(super) fn apply<H: Hops>(
+        &mut self,
+        cold: ColdPart<'_>,
+        (head, hops): (&Head, H),
+        total: u64,
+        emitter: &mut Emitter<'_>,
+    ) -> u64 {
+        let latency = self.apply_latency_sum(cold, hops, total, emitter);
+        if !self.flags.matches(head.signals) {
+            self.apply_signals(head.signals, emitter);
+        }
+        self.reports = self.reports.wrapping_add(1);
+        self.last_seen = self.last_seen.max(head.about.ts);
+        latency
+    }
+
+    /// Applies and returns the flow's latency; `total` is the sum over the hops where all are known.
+    #[inline(always)]
+    pub(crate) fn apply_latency_sum<H: Hops>(
+        &mut self,
+        cold: ColdPart<'_>,
+        hops: H,
+        total: u64,
+        emitter: &mut Emitter<'_>,
+    ) -> u64 {
+        let (latency, basis) = flow_latency(hops, total);
+        self.basis = basis;
+        if latency != NO_VALUE {
+            self.apply_latency(cold, latency, emitter);
+        }
+        latency
+    }
+
+    #[inline(always)]
+    fn apply_latency(&mut self, cold: ColdPart<'_>, latency: u64, emitter: &mut Emitter<'_>) {
+        self.latency = latency;
+        self.sum = self.sum.saturating_add(latency);
+        // A minute has room for 71 million reports per second of one flow.
+        self.count = self.count.wrapping_add(1);
+        if !self.deadband.contains(latency) {
+            self.examine_latency(cold, emitter);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn examine_latency(&mut self, cold: ColdPart<'_>, emitter: &mut Emitter<'_>) {
+        let cold = cold.get();
+        let (latency, threshold) = (self.latency, emitter.threshold(Metric::FlowLatency));
+        cold.least = cold.least.min(latency);
+        cold.greatest = cold.greatest.max(latency);
+        let previous = (cold.last_reported != NO_VALUE).then_some(cold.last_reported);
+        if previous.is_none_or(|previous| previous.abs_diff(latency) > threshold) {
+            cold.last_reported = latency;
+            let mut event = emitter.change(Metric::FlowLatency, latency, previous);
+            (event.flow, event.basis) = (emitter.about().flow(), self.basis);
+            emitter.emit(event, &[]);
+        }
+        self.set_deadband(cold, threshold);
+    }
+
+    /// The E and M bits changed.
+    #[cold]
+    #[inline(never)]
+    fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
+        let now = Flags::from(signals);
+        for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
+            if now.has(flag) && !self.flags.has(flag) {
+                let mut event = emitter.event(kind, Metric::FlowPath);
+                event.value = Some(u64::from(self.path_length));
+                emitter.emit(event, &[]);
+            }
+            self.flags.set(flag, now.has(flag));
+        }
+    }
+
+    /// Reports the rules that became true or false.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn apply_rules(&mut self, rules: u64, emitter: &mut Emitter<'_>) {
+        let changed = self.rules ^ rules;
+        for rule in (0..64_u16).filter(|rule| changed >> rule & 1 == 1) {
+            let kind = if rules >> rule & 1 == 1 { Kind::RuleOn } else { Kind::RuleOff };
+            let mut event = Event::blank(emitter.about().ts, kind);
+            (event.flow, event.rule) = (emitter.about().flow(), Some(rule));
+            emitter.emit(event, &[]);
+        }
+        self.rules = rules;
+    }
+
+    /// Sets the flow latencies that change nothing: within the minute's extremes and the threshold.
+    pub(crate) fn set_deadband(&mut self, cold: &Cold, threshold: u64) {
+        self.deadband = Deadband::EMPTY;
+        if cold.last_reported != NO_VALUE && cold.least <= cold.greatest {
+            let low = cold.least.max(cold.last_reported.saturating_sub(threshold));
+            let high = cold.greatest.min(cold.last_reported.saturating_add(threshold));
+            self.deadband = Deadband::between(low, high);
+        }
+    }
+
+    /// Clears the minute's values.
+    pub(crate) fn begin_minute(&mut self, cold: &mut Cold) {
+        (cold.least, cold.greatest) = (u64::MAX, 0);
+        (self.count, self.sum) = (0, 0);
+        self.deadband = Deadband::EMPTY;
+    }
+
+    /// The flow latency of the minute that `cold` is in.
+    pub(crate) fn minute(&self, cold: &Cold) -> Rollup {
+        Rollup {
+            ts: u64::from(cold.minute) * 60_000_000_000,
+            interval: 60,
+            metric: Metric::FlowLatency,
+            flow: Some(self.key),
+            node: None,
+            interface: None,
+            queue: None,
+            count: u64::from(self.count),
+            min: cold.least,
+            max: cold.greatest,
+            sum: self.sum,
+            p50: None,
+            p99: None,
+        }
+    }
+
+    /// For events of the clock, not of a report: identified by the flow and its count of reports.
+    pub(super) fn about(&self, ts: Nanos) -> About {
+        let origin = Origin { number: self.reports as u32, ..Origin::NONE };
+        About { ts, origin, key: self.key, has_flow: true, profile: 0 }
+    }
+
+    /// The latest state as a row.
+    pub(crate) fn row(&self, cold: &Cold) -> FlowRow {
+        FlowRow {
+            flow: self.key,
+            flow_latency: (self.latency != NO_VALUE).then_some(self.latency),
+            basis: self.basis,
+            first_seen: cold.first_seen,
+            last_seen: self.last_seen,
+            reports: self.reports,
+        }
+    }
+}

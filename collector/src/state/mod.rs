@@ -1,0 +1,368 @@
+//! The state of the network as reports describe it, and what one report changes in it.
+
+mod deadband;
+mod detection;
+mod directory;
+mod emit;
+mod expiry;
+mod flow;
+pub(crate) mod flows;
+mod node_metrics;
+mod path;
+pub(crate) mod pending;
+pub(crate) mod removals;
+mod rule_history;
+pub(crate) mod series;
+mod sketch;
+pub(crate) mod suppressed;
+mod update;
+pub(crate) mod view;
+
+use std::sync::Arc;
+
+use detect::{Detection, Metric};
+use wire::FlowKey;
+
+use crate::config::{Config, Units};
+use crate::decode::{
+    All, Ends, Head, Hops, NodeAlone, Places, Plan, ReadHops, Reading, RecordKind, StackReport, Stacked,
+};
+use crate::event::Sink;
+use crate::index::NO_SLOT;
+
+pub(crate) use detection::ActiveDetection;
+pub(crate) use emit::EventCounts;
+pub(crate) use node_metrics::{NodeMetrics, emit_hop_latency, saturated};
+
+use directory::{Directory, Resolved};
+use flows::{Admission, Flows, HopState};
+use node_metrics::WIDEST_DEADBAND;
+use path::Scratch;
+use pending::PendingPostcards;
+use removals::Removals;
+use series::Merged;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) flows: Flows,
+    pub(crate) metrics: NodeMetrics,
+    pub(crate) detection: ActiveDetection,
+    /// Counts removals of keys of nodes: slots remembered under an older one are looked up again.
+    pub(crate) epoch: u32,
+    /// Changes whenever a flow must be brought up to date: with the second, the detection, the epoch.
+    context: u64,
+    second: u32,
+    minutes: bool,
+    pub(crate) counts: Counts,
+    pub(crate) scratch: Scratch,
+    /// For whoever keeps a copy of what is known here.
+    pub(crate) removals: Option<Removals>,
+    /// Postcards that wait for others.
+    pub(crate) postcards: PendingPostcards,
+    /// Which flows are meant by Flow IDs.
+    directory: Directory,
+}
+
+/// What became of reports.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    /// Reports that updated a flow.
+    pub(crate) flow_reports: u64,
+    /// Reports that updated node metrics only: they name no flow, or do not give its path.
+    pub(crate) node_reports: u64,
+    /// Reports of flows for which there was no room.
+    pub(crate) unadmitted: u64,
+    /// Flows and keys that expired.
+    pub(crate) expired: u64,
+}
+
+impl State {
+    /// Reserves everything that `config` allows for.
+    pub(crate) fn new(config: &Config) -> Self {
+        let flows = Flows::with_capacity(config.max_flows);
+        let mut state = Self {
+            metrics: NodeMetrics::new(config),
+            detection: ActiveDetection::new(Arc::clone(&config.detection), flows.capacity()),
+            epoch: 1,
+            context: 1,
+            second: 0,
+            minutes: config.rollup.minutes,
+            counts: Counts::default(),
+            scratch: Scratch::new(),
+            removals: None,
+            postcards: PendingPostcards::with_capacity(config.postcards.max_pending, config.max_flows),
+            directory: Directory::for_flows(config.max_flows, config.seed, &config.postcards.flow_ids),
+            flows,
+        };
+        state.apply_thresholds();
+        state
+    }
+
+    /// Activates thresholds and rules, for the next report of each flow.
+    pub(crate) fn set_detection(&mut self, detection: Arc<Detection>) {
+        self.detection.activate(detection, self.flows.capacity());
+        self.apply_thresholds();
+        self.context += 1;
+    }
+
+    fn apply_thresholds(&mut self) {
+        let Self { detection, metrics, .. } = self;
+        for series in [&mut metrics.queues, &mut metrics.congestion, &mut metrics.links] {
+            series.set_threshold(detection.least_threshold(series.metric()));
+        }
+    }
+
+    /// Begins a second, counted from the epoch.
+    pub(crate) fn begin_second(&mut self, second: u32) {
+        self.second = second;
+        self.context += 1;
+    }
+
+    /// The present second.
+    pub(crate) fn second(&self) -> u32 {
+        self.second
+    }
+
+    /// Bytes of memory in use by the tables of flows (with what rules remember of them), nodes, queues and links.
+    pub(crate) fn bytes(&self) -> usize {
+        self.flows.bytes() + self.detection.bytes() + self.metrics.bytes()
+    }
+
+    /// Reports about flows, with their paths as INT stacks of one layout. Each length of record has code of its own, so
+    /// that no access to an item needs more than one comparison. The caller has counted them among those that update a
+    /// flow.
+    pub(crate) fn apply_stacks(&mut self, reports: &[StackReport<'_>], plan: &Plan, sink: &mut dyn Sink) {
+        macro_rules! by_words {
+            ($($words:literal)*) => {
+                match plan.words {
+                    $($words => self.apply_records::<_, $words>(reports, (plan, plan), sink),)*
+                    _ => {}
+                }
+            };
+        }
+        match (plan.kind, plan.words) {
+            (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), sink),
+            (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), sink),
+            (RecordKind::All, _) => self.apply_records::<_, 9>(reports, (plan, All::<9>), sink),
+            (RecordKind::NodeAlone, _) => self.apply_records::<_, 1>(reports, (plan, NodeAlone), sink),
+            (RecordKind::Other, _) => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
+        }
+    }
+
+    #[inline(never)]
+    fn apply_records<P: Places, const W: usize>(
+        &mut self,
+        reports: &[StackReport<'_>],
+        (plan, places): (&Plan, P),
+        sink: &mut dyn Sink,
+    ) {
+        for report in reports {
+            let hops = Stacked::<_, W>::new(report.records, plan, places);
+            self.apply(&report.head, report.slot, hops, sink);
+        }
+    }
+
+    /// A report about a flow, with its path. The caller has counted it among those that update a flow.
+    #[inline(always)]
+    pub(crate) fn apply<H: Hops>(&mut self, head: &Head, hint: u32, hops: H, sink: &mut dyn Sink) {
+        match self.enter(head, hint, sink) {
+            Some(slot) => self.update(slot, head, hops, sink),
+            None => {
+                self.counts.flow_reports -= 1;
+                self.apply_nodes(head, hops, sink);
+            }
+        }
+    }
+
+    /// A report about a flow whose hops may not be its path: of a packet that was dropped on its way or sent on half-way,
+    /// or one without hops.
+    pub(crate) fn apply_partial<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let Some(slot) = self.enter(head, NO_SLOT, sink) else {
+            self.apply_nodes(head, hops, sink);
+            return;
+        };
+        self.counts.flow_reports += 1;
+        let (flow, _, states) = self.flows.parts(slot);
+        let same = hops.count() == usize::from(flow.path_length)
+            && states.iter().zip(hops.records(0)).all(|(state, record)| state.node == hops.node(record));
+        if same && hops.count() > 0 {
+            self.update(slot, head, hops, sink);
+        } else {
+            flow.reports += 1;
+            flow.last_seen = flow.last_seen.max(head.about.ts);
+            self.apply_nodes(head, hops, sink);
+        }
+    }
+
+    /// Node metrics only.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn apply_nodes<H: Hops>(&mut self, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let mut emitter = self.detection.emitter_without_flow(&head.about, sink);
+        for record in hops.records(0) {
+            let reading = hops.read(record);
+            self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
+        }
+    }
+
+    /// A report of one node, without a path: a postcard. Its node's hop is stored with the flow; a path is made of it and
+    /// others when they are joined. The flow is probably at `hint`. Returns where it is.
+    pub(crate) fn apply_postcard(
+        &mut self,
+        head: &Head,
+        hint: u32,
+        reading: &Reading,
+        sink: &mut dyn Sink,
+    ) -> Option<u32> {
+        let Some(slot) = self.enter(head, hint, sink) else {
+            let readings = std::slice::from_ref(reading);
+            self.apply_nodes(head, ReadHops { readings, ends: Ends::NONE, units: Units::NONE }, sink);
+            return None;
+        };
+        self.counts.flow_reports += 1;
+        self.add_hop_without_path(slot, reading.node);
+        self.update_hop(slot, head, reading, sink);
+        Some(slot)
+    }
+
+    /// A summary of what one node reported of a flow: `latency` is of its hop latencies. Returns where the flow is.
+    pub(crate) fn apply_summary(
+        &mut self,
+        head: &Head,
+        node: u32,
+        latency: Option<&Merged>,
+        sink: &mut dyn Sink,
+    ) -> Option<u32> {
+        let slot = self.enter(head, NO_SLOT, sink)?;
+        self.counts.flow_reports += 1;
+        self.add_hop_without_path(slot, node);
+        let (flow, _, states) = self.flows.parts(slot);
+        flow.reports += 1;
+        flow.last_seen = flow.last_seen.max(head.about.ts);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let state = states.iter_mut().find(|state| state.node == node);
+        if let (Some(latency), Some(state)) = (latency, state) {
+            state.merge_latency(latency, &mut emitter);
+        }
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+        Some(slot)
+    }
+
+    /// The slot of the report's flow, made if need be, and up to date. `hint` is where it probably is.
+    #[inline(always)]
+    fn enter(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+        if self.flows.is_ready(hint, &head.about.key, self.context) {
+            return Some(hint);
+        }
+        self.enter_slow(head, hint, sink)
+    }
+
+    #[inline(never)]
+    fn enter_slow(&mut self, head: &Head, hint: u32, sink: &mut dyn Sink) -> Option<u32> {
+        let slot = match self.flows.find(&head.about.key, head.hash, hint) {
+            NO_SLOT => self.admit(head, sink)?,
+            slot => slot,
+        };
+        self.refresh_if_due(slot, sink);
+        Some(slot)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, head: &Head, sink: &mut dyn Sink) -> Option<u32> {
+        if !head.whole_path {
+            self.counts.node_reports += 1;
+            return None;
+        }
+        let now = head.about.ts;
+        let place = match self.flows.admit(head.hash, self.second) {
+            Admission::Free(place) => place,
+            Admission::Evict(place, slot) => {
+                self.remove(slot, now, sink);
+                place
+            }
+            Admission::Refused => {
+                self.counts.unadmitted += 1;
+                return None;
+            }
+        };
+        let slot = self.flows.insert(place, head.about.key, head.hash, now, self.second);
+        self.counts.unadmitted += u64::from(slot.is_none());
+        if let Some(slot) = slot {
+            self.detection.forget(slot);
+            self.directory.enter(&head.about.key, slot);
+        }
+        slot
+    }
+
+    /// Brings a flow up to date, unless it is.
+    pub(crate) fn refresh_if_due(&mut self, slot: u32, sink: &mut dyn Sink) {
+        if self.flows.context(slot) != self.context {
+            self.refresh(slot, sink);
+        }
+    }
+
+    /// Brings a flow up to date with the second, the thresholds and the node-level tables.
+    #[inline(never)]
+    fn refresh(&mut self, slot: u32, sink: &mut dyn Sink) {
+        self.close_minute(slot, sink);
+        let (flow, cold, states) = self.flows.parts(slot);
+        if cold.epoch != self.epoch {
+            cold.epoch = self.epoch;
+            states.iter_mut().for_each(HopState::unresolve);
+        }
+        if cold.generation != self.detection.generation() {
+            cold.generation = self.detection.generation();
+            let thresholds = &self.detection.active().thresholds;
+            flow.set = thresholds.set_for(&flow.key);
+            let thresholds = thresholds.get(flow.set);
+            flow.hop_deadband = thresholds[Metric::HopLatency as usize].min(WIDEST_DEADBAND);
+            flow.rules = 0;
+            flow.set_deadband(cold, thresholds[Metric::FlowLatency as usize]);
+        }
+        flow.context = self.context;
+        // How busy it was since the last time is how busy it is.
+        let lately =
+            (flow.reports as u32).wrapping_sub(std::mem::replace(&mut cold.touched, flow.reports as u32));
+        self.flows.touch(slot, u64::from(lately), self.second);
+    }
+
+    /// The flow that a Flow ID stands for: the one that the configuration names, else the only one that is known and has
+    /// it, else a flow of which the ID is all that is known.
+    #[inline]
+    pub(crate) fn flow_of_id(&mut self, id: u32) -> FlowKey {
+        if let Some(named) = self.directory.named(id) {
+            return *named;
+        }
+        if !self.directory.is_in_use() {
+            self.list_flows();
+        }
+        match self.directory.find(id) {
+            Resolved::Unknown => FlowKey::of_id(id),
+            Resolved::Slot(slot) => self.resolved(id, slot),
+            Resolved::Ambiguous => {
+                self.postcards.stats.ambiguous += 1;
+                FlowKey::of_id(id)
+            }
+        }
+    }
+
+    fn resolved(&mut self, id: u32, slot: u32) -> FlowKey {
+        self.postcards.stats.resolved += 1;
+        self.flows.get(slot).map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
+    }
+
+    /// The first Flow ID came: from now on it is known which flow has which.
+    #[cold]
+    fn list_flows(&mut self) {
+        self.directory.begin();
+        for slot in 0..self.flows.slots() {
+            if let Some((flow, ..)) = self.flows.get(slot) {
+                self.directory.enter(&flow.key, slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Node metrics: the values of one hop, applied to the series of its node, queue and link.
+
+use detect::Metric;
+
+use super::emit::Emitter;
+use super::flows::HopState;
+use super::series::{Change, Key, Merged, Series};
+use super::sketch::Sketches;
+use super::suppressed::SuppressedHop;
+use crate::config::Config;
+use crate::decode::{ABSENT, NO_VALUE, Reading, egress};
+use crate::index::NO_SLOT;
+
+/// The values of nodes, queues and links: one series each.
+#[derive(Debug)]
+pub(crate) struct NodeMetrics {
+    pub(crate) nodes: Series,
+    pub(crate) queues: Series,
+    pub(crate) congestion: Series,
+    pub(crate) links: Series,
+    pub(crate) sketches: Sketches,
+}
+
+impl HopState {
+    /// A state for a hop that is not stored, such that its hop latency is no change.
+    pub(crate) fn passing(reading: &Reading) -> Self {
+        Self { node: reading.node, last_reported: saturated(reading.latency), ..Self::NOTHING }
+    }
+}
+
+impl HopState {
+    /// Applies a summary of hop latencies: the extreme that is further from the last reported value counts, else the mean.
+    pub(super) fn merge_latency(&mut self, latency: &Merged, emitter: &mut Emitter<'_>) {
+        let far = match self.last_reported {
+            ABSENT => Some(latency.max),
+            last => latency.outside(u64::from(last), emitter.threshold(Metric::HopLatency)),
+        };
+        self.latest = saturated(far.unwrap_or(latency.sum / latency.count.max(1)));
+        if far.is_some() {
+            emit_hop_latency(self, emitter);
+        }
+    }
+}
+
+/// A latency as a hop state stores it: saturated at 4.29 s.
+#[inline(always)]
+pub(crate) fn saturated(latency: u64) -> u32 {
+    latency.min(u64::from(ABSENT) - 1) as u32
+}
+
+impl NodeMetrics {
+    /// Room for as many nodes, queues and links as `config` allows.
+    pub(crate) fn new(config: &Config) -> Self {
+        let series = |metric, emits, capacity| Series::new(metric, emits, capacity, config.seed);
+        Self {
+            nodes: series(Metric::HopLatency, false, config.max_nodes),
+            queues: series(Metric::QueueOccupancy, true, config.max_queues),
+            congestion: series(Metric::QueueCongestion, true, config.max_queues),
+            links: series(Metric::LinkUtilization, true, config.max_links),
+            sketches: Sketches::with_capacity(config.rollup.sketches),
+        }
+    }
+
+    /// The series of a metric: of hop latency for those of a whole flow.
+    pub(crate) fn series_mut(&mut self, metric: Metric) -> (&mut Series, &mut Sketches) {
+        let series = match metric {
+            Metric::QueueOccupancy => &mut self.queues,
+            Metric::QueueCongestion => &mut self.congestion,
+            Metric::LinkUtilization => &mut self.links,
+            _ => &mut self.nodes,
+        };
+        (series, &mut self.sketches)
+    }
+
+    /// All series, and the sketches that they share.
+    pub(crate) fn all_mut(&mut self) -> ([&mut Series; 4], &mut Sketches) {
+        let Self { nodes, queues, congestion, links, sketches } = self;
+        ([nodes, queues, congestion, links], sketches)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.nodes, &self.queues, &self.congestion, &self.links].map(Series::bytes).iter().sum()
+    }
+
+    /// Applies the values of one hop. `deadband` is the flow's threshold of hop latency, at most [`WIDEST_DEADBAND`].
+    pub(crate) fn update(
+        &mut self,
+        state: &mut HopState,
+        reading: &Reading,
+        deadband: u64,
+        emitter: &mut Emitter<'_>,
+    ) {
+        if reading.latency != NO_VALUE {
+            self.update_latency(state, reading, deadband, emitter);
+        }
+        self.update_others(state, reading, emitter);
+    }
+
+    #[inline(always)]
+    pub(super) fn update_latency(
+        &mut self,
+        state: &mut HopState,
+        reading: &Reading,
+        deadband: u64,
+        emitter: &mut Emitter<'_>,
+    ) {
+        if self.nodes.add(state.node_slot, reading.latency) {
+            let key = Key { node: reading.node, part: 0 };
+            examine(
+                &mut self.nodes,
+                &mut self.sketches,
+                &mut state.node_slot,
+                (key, reading.latency),
+                emitter,
+            );
+        }
+        let latency = saturated(reading.latency);
+        state.latest = latency;
+        let above = u64::from(latency).wrapping_add(deadband).wrapping_sub(u64::from(state.last_reported));
+        // Before the first event `last_reported` is all-ones, which latencies of seconds come near to.
+        if above > deadband.wrapping_mul(2) || state.last_reported == ABSENT {
+            emit_hop_latency(state, emitter);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn update_others(
+        &mut self,
+        state: &mut HopState,
+        reading: &Reading,
+        emitter: &mut Emitter<'_>,
+    ) {
+        if state.link != reading.link {
+            state.reroute(reading);
+        }
+        if let utilization = reading.utilization()
+            && utilization != NO_VALUE
+            && self.links.add(state.link_slot, utilization)
+        {
+            let key = Key { node: reading.node, part: reading.egress() };
+            examine(&mut self.links, &mut self.sketches, &mut state.link_slot, (key, utilization), emitter);
+        }
+        if reading.queue != ABSENT {
+            let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
+            if u32::from(state.queue) != queue {
+                (state.queue, state.queue_slot) = (queue as u16, NO_SLOT);
+            }
+            if self.queues.add(state.queue_slot, occupancy) {
+                let key = Key { node: reading.node, part: queue };
+                examine(
+                    &mut self.queues,
+                    &mut self.sketches,
+                    &mut state.queue_slot,
+                    (key, occupancy),
+                    emitter,
+                );
+            }
+        }
+        if reading.congestion != ABSENT {
+            self.update_congestion(reading, emitter);
+        }
+    }
+
+    /// Congestion is rare on the wire and is looked up each time.
+    #[inline(never)]
+    fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
+        let (queue, level) = (reading.congestion >> 24, u64::from(reading.congestion & 0x00ff_ffff));
+        let key = Key { node: reading.node, part: queue };
+        examine(&mut self.congestion, &mut self.sketches, &mut { NO_SLOT }, (key, level), emitter);
+    }
+}
+
+/// The widest deadband of hop latency: half of what a state can store, so that a value never reported lies outside it. A
+/// wider threshold is compared when a value leaves the deadband.
+pub(crate) const WIDEST_DEADBAND: u64 = 1 << 31;
+
+impl HopState {
+    #[cold]
+    #[inline(never)]
+    fn reroute(&mut self, reading: &Reading) {
+        (self.link, self.level_2, self.link_slot) = (reading.link, reading.level_2, NO_SLOT);
+    }
+}
+
+/// Applies a value outside its series' deadband, or one whose slot is not known yet.
+#[inline(never)]
+fn examine(
+    series: &mut Series,
+    sketches: &mut Sketches,
+    slot: &mut u32,
+    (key, value): (Key, u64),
+    emitter: &mut Emitter<'_>,
+) {
+    if *slot == NO_SLOT {
+        *slot = series.slot(key, emitter.about().profile);
+        if *slot == NO_SLOT || !series.add(*slot, value) {
+            return;
+        }
+    }
+    let threshold = emitter.threshold(series.metric());
+    let previous = match series.examine(*slot, value, threshold, sketches) {
+        Change::None => return,
+        Change::New => None,
+        Change::Changed(previous) => Some(previous),
+    };
+    let mut event = emitter.change(series.metric(), value, previous);
+    (event.node, event.interface, event.queue) = series.ids(key);
+    emitter.emit(event, &[]);
+}
+
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_hop_latency(state: &mut HopState, emitter: &mut Emitter<'_>) {
+    let previous = (state.last_reported != ABSENT).then_some(u64::from(state.last_reported));
+    let latest = u64::from(state.latest);
+    if previous.is_some_and(|previous| previous.abs_diff(latest) <= emitter.threshold(Metric::HopLatency)) {
+        return;
+    }
+    state.last_reported = state.latest;
+    let mut event = emitter.change(Metric::HopLatency, latest, previous);
+    event.node = (state.node != ABSENT).then_some(state.node);
+    event.flow = emitter.about().flow();
+    emitter.emit(event, &[]);
+}
+
+impl NodeMetrics {
+    /// As [`NodeMetrics::update`], without events: values that the kernel suppressed.
+    pub(super) fn update_silently(&mut self, state: &mut HopState, hop: &SuppressedHop) {
+        let Self { nodes, queues, congestion, links, sketches } = self;
+        if hop.latency != NO_VALUE {
+            state.latest = saturated(hop.latency);
+            let key = Key { node: hop.node, part: 0 };
+            nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);
+        }
+        if (state.link, state.level_2) != (hop.link, hop.level_2) {
+            (state.link, state.level_2, state.link_slot) = (hop.link, hop.level_2, NO_SLOT);
+        }
+        if hop.utilization != NO_VALUE {
+            let key = Key { node: hop.node, part: egress(hop.link, hop.level_2) };
+            links.add_silently(&mut state.link_slot, key, hop.utilization, sketches);
+        }
+        if hop.queue != ABSENT {
+            let queue = hop.queue >> 24;
+            if u32::from(state.queue) != queue {
+                (state.queue, state.queue_slot) = (queue as u16, NO_SLOT);
+            }
+            let key = Key { node: hop.node, part: queue };
+            queues.add_silently(&mut state.queue_slot, key, u64::from(hop.queue & 0x00ff_ffff), sketches);
+        }
+        if hop.congestion != ABSENT {
+            let key = Key { node: hop.node, part: hop.congestion >> 24 };
+            congestion.add_silently(&mut { NO_SLOT }, key, u64::from(hop.congestion & 0x00ff_ffff), sketches);
+        }
+    }
+}

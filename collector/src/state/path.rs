@@ -1,0 +1,122 @@
+//! A flow's path: a new one replaces the old and is reported; hop states of nodes that stay on it remain.
+
+use detect::{HopValues, Metric};
+
+use super::State;
+use super::flows::{Flags, HopState};
+use crate::decode::{ABSENT, Head, Hops, MOST_HOPS};
+use crate::event::{Kind, Sink};
+
+/// Memory that is used for one report at a time.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) path: Vec<u32>,
+    sorted: Vec<u32>,
+    states: Vec<HopState>,
+    /// The hops of a report as rules see them.
+    pub(crate) values: Vec<HopValues>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self {
+            path: Vec::with_capacity(MOST_HOPS),
+            sorted: Vec::with_capacity(MOST_HOPS),
+            states: Vec::with_capacity(MOST_HOPS),
+            values: Vec::with_capacity(MOST_HOPS),
+        }
+    }
+
+    /// A node that the path visits twice.
+    fn find_loop(&mut self) -> Option<u32> {
+        self.sorted.clear();
+        self.sorted.extend(self.path.iter().copied().filter(|node| *node != ABSENT));
+        self.sorted.sort_unstable();
+        self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+}
+
+impl State {
+    /// Gives the flow in `slot` the path of `hops` and reports it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
+        self.scratch.path.clear();
+        self.scratch.path.extend(hops.records(0).take(MOST_HOPS).map(|record| hops.node(record)));
+        self.resize_states(slot);
+        let looped = self.scratch.find_loop();
+        let (flow, ..) = self.flows.parts(slot);
+        let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
+        flow.flags.set(Flags::LOOP, looped.is_some());
+        flow.flags.set_order(head.basis);
+        self.emit_path(head, previous, looped, sink);
+    }
+
+    fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, sink: &mut dyn Sink) {
+        let path = &self.scratch.path;
+        let mut emitter = self.detection.emitter(&head.about, 0, sink);
+        let kind = if previous == 0 { Kind::New } else { Kind::PathChange };
+        let mut event = emitter.event(kind, Metric::FlowPath);
+        event.value = Some(path.len() as u64);
+        event.previous = (previous != 0).then_some(u64::from(previous));
+        event.basis = head.basis;
+        emitter.emit(event, path);
+        if let Some(node) = looped {
+            let mut event = emitter.event(Kind::PathLoop, Metric::FlowPath);
+            event.value = Some(path.len() as u64);
+            (event.node, event.basis) = (Some(node), head.basis);
+            emitter.emit(event, path);
+        }
+    }
+
+    /// Makes room for the path in `scratch`; nodes that stay on it keep their states.
+    fn resize_states(&mut self, slot: u32) {
+        let Scratch { path, states: old, .. } = &mut self.scratch;
+        old.clear();
+        old.extend_from_slice(self.flows.parts(slot).2);
+        self.flows.resize_path(slot, path.len());
+        let (_, _, states) = self.flows.parts(slot);
+        for (at, (state, &node)) in states.iter_mut().zip(path.iter()).enumerate() {
+            let same_place = old.get(at).filter(|known| known.node == node);
+            // Long paths are compared place by place only, so that the work stays in proportion.
+            let search = if old.len() <= 32 { old.as_slice() } else { &[] };
+            if let Some(known) = same_place.or_else(|| search.iter().find(|known| known.node == node)) {
+                *state = *known;
+            }
+            state.node = node;
+        }
+    }
+
+    /// Adds a hop state for `node` to a flow without a path, if it has none.
+    #[inline]
+    pub(super) fn add_hop_without_path(&mut self, slot: u32, node: u32) {
+        let (flow, _, states) = self.flows.parts(slot);
+        let known = states.iter().any(|state| state.node == node);
+        if !known && flow.path_length == 0 && states.len() < MOST_HOPS {
+            self.append_hop(slot, node);
+        }
+    }
+
+    #[cold]
+    fn append_hop(&mut self, slot: u32, node: u32) {
+        let path = &mut self.scratch.path;
+        path.clear();
+        path.extend(self.flows.parts(slot).2.iter().map(|state| state.node));
+        path.push(node);
+        self.resize_states(slot);
+    }
+
+    /// Writes the nodes of a flow's path into `scratch`. `false`: there is no flow in `slot`.
+    pub(super) fn load_path(&mut self, slot: u32) -> bool {
+        if !self.flows.is_used(slot) {
+            return false;
+        }
+        let (flow, _, states) = self.flows.parts(slot);
+        let path = &mut self.scratch.path;
+        path.clear();
+        // Without a path its states are those of nodes that reported by themselves.
+        let on_path = if flow.path_length == 0 { &[] } else { &*states };
+        path.extend(on_path.iter().map(|state| state.node));
+        true
+    }
+}

@@ -1,0 +1,215 @@
+//! Postcards that wait for others of their packet, by flow, and what is known so far of the path that they may give.
+
+use std::collections::VecDeque;
+
+use crate::config::Units;
+use crate::decode::{NO_VALUE, Origin, Reading};
+use crate::event::Nanos;
+use crate::stats::{Partial, PostcardStats, Unjoinable};
+
+/// No cell.
+const NONE: u32 = u32::MAX;
+
+/// A postcard that waits for the others of its packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Postcard {
+    pub(crate) reading: Reading,
+    pub(crate) units: Units,
+    pub(crate) hop_limit: Option<u8>,
+    /// 0: it has none.
+    pub(crate) signature: u64,
+    /// Found while a flow's postcards are settled: other packets of it have this signature, too.
+    pub(crate) shared: bool,
+    /// Stamps, device units; [`NO_VALUE`] where there is none.
+    pub(crate) ingress: u64,
+    pub(crate) egress: u64,
+    pub(crate) wide: bool,
+    pub(crate) profile: u8,
+    pub(crate) received: Nanos,
+    pub(crate) origin: Origin,
+}
+
+impl Postcard {
+    /// Can its stamps be compared with those of other nodes?
+    pub(crate) fn has_time(&self) -> bool {
+        self.units.synchronised && self.ingress != NO_VALUE && self.egress != NO_VALUE
+    }
+
+    /// Did one report bring both?
+    pub(crate) fn repeats(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.ingress == other.ingress && self.egress == other.egress
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    next: u32,
+    postcard: Postcard,
+}
+
+/// What waits for one flow, and which path it may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingFlow {
+    head: u32,
+    /// Postcards that wait.
+    pub(crate) count: u16,
+    /// Is the flow in the queue?
+    queued: bool,
+    /// Sets in a row that had the candidate path.
+    pub(crate) confirmations: u8,
+    /// Hash of the path that may be the flow's, and since when it was met.
+    pub(crate) candidate: u64,
+    pub(crate) since: Nanos,
+    /// Hash of the interfaces by which the flow enters and leaves its path; 0: not known.
+    pub(crate) ends: u64,
+}
+
+impl PendingFlow {
+    const NONE: Self =
+        Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0, since: 0, ends: 0 };
+}
+
+/// See the module's text. All memory is reserved at the start.
+#[derive(Debug)]
+pub(crate) struct PendingPostcards {
+    cells: Vec<Cell>,
+    capacity: usize,
+    free: u32,
+    flows: Vec<PendingFlow>,
+    /// Flows with postcards, and when to look at them.
+    queue: VecDeque<(u32, Nanos)>,
+    /// What became of postcards.
+    pub(crate) stats: PostcardStats,
+}
+
+impl PendingPostcards {
+    /// Room for `capacity` postcards of as many as `flows` flows.
+    pub(crate) fn with_capacity(capacity: usize, flows: usize) -> Self {
+        let flows = if capacity > 0 { flows } else { 0 };
+        Self {
+            cells: Vec::with_capacity(capacity),
+            capacity,
+            free: NONE,
+            flows: Vec::with_capacity(flows),
+            queue: VecDeque::with_capacity(flows),
+            stats: PostcardStats::default(),
+        }
+    }
+
+    /// Is there room for none?
+    #[inline]
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.capacity == 0
+    }
+
+    /// Is there no room for one more?
+    pub(crate) fn is_full(&self) -> bool {
+        self.free == NONE && self.cells.len() == self.capacity
+    }
+
+    /// Counts a postcard that cannot be joined.
+    pub(crate) fn refuse(&mut self, why: Unjoinable) {
+        self.stats.unjoinable[why as usize] += 1;
+    }
+
+    /// Counts postcards that were pending and are not joined.
+    pub(crate) fn discard(&mut self, count: usize, why: Partial) {
+        self.stats.released += count as u64;
+        self.stats.partial[why as usize] += count as u64;
+    }
+
+    /// Makes sure that the flow in `slot` has an entry.
+    pub(crate) fn reserve_flow(&mut self, slot: u32) {
+        let at = slot as usize;
+        if self.flows.len() <= at {
+            self.flows.resize(at + 1, PendingFlow::NONE);
+        }
+    }
+
+    /// What waits for a flow, which has an entry.
+    pub(crate) fn flow_mut(&mut self, slot: u32) -> &mut PendingFlow {
+        &mut self.flows[slot as usize]
+    }
+
+    /// Puts a flow into the queue, to be looked at when it is `due`, unless it is there already.
+    pub(crate) fn enqueue(&mut self, slot: u32, due: Nanos) {
+        let flow = &mut self.flows[slot as usize];
+        if !flow.queued {
+            flow.queued = true;
+            self.queue.push_back((slot, due));
+        }
+    }
+
+    /// Takes the first flow out of the queue if it is due.
+    pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<u32> {
+        let (slot, _) = self.queue.front().copied().filter(|(_, due)| *due <= now)?;
+        self.queue.pop_front();
+        self.flows[slot as usize].queued = false;
+        Some(slot)
+    }
+
+    /// The pending postcards of a flow, the latest first.
+    pub(crate) fn of_flow(&self, slot: u32) -> impl Iterator<Item = &Postcard> {
+        let mut at = self.flows.get(slot as usize).map_or(NONE, |flow| flow.head);
+        std::iter::from_fn(move || {
+            let cell = self.cells.get(at as usize)?;
+            at = cell.next;
+            Some(&cell.postcard)
+        })
+    }
+
+    /// The pending postcards of a flow with this signature.
+    pub(crate) fn of_packet(&self, slot: u32, signature: u64) -> impl Iterator<Item = &Postcard> {
+        self.of_flow(slot).filter(move |postcard| postcard.signature == signature)
+    }
+
+    /// Adds a postcard to its flow, which has an entry. There is room.
+    pub(crate) fn push(&mut self, slot: u32, postcard: &Postcard) {
+        let flow = &mut self.flows[slot as usize];
+        let cell = Cell { next: flow.head, postcard: *postcard };
+        let at = match self.cells.get_mut(self.free as usize) {
+            Some(free) => {
+                let at = std::mem::replace(&mut self.free, free.next);
+                *free = cell;
+                at
+            }
+            None => {
+                self.cells.push(cell);
+                self.cells.len() as u32 - 1
+            }
+        };
+        (flow.head, flow.count) = (at, flow.count + 1);
+    }
+
+    /// Removes a flow's postcards and gives them to `with`; those for which `stays` is true stay.
+    pub(crate) fn pull(
+        &mut self,
+        slot: u32,
+        mut with: impl FnMut(&Postcard),
+        mut stays: impl FnMut(&Postcard) -> bool,
+    ) {
+        let Some(flow) = self.flows.get_mut(slot as usize) else { return };
+        let mut at = std::mem::replace(&mut flow.head, NONE);
+        while let Some(cell) = self.cells.get_mut(at as usize) {
+            let next = cell.next;
+            if stays(&cell.postcard) {
+                cell.next = std::mem::replace(&mut flow.head, at);
+            } else {
+                with(&cell.postcard);
+                cell.next = std::mem::replace(&mut self.free, at);
+                flow.count -= 1;
+            }
+            at = next;
+        }
+    }
+
+    /// The flow in `slot` is removed: so are its postcards.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let mut gone = 0;
+        self.pull(slot, |_| gone += 1, |_| false);
+        self.discard(gone, Partial::FlowGone);
+        if let Some(flow) = self.flows.get_mut(slot as usize) {
+            *flow = PendingFlow { queued: flow.queued, ..PendingFlow::NONE };
+        }
+    }
+}

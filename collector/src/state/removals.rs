@@ -1,0 +1,53 @@
+//! What the state no longer knows, for whoever keeps a copy of it.
+
+use detect::Metric;
+use wire::FlowKey;
+
+/// Something the collector no longer knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Removed {
+    /// A flow.
+    Flow(FlowKey),
+    /// A key of a node.
+    Key {
+        /// The metric of its values.
+        metric: Metric,
+        /// The node.
+        node: u32,
+        /// Its queue, buffer or interface; 0 for the node itself.
+        part: u32,
+    },
+    /// More than fit: whoever keeps a copy must compare all of it.
+    Overflow,
+}
+
+/// Removals that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Removals {
+    list: Vec<Removed>,
+    capacity: usize,
+    overflow: bool,
+}
+
+impl Removals {
+    /// Room for `capacity` removals.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { list: Vec::with_capacity(capacity), capacity, overflow: false }
+    }
+
+    pub(crate) fn push(&mut self, removed: Removed) {
+        if self.list.len() < self.capacity {
+            self.list.push(removed);
+        } else {
+            self.overflow = true;
+        }
+    }
+
+    /// Gives each removal to `with`, in order; [`Removed::Overflow`] comes last.
+    pub(crate) fn drain(&mut self, mut with: impl FnMut(Removed)) {
+        self.list.drain(..).for_each(&mut with);
+        if std::mem::take(&mut self.overflow) {
+            with(Removed::Overflow);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Numbers of one interval of a series, and how it ends.
+
+use crate::event::Nanos;
+use crate::state::sketch::{Handle, Sketches};
+
+/// One interval's numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    pub(super) count: u64,
+    pub(super) least: u64,
+    pub(super) greatest: u64,
+    pub(super) sum: u64,
+    pub(super) sketch: Handle,
+    /// Values came as a summary: no sketch knows them.
+    pub(super) merged: bool,
+}
+
+/// Values that somebody else has summed up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Merged {
+    pub(crate) count: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) sum: u64,
+}
+
+impl Merged {
+    /// Least or greatest: the one further from the value reported last, if that is further than `threshold`.
+    pub(crate) fn outside(&self, last: u64, threshold: u64) -> Option<u64> {
+        let far = if last.abs_diff(self.min) > last.abs_diff(self.max) { self.min } else { self.max };
+        (last.abs_diff(far) > threshold).then_some(far)
+    }
+}
+
+impl Totals {
+    pub(super) const NOTHING: Self =
+        Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE, merged: false };
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.merged |= other.merged;
+    }
+
+    /// Ends the interval: its summary, for which the sketch is given back.
+    pub(super) fn finish(&self, sketches: &mut Sketches) -> Summary {
+        let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
+        sketches.give(self.sketch);
+        // A sketch answers with the upper end of a cell; the exact extremes know better.
+        let within = |value: u64| value.clamp(self.least, self.greatest);
+        Summary {
+            count: self.count,
+            min: self.least,
+            max: self.greatest,
+            sum: self.sum,
+            p50: quantiles.map(|(p50, _)| within(p50)),
+            p99: quantiles.map(|(_, p99)| within(p99)),
+        }
+    }
+}
+
+/// Numbers of a finished interval.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Summary {
+    /// Values.
+    pub count: u64,
+    /// Least value.
+    pub min: u64,
+    /// Greatest value.
+    pub max: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// Median, where a sketch was kept.
+    pub p50: Option<u64>,
+    /// 99th percentile, likewise.
+    pub p99: Option<u64>,
+}
+
+/// The second that ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    /// Its start.
+    pub(crate) second: Nanos,
+    /// Does its minute end with it?
+    pub(crate) minute: bool,
+    /// Seconds until the next one begins: 1, or more after silence.
+    pub(crate) elapsed: u32,
+    /// Seconds without a value after which a key is forgotten.
+    pub(crate) timeout: u32,
+    pub(crate) seconds: bool,
+    pub(crate) minutes: bool,
+}
+
+impl Closing {
+    pub(super) fn minute_start(&self) -> Nanos {
+        self.second - self.second % 60_000_000_000
+    }
+}

@@ -1,0 +1,121 @@
+//! What the kernel's program reports together of the reports that it suppressed; see [`crate::collector::suppressed`].
+
+use detect::Metric;
+use wire::FlowKey;
+
+use super::State;
+use super::series::Key;
+use crate::decode::{ABSENT, NO_VALUE};
+use crate::event::{Basis, Nanos, Sink};
+use crate::index::NO_SLOT;
+
+/// What a filter knows of a flow whose reports it suppressed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SuppressedFlow<'a> {
+    /// Which flow.
+    pub key: FlowKey,
+    /// Reports suppressed since the filter last reported the flow. With 0 nothing is applied.
+    pub reports: u64,
+    /// Latest flow latency, ns; `None` when none was usable.
+    pub latency: Option<u64>,
+    /// Basis of the latest latency; `None` leaves it unchanged.
+    pub basis: Option<Basis>,
+    /// The hops of its path in forwarding order. Applied when their nodes are those of the flow's known path.
+    pub hops: &'a [SuppressedHop],
+    /// When the latest of those reports arrived, as well as is known.
+    pub last_seen: Nanos,
+}
+
+/// Latest values of one hop; all-ones stand for what is not known or did not change since the last time: each value counts
+/// as one report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SuppressedHop {
+    /// The node.
+    pub node: u32,
+    /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
+    pub link: u32,
+    /// Is `link` of level 2?
+    pub level_2: bool,
+    /// Time inside the node, ns.
+    pub latency: u64,
+    /// Queue id in the high 8 bits, occupancy in the low 24.
+    pub queue: u32,
+    /// Likewise: congestion status, or the shared buffer's occupancy.
+    pub congestion: u32,
+    /// Utilisation of the egress link, millionths.
+    pub utilization: u64,
+}
+
+impl SuppressedHop {
+    /// A hop of which nothing is known.
+    pub const NOTHING: Self = Self {
+        node: ABSENT,
+        link: ABSENT,
+        level_2: false,
+        latency: NO_VALUE,
+        queue: ABSENT,
+        congestion: ABSENT,
+        utilization: NO_VALUE,
+    };
+}
+
+/// What a filter knows of a key of a node whose values it suppressed: a queue, a link, or the node itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SuppressedKey {
+    /// One of a node's metrics, or hop latency for the node itself.
+    pub metric: Metric,
+    /// The node.
+    pub node: u32,
+    /// Its queue, buffer or egress interface; 0 for the node itself.
+    pub part: u32,
+    /// Latest value, in the metric's unit.
+    pub value: u64,
+}
+
+impl State {
+    /// Applies what a filter aggregated of a flow. `false`: there is no such flow.
+    pub(crate) fn apply_suppressed(
+        &mut self,
+        suppressed: &SuppressedFlow<'_>,
+        hash: u64,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let slot = self.flows.find(&suppressed.key, hash, NO_SLOT);
+        if slot == NO_SLOT {
+            return false;
+        }
+        if suppressed.reports == 0 {
+            return true;
+        }
+        let (flow, ..) = self.flows.parts(slot);
+        let before = flow.reports;
+        flow.reports = before.saturating_add(suppressed.reports);
+        flow.last_seen = flow.last_seen.max(suppressed.last_seen);
+        if before < 2 && flow.reports >= 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+        self.refresh_if_due(slot, sink);
+        let (flow, cold, states) = self.flows.parts(slot);
+        if let Some(latency) = suppressed.latency {
+            flow.latency = latency;
+            flow.sum = flow.sum.saturating_add(latency);
+            flow.count = flow.count.wrapping_add(1);
+            (cold.least, cold.greatest) = (cold.least.min(latency), cold.greatest.max(latency));
+        }
+        flow.basis = suppressed.basis.unwrap_or(flow.basis);
+        let same = states.len() == suppressed.hops.len()
+            && states.iter().zip(suppressed.hops).all(|(state, hop)| state.node == hop.node);
+        if same {
+            let hops = states.iter_mut().zip(suppressed.hops);
+            hops.for_each(|(state, hop)| self.metrics.update_silently(state, hop));
+        }
+        true
+    }
+
+    /// Applies the latest of the values that a filter suppressed of a key of a node. `false`: there is no such key.
+    pub(crate) fn apply_suppressed_key(&mut self, suppressed: &SuppressedKey) -> bool {
+        let (series, sketches) = self.metrics.series_mut(suppressed.metric);
+        let key = Key { node: suppressed.node, part: suppressed.part };
+        series.add_silently(&mut { NO_SLOT }, key, suppressed.value, sketches)
+    }
+}

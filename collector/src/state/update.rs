@@ -1,0 +1,174 @@
+//! What one report of a flow changes: the part that runs for every report.
+
+use detect::{HopValues, Observation};
+
+use super::State;
+use super::flows::{Flags, HopState};
+use crate::decode::{Head, Hops, NO_VALUE, Reading};
+use crate::event::Sink;
+
+/// What has been gathered over the hops of a report.
+struct Sum {
+    hops: usize,
+    latency: u64,
+    /// Every hop reported its latency.
+    complete: bool,
+}
+
+impl Sum {
+    fn add(&mut self, reading: &Reading, values: &mut Vec<HopValues>) {
+        self.complete &= reading.latency != NO_VALUE;
+        self.latency = self.latency.saturating_add(reading.latency);
+        self.hops += 1;
+        if values.len() < values.capacity() {
+            values.push(reading.values());
+        }
+    }
+}
+
+impl State {
+    /// Applies the values of a report about the flow in `slot`, and its path if that is another.
+    #[inline(always)]
+    pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, sink: &mut dyn Sink) {
+        let watched = self.detection.has_rules();
+        let (flow, cold, states) = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let count = hops.count();
+        let deadband = flow.hop_deadband;
+        let (mut latency, mut complete) = (0_u64, true);
+        let mut records = hops.records(0);
+        let mut same =
+            usize::from(flow.path_length) == count && states.len() == count && count > 0 && !watched;
+        if same {
+            for state in states {
+                let Some(record) = records.next() else { break };
+                let reading = hops.read(record);
+                if reading.node != state.node {
+                    same = false;
+                    break;
+                }
+                if reading.latency == NO_VALUE {
+                    complete = false;
+                } else {
+                    latency = latency.saturating_add(reading.latency);
+                    self.metrics.update_latency(state, &reading, deadband, &mut emitter);
+                }
+                self.metrics.update_others(state, &reading, &mut emitter);
+            }
+        }
+        if !same {
+            // Without the one that was looked at last, if any was.
+            let applied = (count - records.len()).saturating_sub(1);
+            drop(records);
+            self.update_slow(slot, head, hops, Sum { hops: applied, latency, complete }, sink);
+            return;
+        }
+        let total = if complete { latency } else { NO_VALUE };
+        flow.apply(cold, (head, hops), total, &mut emitter);
+        if flow.reports == 2 {
+            // Two reports make a flow busy. From then on once per second is enough; see `refresh`.
+            self.flows.touch(slot, 1, self.second);
+        }
+    }
+
+    /// Goes on with a report whose path is another, is too long to store, or is watched by rules.
+    #[inline(never)]
+    fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, sink: &mut dyn Sink) {
+        self.scratch.values.clear();
+        while !self.update_hops(slot, head, hops, &mut sum, sink) {
+            // The nodes before this one are those of the old path, and their values have been applied.
+            self.set_path(slot, head, hops, sink);
+        }
+        if sum.hops < hops.count() {
+            self.update_beyond(slot, head, hops, &mut sum, sink);
+        }
+        let total = if sum.complete && sum.hops > 0 { sum.latency } else { NO_VALUE };
+        let (flow, cold, _) = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+        let twice = flow.reports == 2;
+        self.evaluate_rules(slot, head, latency, sink);
+        if twice {
+            self.flows.touch(slot, 1, self.second);
+        }
+    }
+
+    /// Evaluates the rules over a report whose hops are in `scratch`, and reports those that became true or false.
+    pub(crate) fn evaluate_rules(&mut self, slot: u32, head: &Head, latency: u64, sink: &mut dyn Sink) {
+        if !self.detection.has_rules() {
+            return;
+        }
+        let (flow, ..) = self.flows.parts(slot);
+        let observation = Observation {
+            flow_latency: (latency != NO_VALUE).then_some(latency),
+            looped: flow.flags.has(Flags::LOOP),
+            hops: &self.scratch.values,
+        };
+        let rules = self.detection.evaluate(slot, &observation);
+        if rules != flow.rules {
+            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, sink));
+        }
+    }
+
+    /// Applies the values of the hops from `sum.hops` on. `false`: the next hop is on another node than the flow's path
+    /// says.
+    fn update_hops<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        sum: &mut Sum,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        if usize::from(flow.path_length) != hops.count() {
+            return false;
+        }
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let left = states.get_mut(sum.hops..).unwrap_or_default();
+        for (state, record) in left.iter_mut().zip(hops.records(sum.hops)) {
+            let reading = hops.read(record);
+            if reading.node != state.node {
+                return false;
+            }
+            self.metrics.update(state, &reading, flow.hop_deadband, &mut emitter);
+            sum.add(&reading, &mut self.scratch.values);
+        }
+        true
+    }
+
+    /// Applies the values of hops that are too far along a path to be stored.
+    #[cold]
+    #[inline(never)]
+    fn update_beyond<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        sum: &mut Sum,
+        sink: &mut dyn Sink,
+    ) {
+        let (flow, ..) = self.flows.parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        for record in hops.records(sum.hops) {
+            let reading = hops.read(record);
+            self.metrics.update(&mut HopState::passing(&reading), &reading, 0, &mut emitter);
+            sum.add(&reading, &mut self.scratch.values);
+        }
+    }
+
+    /// Applies the values of one node of a flow, reported by themselves.
+    pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, sink: &mut dyn Sink) {
+        let (flow, _, states) = self.flows.parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, sink);
+        let mut passing = HopState::passing(reading);
+        let at = states.iter().position(|state| state.node == reading.node);
+        let state = at.map_or(&mut passing, |at| &mut states[at]);
+        self.metrics.update(state, reading, flow.hop_deadband, &mut emitter);
+        flow.reports += 1;
+        flow.last_seen = flow.last_seen.max(head.about.ts);
+        if flow.reports == 2 {
+            self.flows.touch(slot, 1, self.second);
+        }
+    }
+}
