@@ -11,7 +11,7 @@ use std::process::Command;
 use nic::device;
 use nic::netns::{Namespace, Pair};
 use serde_json::Value;
-use support::{Run, TempDir, hopwise, skipped};
+use support::{Run, TempDir, hopwise, public_copy, skipped};
 
 /// Two interfaces in one namespace, so that each sees all of the other: `one` and `two`, both up.
 fn cable(queues: &str) -> Option<Namespace> {
@@ -215,13 +215,6 @@ fn nobody(capabilities: &str) -> Vec<String> {
         options.push(format!("--ambient-caps={capabilities}"));
     }
     options
-}
-
-/// The program where everybody may run it.
-fn public_copy(directory: &TempDir) -> std::path::PathBuf {
-    let copy = directory.join("hopwise");
-    fs::copy(env!("CARGO_BIN_EXE_hopwise"), &copy).unwrap();
-    copy
 }
 
 #[test]

@@ -19,7 +19,7 @@ use nic::netns::Pair;
 use nic::rights::{Cap, CapSet, Rights};
 use serde_json::Value;
 use server::{PATIENCE, assert_balanced, dropped, report, stage};
-use support::{TempDir, skipped};
+use support::{TempDir, public_copy, skipped};
 
 /// Where the API is, in a namespace of its own.
 const API: &str = "127.0.0.1:8080";
@@ -52,8 +52,7 @@ impl Unprivileged {
         let pair = Pair::create();
         let pair = pair.map_err(|error| skipped(&format!("without root: this takes root ({error})"))).ok()?;
         let directory = TempDir::new();
-        let program = directory.join("hopwise");
-        fs::copy(env!("CARGO_BIN_EXE_hopwise"), &program).unwrap();
+        let program = public_copy(&directory);
         fs::set_permissions(directory.join(""), fs::Permissions::from_mode(0o777)).unwrap();
         let given: Vec<String> = capabilities.iter().map(|cap| cap.name().replacen("cap_", "+", 1)).collect();
         let mut command = Command::new("setpriv");

@@ -51,6 +51,15 @@ pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = 
     command
 }
 
+/// The program where everybody may run it. Another process writes the copy: a child that another thread starts meanwhile would
+/// inherit a descriptor of this one, and a file that is open for writing cannot be executed (`ETXTBSY`).
+pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
+    let copy = directory.join("hopwise");
+    let status = Command::new("cp").arg(env!("CARGO_BIN_EXE_hopwise")).arg(&copy).status().unwrap();
+    assert!(status.success(), "cp: {status}");
+    copy
+}
+
 /// A directory that goes away with its owner.
 #[derive(Debug)]
 pub(crate) struct TempDir(PathBuf);
