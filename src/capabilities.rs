@@ -2,7 +2,7 @@
 //! the one that starts it: so most are given up while there is one thread, the thread that opens inputs again is started,
 //! and then the main thread, of which all others descend, gives up the rest.
 
-use nic::rights::{Cap, CapSet, current, drop_thread_to, drop_to};
+use nic::capabilities::{Cap, CapSet, current, drop_thread_to, drop_to};
 
 use crate::config::sections::Capabilities;
 
@@ -20,14 +20,14 @@ pub(crate) struct CapabilityDrop {
 
 impl CapabilityDrop {
     /// The first step, when the inputs are open and before there are other threads. `opens_again`: some inputs must be opened
-    /// again when they fail. `cards`: memory is given to RDMA cards later on.
-    pub(crate) fn begin(wanted: Capabilities, opens_again: bool, cards: bool) -> Self {
+    /// again when they fail. `devices`: memory is given to RDMA devices later on.
+    pub(crate) fn begin(wanted: Capabilities, opens_again: bool, devices: bool) -> Self {
         // The API may listen on a port below 1024. Root may have a store in the directory of somebody else, and its files
         // are made when they are needed.
-        let root = current().is_ok_and(|rights| rights.root);
+        let root = current().is_ok_and(|capabilities| capabilities.root);
         let mut kept = vec![Cap::NET_BIND_SERVICE];
         kept.extend(root.then_some(Cap::DAC_OVERRIDE));
-        kept.extend(cards.then_some(Cap::IPC_LOCK));
+        kept.extend(devices.then_some(Cap::IPC_LOCK));
         let giving = Self { wanted, kept: CapSet::of(&kept) };
         if wanted != Capabilities::All {
             if wanted == Capabilities::Reopen && opens_again {

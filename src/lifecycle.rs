@@ -110,10 +110,10 @@ struct Dta {
 }
 
 impl Dta {
-    /// All but RDMA cards.
+    /// All but RDMA devices.
     fn open(settings: &Settings) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
-        let memory = memory.filter(|memory| memory.mode != MemoryMode::Card);
+        let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
         let memory = memory.map(memory_role::Ready::open).transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
@@ -134,11 +134,11 @@ impl Dta {
         Ok(Self { translator, memory })
     }
 
-    /// RDMA cards. The system lets one be used only by threads with the very credentials of the one that opened it: they come after
+    /// RDMA devices. The system lets one be used only by threads with the very credentials of the one that opened it: they come after
     /// privileges were given up, sockets and what else takes them before.
-    fn open_cards(&mut self, settings: &Settings) -> Result<(), CliError> {
+    fn open_devices(&mut self, settings: &Settings) -> Result<(), CliError> {
         if let Some(translator) = &mut self.translator {
-            translator.open_card()?;
+            translator.open_device()?;
         }
         if self.memory.is_none() {
             let (_, memory) = Self::wanted(settings);
@@ -152,10 +152,10 @@ impl Dta {
         (translator, settings.collector.memory.as_ref())
     }
 
-    fn has_cards(settings: &Settings) -> bool {
+    fn has_rdma_devices(settings: &Settings) -> bool {
         let (translator, memory) = Self::wanted(settings);
-        translator.is_some_and(|dta| dta.mode == DtaMode::Card)
-            || memory.is_some_and(|memory| memory.mode == MemoryMode::Card)
+        translator.is_some_and(|dta| dta.mode == DtaMode::Verbs)
+            || memory.is_some_and(|memory| memory.mode == MemoryMode::Verbs)
     }
 }
 
@@ -230,8 +230,8 @@ impl Server {
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
-        let cards = Dta::has_cards(&settings);
-        let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, cards);
+        let devices = Dta::has_rdma_devices(&settings);
+        let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices);
         let giving = self.gives_up.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
@@ -241,7 +241,7 @@ impl Server {
         if let Some(giving) = giving {
             giving.end();
         }
-        dta.open_cards(&settings)?;
+        dta.open_devices(&settings)?;
         self.translator = translator.map(|stage| stage.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;

@@ -2,12 +2,12 @@
 //! translators learn of them. One thread receives; others follow lists and take snapshots. With `mode = "xdp"` the regions lie in
 //! the kernel, and a responder there fills them: [`kernel`].
 
-mod card;
 pub(crate) mod events;
 mod kernel;
 mod link;
 pub(crate) mod regions;
 pub(crate) mod snapshots;
+mod verbs;
 pub(crate) mod view;
 
 use std::{
@@ -30,11 +30,11 @@ use crate::{
     control::Control,
     pipeline::{Outlet, RuleNames},
 };
-use card::Cards;
 use dta::{
     persist::{self, KernelLock},
     source::DtaSource,
 };
+use verbs::Verbs;
 
 use kernel::Kernel;
 use link::Links;
@@ -70,7 +70,7 @@ pub(crate) struct Memory {
     pub(crate) told: events::Told,
     pub(crate) snapshots: snapshots::Book,
     kernel: Option<Kernel>,
-    card: Option<Cards>,
+    verbs: Option<Verbs>,
     /// Where regions of the kernel are kept from a stop to the next start, and the word that they are not there now.
     kept: Option<KernelLock>,
     /// Some of it could not be written to its file at the end.
@@ -91,7 +91,7 @@ struct Counts {
 
 /// A memory that was set up: its socket is open, its regions are there.
 pub(crate) struct Ready {
-    /// None where a card receives.
+    /// None where a device receives.
     receiver: Option<Receiver>,
     listening: exchange::server::Listening,
     memory: Handle,
@@ -132,7 +132,7 @@ impl Ready {
     /// # Errors
     /// A port in use, a region that is another, no room.
     pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
-        let receiver = (settings.mode != MemoryMode::Card).then(|| receiver(settings)).transpose()?;
+        let receiver = (settings.mode != MemoryMode::Verbs).then(|| receiver(settings)).transpose()?;
         let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
         if let Some(danger) = settings.unguarded() {
@@ -145,7 +145,7 @@ impl Ready {
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
-        let regions::Opened { source, offered, kernel, card, kept } =
+        let regions::Opened { source, offered, kernel, verbs, kept } =
             regions::open(settings, &mut responder)?;
         let memory = Memory {
             settings: settings.clone(),
@@ -161,7 +161,7 @@ impl Ready {
             told: events::Told::default(),
             snapshots: snapshots::Book::default(),
             kernel,
-            card,
+            verbs,
             kept,
             lost: AtomicBool::new(false),
         };
@@ -178,7 +178,7 @@ impl Ready {
         self.memory.kernel.is_some()
     }
 
-    /// Starts the thread that takes the interface again, which needs rights that others can do without.
+    /// Starts the thread that takes the interface again, which needs capabilities that others can do without.
     ///
     /// # Errors
     /// The system has no thread for us.
@@ -243,7 +243,7 @@ impl Ready {
                 let mut worker = Worker { memory: own, receiver, wake };
                 Box::new(move || failed(&told, worker.work(&stop)))
             }
-            None => Box::new(move || own.card.iter().for_each(|card| card.tell(&own, &wake, &stop))),
+            None => Box::new(move || own.verbs.iter().for_each(|verbs| verbs.tell(&own, &wake, &stop))),
         };
         role.threads.push(control.spawn("responder", work)?);
         let door = Arc::clone(&memory.door);

@@ -1,9 +1,9 @@
 //! The DTA translator's role: reports from UDP sockets, RoCEv2 out of others and answers back, and a link to every collector's
 //! exchange. One thread does all of it; each link's TCP connection has one of its own.
 
-mod card;
 mod links;
 mod road;
+mod verbs;
 pub(crate) mod view;
 
 use std::{
@@ -49,7 +49,7 @@ pub(crate) struct Ready {
     settings: DtaSettings,
     reports: Vec<Reports>,
     translator: Translator,
-    /// None: a card, which is still to be opened.
+    /// None: a device, which is still to be opened.
     links: Option<Road>,
     secrets: Secrets,
 }
@@ -105,17 +105,17 @@ impl Ready {
             reports.push(Reports { receiver, cut: 0, said: Answered::default() });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
-        // A card comes last: see `open_card`.
-        let links = (settings.mode != DtaMode::Card).then(|| Road::open(settings)).transpose()?;
+        // A device comes last: see `open_device`.
+        let links = (settings.mode != DtaMode::Verbs).then(|| Road::open(settings)).transpose()?;
         Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
     }
 
-    /// Opens the card, if there is to be one. The system lets it be used only by threads with the very credentials of the one that opened
+    /// Opens the device, if there is to be one. The system lets it be used only by threads with the very credentials of the one that opened
     /// it, while the sockets of reports take privileges that are given up before.
     ///
     /// # Errors
-    /// There is no such card, or it cannot be opened.
-    pub(crate) fn open_card(&mut self) -> Result<(), CliError> {
+    /// There is no such device, or it cannot be opened.
+    pub(crate) fn open_device(&mut self) -> Result<(), CliError> {
         if self.links.is_none() {
             self.links = Some(Road::open(&self.settings)?);
         }

@@ -472,7 +472,7 @@ fn four_capabilities_are_enough_for_the_best_rung() {
 fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     let Some(pair) = pair() else { return };
     /// Thread names with their effective capabilities.
-    fn rights(server: &Server) -> Vec<(String, u64)> {
+    fn capabilities(server: &Server) -> Vec<(String, u64)> {
         let mut threads = Vec::new();
         for task in std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap() {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
@@ -495,7 +495,7 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     // A thread gives up its own as the first thing that it does, and may not have begun.
     let start = std::time::Instant::now();
     let other = loop {
-        let threads = rights(&server);
+        let threads = capabilities(&server);
         let other = threads.into_iter().find(|(name, held)| *held != expected(name));
         if other.is_none() || start.elapsed() > server::PATIENCE {
             break other;
@@ -510,7 +510,7 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
             &format!("collector.capabilities = \"{wanted}\""),
         )
         .unwrap();
-        let ours = rights(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
+        let ours = capabilities(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
         for (name, held) in ours {
             assert!(
                 held & !expected == 0 && (wanted != "all" || held & opening == opening),

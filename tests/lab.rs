@@ -33,8 +33,8 @@ struct Lab {
 impl Lab {
     /// The file of an example, under another name; not up yet. None where there is no root.
     fn new(kind: &str, example: &str) -> Option<Self> {
-        let rights = nic::rights::current().unwrap();
-        if !rights.effective.has(nic::rights::Cap::SYS_ADMIN) || !has("ip") {
+        let capabilities = nic::capabilities::current().unwrap();
+        if !capabilities.effective.has(nic::capabilities::Cap::SYS_ADMIN) || !has("ip") {
             skipped("lab: a network in namespaces needs root and iproute2");
             return None;
         }

@@ -194,7 +194,7 @@ fn hosts_notice_nothing_and_the_collector_hears_of_everything() {
         let said = line.ping(to, &[]).unwrap();
         assert!(said.contains("3 received") && said.contains("ttl=61"), "{said}");
     }
-    // Hosts leave checksums and cutting to the cards that they think they have.
+    // Hosts leave checksums and segmentation to the NICs that they think they have.
     let tcp = line.iperf(HOSTS[1][0], &["-n", "5M"]);
     assert!(tcp["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{tcp:#}");
     let forth = line.paths(2);

@@ -15,8 +15,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::netns::Pair;
-use nic::rights::{Cap, CapSet, Rights};
 use serde_json::Value;
 use server::{PATIENCE, assert_balanced, dropped, report, stage};
 use support::{TempDir, public_copy, skipped};
@@ -117,14 +117,14 @@ impl Unprivileged {
         }
     }
 
-    /// The rights of each thread, by its name.
-    fn rights(&self) -> BTreeMap<String, Rights> {
+    /// The capabilities of each thread, by its name.
+    fn capabilities(&self) -> BTreeMap<String, Capabilities> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         tasks
             .filter_map(|task| {
                 // One that has ended meanwhile has none.
                 let read = |name: &str| fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
-                Some((read("comm")?.trim().to_owned(), Rights::parse(&read("status")?)?))
+                Some((read("comm")?.trim().to_owned(), Capabilities::parse(&read("status")?)?))
             })
             .collect()
     }
@@ -137,18 +137,21 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
     assert!(line.contains("input=\"xdp://veth0\" method=\"xdp-native on 1 queue"), "{line}");
     let status = hopwise.receives(500);
     assert_eq!(status["inputs"][0]["kind"], "xdp-native");
-    let rights = hopwise.rights();
-    assert!(rights.len() > 3, "{rights:?}");
-    for (thread, rights) in rights {
+    let capabilities = hopwise.capabilities();
+    assert!(capabilities.len() > 3, "{capabilities:?}");
+    for (thread, capabilities) in capabilities {
         let most = match thread.as_str() {
             // Opens interfaces again.
             "inputs" => CapSet::of(&FOUR),
             name if name.starts_with("input-") => CapSet::of(&[Cap::BPF]),
             _ => CapSet::default(),
         };
-        assert_eq!((rights.permitted, rights.effective), (most, most), "{thread}");
-        assert!(rights.ambient.is_empty() && rights.inheritable.is_empty() && !rights.root, "{thread}");
-        assert!(rights.no_new_privileges, "{thread}");
+        assert_eq!((capabilities.permitted, capabilities.effective), (most, most), "{thread}");
+        assert!(
+            capabilities.ambient.is_empty() && capabilities.inheritable.is_empty() && !capabilities.root,
+            "{thread}"
+        );
+        assert!(capabilities.no_new_privileges, "{thread}");
     }
 }
 
@@ -169,5 +172,5 @@ fn without_capabilities_reports_come_by_udp_and_the_log_says_what_to_do() {
     let line = hopwise.log_line("the input is open");
     assert!(line.contains("method=\"udp"), "{line}");
     hopwise.receives(200);
-    assert!(hopwise.rights().values().all(|rights| rights.permitted.is_empty()));
+    assert!(hopwise.capabilities().values().all(|capabilities| capabilities.permitted.is_empty()));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory::Region;
-use nic::verbs::{Card, Done, Pair, Peer, Refused, Registered, Sender, status_name};
+use nic::verbs::{Device, Done, Pair, Peer, Refused, Registered, Sender, status_name};
 
 const LEN: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,11 +52,11 @@ struct Ends {
 }
 
 fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Error>> {
-    let card = Card::open(address)?;
-    let memory = card.register(Arc::new(Region::anonymous(LEN, false)?), true)?;
-    let mut receiver = card.pair(reliable, 4, 64)?;
-    let mut sender = Sender::new(&card, reliable, 64, 4096)?;
-    let mtu = card.mtu();
+    let device = Device::open(address)?;
+    let memory = device.register(Arc::new(Region::anonymous(LEN, false)?), true)?;
+    let mut receiver = device.pair(reliable, 4, 64)?;
+    let mut sender = Sender::new(&device, reliable, 64, 4096)?;
+    let mtu = device.mtu();
     let number = sender.pair().number();
     receiver.connect(&Peer { address, queue_pair: number, psn: 0xff_ff00, own_psn: 7, mtu })?;
     let to = Peer { address, queue_pair: receiver.number(), psn: 7, own_psn: 0xff_ff00, mtu };
@@ -76,8 +76,8 @@ fn wait(mut until: impl FnMut() -> bool, what: &str) -> Outcome {
 }
 
 fn finds_devices(address: IpAddr) -> Outcome {
-    Card::open(address)?;
-    match Card::open([192, 0, 2, 1].into()) {
+    Device::open(address)?;
+    match Device::open([192, 0, 2, 1].into()) {
         Ok(_) => Err("found one with an address that nobody has".into()),
         Err(error) => hold(error.to_string().contains("rdma link"), "the error says what to do"),
     }

@@ -21,7 +21,7 @@ pub use xdp::memory_needed;
 /// A way to receive, from the best down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rung {
-    /// AF_XDP; the card writes into our memory.
+    /// AF_XDP; the NIC writes into our memory.
     ZeroCopy,
     /// AF_XDP; the driver copies frames into our memory.
     Native,

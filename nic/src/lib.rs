@@ -3,6 +3,7 @@
 //! This is one of the two crates that may be unsafe, because system calls are. It knows nothing of what a report is.
 
 pub mod bpf;
+pub mod capabilities;
 pub mod capture;
 pub mod device;
 mod error;
@@ -14,7 +15,6 @@ pub mod netns;
 mod pace;
 pub mod packet;
 pub mod process;
-pub mod rights;
 pub mod sniff;
 pub mod source;
 mod sys;

@@ -1,6 +1,6 @@
-//! RDMA cards, by libibverbs: memory that a card may write, and queue pairs that write to others' memory.
+//! RDMA devices, by libibverbs: memory that a device may write, and queue pairs that write to others' memory.
 //!
-//! Connecting is by numbers that both ends tell each other beforehand. Any RoCEv2 device of the kernel will do, a card or soft-RoCE.
+//! Connecting is by numbers that both ends tell each other beforehand. Any RoCEv2 device of the kernel will do, a hardware device or soft-RoCE.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -21,7 +21,7 @@ mod sender;
 
 pub use sender::{Refused, Sender};
 
-/// What was done: as the card tells it.
+/// What was done: as the device tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
     /// The number given with the request.
@@ -63,7 +63,7 @@ pub fn status_name(status: u32) -> &'static str {
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
 }
 
-/// An address as a card's table holds it.
+/// An address as a device's table holds it.
 fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -133,10 +133,10 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// A device that speaks RoCEv2.
 #[derive(Clone, Debug)]
-pub struct Card(Arc<Opened>);
+pub struct Device(Arc<Opened>);
 
-impl Card {
-    /// The device that has this address. It works only in threads with the very credentials (rights) that the calling one has now.
+impl Device {
+    /// The device that has this address. It works only in threads with the very credentials and capabilities that the calling one has now.
     ///
     /// # Errors
     /// If there is none, or it cannot be opened; if this machine has no libibverbs.
@@ -206,7 +206,7 @@ impl Card {
         self.0.mtu
     }
 
-    /// Lets the card read a region, and with `for_others` lets those who know its key write it and add to it.
+    /// Lets the device read a region, and with `for_others` lets those who know its key write it and add to it.
     ///
     /// # Errors
     /// If the system does not allow it: usually the limit of locked memory.
@@ -217,7 +217,7 @@ impl Card {
     /// The same of what lies from byte `start` on: what is before it, nobody else can touch.
     ///
     /// # Errors
-    /// As for [`Card::register`]; `start` is not inside the region.
+    /// As for [`Device::register`]; `start` is not inside the region.
     pub fn register_from(
         &self,
         region: Arc<Region>,
@@ -229,24 +229,24 @@ impl Card {
         };
         let at = region.as_ptr().wrapping_add(start as usize);
         let others = if for_others { access::REMOTE_WRITE | access::REMOTE_ATOMIC } else { 0 };
-        let rights = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the card writes there at any moment is
+        let allowed = access::LOCAL_WRITE | others;
+        // SAFETY: `at` and the bytes from there lie in the mapping; it lives as long as the registration, which holds the region; what the device writes there at any moment is
         // what regions are for.
         let raw =
-            unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, rights) };
+            unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
         let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {
             let advice = match error.errno() {
-                // The kernel lets no card write what it would have to write back to a disk.
+                // The kernel lets no device write what it would have to write back to a disk.
                 Some(libc::EFAULT | libc::EOPNOTSUPP) => {
-                    "a card can write only what stays in memory: put it on a tmpfs (/dev/shm) or hugetlbfs"
+                    "a device can write only what stays in memory: put it on a tmpfs (/dev/shm) or hugetlbfs"
                 }
-                _ => "the card could not take the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)",
+                _ => "the device could not take the memory: raise the limit of locked memory (`ulimit -l`, LimitMEMLOCK=)",
             };
             error.with_advice(advice.to_owned())
         })?;
         // SAFETY: it was just made.
         let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
-        Ok(Registered { raw, lkey, rkey, start, region, card: self.clone() })
+        Ok(Registered { raw, lkey, rkey, start, region, device: self.clone() })
     }
 
     fn queue(&self, requests: u32) -> Result<NonNull<Queue>, Error> {
@@ -260,7 +260,7 @@ impl Card {
     /// A queue pair that can have `depth` requests outstanding and takes `receives` immediates before it must be asked.
     ///
     /// # Errors
-    /// If the card cannot make one.
+    /// If the device cannot make one.
     pub fn pair(&self, reliable: bool, depth: u32, receives: u32) -> Result<Pair, Error> {
         let about = if reliable { "RC" } else { "UC" };
         let mut pair = Pair {
@@ -269,7 +269,7 @@ impl Card {
             received: None,
             number: 0,
             reliable,
-            card: self.clone(),
+            device: self.clone(),
         };
         pair.received = Some(self.queue(receives + 1)?);
         let pointer = |queue: Option<NonNull<Queue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
@@ -294,10 +294,10 @@ impl Card {
         pair.raw = Some(raw);
         // SAFETY: it was just made.
         pair.number = unsafe { (*raw.as_ptr()).number };
-        let rights = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
+        let allowed = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
         let attributes = PairAttributes {
             state: state::INIT,
-            access: rights as u32,
+            access: allowed as u32,
             port: self.0.port,
             ..PairAttributes::default()
         };
@@ -306,7 +306,7 @@ impl Card {
     }
 }
 
-/// Memory that a card may touch, until this is dropped.
+/// Memory that a device may touch, until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
     raw: NonNull<MemoryRegion>,
@@ -314,7 +314,7 @@ pub struct Registered {
     rkey: u32,
     start: u64,
     region: Arc<Region>,
-    card: Card,
+    device: Device,
 }
 
 // SAFETY: a registration belongs to no thread.
@@ -350,7 +350,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: registered once, given back once; the region is still mapped.
-        unsafe { (self.card.0.library.ibv_dereg_mr)(self.raw.as_ptr()) };
+        unsafe { (self.device.0.library.ibv_dereg_mr)(self.raw.as_ptr()) };
     }
 }
 
@@ -378,7 +378,7 @@ pub struct Pair {
     received: Option<NonNull<Queue>>,
     number: u32,
     reliable: bool,
-    card: Card,
+    device: Device,
 }
 
 // SAFETY: a queue pair belongs to no thread; it is used by one at a time, since every use takes `&mut self`.
@@ -399,7 +399,7 @@ impl Pair {
         let result = match self.raw {
             // SAFETY: the pair is open; the attributes are read.
             Some(raw) => unsafe {
-                (self.card.0.library.ibv_modify_qp)(raw.as_ptr(), &raw mut attributes, mask)
+                (self.device.0.library.ibv_modify_qp)(raw.as_ptr(), &raw mut attributes, mask)
             },
             None => libc::EINVAL,
         };
@@ -409,15 +409,15 @@ impl Pair {
     /// Makes it ready to receive and to send.
     ///
     /// # Errors
-    /// If the card refuses: usually because there is no route to the address.
+    /// If the device refuses: usually because there is no route to the address.
     pub fn connect(&mut self, peer: &Peer) -> Result<(), Error> {
         let about = format!("to {} queue pair {}", peer.address, peer.queue_pair);
         let way = Way {
             destination: library::Gid(octets(peer.address)),
-            source_index: self.card.0.gid_index,
+            source_index: self.device.0.gid_index,
             hop_limit: 64,
             is_global: 1,
-            port: self.card.0.port,
+            port: self.device.0.port,
             ..Way::default()
         };
         let receiving = PairAttributes {
@@ -497,7 +497,7 @@ fn poll(queue: Option<NonNull<Queue>>, out: &mut [Done]) -> &[Done] {
     &out[..count]
 }
 
-/// As the card numbers it.
+/// As the device numbers it.
 fn mtu_code(bytes: u16) -> u32 {
     match bytes {
         4096.. => 5,
@@ -510,8 +510,8 @@ fn mtu_code(bytes: u16) -> u32 {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        let library = self.card.0.library;
-        // SAFETY: each was made once and is given back once, the pair before its queues, and all before their card.
+        let library = self.device.0.library;
+        // SAFETY: each was made once and is given back once, the pair before its queues, and all before their device.
         unsafe {
             self.raw.map(|raw| (library.ibv_destroy_qp)(raw.as_ptr()));
             self.sent.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
@@ -526,7 +526,7 @@ mod tests {
 
     #[test]
     fn an_address_that_no_card_has_is_refused_with_advice() {
-        let error = Card::open([192, 0, 2, 1].into()).unwrap_err().to_string();
+        let error = Device::open([192, 0, 2, 1].into()).unwrap_err().to_string();
         assert!(error.contains("libibverbs1") || error.contains("rdma link"), "{error}");
     }
 

@@ -68,10 +68,10 @@ impl Options {
     }
 }
 
-/// How frames come from the card to the memory.
+/// How frames come from the NIC to the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// The card writes there.
+    /// The NIC writes there.
     ZeroCopy,
     /// The driver copies.
     Copy,

@@ -14,16 +14,16 @@ use settings::{
 };
 
 section! {
-    /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where a card does it, and with
+    /// Memory that translators write by RDMA (RoCEv2), without work for this machine's processors where an RDMA device does it, and with
     /// a software responder where there is none. What lies in it: `[[collector.memory.stores]]`. Regions are files, so that they
     /// survive a restart and other processes can map them. See [the how-to](../how-to/dta.md).
     pub(crate) struct MemorySettings("[collector.memory]") {
         /// Where RoCEv2 comes to. One address of this machine, and not all of them: RoCEv2's checksum covers it.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4791)),
-        /// Who answers RoCEv2. `socket`: this program, by a UDP socket; needs no rights. `xdp`: a program in the kernel, on
+        /// Who answers RoCEv2. `socket`: this program, by a UDP socket; needs no capabilities. `xdp`: a program in the kernel, on
         /// `interface`, before anything else sees the frames; the memory is then the kernel's. It is written to the files in
         /// `directory` when the program stops in good order, and read from there when it starts; a crash loses what came since. It takes
-        /// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and where it cannot be had, the program does not start. `card`: the RDMA card that has the
+        /// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and where it cannot be had, the program does not start. `verbs`: the RDMA device that has the
         /// address of `listen`, by libibverbs; `directory` must then be on a tmpfs or hugetlbfs.
         pub(crate) mode: MemoryMode = MemoryMode::Socket,
         /// The interface of `mode = "xdp"`, on which `listen` is an address.
@@ -53,13 +53,13 @@ section! {
 
 choice! {
     /// Who answers RoCEv2.
-    pub(crate) enum MemoryMode("\"socket\", \"xdp\" or \"card\"") {
+    pub(crate) enum MemoryMode("\"socket\", \"xdp\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
         /// A program in the kernel.
         Xdp = "xdp",
-        /// An RDMA card.
-        Card = "card",
+        /// An RDMA device (libibverbs).
+        Verbs = "verbs",
     }
 }
 
@@ -374,8 +374,8 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
 fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
     match (memory.mode, &memory.interface) {
         (MemoryMode::Socket, None) => return,
-        (MemoryMode::Card, None) => {}
-        (MemoryMode::Socket | MemoryMode::Card, Some(_)) => {
+        (MemoryMode::Verbs, None) => {}
+        (MemoryMode::Socket | MemoryMode::Verbs, Some(_)) => {
             return refuse("interface", "only mode = \"xdp\" has an interface; remove the line, or set mode");
         }
         (MemoryMode::Xdp, None) => {

@@ -11,7 +11,8 @@ use settings::read::{Node, Reader};
 const KEYS: &[(&str, &str)] = &[("collector.rights", "capabilities")];
 
 /// Values of the configuration file: the path of the key, its old value and its new one.
-const VALUES: &[(&str, &str, &str)] = &[];
+const VALUES: &[(&str, &str, &str)] =
+    &[("collector.memory.mode", "card", "verbs"), ("translator.dta.mode", "card", "verbs")];
 
 /// Query parameters of the API: old and new.
 const PARAMETERS: &[(&str, &str)] = &[];

@@ -139,7 +139,7 @@ section! {
 
 section! {
     /// How `xdp://` inputs receive. There is a ladder of ways, each slower and less particular than the one before:
-    /// `zero-copy` (the card writes into the program's memory), `native` (the driver copies), `generic` (the kernel copies, any
+    /// `zero-copy` (the NIC writes into the program's memory), `native` (the driver copies), `generic` (the kernel copies, any
     /// driver), `packet` (a ring of packet sockets, no program on the interface), `udp` (a usual socket). The first that works
     /// is taken; the log and the status page name it, and why it is none before. `hopwise doctor` tells what would mend that.
     pub(crate) struct XdpSettings("[collector.xdp]") {
@@ -147,7 +147,7 @@ section! {
         /// the latest values and sends up only reports in which there is something to tell; needs `workers = 1`. Where it
         /// cannot be loaded, reports come in as by `user`.
         pub(crate) mode: XdpMode = XdpMode::User,
-        /// May the card write into the program's memory? `require` refuses everything slower, whatever `lowest` says.
+        /// May the NIC write into the program's memory? `require` refuses everything slower, whatever `lowest` says.
         pub(crate) zero_copy: ZeroCopy = ZeroCopy::Auto,
         /// The last rung of the ladder that is good enough. If none down to it works, the program does not start; an input that
         /// goes away later is tried again until one works.
@@ -191,7 +191,7 @@ choice! {
 choice! {
     /// A way to read an interface, the best first.
     pub(crate) enum Rung("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
-        /// AF_XDP, the card writes into our memory.
+        /// AF_XDP, the NIC writes into our memory.
         ZeroCopy = "zero-copy",
         /// AF_XDP, the driver runs the program, and copies.
         Native = "native",

@@ -27,7 +27,7 @@ section! {
         /// How reports are laid out. `v1`: as [the wire formats](../reference/wire-formats.md) say. `artifact`: as the code published
         /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
         pub(crate) layout: DtaLayout = DtaLayout::V1,
-        /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `card`: the RDMA card that has the
+        /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `verbs`: the RDMA device that has the
         /// address `source`, by libibverbs.
         pub(crate) mode: DtaMode = DtaMode::Socket,
         /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
@@ -68,11 +68,11 @@ section! {
 
 choice! {
     /// Who writes into collectors' memory.
-    pub(crate) enum DtaMode("\"socket\" or \"card\"") {
+    pub(crate) enum DtaMode("\"socket\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
-        /// An RDMA card.
-        Card = "card",
+        /// An RDMA device (libibverbs).
+        Verbs = "verbs",
     }
 }
 
@@ -212,8 +212,8 @@ pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) 
     if dta.collectors.len() > MOST_COLLECTORS {
         wrong("collectors", "at most 16 collectors; start another translator for the rest");
     }
-    if dta.mode == DtaMode::Card && dta.source.is_none() {
-        wrong("mode", "which card? add source = \"10.0.0.5\", the card's address");
+    if dta.mode == DtaMode::Verbs && dta.source.is_none() {
+        wrong("mode", "which RDMA device? add source = \"10.0.0.5\", its address");
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
         wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");

@@ -1,8 +1,8 @@
 //! Checks of the machine that the inputs require.
 
+use nic::capabilities::Cap;
 use nic::device::Machine;
 use nic::ladder;
-use nic::rights::Cap;
 
 use super::{Check, Examined, HIDDEN, Requirements, Verdict, rung};
 use terminal::units;
@@ -51,7 +51,7 @@ fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
     let name = RECEIVE_BUFFER;
     let why =
         "Datagrams wait in the socket's buffer while hopwise is busy; the kernel drops them when it is full.";
-    if machine.rights.is_some_and(|rights| rights.effective.has(Cap::NET_ADMIN)) {
+    if machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::NET_ADMIN)) {
         return Check::good(name, format!("{}, by CAP_NET_ADMIN", size(wanted)), why);
     }
     let Some(most) = machine.rmem_max else { return Check::unknown(name, HIDDEN) };
@@ -145,9 +145,11 @@ impl Need<'_> {
             "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
              mode = \"user\".",
         );
-        match self.machine.rights {
+        match self.machine.capabilities {
             None => Check::unknown(name, why),
-            Some(rights) if rights.may_compute() => Check::good(name, "CAP_PERFMON is there", why),
+            Some(capabilities) if capabilities.may_compute() => {
+                Check::good(name, "CAP_PERFMON is there", why)
+            }
             Some(_) => {
                 Check::good(name, "CAP_PERFMON missing", why).with(self.verdict).fixed_by(SETCAP_KERNEL)
             }
@@ -159,7 +161,7 @@ impl Need<'_> {
             "memlock",
             "The memory for received frames is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both.",
         );
-        if self.machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
+        if self.machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK)) {
             return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
         }
         let Some(limits) = self.machine.memlock else { return Check::unknown(name, why) };

@@ -1,12 +1,12 @@
-//! Checks of collector memory that the kernel or an RDMA card writes, of a translator with a card, and of the secrets of the exchange.
+//! Checks of collector memory that the kernel or an RDMA device writes, of a translator with an RDMA device, and of the secrets of the exchange.
 
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
 };
 
+use nic::capabilities::Cap;
 use nic::device::{Facts, Machine, RdmaDevice};
-use nic::rights::Cap;
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::{
@@ -20,13 +20,13 @@ use crate::{
 pub(super) enum Writer {
     /// `[collector.memory] mode = "xdp"` on this interface.
     Kernel { interface: String },
-    /// `mode = "card"`: of which section, at which address, with so many bytes to be locked.
-    Card { section: &'static str, address: IpAddr, bytes: u64 },
+    /// `mode = "verbs"`: of which section, at which address, with so many bytes to be locked.
+    Verbs { section: &'static str, address: IpAddr, bytes: u64 },
     /// Whoever knows the secret of the exchange, or, without one, whoever reaches it.
     Exchange { section: &'static str, at: SocketAddr, secret_file: Option<PathBuf> },
 }
 
-/// What a translator's card locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
+/// What a translator's RDMA device locks for what is under way: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
 /// while it connects again; and queues.
 const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
@@ -40,19 +40,19 @@ impl Writer {
                 (MemoryMode::Xdp, Some(interface)) => {
                     writers.push(Self::Kernel { interface: interface.clone() });
                 }
-                (MemoryMode::Card, _) => {
+                (MemoryMode::Verbs, _) => {
                     let bytes = memory.stores.iter().map(|store| geometry(store).body_len()).sum();
                     let address = memory.listen.ip();
-                    writers.push(Self::Card { section: "[collector.memory]", address, bytes });
+                    writers.push(Self::Verbs { section: "[collector.memory]", address, bytes });
                 }
             }
         }
         let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
-        if let Some(dta) = translator.filter(|dta| dta.mode == DtaMode::Card)
+        if let Some(dta) = translator.filter(|dta| dta.mode == DtaMode::Verbs)
             && let Some(address) = dta.source
         {
             let bytes = UNDER_WAY * dta.collectors.len() as u64;
-            writers.push(Self::Card { section: "[translator.dta]", address, bytes });
+            writers.push(Self::Verbs { section: "[translator.dta]", address, bytes });
         }
         writers.extend(Self::exchanges(settings));
         writers
@@ -79,14 +79,14 @@ impl Writer {
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),
-            Self::Card { .. } | Self::Exchange { .. } => None,
+            Self::Verbs { .. } | Self::Exchange { .. } => None,
         }
     }
 
     fn title(&self) -> String {
         match self {
             Self::Kernel { interface } => format!("[collector.memory] on {interface}"),
-            Self::Card { section, address, .. } => format!("{section} by the card of {address}"),
+            Self::Verbs { section, address, .. } => format!("{section} by the RDMA device of {address}"),
             Self::Exchange { section, at, .. } => format!("{section} exchange {at}"),
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
             {
                 kernel = kernel.with(Verdict::Suboptimal);
             }
-            checks.extend([kernel, rights(machine)]);
+            checks.extend([kernel, capabilities(machine)]);
             checks.extend(program);
             match &found.facts {
                 None => checks.push(interface::missing(interface).because(
@@ -121,7 +121,7 @@ pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program:
                 Some(facts) => checks.extend(interface::of_programs(facts)),
             }
         }
-        Writer::Card { address, bytes, .. } => {
+        Writer::Verbs { address, bytes, .. } => {
             checks.extend([
                 library(found.library),
                 device(*address, &found.devices),
@@ -173,17 +173,17 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
 /// Gives a program what the responder takes.
 const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
 
-fn rights(machine: &Machine) -> Check {
+fn capabilities(machine: &Machine) -> Check {
     let (name, why) = (
         "capabilities",
         "Loading the responder and putting it on its interface takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. This is what the process \
          that asks now has; the packaged service has no CAP_PERFMON.",
     );
-    let Some(rights) = machine.rights else { return Check::unknown(name, why) };
+    let Some(capabilities) = machine.capabilities else { return Check::unknown(name, why) };
     let wanted = [
-        ("CAP_BPF", rights.may_load()),
-        ("CAP_PERFMON", rights.may_compute()),
-        ("CAP_NET_ADMIN", rights.effective.has(Cap::NET_ADMIN)),
+        ("CAP_BPF", capabilities.may_load()),
+        ("CAP_PERFMON", capabilities.may_compute()),
+        ("CAP_NET_ADMIN", capabilities.effective.has(Cap::NET_ADMIN)),
     ];
     let missing: Vec<&str> = wanted.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect();
     if missing.is_empty() {
@@ -195,7 +195,7 @@ fn rights(machine: &Machine) -> Check {
 fn library(found: Result<(), &'static str>) -> Check {
     let (name, why) = (
         "rdma_library",
-        "Cards are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.",
+        "RDMA devices are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.",
     );
     match found {
         Ok(()) => Check::good(name, "libibverbs is there", why),
@@ -208,7 +208,7 @@ fn library(found: Result<(), &'static str>) -> Check {
 fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
     let (name, why) = (
         "rdma_device",
-        "The kernel shows the cards that speak RoCEv2, and their addresses, in /sys/class/infiniband; an address is the card's when it is its \
+        "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; an address is the device's when it is its \
          network interface's. Soft-RoCE will do: `rdma link add rxe0 type rxe netdev eth1`.",
     );
     if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
@@ -225,10 +225,10 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
 fn locked(bytes: u64, machine: &Machine) -> Check {
     let (name, why) = (
         "memlock",
-        "What a card writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both, \
+        "What an RDMA device writes, or reads, is locked in memory; beyond the limit that takes CAP_IPC_LOCK. The packaged service has both, \
          but keeps devices away: docs/how-to/dta.md, section 6.",
     );
-    if machine.rights.is_some_and(|rights| rights.effective.has(Cap::IPC_LOCK)) {
+    if machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK)) {
         return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
     }
     let Some(limits) = machine.memlock else { return Check::unknown(name, why) };
@@ -245,15 +245,15 @@ fn locked(bytes: u64, machine: &Machine) -> Check {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use nic::capabilities::{CapSet, Capabilities};
     use nic::device::Limits;
-    use nic::rights::{CapSet, Rights};
 
     use super::*;
 
     fn machine(kernel: &str, caps: &[Cap]) -> Machine {
         Machine {
             kernel: Some(kernel.to_owned()),
-            rights: Some(Rights { effective: CapSet::of(caps), ..Rights::default() }),
+            capabilities: Some(Capabilities { effective: CapSet::of(caps), ..Capabilities::default() }),
             memlock: Some(Limits { soft: 8 << 20, hard: 8 << 20 }),
             ..nic::device::machine()
         }
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_card_takes_the_library_a_device_with_the_address_and_memory_that_may_be_locked() {
         let address = IpAddr::from([10, 0, 0, 9]);
-        let writer = Writer::Card { section: "[translator.dta]", address, bytes: 16 << 20 };
+        let writer = Writer::Verbs { section: "[translator.dta]", address, bytes: 16 << 20 };
         let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
         let none = Found { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
         assert_eq!(

@@ -1,8 +1,8 @@
 //! The methods to read an interface, and the fastest that works on this machine.
 
+use nic::capabilities::Cap;
 use nic::device::{self, Facts, Machine};
 use nic::ladder::Rung;
-use nic::rights::Cap;
 
 use super::{Check, Verdict};
 
@@ -57,8 +57,8 @@ fn possible(rung: Rung, facts: &Facts, machine: &Machine) -> Possible {
             }
             if rung == Rung::Generic { Possible::Yes } else { in_driver(rung, facts) }
         }
-        Rung::Packet => match machine.rights {
-            Some(rights) if rights.effective.has(Cap::NET_RAW) => Possible::Yes,
+        Rung::Packet => match machine.capabilities {
+            Some(capabilities) if capabilities.effective.has(Cap::NET_RAW) => Possible::Yes,
             Some(_) => Possible::No("CAP_NET_RAW is missing".to_owned()),
             None => Possible::Unknown,
         },
@@ -91,10 +91,10 @@ fn in_driver(rung: Rung, facts: &Facts) -> Possible {
 
 /// Capabilities that AF_XDP takes and this process lacks.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
-    let rights = machine.rights?;
-    let has = |cap| rights.effective.has(cap);
+    let capabilities = machine.capabilities?;
+    let has = |cap| capabilities.effective.has(cap);
     let wanted = [
-        ("CAP_BPF", rights.may_load()),
+        ("CAP_BPF", capabilities.may_load()),
         ("CAP_NET_ADMIN", has(Cap::NET_ADMIN)),
         ("CAP_NET_RAW", has(Cap::NET_RAW)),
     ];

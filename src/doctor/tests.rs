@@ -1,18 +1,18 @@
 //! What is thought of facts, on facts that are written here.
 
+use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::device::{
     Attached, Facts, Feature, HugePages, Level, Limits, Lost, Machine, Member, Mode, Offloads, Peer, Queues,
     XdpFeatures,
 };
-use nic::rights::{Cap, CapSet, Rights};
 
 use super::*;
 
 /// All that AF_XDP takes.
 const CAPS: [Cap; 4] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK];
 
-fn rights(caps: &[Cap]) -> Option<Rights> {
-    Some(Rights { effective: CapSet::of(caps), ..Rights::default() })
+fn capabilities(caps: &[Cap]) -> Option<Capabilities> {
+    Some(Capabilities { effective: CapSet::of(caps), ..Capabilities::default() })
 }
 
 /// A machine without problems.
@@ -27,7 +27,7 @@ fn machine() -> Machine {
         memlock: Some(Limits { soft: 8 << 20, hard: 8 << 20 }),
         huge_pages: Some(HugePages { total: 64, free: 64, size: 2 << 20 }),
         transparent_huge_pages: Some("madvise".to_owned()),
-        rights: rights(&CAPS),
+        capabilities: capabilities(&CAPS),
         btf: Some(true),
         bpf_jit: Some(1),
         unprivileged_bpf_disabled: Some(2),
@@ -40,7 +40,7 @@ const ON: Option<Feature> = Some(Feature { on: true, fixed: false });
 const FIXED: Option<Feature> = Some(Feature { on: true, fixed: true });
 
 /// A NIC without problems.
-fn card() -> Facts {
+fn healthy_nic() -> Facts {
     let none = Level { now: 0, max: 0 };
     Facts {
         name: "eth1".to_owned(),
@@ -89,7 +89,7 @@ fn veth() -> Facts {
         rx_ring: None,
         xdp_features: Some(XdpFeatures(0b0011)),
         peer: Some(peer),
-        ..card()
+        ..healthy_nic()
     }
 }
 
@@ -120,9 +120,9 @@ fn complaints(facts: &Facts, machine: &Machine) -> Vec<String> {
 
 #[test]
 fn a_good_machine_and_card_leave_nothing_to_say() {
-    assert_eq!(complaints(&card(), &machine()), [""; 0]);
+    assert_eq!(complaints(&healthy_nic(), &machine()), [""; 0]);
     assert_eq!(complaints(&veth(), &machine()), [""; 0]);
-    assert_eq!(report(&card(), &machine()).verdict(), Verdict::Ok);
+    assert_eq!(report(&healthy_nic(), &machine()).verdict(), Verdict::Ok);
 }
 
 /// Each is all that is said of these facts on a good machine.
@@ -135,7 +135,7 @@ fn said<const N: usize>(cases: [(Facts, &str); N]) {
 #[test]
 fn offloads_blocking_are_told_with_their_command() {
     let with = |change: fn(&mut Offloads)| {
-        let mut facts = card();
+        let mut facts = healthy_nic();
         change(&mut facts.offloads);
         facts
     };
@@ -162,31 +162,37 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
         Some(vec![Attached { id: 7, name, mode, ours }])
     };
     said([
-        (Facts { up: false, ..card() }, "link: blocking: down: ip link set dev eth1 up"),
-        (Facts { carrier: Some(false), ..card() }, "link: blocking: up, but nobody is at the other end: -"),
+        (Facts { up: false, ..healthy_nic() }, "link: blocking: down: ip link set dev eth1 up"),
         (
-            Facts { rx_ring: Some(Level { now: 512, max: 8160 }), ..card() },
+            Facts { carrier: Some(false), ..healthy_nic() },
+            "link: blocking: up, but nobody is at the other end: -",
+        ),
+        (
+            Facts { rx_ring: Some(Level { now: 512, max: 8160 }), ..healthy_nic() },
             "rx_ring: suboptimal: 512 of at most 8160: ethtool -G eth1 rx 4096",
         ),
         (
-            Facts { rx_ring: Some(Level { now: 256, max: 1024 }), ..card() },
+            Facts { rx_ring: Some(Level { now: 256, max: 1024 }), ..healthy_nic() },
             "rx_ring: suboptimal: 256 of at most 1024: ethtool -G eth1 rx 1024",
         ),
         (
-            Facts { mtu: Some(9000), xdp_features: Some(XdpFeatures(0b1011)), ..card() },
+            Facts { mtu: Some(9000), xdp_features: Some(XdpFeatures(0b1011)), ..healthy_nic() },
             "mtu: suboptimal: 9000: ip link set dev eth1 mtu 3506",
         ),
-        (Facts { xdp_features: Some(XdpFeatures(0)), ..card() }, "driver: suboptimal: ice: no native XDP: -"),
         (
-            Facts { xdp: program(Some("other"), Mode::Native, Some(false)), ..card() },
+            Facts { xdp_features: Some(XdpFeatures(0)), ..healthy_nic() },
+            "driver: suboptimal: ice: no native XDP: -",
+        ),
+        (
+            Facts { xdp: program(Some("other"), Mode::Native, Some(false)), ..healthy_nic() },
             "xdp_program: blocking: other (id 7, native): ip link set dev eth1 xdpdrv off",
         ),
         (
-            Facts { xdp: program(None, Mode::Generic, None), ..card() },
+            Facts { xdp: program(None, Mode::Generic, None), ..healthy_nic() },
             "xdp_program: blocking: of unknown name (id 7, generic): ip link set dev eth1 xdpgeneric off",
         ),
         (
-            Facts { xdp: program(Some("hopwise_steer"), Mode::Native, Some(true)), ..card() },
+            Facts { xdp: program(Some("hopwise_steer"), Mode::Native, Some(true)), ..healthy_nic() },
             "xdp_program: blocking: hopwise_steer (id 7, native): pgrep -a hopwise",
         ),
         (
@@ -196,16 +202,16 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
                     of: Some("bond0".to_owned()),
                     index: Some(9),
                 }),
-                ..card()
+                ..healthy_nic()
             },
             "member: suboptimal: of the bond bond0: -",
         ),
         (
-            Facts { lost: Some(Lost { dropped: 9, overruns: 1, missed: 2 }), ..card() },
+            Facts { lost: Some(Lost { dropped: 9, overruns: 1, missed: 2 }), ..healthy_nic() },
             "lost_by_nic: suboptimal: 3 frames since the interface exists: ethtool -S eth1",
         ),
         (
-            Facts { name: "e h".to_owned(), up: false, ..card() },
+            Facts { name: "e h".to_owned(), up: false, ..healthy_nic() },
             "link: blocking: down: ip link set dev 'e h' up",
         ),
     ]);
@@ -213,7 +219,7 @@ fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
 
 #[test]
 fn queues_are_enough_when_each_processor_has_one() {
-    let with = |queues| complaints(&Facts { queues: Some(queues), ..card() }, &machine());
+    let with = |queues| complaints(&Facts { queues: Some(queues), ..healthy_nic() }, &machine());
     let level = |now, max| Level { now, max };
     let none = level(0, 0);
     let combined = Queues { rx: none, tx: none, combined: level(1, 4) };
@@ -264,9 +270,9 @@ fn the_rung_follows_from_the_facts() {
         let not: Vec<&str> = expected.not.iter().map(|(rung, _)| rung.name()).collect();
         format!("{} perhaps {} not {}", expected.rung.name(), perhaps.join(" "), not.join(" "))
     };
-    let features = |bits| Facts { xdp_features: bits, ..card() };
+    let features = |bits| Facts { xdp_features: bits, ..healthy_nic() };
     let good = machine();
-    assert_eq!(rung(&card(), &good), "xdp-zerocopy perhaps  not ");
+    assert_eq!(rung(&healthy_nic(), &good), "xdp-zerocopy perhaps  not ");
     assert_eq!(rung(&features(Some(XdpFeatures(3))), &good), "xdp-native perhaps  not xdp-zerocopy");
     assert_eq!(
         rung(&features(Some(XdpFeatures(1))), &good),
@@ -277,25 +283,28 @@ fn the_rung_follows_from_the_facts() {
         "xdp-generic perhaps  not xdp-zerocopy xdp-native"
     );
     assert_eq!(rung(&features(None), &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
-    let lro = Facts { offloads: Offloads { lro: ON, ..card().offloads }, ..card() };
+    let lro = Facts { offloads: Offloads { lro: ON, ..healthy_nic().offloads }, ..healthy_nic() };
     assert_eq!(rung(&lro, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
-    let jumbo = Facts { mtu: Some(9000), ..card() };
+    let jumbo = Facts { mtu: Some(9000), ..healthy_nic() };
     assert_eq!(rung(&jumbo, &good), "xdp-zerocopy perhaps  not ");
     let jumbo = Facts { xdp_features: Some(XdpFeatures(0b1011)), ..jumbo };
     assert_eq!(rung(&jumbo, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let old = Machine { xdp_sockets: Some(false), ..machine() };
-    assert_eq!(rung(&card(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
-    let other =
-        Facts { xdp: Some(vec![Attached { id: 7, name: None, mode: Mode::Native, ours: None }]), ..card() };
+    assert_eq!(rung(&healthy_nic(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    let other = Facts {
+        xdp: Some(vec![Attached { id: 7, name: None, mode: Mode::Native, ours: None }]),
+        ..healthy_nic()
+    };
     assert_eq!(rung(&other, &good), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
-    let raw = Machine { rights: rights(&[Cap::NET_RAW]), ..machine() };
-    assert_eq!(rung(&card(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
-    let nobody = Machine { rights: rights(&[]), ..machine() };
-    assert_eq!(rung(&card(), &nobody), "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet");
+    let raw = Machine { capabilities: capabilities(&[Cap::NET_RAW]), ..machine() };
+    assert_eq!(rung(&healthy_nic(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    let nobody = Machine { capabilities: capabilities(&[]), ..machine() };
+    assert_eq!(rung(&healthy_nic(), &nobody), "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet");
     // CAP_SYS_ADMIN loads programs, too.
-    let older = Machine { rights: rights(&[Cap::SYS_ADMIN, Cap::NET_ADMIN, Cap::NET_RAW]), ..machine() };
-    assert_eq!(rung(&card(), &older), "xdp-zerocopy perhaps  not ");
-    let never = rung::expect(&card(), &good, Rung::Native);
+    let older =
+        Machine { capabilities: capabilities(&[Cap::SYS_ADMIN, Cap::NET_ADMIN, Cap::NET_RAW]), ..machine() };
+    assert_eq!(rung(&healthy_nic(), &older), "xdp-zerocopy perhaps  not ");
+    let never = rung::expect(&healthy_nic(), &good, Rung::Native);
     assert_eq!((never.rung, never.not), (Rung::Native, Vec::new()));
 }
 
@@ -351,16 +360,16 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
             "xdp_sockets: blocking: not in this kernel: -".to_owned(),
         ),
         (
-            Machine { rights: rights(&[Cap::BPF, Cap::NET_ADMIN, Cap::IPC_LOCK]), ..machine() },
+            Machine { capabilities: capabilities(&[Cap::BPF, Cap::NET_ADMIN, Cap::IPC_LOCK]), ..machine() },
             format!("capabilities: blocking: CAP_NET_RAW missing: {setcap}"),
         ),
         (
-            Machine { rights: rights(&CAPS[..3]), ..machine() },
+            Machine { capabilities: capabilities(&CAPS[..3]), ..machine() },
             format!("memlock: blocking: 8 MiB, 64 MiB needed: {setcap}"),
         ),
         (
             Machine {
-                rights: rights(&CAPS[..3]),
+                capabilities: capabilities(&CAPS[..3]),
                 memlock: Some(Limits { soft: 8 << 20, hard: u64::MAX }),
                 ..machine()
             },
@@ -369,25 +378,25 @@ fn each_fault_of_the_machine_has_its_verdict_and_its_command() {
         (Machine { bpf_jit: None, ..machine() }, "bpf_jit: unknown: unknown: -".to_owned()),
     ];
     for (machine, expected) in cases {
-        assert_eq!(complaints(&card(), &machine), [expected]);
+        assert_eq!(complaints(&healthy_nic(), &machine), [expected]);
     }
 }
 
 #[test]
 fn receive_buffers_have_a_limit_without_cap_net_admin() {
-    let poor = Machine { rmem_max: Some(212_992), rights: rights(&[]), ..machine() };
-    let found = complaints(&card(), &poor);
+    let poor = Machine { rmem_max: Some(212_992), capabilities: capabilities(&[]), ..machine() };
+    let found = complaints(&healthy_nic(), &poor);
     let expected =
         "receive_buffer: suboptimal: 208 KiB instead of 16 MiB: sysctl -w net.core.rmem_max=16777216";
     assert_eq!(found[0], expected);
     let enough = Machine { rmem_max: Some(16 << 20), ..poor };
-    assert!(complaints(&card(), &enough)[0].starts_with("capabilities: "));
+    assert!(complaints(&healthy_nic(), &enough)[0].starts_with("capabilities: "));
 }
 
 #[test]
 fn what_nobody_asked_for_is_not_blocking() {
-    let nobody = Machine { rights: rights(&[]), ..machine() };
-    let facts = Facts { up: false, ..card() };
+    let nobody = Machine { capabilities: capabilities(&[]), ..machine() };
+    let facts = Facts { up: false, ..healthy_nic() };
     let inputs = |asked| {
         let input = Input::interface("eth1", asked);
         let examined =
@@ -418,8 +427,9 @@ fn detection_in_the_kernel_takes_one_capability_more() {
     let requirements = Requirements { kernel_mode: true, ..requirements(Vec::new()) };
     let input = Input::interface("eth1", true);
     let found = |caps: &[Cap]| {
-        let machine = Machine { rights: rights(caps), ..machine() };
-        let examined = vec![examine_input(&requirements, &input, Some(card()), &machine, Depth::default())];
+        let machine = Machine { capabilities: capabilities(caps), ..machine() };
+        let examined =
+            vec![examine_input(&requirements, &input, Some(healthy_nic()), &machine, Depth::default())];
         let checks = machine::checks(&requirements, &machine, &examined);
         let check = checks.into_iter().find(|check| check.name == "kernel_mode").unwrap();
         (check.verdict, check.fix)

@@ -277,7 +277,7 @@ fn assert_same(what: &str, ours: &Answer, theirs: &Answer) {
     assert_eq!(ours.flows.len(), theirs.flows.len(), "{what}");
 }
 
-/// What needs rights that this process has not is left out, aloud.
+/// What needs capabilities that this process has not is left out, aloud.
 fn unless_forbidden<T>(what: &str, tried: Result<T, nic::Error>) -> Option<T> {
     /// EPERM, EACCES.
     const FORBIDDEN: [i32; 2] = [1, 13];

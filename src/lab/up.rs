@@ -44,11 +44,15 @@ pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Lab, CliError> 
     })
 }
 
-/// Has this process the rights, and this machine the tools?
+/// Has this process the capabilities, and this machine the tools?
 fn may_make() -> Result<(), CliError> {
-    let rights = nic::rights::current().map_err(|error| CliError::new(error.to_string()))?;
-    let needed = [nic::rights::Cap::NET_ADMIN, nic::rights::Cap::SYS_ADMIN, nic::rights::Cap::NET_RAW];
-    if let Some(missing) = needed.into_iter().find(|cap| !rights.effective.has(*cap)) {
+    let capabilities = nic::capabilities::current().map_err(|error| CliError::new(error.to_string()))?;
+    let needed = [
+        nic::capabilities::Cap::NET_ADMIN,
+        nic::capabilities::Cap::SYS_ADMIN,
+        nic::capabilities::Cap::NET_RAW,
+    ];
+    if let Some(missing) = needed.into_iter().find(|cap| !capabilities.effective.has(*cap)) {
         return Err(CliError::new(format!(
             "a lab is made of network namespaces, which takes root ({} is missing); use sudo",
             missing.name()

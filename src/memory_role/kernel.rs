@@ -71,7 +71,7 @@ impl Kernel {
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             CliError::new(format!(
                 "[collector.memory] mode = \"xdp\": {what}: {error}; mend that (`hopwise doctor -c FILE` helps), or write mode = \
-                 \"socket\", which needs no rights and no interface"
+                 \"socket\", which needs no capabilities and no interface"
             ))
         };
         let rdma = Rdma::load(&Options { memory, ..Options::default() }).map_err(|error| {

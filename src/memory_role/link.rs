@@ -10,12 +10,12 @@ use std::{
 use rdma::responder::{PairConfig, PairError, PairState, Responder};
 use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 
-use super::card::Cards;
 use super::kernel::{self, Kernel};
+use super::verbs::Verbs;
 use super::{Memory, RECEIVES};
 use crate::exchange::{End, Hello, Shape, StoreOffer, VERSION, Welcome, server::Host};
 
-/// Additions that a card has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
+/// Additions that a device has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
 const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
 
 /// A translator's link, known by who it is and its number there.
@@ -109,7 +109,7 @@ impl Host for Memory {
             mtu,
             unreliable: Some(unreliable),
             reliable: Some(reliable),
-            atomics: if self.card.is_some() {
+            atomics: if self.verbs.is_some() {
                 CARD_ATOMICS
             } else {
                 rdma::responder::Config::default().atomic_depth
@@ -144,22 +144,22 @@ impl Memory {
             }
             mtu = mtu.min(kernel::MOST_PAYLOAD);
         }
-        if let Some(card) = &self.card {
+        if let Some(verbs) = &self.verbs {
             if hello.port != PORT {
                 return Err(
-                    "RDMA cards answer to UDP port 4791 only: set [translator.dta] source_port = 4791"
+                    "RDMA devices answer to UDP port 4791 only: set [translator.dta] source_port = 4791"
                         .to_owned(),
                 );
             }
-            mtu = mtu.min(card.mtu());
-            card.tell_of_long_slots(&self.offered, mtu);
+            mtu = mtu.min(verbs.mtu());
+            verbs.tell_of_long_slots(&self.offered, mtu);
         }
         Ok(mtu)
     }
 
     /// All queue pairs.
     pub(super) fn pairs(&self) -> Pairs<'_> {
-        Pairs { responder: self.responder(), kernel: self.kernel.as_ref(), card: self.card.as_ref() }
+        Pairs { responder: self.responder(), kernel: self.kernel.as_ref(), verbs: self.verbs.as_ref() }
     }
 
     fn offers(&self) -> Vec<StoreOffer> {
@@ -196,7 +196,7 @@ impl Memory {
 pub(super) struct Pairs<'m> {
     pub(super) responder: MutexGuard<'m, Responder>,
     kernel: Option<&'m Kernel>,
-    card: Option<&'m Cards>,
+    verbs: Option<&'m Verbs>,
 }
 
 impl Pairs<'_> {
@@ -233,8 +233,8 @@ impl Pairs<'_> {
     /// Makes it once; `Err` of `None` where there is no place.
     fn make(&mut self, pair: &PairConfig) -> Result<u32, Option<String>> {
         let full = |error: PairError| (error != PairError::Full).then(|| error.to_string());
-        match self.card {
-            Some(card) => card.connect(pair).map_err(|error| match error {
+        match self.verbs {
+            Some(verbs) => verbs.connect(pair).map_err(|error| match error {
                 Ok(error) => full(error),
                 Err(error) => Some(error.to_string()),
             }),
@@ -244,25 +244,25 @@ impl Pairs<'_> {
 
     fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {
         for number in numbers {
-            self.card.map(|card| card.disconnect(number));
+            self.verbs.map(|verbs| verbs.disconnect(number));
             self.kernel.map(|kernel| kernel.disconnect(number));
             self.responder.disconnect(number);
         }
     }
 
     fn expected(&self, number: u32) -> Option<Psn> {
-        match (self.kernel, self.card) {
+        match (self.kernel, self.verbs) {
             (Some(kernel), _) => kernel.expected(number),
-            // A card does not say.
+            // A device does not say.
             (None, Some(_)) => None,
             (None, None) => self.responder.expected(number),
         }
     }
 
     pub(super) fn state(&self, number: u32) -> Option<PairState> {
-        match (self.kernel, self.card) {
+        match (self.kernel, self.verbs) {
             (Some(kernel), _) => kernel.state(number),
-            (None, Some(card)) => card.state(number),
+            (None, Some(verbs)) => verbs.state(number),
             (None, None) => self.responder.state(number),
         }
     }

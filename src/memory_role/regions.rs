@@ -13,8 +13,8 @@ use rdma::responder::{Order, Registered, Registration, Responder, Rights};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
-use super::card::Cards;
 use super::kernel::{self, Kernel};
+use super::verbs::Verbs;
 use crate::config::memory::{
     HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
 };
@@ -38,7 +38,7 @@ pub(super) struct Opened {
     pub(super) source: DtaSource,
     pub(super) offered: Vec<Offered>,
     pub(super) kernel: Option<Kernel>,
-    pub(super) card: Option<Cards>,
+    pub(super) verbs: Option<Verbs>,
     pub(super) kept: Option<KernelLock>,
 }
 
@@ -53,10 +53,10 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         CliError::io(format!("cannot make {}", directory.display()), error, remedy)
     })?;
     let (kernel, kept) = match settings.mode {
-        MemoryMode::Socket | MemoryMode::Card if persist::is_elsewhere(directory) => {
+        MemoryMode::Socket | MemoryMode::Verbs if persist::is_elsewhere(directory) => {
             return Err(CliError::new(taken(directory)));
         }
-        MemoryMode::Socket | MemoryMode::Card => (None, None),
+        MemoryMode::Socket | MemoryMode::Verbs => (None, None),
         MemoryMode::Xdp => {
             let mark = KernelLock::set(directory).map_err(|error| unmarked(directory, error))?;
             if mark.left_behind {
@@ -69,8 +69,8 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
             (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(mark))
         }
     };
-    let is_card = settings.mode == MemoryMode::Card;
-    let card = is_card.then(|| Cards::open(settings.listen.ip(), settings.queue_pairs)).transpose()?;
+    let is_verbs = settings.mode == MemoryMode::Verbs;
+    let verbs = is_verbs.then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs)).transpose()?;
     let (mut offered, mut at) = (Vec::new(), 0);
     for written in &settings.stores {
         let refused = |error: &dyn std::fmt::Display| {
@@ -82,11 +82,11 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         };
         let store = Arc::new(store);
         let registration = registration(&store.store, offered.len() as u16);
-        let registered = match &card {
-            Some(card) => card.register(store.store.region(), BODY).map_err(|error| refused(&error))?,
+        let registered = match &verbs {
+            Some(verbs) => verbs.register(store.store.region(), BODY).map_err(|error| refused(&error))?,
             None => responder.register(&registration).map_err(|error| refused(&error))?,
         };
-        // A card's part goes on to the end of a page.
+        // A device's part goes on to the end of a page.
         let registered = Registered { len: store.store.body_len(), ..registered };
         if let Some(kernel) = &kernel {
             kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
@@ -96,11 +96,11 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
         offered.push(Offered { store, registered, reporters: written.reporters.into(), swapped });
     }
-    if let Some(card) = &card {
-        card.tell_of_long_slots(&offered, card.mtu());
+    if let Some(verbs) = &verbs {
+        verbs.tell_of_long_slots(&offered, verbs.mtu());
     }
     let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
-    Ok(Opened { source, offered, kernel, card, kept })
+    Ok(Opened { source, offered, kernel, verbs, kept })
 }
 
 /// Another process keeps the memory of this directory's stores in the kernel.

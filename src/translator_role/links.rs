@@ -179,9 +179,9 @@ impl Peers {
         Ok(())
     }
 
-    /// Where RoCEv2 comes from: a socket, or a card.
+    /// Where RoCEv2 comes from: a socket, or a device.
     fn source(&mut self, number: u8, local: IpAddr, settings: &DtaSettings) -> Result<SocketAddr, String> {
-        if let Some(address) = Road::card(settings) {
+        if let Some(address) = Road::verbs(settings) {
             return Ok(SocketAddr::new(address, PORT));
         }
         let socket = self.socket(settings.source.unwrap_or(local), settings)?;
@@ -210,8 +210,8 @@ impl Peers {
         let Parts { now, settings, translator, links } = parts;
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
         let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(Receiver::local_addr);
-        let card = Road::card(settings).map(|address| SocketAddr::new(address, PORT));
-        let source = card.or(socket).ok_or("no socket")?;
+        let verbs = Road::verbs(settings).map(|address| SocketAddr::new(address, PORT));
+        let source = verbs.or(socket).ok_or("no socket")?;
         let target = SocketAddr::new(welcome.address, welcome.port);
         let memory = memory(&welcome.stores, number, settings)?;
         let regions: Vec<_> = welcome.stores.iter().filter_map(region).collect();

@@ -1,11 +1,11 @@
-//! The way that operations go: as frames by a UDP socket, or by an RDMA card.
+//! The way that operations go: as frames by a UDP socket, or by an RDMA device.
 
 use std::net::IpAddr;
 
 use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
 use rdma::transport::{Blocked, Place, Room, Way};
 
-use super::card::Cards;
+use super::verbs::Verbs;
 use crate::config::translator::{DtaMode, DtaSettings};
 use terminal::CliError;
 
@@ -13,50 +13,50 @@ use terminal::CliError;
 #[derive(Debug)]
 pub(super) enum Road {
     Frames(Box<Links>),
-    Card(Box<Cards>),
+    Verbs(Box<Verbs>),
 }
 
 impl Road {
     /// As the settings say.
     ///
     /// # Errors
-    /// There is no such card, or the settings cannot be used.
+    /// There is no such device, or the settings cannot be used.
     pub(super) fn open(settings: &DtaSettings) -> Result<Self, CliError> {
         let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.dta]: {error}"));
         let seed = u64::from_str_radix(&crate::exchange::instance(), 16).unwrap_or_default();
         let collectors = settings.collectors.len();
-        if let Some(address) = Self::card(settings) {
-            let cards = Cards::open(address, collectors, seed as u32).map_err(|error| wrong(&error))?;
-            return Ok(Self::Card(Box::new(cards)));
+        if let Some(address) = Self::verbs(settings) {
+            let verbs = Verbs::open(address, collectors, seed as u32).map_err(|error| wrong(&error))?;
+            return Ok(Self::Verbs(Box::new(verbs)));
         }
         let links = Links::new(Config { collectors, seed, ..Config::default() });
         Ok(Self::Frames(Box::new(links.map_err(|error| wrong(&error))?)))
     }
 
-    /// The address of the card that is to be used.
-    pub(super) fn card(settings: &DtaSettings) -> Option<IpAddr> {
-        settings.source.filter(|_| settings.mode == DtaMode::Card)
+    /// The address of the device that is to be used.
+    pub(super) fn verbs(settings: &DtaSettings) -> Option<IpAddr> {
+        settings.source.filter(|_| settings.mode == DtaMode::Verbs)
     }
 
     /// Where frames are made, if they are made here.
     pub(super) fn frames(&mut self) -> Option<&mut Links> {
         match self {
             Self::Frames(links) => Some(links),
-            Self::Card(_) => None,
+            Self::Verbs(_) => None,
         }
     }
 
     pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
         match self {
             Self::Frames(links) => links.offer(collector).ok_or_else(|| "no such collector".to_owned()),
-            Self::Card(cards) => cards.offer(collector),
+            Self::Verbs(verbs) => verbs.offer(collector),
         }
     }
 
     pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
         match self {
             Self::Frames(links) => links.connect(collector, to, now).map_err(|error| error.to_string()),
-            Self::Card(cards) => cards.connect(collector, to),
+            Self::Verbs(verbs) => verbs.connect(collector, to),
         }
     }
 
@@ -64,49 +64,49 @@ impl Road {
     pub(super) fn mtu(&self) -> u16 {
         match self {
             Self::Frames(_) => 4096,
-            Self::Card(cards) => cards.mtu(),
+            Self::Verbs(verbs) => verbs.mtu(),
         }
     }
 
     pub(super) fn disconnect(&mut self, collector: u8) {
         match self {
             Self::Frames(links) => links.disconnect(collector),
-            Self::Card(cards) => cards.disconnect(collector),
+            Self::Verbs(verbs) => verbs.disconnect(collector),
         }
     }
 
     pub(super) fn state(&self, collector: u8) -> State {
         match self {
             Self::Frames(links) => links.state(collector),
-            Self::Card(cards) => cards.state(collector),
+            Self::Verbs(verbs) => verbs.state(collector),
         }
     }
 
     pub(super) fn stats(&self, collector: u8) -> Option<&Stats> {
         match self {
             Self::Frames(links) => links.stats(collector),
-            Self::Card(cards) => cards.stats(collector),
+            Self::Verbs(verbs) => verbs.stats(collector),
         }
     }
 
     pub(super) fn tick(&mut self, now: u64) {
         match self {
             Self::Frames(links) => links.tick(now),
-            Self::Card(cards) => cards.tick(now),
+            Self::Verbs(verbs) => verbs.tick(now),
         }
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
         match self {
             Self::Frames(links) => links.deadline(),
-            Self::Card(cards) => cards.deadline(),
+            Self::Verbs(verbs) => verbs.deadline(),
         }
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         match self {
             Self::Frames(links) => links.poll_event(),
-            Self::Card(cards) => cards.poll_event(),
+            Self::Verbs(verbs) => verbs.poll_event(),
         }
     }
 }
@@ -116,7 +116,7 @@ impl Way for Road {
     fn room(&self, collector: u8, keep: bool) -> Room {
         match self {
             Self::Frames(links) => links.room(collector, keep),
-            Self::Card(cards) => cards.room(collector, keep),
+            Self::Verbs(verbs) => verbs.room(collector, keep),
         }
     }
 
@@ -124,14 +124,14 @@ impl Way for Road {
     fn has_room(&self, collector: u8, messages: u32, bytes: u64, keep: bool) -> bool {
         match self {
             Self::Frames(links) => links.has_room(collector, messages, bytes, keep),
-            Self::Card(cards) => cards.has_room(collector, messages, bytes, keep),
+            Self::Verbs(verbs) => verbs.has_room(collector, messages, bytes, keep),
         }
     }
 
     fn give_up(&mut self, place: Place) {
         match self {
             Self::Frames(links) => links.give_up(place),
-            Self::Card(cards) => cards.give_up(place),
+            Self::Verbs(verbs) => verbs.give_up(place),
         }
     }
 
@@ -150,7 +150,7 @@ impl Way for Road {
     ) -> Result<(), Blocked> {
         match self {
             Self::Frames(links) => links.write(place, offset, data, immediate, keep),
-            Self::Card(cards) => cards.write(place, offset, data, immediate, keep),
+            Self::Verbs(verbs) => verbs.write(place, offset, data, immediate, keep),
         }
     }
 
@@ -158,7 +158,7 @@ impl Way for Road {
     fn add(&mut self, place: Place, offset: u64, delta: u64, immediate: Option<u32>) -> Result<(), Blocked> {
         match self {
             Self::Frames(links) => links.add(place, offset, delta, immediate),
-            Self::Card(cards) => cards.add(place, offset, delta, immediate),
+            Self::Verbs(verbs) => verbs.add(place, offset, delta, immediate),
         }
     }
 }

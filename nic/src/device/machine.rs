@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::attempt;
-use crate::rights::{self, Rights};
+use crate::capabilities::{self, Capabilities};
 
 /// A machine, and what this process may do on it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -28,7 +28,7 @@ pub struct Machine {
     /// Huge pages made of ordinary ones: `"always"`, `"madvise"`, `"never"`.
     pub transparent_huge_pages: Option<String>,
     /// What this thread may do.
-    pub rights: Option<Rights>,
+    pub capabilities: Option<Capabilities>,
     /// The kernel describes its types, in /sys/kernel/btf/vmlinux.
     pub btf: Option<bool>,
     /// Programs become machine code: 0 no, 1 yes, 2 yes, and they are logged.
@@ -66,7 +66,7 @@ impl Machine {
     }
 }
 
-/// What is known about this machine, in the network namespace and with the rights of the calling thread.
+/// What is known about this machine, in the network namespace and with the capabilities of the calling thread.
 pub fn machine() -> Machine {
     Machine {
         kernel: file("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
@@ -79,7 +79,7 @@ pub fn machine() -> Machine {
         huge_pages: file("/proc/meminfo").and_then(|text| huge_pages(&text)),
         transparent_huge_pages: file("/sys/kernel/mm/transparent_hugepage/enabled")
             .and_then(|text| chosen(&text)),
-        rights: rights::current().ok(),
+        capabilities: capabilities::current().ok(),
         // Without the folder of the kernel, /sys is not mounted, and nothing is known.
         btf: Path::new("/sys/kernel").is_dir().then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
         bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),

@@ -25,7 +25,7 @@ impl Default for Options {
     }
 }
 
-/// What a sender left to its card, and nobody has done.
+/// What a sender left to the NIC and that nobody has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
     /// A checksum: from where on everything is covered, and how far behind that the field lies. It holds the sum of the pseudo
@@ -375,7 +375,7 @@ fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
 
 /// Sends at most [`BATCH`] frames; how many the kernel took, or what is wrong with the first.
 fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
-    /// Nothing is left to the card.
+    /// Nothing is left to the NIC.
     const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
     // SAFETY: both are integers and pointers, for which zero (null) is a value.
     let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =

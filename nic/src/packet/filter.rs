@@ -5,7 +5,7 @@
 
 use libc::sock_filter;
 
-/// Tags stepped over in a frame. One more, the outermost, may have been taken out by the kernel or the card.
+/// Tags stepped over in a frame. One more, the outermost, may have been taken out by the kernel or the NIC.
 const MAX_TAGS: u32 = 3;
 /// More ports than this are not named: a conditional jump reaches 255 instructions, and every jump should.
 const MAX_PORTS: usize = 32;

@@ -1,4 +1,4 @@
-//! libibverbs, loaded when it is first asked for: a build needs nothing of it, and neither does a machine without RDMA cards.
+//! libibverbs, loaded when it is first asked for: a build needs nothing of it, and neither does a machine without RDMA devices.
 //!
 //! The structures are those of its ABI on the symbols of version `IBVERBS_1.1` (`<infiniband/verbs.h>`), as far as they are used. That
 //! ABI has stood since 2006; one symbol is younger, `_ibv_query_gid_ex` of rdma-core 32 (2020). The assertions below compare ours with what a C compiler says.

@@ -1,11 +1,11 @@
-//! A queue pair that writes to others' memory, with memory of its own from which the card reads.
+//! A queue pair that writes to others' memory, with memory of its own from which the device reads.
 
 use std::sync::Arc;
 
 use memory::Region;
 
 use super::library::{AddTo, Piece, SendRequest, TELL, To, WriteTo, operation};
-use super::{Card, Done, Pair, Registered};
+use super::{Device, Done, Pair, Registered};
 use crate::Error;
 
 /// Why a request was not taken. Nothing of it was done.
@@ -15,11 +15,11 @@ pub enum Refused {
     Full,
     /// More bytes than a slot has.
     TooLong,
-    /// The card does not take it any more: the connection is broken.
+    /// The device does not take it any more: the connection is broken.
     Broken,
 }
 
-/// Sends requests in order, each from a slot of registered memory, which is free again when the card has done with it.
+/// Sends requests in order, each from a slot of registered memory, which is free again when the device has done with it.
 #[derive(Debug)]
 pub struct Sender {
     pair: Pair,
@@ -41,13 +41,13 @@ impl Sender {
     ///
     /// # Errors
     /// If memory or queue pair cannot be had.
-    pub fn new(card: &Card, reliable: bool, depth: u32, slot_len: usize) -> Result<Self, Error> {
+    pub fn new(device: &Device, reliable: bool, depth: u32, slot_len: usize) -> Result<Self, Error> {
         let depth = depth.max(4).next_power_of_two();
         let slot_len = slot_len.max(8).next_multiple_of(8);
         let bytes = u64::from(depth) * slot_len as u64;
         let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
-        let slots = card.register(Arc::new(region), false)?;
-        let pair = card.pair(reliable, depth, 0)?;
+        let slots = device.register(Arc::new(region), false)?;
+        let pair = device.pair(reliable, depth, 0)?;
         let tells_all = reliable;
         Ok(Self { pair, slots, slot_len, depth: depth.into(), tells_all, given: 0, done: 0, broken: None })
     }
@@ -116,7 +116,7 @@ impl Sender {
         self.post((at, 8), operation::FETCH_AND_ADD, 0, to)
     }
 
-    /// Learns what the card has done.
+    /// Learns what the device has done.
     pub fn collect(&mut self) {
         let mut done = [Done::default(); 16];
         loop {
@@ -151,7 +151,7 @@ impl Sender {
         immediate: u32,
         to: To,
     ) -> Result<(), Refused> {
-        // A card tells of every request that it is asked to tell of, which costs it time: where it may be, of a few on the way round.
+        // A device tells of every request that it is asked to tell of, which costs it time: where it may be, of a few on the way round.
         let tell = self.tells_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
         let piece = Piece { address: local, len: len as u32, lkey: self.slots.lkey };
@@ -168,7 +168,7 @@ impl Sender {
         };
         let (Some(raw), mut bad) = (self.pair.raw, std::ptr::null()) else { return Err(Refused::Broken) };
         // SAFETY: the pair is open, and with it its device; request and piece are copied. The slot lies inside the registered
-        // memory, and is not used again before the card has done with it.
+        // memory, and is not used again before the device has done with it.
         let result =
             unsafe { ((*(*raw.as_ptr()).context).post_send)(raw.as_ptr(), &raw const request, &raw mut bad) };
         if result != 0 {

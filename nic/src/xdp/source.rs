@@ -162,8 +162,8 @@ impl Source for XskSource {
     fn stats(&mut self) -> Stats {
         let mut stats = self.stats;
         for counted in self.sockets.iter().filter_map(Socket::statistics) {
-            // For want of a free frame both counters go up, in the modes that copy. A card that writes into the memory itself
-            // asks again and again instead: then that counter is not one of frames, and the card counts what it dropped.
+            // For want of a free frame both counters go up, in the modes that copy. A NIC that writes into the memory itself
+            // asks again and again instead: then that counter is not one of frames, and the NIC counts what it dropped.
             let starved = match self.way {
                 Way::ZeroCopy => 0,
                 Way::Copy | Way::Generic => counted.rx_fill_ring_empty_descs.min(counted.rx_dropped),

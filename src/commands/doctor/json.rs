@@ -39,8 +39,9 @@ fn machine(o: &mut Object<'_>, machine: &Machine) {
         .field("bpf_jit", machine.bpf_jit)
         .field("unprivileged_bpf_disabled", machine.unprivileged_bpf_disabled)
         .field("xdp_sockets", machine.xdp_sockets);
-    let names =
-        machine.rights.map(|rights| rights.effective.iter().map(|cap| cap.name()).collect::<Vec<_>>());
+    let names = machine
+        .capabilities
+        .map(|capabilities| capabilities.effective.iter().map(|cap| cap.name()).collect::<Vec<_>>());
     o.field("capabilities", names);
 }
 

@@ -521,7 +521,7 @@ fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)
         .arg(format!("--ambient-caps={capabilities}"))
         .arg(format!("--bounding-set={capabilities}"))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "ladder::child_with_few_rights", "--nocapture"])
+        .args(["--exact", "ladder::child_with_few_capabilities", "--nocapture"])
         .env(CHILD, pair.far.name())
         .output();
     match output {
@@ -538,7 +538,7 @@ fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)
 
 /// Not a test by itself: what [`with_capabilities`] starts, in a namespace and without being root.
 #[test]
-fn child_with_few_rights() {
+fn child_with_few_capabilities() {
     if std::env::var(CHILD).is_err() {
         return;
     }

@@ -144,9 +144,9 @@ impl fmt::Debug for CapSet {
     }
 }
 
-/// The rights of a thread.
+/// The capabilities of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Rights {
+pub struct Capabilities {
     /// What it can do now.
     pub effective: CapSet,
     /// What it can make effective.
@@ -157,13 +157,13 @@ pub struct Rights {
     pub ambient: CapSet,
     /// What programs it starts can have at most.
     pub bounding: CapSet,
-    /// Programs it starts get no more rights than it has.
+    /// Programs it starts get no more capabilities than it has.
     pub no_new_privileges: bool,
     /// Its user is root.
     pub root: bool,
 }
 
-impl Rights {
+impl Capabilities {
     /// May it load programs? CAP_SYS_ADMIN stands for CAP_BPF.
     pub fn may_load(&self) -> bool {
         self.effective.has(Cap::BPF) || self.effective.has(Cap::SYS_ADMIN)
@@ -194,23 +194,23 @@ impl Rights {
     }
 }
 
-/// The rights of the calling thread.
+/// The capabilities of the calling thread.
 ///
 /// # Errors
 /// /proc is not mounted, or not readable.
-pub fn current() -> Result<Rights, Error> {
+pub fn current() -> Result<Capabilities, Error> {
     const STATUS: &str = "/proc/thread-self/status";
     let text = fs::read_to_string(STATUS).map_err(|source| Error::new("open", STATUS, source))?;
     let unreadable = || Error::new("read", STATUS, io::Error::other("there are no capabilities in it"));
-    Rights::parse(&text).ok_or_else(unreadable)
+    Capabilities::parse(&text).ok_or_else(unreadable)
 }
 
 /// Gives up all capabilities of this process but those of `keep` that it has, for good; see [`drop_thread_to`]. Returns the
-/// rights that are left, read back from the kernel.
+/// capabilities that are left, read back from the kernel.
 ///
 /// # Errors
-/// This process has more than one thread already (see above), or the system refused. The rights are then what [`current`] says.
-pub fn drop_to(keep: CapSet) -> Result<Rights, Error> {
+/// This process has more than one thread already (see above), or the system refused. The capabilities are then what [`current`] says.
+pub fn drop_to(keep: CapSet) -> Result<Capabilities, Error> {
     let mut threads = threads()?;
     for _ in 0..ENDING {
         if threads == 1 {
@@ -220,7 +220,7 @@ pub fn drop_to(keep: CapSet) -> Result<Rights, Error> {
         threads = self::threads()?;
     }
     if threads != 1 {
-        let late = format!("rights are kept per thread, and there are {threads} threads already");
+        let late = format!("capabilities are kept per thread, and there are {threads} threads already");
         return Err(Error::new("capset", "", io::Error::other(late)));
     }
     drop_thread_to(keep)
@@ -228,11 +228,11 @@ pub fn drop_to(keep: CapSet) -> Result<Rights, Error> {
 
 /// Gives up all capabilities of the calling thread, and of those it will make, but those of `keep` that it has: they leave
 /// the permitted, inheritable and ambient set, the bounding set too where that is allowed (CAP_SETPCAP), and `no_new_privs`
-/// is set, so that no program it starts has more. Returns the rights that are left, read back from the kernel.
+/// is set, so that no program it starts has more. Returns the capabilities that are left, read back from the kernel.
 ///
 /// # Errors
-/// The system refused. The rights are then what [`current`] says.
-pub fn drop_thread_to(keep: CapSet) -> Result<Rights, Error> {
+/// The system refused. The capabilities are then what [`current`] says.
+pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     let now = current()?;
     let kept = now.permitted.and(keep);
     if now.effective.has(Cap::SETPCAP) {
@@ -302,8 +302,8 @@ mod tests {
         CapPrm:\t0000008000007000\nCapEff:\t0000008000003000\nCapBnd:\t000001ffffffffff\nCapAmb:\t0000000000001000\nNoNewPrivs:\t1\n";
 
     #[test]
-    fn rights_are_read_from_the_status_file() {
-        let expected = Rights {
+    fn capabilities_are_read_from_the_status_file() {
+        let expected = Capabilities {
             effective: CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW]),
             permitted: CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK]),
             inheritable: CapSet::default(),
@@ -312,13 +312,13 @@ mod tests {
             no_new_privileges: true,
             root: false,
         };
-        assert_eq!(Rights::parse(STATUS), Some(expected));
+        assert_eq!(Capabilities::parse(STATUS), Some(expected));
         let root = STATUS.replace("1000\t65534", "1000\t0");
-        assert_eq!(Rights::parse(&root), Some(Rights { root: true, ..expected }));
+        assert_eq!(Capabilities::parse(&root), Some(Capabilities { root: true, ..expected }));
         for line in STATUS.lines().filter(|line| !line.starts_with("Name")) {
-            assert_eq!(Rights::parse(&STATUS.replace(line, "")), None, "{line}");
+            assert_eq!(Capabilities::parse(&STATUS.replace(line, "")), None, "{line}");
         }
-        assert_eq!(Rights::parse(&STATUS.replace("CapEff:\t", "CapEff:\tx")), None);
+        assert_eq!(Capabilities::parse(&STATUS.replace("CapEff:\t", "CapEff:\tx")), None);
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn cap_sys_admin_stands_for_cap_bpf() {
-        let with = |caps: &[Cap]| Rights { effective: CapSet::of(caps), ..Rights::default() };
+        let with = |caps: &[Cap]| Capabilities { effective: CapSet::of(caps), ..Capabilities::default() };
         assert!(with(&[Cap::BPF]).may_load() && with(&[Cap::SYS_ADMIN]).may_load());
         assert!(!with(&[Cap::NET_ADMIN]).may_load());
         assert!(with(&[Cap::PERFMON]).may_compute() && with(&[Cap::SYS_ADMIN]).may_compute());
@@ -341,8 +341,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_can_be_read() {
-        let rights = current().unwrap();
-        assert_eq!(rights.effective.and(rights.permitted), rights.effective);
+        let capabilities = current().unwrap();
+        assert_eq!(capabilities.effective.and(capabilities.permitted), capabilities.effective);
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
         // The test runner's main thread waits for this one, so there are two at least.
         let before = current().unwrap();
         let error = drop_to(CapSet::default()).unwrap_err().to_string();
-        assert!(error.starts_with("capset: rights are kept per thread, and there are "), "{error}");
+        assert!(error.starts_with("capset: capabilities are kept per thread, and there are "), "{error}");
         assert_eq!(current().unwrap(), before);
     }
 }

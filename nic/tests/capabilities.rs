@@ -1,20 +1,20 @@
-//! Giving up rights needs a process with one thread and leaves it without them, so this test is a program of its own.
+//! Giving up capabilities needs a process with one thread and leaves it without them, so this test is a program of its own.
 
 use std::fs;
 use std::io::Write as _;
 
-use nic::rights::{self, Cap, CapSet, Rights};
+use nic::capabilities::{self, Cap, CapSet, Capabilities};
 
 fn main() {
-    let before = rights::current().expect("a /proc");
+    let before = capabilities::current().expect("a /proc");
     if !before.effective.has(Cap::SETPCAP) || !before.permitted.has(Cap::BPF) {
-        let _ = writeln!(std::io::stderr(), "SKIPPED giving up rights: this needs root");
+        let _ = writeln!(std::io::stderr(), "SKIPPED giving up capabilities: this needs root");
         return;
     }
     one_thread_has_less(before);
     let keep = CapSet::of(&[Cap::NET_RAW, Cap::BPF]);
-    let left = rights::drop_to(keep).expect("drop_to");
-    let expected = Rights {
+    let left = capabilities::drop_to(keep).expect("drop_to");
+    let expected = Capabilities {
         effective: keep,
         permitted: keep,
         inheritable: CapSet::default(),
@@ -27,27 +27,28 @@ fn main() {
     every_thread_has(expected);
 
     // What is gone does not come back, and the rest can go too, though the bounding set then stays as it is.
-    let left = rights::drop_to(CapSet::of(&[Cap::NET_RAW, Cap::NET_ADMIN])).expect("drop_to");
+    let left = capabilities::drop_to(CapSet::of(&[Cap::NET_RAW, Cap::NET_ADMIN])).expect("drop_to");
     let only = CapSet::of(&[Cap::NET_RAW]);
-    assert_eq!(left, Rights { effective: only, permitted: only, ..expected });
+    assert_eq!(left, Capabilities { effective: only, permitted: only, ..expected });
 
     // A program that is started has no more, though it is root who starts it.
     let child = std::process::Command::new("cat").arg("/proc/self/status").output().expect("cat");
-    let child = Rights::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
+    let child = Capabilities::parse(&String::from_utf8_lossy(&child.stdout)).expect("a status");
     assert_eq!(child.permitted.and(only), child.permitted, "{child:?}");
     println!("1 passed, 0 failed");
 }
 
 /// What one thread gives up, the others keep.
-fn one_thread_has_less(before: Rights) {
-    let less = std::thread::spawn(|| rights::drop_thread_to(CapSet::default()).expect("drop_thread_to"));
+fn one_thread_has_less(before: Capabilities) {
+    let less =
+        std::thread::spawn(|| capabilities::drop_thread_to(CapSet::default()).expect("drop_thread_to"));
     let less = less.join().expect("the thread");
     assert!(less.permitted.is_empty() && less.bounding.is_empty() && less.no_new_privileges, "{less:?}");
-    assert_eq!(rights::current().expect("a /proc"), before);
+    assert_eq!(capabilities::current().expect("a /proc"), before);
 }
 
-/// Threads that are made from now on have these rights, says the kernel of each.
-fn every_thread_has(expected: Rights) {
+/// Threads that are made from now on have these capabilities, says the kernel of each.
+fn every_thread_has(expected: Capabilities) {
     let (ready, wait) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let (started, running) = std::sync::mpsc::channel();
@@ -59,7 +60,7 @@ fn every_thread_has(expected: Rights) {
         let tasks =
             fs::read_dir("/proc/self/task").expect("the tasks").map(|task| task.expect("a task").path());
         let all: Vec<_> = tasks
-            .map(|task| Rights::parse(&fs::read_to_string(task.join("status")).expect("its status")))
+            .map(|task| Capabilities::parse(&fs::read_to_string(task.join("status")).expect("its status")))
             .collect();
         assert_eq!(all, [Some(expected); 2]);
         drop(ready);

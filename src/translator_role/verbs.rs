@@ -1,13 +1,13 @@
-//! RDMA by a card: an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
+//! RDMA by a device: an implementation of [`Way`] over queue pairs of [`nic::verbs`], one unreliable and one reliable
 //! to each collector.
 //!
-//! The card sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data
-//! still lies in the slots from which the card read, and [`Head`]s say where it was to go. Without a connection nothing is taken:
+//! The device sends again what is lost on a living connection. When one breaks, what it had not done is given to the next: the data
+//! still lies in the slots from which the device read, and [`Head`]s say where it was to go. Without a connection nothing is taken:
 //! the translator keeps what must arrive in its local memory.
 
 use std::{collections::VecDeque, net::IpAddr};
 
-use nic::verbs::{Card, Peer, Sender};
+use nic::verbs::{Device, Peer, Sender};
 use rdma::requester::{Cause, Connection, End, Event, GivenUp, Offer, Refused, RemoteRegion, State, Stats};
 use rdma::transport::{Blocked, Place, Room, Way};
 use wire::roce::Psn;
@@ -16,15 +16,15 @@ use wire::roce::Psn;
 const DEPTH: u32 = 1024;
 /// Bytes of one request; longer writes are several.
 const SLOT: usize = 8192;
-/// Between two looks at what the card has done, while there is something, ns.
+/// Between two looks at what the device has done, while there is something, ns.
 const LOOK: u64 = 1_000_000;
 /// The number of the other side's first packet: it sends none.
 const PEER_PSN: u32 = 0;
 
 /// All collectors.
 #[derive(Debug)]
-pub(super) struct Cards {
-    card: Card,
+pub(super) struct Verbs {
+    device: Device,
     links: Vec<Link>,
     seed: u32,
     now: u64,
@@ -68,8 +68,8 @@ struct Pairs {
     psn: [u32; 2],
 }
 
-impl Cards {
-    /// The card that has this address, for so many collectors.
+impl Verbs {
+    /// The device that has this address, for so many collectors.
     ///
     /// # Errors
     /// There is none.
@@ -83,7 +83,7 @@ impl Cards {
             event: None,
             stats: Stats::default(),
         });
-        Ok(Self { card: Card::open(address)?, links: links.collect(), seed, now: 0 })
+        Ok(Self { device: Device::open(address)?, links: links.collect(), seed, now: 0 })
     }
 
     fn link(&mut self, collector: u8) -> Option<&mut Link> {
@@ -92,7 +92,7 @@ impl Cards {
 
     /// The longest payload of a packet.
     pub(super) fn mtu(&self) -> u16 {
-        self.card.mtu()
+        self.device.mtu()
     }
 
     /// New queue pairs for a collector.
@@ -105,7 +105,7 @@ impl Cards {
             link.offered = None;
         }
         let sender =
-            |reliable| Sender::new(&self.card, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
+            |reliable| Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
         let (mut unreliable, mut reliable) = (sender(false)?, sender(true)?);
         // Any numbers, and not those of the last time.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
@@ -213,7 +213,7 @@ impl Link {
         self.stats.connections += 1;
     }
 
-    /// Learns what the card has done.
+    /// Learns what the device has done.
     fn look(&mut self) {
         let Some(pairs) = &mut self.pairs else { return };
         let before = pairs.reliable.counts().1;
@@ -228,7 +228,7 @@ impl Link {
         if self.state == State::Up
             && let Some(status) = pairs.reliable.broken().or(pairs.unreliable.broken())
         {
-            tracing::warn!("the card says: {}", nic::verbs::status_name(status));
+            tracing::warn!("an RDMA request failed: {}", nic::verbs::status_name(status));
             let cause = cause(status);
             (self.state, self.event) = (State::Broken(cause), Some(cause));
             self.stats.broken += 1;
@@ -252,7 +252,7 @@ impl Link {
         if keep { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
     }
 
-    /// Gives a write to the card, in as many requests as it takes; the immediate with the last.
+    /// Gives a write to the device, in as many requests as it takes; the immediate with the last.
     fn write(
         &mut self,
         (region, offset): (u16, u64),
@@ -273,7 +273,7 @@ impl Link {
             let (part, ends) = (&data[at..data.len().min(at + SLOT)], request + 1 == requests);
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
-                // There was room: the card itself refuses. What was given before is only bytes of the same write.
+                // There was room: the device itself refuses. What was given before is only bytes of the same write.
                 return Err(if keep { Refused::KeptFull } else { Refused::OutboxFull });
             }
             self.stats.frames += 1;
@@ -323,7 +323,7 @@ impl Link {
     }
 }
 
-impl Way for Cards {
+impl Way for Verbs {
     fn room(&self, collector: u8, keep: bool) -> Room {
         let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.room(keep));
         Room { messages, bytes: u64::from(messages) * SLOT as u64 }
@@ -353,7 +353,7 @@ impl Way for Cards {
         let written = link.write((place.region, offset), data, immediate, keep);
         written
             .or_else(|refused| {
-                // The card may have done something since it was asked last.
+                // The device may have done something since it was asked last.
                 if matches!(refused, Refused::KeptFull | Refused::OutboxFull) {
                     link.look();
                     return link.write((place.region, offset), data, immediate, keep);

@@ -1,4 +1,4 @@
-//! Regions that an RDMA card writes: it has the keys, the addresses and the queue pairs, and this program hears of
+//! Regions that an RDMA device writes: it has the keys, the addresses and the queue pairs, and this program hears of
 //! immediates only.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use memory::Region;
-use nic::verbs::{Card, Done, Pair, Peer};
+use nic::verbs::{Device, Done, Pair, Peer};
 use rdma::responder::{Completion, PairConfig, PairError, PairState, Registered};
 use wire::{
     dta::layout::{CHECKSUM_LEN, Geometry},
@@ -31,8 +31,8 @@ const OWN_PSN: u32 = 0;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Cards {
-    card: Card,
+pub(super) struct Verbs {
+    device: Device,
     regions: Mutex<Vec<nic::verbs::Registered>>,
     pairs: Mutex<BTreeMap<u32, (Pair, PairState)>>,
     most: usize,
@@ -40,17 +40,17 @@ pub(super) struct Cards {
     told: AtomicU16,
 }
 
-impl Cards {
-    /// The card that has this address, for at most `most` queue pairs.
+impl Verbs {
+    /// The device that has this address, for at most `most` queue pairs.
     ///
     /// # Errors
     /// There is none, and what to do.
     pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
-        let card = Card::open(address).map_err(|error| {
-            CliError::new(format!("[collector.memory] mode = \"card\": {error}; or write mode = \"socket\""))
+        let device = Device::open(address).map_err(|error| {
+            CliError::new(format!("[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""))
         })?;
         Ok(Self {
-            card,
+            device,
             regions: Mutex::default(),
             pairs: Mutex::default(),
             most,
@@ -65,12 +65,12 @@ impl Cards {
             let len = match offered.store.store.geometry() {
                 Geometry::KeyWrite { data_len, .. } => CHECKSUM_LEN + usize::from(data_len),
                 Geometry::Postcarding { hops, .. } => CHECKSUM_LEN + 4 * usize::from(hops),
-                // These are not read before their end is there, which a card writes last.
+                // These are not read before their end is there, which a device writes last.
                 Geometry::Append { .. } | Geometry::KeyIncrement { .. } | Geometry::Sketch { .. } => continue,
             };
             if len > usize::from(mtu) && len <= usize::from(told) {
                 tracing::warn!(
-                    "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a card writes them one after the other, so that one \
+                    "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a device writes them one after the other, so that one \
                      that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
                      ([translator.dta] pmtu, and the interfaces' MTU)",
                     offered.store.name()
@@ -85,7 +85,7 @@ impl Cards {
 
     /// The longest payload of a packet that it takes.
     pub(super) fn mtu(&self) -> u16 {
-        self.card.mtu()
+        self.device.mtu()
     }
 
     /// Lets others write a region from byte `start` on.
@@ -93,7 +93,7 @@ impl Cards {
     /// # Errors
     /// The system does not allow it.
     pub(super) fn register(&self, region: &Arc<Region>, start: u64) -> Result<Registered, nic::Error> {
-        let registered = self.card.register_from(Arc::clone(region), start, true)?;
+        let registered = self.device.register_from(Arc::clone(region), start, true)?;
         let named =
             Registered { address: registered.address(), len: registered.len(), key: registered.key() };
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).push(registered);
@@ -106,7 +106,7 @@ impl Cards {
         if pairs.len() >= self.most {
             return Err(Ok(PairError::Full));
         }
-        let mut pair = self.card.pair(config.transport == Transport::Rc, 4, RECEIVES).map_err(Err)?;
+        let mut pair = self.device.pair(config.transport == Transport::Rc, 4, RECEIVES).map_err(Err)?;
         let peer = Peer {
             address: config.path.destination,
             queue_pair: config.peer,
@@ -151,7 +151,7 @@ fn receive(number: u32, pair: &mut Pair, told: &mut Vec<Completion>) -> Option<P
         if done.status == 0 {
             good += 1;
             let (immediate, len) = (done.immediate, done.len);
-            // A card does not say where it wrote; the immediate says to what.
+            // A device does not say where it wrote; the immediate says to what.
             told.push(Completion { pair: number, immediate, place: None, len });
         } else {
             bad = true;
