@@ -64,17 +64,17 @@ pub(crate) async fn text(
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_entries", &[("table", name)], table.used));
-    text.metric("table_capacity", "gauge", "Room in a table.");
+    text.metric("table_capacity", "gauge", "Capacity of a table.");
     detail
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_capacity", &[("table", name)], table.capacity));
-    text.metric("table_evicted_total", "counter", "Entries pushed out of a full table.");
+    text.metric("table_evicted_total", "counter", "Entries evicted from a full table.");
     detail
         .tables
         .iter()
         .for_each(|(name, table)| text.sample("table_evicted_total", &[("table", name)], table.evicted));
-    text.metric("table_refused_total", "counter", "Newcomers that found no room in a table.");
+    text.metric("table_refused_total", "counter", "New entries refused because a table was full.");
     detail
         .tables
         .iter()
@@ -92,7 +92,7 @@ pub(crate) async fn text(
     text.single(
         "stream_events_shed_total",
         "counter",
-        "Events that a slow client of the live stream lost.",
+        "Events dropped because a client of the live stream was too slow.",
         streams.shed,
     );
     switching(&mut text, switch);
@@ -105,19 +105,19 @@ pub(crate) async fn text(
 
 fn stages(text: &mut Text, monitor: &Monitor, missing: u64) {
     let stages = monitor.stages(missing);
-    text.metric("stage_in_total", "counter", "What came into a stage of the loss budget.");
+    text.metric("stage_in_total", "counter", "Units that entered a stage of the loss budget.");
     stages.iter().for_each(|stage| {
         text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)
     });
-    text.metric("stage_out_total", "counter", "What left a stage: in = out + drops + held.");
+    text.metric("stage_out_total", "counter", "Units that left a stage: in = out + drops + queued.");
     stages.iter().for_each(|stage| {
         text.sample("stage_out_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.out)
     });
-    text.metric("stage_held", "gauge", "What is in a stage now.");
+    text.metric("stage_queued", "gauge", "Units in a stage now.");
     stages.iter().for_each(|stage| {
-        text.sample("stage_held", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.held)
+        text.sample("stage_queued", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.held)
     });
-    text.metric("drops_total", "counter", "What was lost, by stage of the loss budget and reason.");
+    text.metric("drops_total", "counter", "Units lost, by stage of the loss budget and reason.");
     for stage in &stages {
         for (reason, count) in &stage.drops {
             text.sample("drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
@@ -134,39 +134,47 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     text.metric(
         "input_decided_in_kernel_total",
         "counter",
-        "Datagrams among them that held no news and ended in the kernel (mode = \"kernel\").",
+        "Of these, datagrams without a significant change that the kernel program aggregated (mode = \"kernel\").",
     );
     inputs.iter().for_each(|input| {
         text.sample("input_decided_in_kernel_total", &[("listen", &input.listen)], input.decided_in_kernel)
     });
-    text.metric("input_bytes_total", "counter", "Bytes received, without headers.");
+    text.metric("input_bytes_total", "counter", "Payload bytes received.");
     inputs
         .iter()
         .for_each(|input| text.sample("input_bytes_total", &[("listen", &input.listen)], input.bytes));
-    text.metric("input_truncated_total", "counter", "Datagrams longer than [collector] datagram, cut.");
+    text.metric(
+        "input_truncated_total",
+        "counter",
+        "Datagrams truncated because they are longer than [collector] datagram.",
+    );
     inputs.iter().for_each(|input| {
         text.sample("input_truncated_total", &[("listen", &input.listen)], input.truncated)
     });
     text.metric(
         "input_kernel_drops_total",
         "counter",
-        "Datagrams the kernel dropped because the receive buffer was full.",
+        "Datagrams that the kernel dropped because the receive buffer was full.",
     );
     inputs.iter().for_each(|input| {
         text.sample("input_kernel_drops_total", &[("listen", &input.listen)], input.kernel_drops)
     });
-    ways(text, &inputs);
+    methods(text, &inputs);
 }
 
 /// How each input receives, and what it lost.
-fn ways(text: &mut Text, inputs: &[view::InputView]) {
+fn methods(text: &mut Text, inputs: &[view::InputView]) {
     text.metric("input_up", "gauge", "1 while an input receives, 0 while it cannot be opened.");
     inputs.iter().for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
-    text.metric("input_kind", "gauge", "1: the way in which an input receives, from xdp-zerocopy to udp.");
+    text.metric(
+        "input_kind",
+        "gauge",
+        "1 for the method by which an input receives, from xdp-zerocopy to udp.",
+    );
     for input in inputs {
         text.sample("input_kind", &[("listen", &input.listen), ("kind", &input.kind)], 1);
     }
-    text.metric("input_reopened_total", "counter", "Times an input was opened again.");
+    text.metric("input_reopened_total", "counter", "Times an input was reopened.");
     inputs
         .iter()
         .for_each(|input| text.sample("input_reopened_total", &[("listen", &input.listen)], input.reopened));
@@ -179,7 +187,7 @@ fn ways(text: &mut Text, inputs: &[view::InputView]) {
     text.metric(
         "input_passed_total",
         "counter",
-        "Frames of ours that an interface's program left to the kernel's stack, by reason; they come by a socket.",
+        "Telemetry frames that the XDP program passed to the network stack, by reason; a socket receives them.",
     );
     for input in inputs {
         for (reason, count) in &input.passed {
@@ -189,7 +197,7 @@ fn ways(text: &mut Text, inputs: &[view::InputView]) {
     text.metric(
         "input_device_drops_total",
         "counter",
-        "Frames that the interface dropped before any program saw them, whoever they were for.",
+        "Frames of any destination that the interface dropped before the XDP program.",
     );
     for input in inputs.iter().filter(|input| input.interface.is_some()) {
         text.sample("input_device_drops_total", &[("listen", &input.listen)], input.device_drops);
@@ -197,10 +205,15 @@ fn ways(text: &mut Text, inputs: &[view::InputView]) {
 }
 
 fn postcards(text: &mut Text, view: &view::PostcardsView) {
-    let help = "Postcards: in = joined + held + partial + unjoinable.";
+    let help = "Postcards: in = joined + pending + partial + unjoinable.";
     text.single("postcards_total", "counter", help, view.cards);
-    text.single("postcards_joined_total", "counter", "Postcards that told or confirmed a path.", view.joined);
-    text.single("postcards_held", "gauge", "Postcards that wait for others of their packet.", view.held);
+    text.single("postcards_joined_total", "counter", "Postcards that gave or confirmed a path.", view.joined);
+    text.single(
+        "postcards_pending",
+        "gauge",
+        "Postcards that wait for others of the same packet.",
+        view.held,
+    );
     text.metric(
         "postcards_partial_total",
         "counter",
@@ -209,20 +222,24 @@ fn postcards(text: &mut Text, view: &view::PostcardsView) {
     for (reason, count) in &view.partial {
         text.sample("postcards_partial_total", &[("reason", reason)], count);
     }
-    text.metric("postcards_unjoinable_total", "counter", "Postcards that did not wait, by reason.");
+    text.metric("postcards_unjoinable_total", "counter", "Postcards that could not be joined, by reason.");
     for (reason, count) in &view.unjoinable {
         text.sample("postcards_unjoinable_total", &[("reason", reason)], count);
     }
-    let help = "Postcards whose Flow ID stands for several flows that are known.";
+    let help = "Postcards whose Flow ID matches several known flows.";
     text.single("postcards_ambiguous_total", "counter", help, view.ambiguous);
-    text.single("aggregates_total", "counter", "Good aggregates of a first stage.", view.aggregates);
-    text.single("aggregate_cards_total", "counter", "Postcards in them.", view.unfolded);
+    text.single("aggregates_total", "counter", "Valid aggregates received.", view.aggregates);
+    text.single("aggregate_postcards_total", "counter", "Postcards in them.", view.unfolded);
     text.single("aggregate_summaries_total", "counter", "Summaries in them.", view.summaries);
 }
 
 fn collecting(text: &mut Text, monitor: &Monitor) {
-    text.single("reports_total", "counter", "Good reports.", monitor.total(|stats| stats.reports));
-    text.metric("reports_refused_total", "counter", "Reports, or rests of datagrams, refused, by reason.");
+    text.single("reports_total", "counter", "Valid reports.", monitor.total(|stats| stats.reports));
+    text.metric(
+        "reports_refused_total",
+        "counter",
+        "Reports, or remainders of datagrams, refused, by reason.",
+    );
     monitor
         .refused()
         .iter()
@@ -230,7 +247,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
     text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
-    text.metric("events_total", "counter", "Events told, by kind.");
+    text.metric("events_total", "counter", "Events emitted, by kind.");
     for (index, kind) in collector::Kind::ALL.iter().enumerate() {
         text.sample("events_total", &[("kind", &kind.name())], monitor.total(|stats| stats.events[index]));
     }
@@ -297,7 +314,11 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
             }
         }
     }
-    text.metric("link_utilization_ratio", "gauge", "Latest utilisation of an egress link, of 1.");
+    text.metric(
+        "link_utilization_ratio",
+        "gauge",
+        "Latest utilization of an egress link, as a fraction of 1.",
+    );
     for link in merged(series.iter().map(|(_, _, links)| links)).values().take(MOST_SERIES) {
         let value = view::fraction(link.latest);
         text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
@@ -307,48 +328,39 @@ async fn network(text: &mut Text, monitor: &Monitor) -> Result<(), Busy> {
 
 fn store(text: &mut Text, monitor: &Monitor) {
     let stats = monitor.pipeline().store();
-    let mut told = |name: &str, kind: &str, help: &str, value: fn(&store::Stats) -> f64| {
+    let mut each = |name: &str, kind: &str, help: &str, value: fn(&store::Stats) -> f64| {
         text.metric(name, kind, help);
         if let Some(stats) = &stats {
             text.sample(name, &[], value(stats));
         }
     };
-    told("store_up", "gauge", "1 while results are stored, 0 while they cannot be.", |stats| {
+    each("store_up", "gauge", "1 while the store works, 0 while it fails.", |stats| {
         f64::from(stats.state == store::State::Ok)
     });
-    told("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
-    told("store_queue_batches", "gauge", "Batches that wait for the disk.", |stats| stats.queue_len as f64);
-    told("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
-    told("store_files", "gauge", "Files.", |stats| stats.files as f64);
-    told(
-        "store_last_commit_seconds",
-        "gauge",
-        "When the last transaction was committed, since the epoch.",
-        |stats| stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
-    );
+    each("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
+    each("store_queue_batches", "gauge", "Batches queued for the disk.", |stats| stats.queue_len as f64);
+    each("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
+    each("store_files", "gauge", "Files.", |stats| stats.files as f64);
+    each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
+        stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
+    });
 }
 
 /// What the switch of this process did.
 fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     let ports = switch.map_or(&[][..], |switch| &switch.ports);
-    let mut told = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
+    let mut each = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
         text.metric(name, kind, help);
         ports.iter().for_each(|port| text.sample(name, &[("port", &port.number)], value(port)));
     };
-    told("switch_received_total", "counter", "Frames that came in by a port.", |port| port.received);
-    told("switch_received_bytes_total", "counter", "Their bytes.", |port| port.received_bytes);
-    told("switch_sent_total", "counter", "Frames sent by a port.", |port| port.sent);
-    told("switch_sent_bytes_total", "counter", "Their bytes.", |port| port.sent_bytes);
-    let help = "Frames that found a port's ring full: the program was too slow. Not among those received.";
-    told("switch_ring_full_total", "counter", help, |port| port.ring_full);
-    told("switch_queue_bytes", "gauge", "What waits in a port's egress queue.", |port| {
-        port.queue.bytes.into()
-    });
-    text.metric(
-        "switch_drops_total",
-        "counter",
-        "Frames dropped, by the port where the reason lay, and reason.",
-    );
+    each("switch_received_total", "counter", "Frames received by a port.", |port| port.received);
+    each("switch_received_bytes_total", "counter", "Their bytes.", |port| port.received_bytes);
+    each("switch_sent_total", "counter", "Frames sent by a port.", |port| port.sent);
+    each("switch_sent_bytes_total", "counter", "Their bytes.", |port| port.sent_bytes);
+    let help = "Frames dropped because a port's RX ring was full; not counted as received.";
+    each("switch_ring_full_total", "counter", help, |port| port.ring_full);
+    each("switch_queue_bytes", "gauge", "Bytes in a port's egress queue.", |port| port.queue.bytes.into());
+    text.metric("switch_drops_total", "counter", "Frames dropped, by responsible port and reason.");
     for port in ports {
         for (reason, count) in &port.drops {
             text.sample("switch_drops_total", &[("port", &port.number), ("reason", reason)], count);
@@ -358,24 +370,24 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
         text.metric(name, kind, help);
         switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
     };
-    let help = "Frames made by the switch: ARP, neighbour discovery, ICMP errors.";
-    single("switch_made_total", "counter", help, |switch| switch.totals.made);
-    let help = "Frames whose way ends in the switch: received + made = sent + handled + held + drops.";
-    single("switch_handled_total", "counter", help, |switch| switch.totals.handled);
-    let help = "Frames in queues, on links, waiting for a neighbour.";
-    single("switch_held", "gauge", help, |switch| switch.totals.held);
+    let help = "Frames originated by the switch: ARP, neighbor discovery, ICMP errors.";
+    single("switch_originated_total", "counter", help, |switch| switch.totals.made);
+    let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
+    single("switch_consumed_total", "counter", help, |switch| switch.totals.handled);
+    let help = "Frames in queues, on links, or waiting for neighbor resolution.";
+    single("switch_queued", "gauge", help, |switch| switch.totals.held);
     single("switch_reports_sent_total", "counter", "Datagrams with reports sent.", |switch| {
         switch.reports.sent
     });
-    let help = "Datagrams with reports that had no way to go.";
+    let help = "Datagrams with reports that could not be sent.";
     single("switch_reports_lost_total", "counter", help, |switch| switch.reports.lost);
-    text.metric("switch_int_total", "counter", "Packets that left, by what INT did with them.");
+    text.metric("switch_int_total", "counter", "Packets sent, by INT action.");
     for int in switch.iter().map(|switch| &switch.int) {
         for (what, count) in [
             ("plain", int.plain),
             ("refused", int.refused),
             ("recorded", int.recorded),
-            ("traded", int.traded),
+            ("swapped", int.traded),
             ("hops_exceeded", int.hops_exceeded),
             ("mtu_exceeded", int.mtu_exceeded),
             ("reported", int.reported),
@@ -389,22 +401,22 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
 
 /// What each filter of the switch decided.
 fn filtering(text: &mut Text, filters: &[FilterView]) {
-    let help = "Packets by filter, in the list's order from 0, and decision; all but `hidden` were told.";
+    let help = "Packets by filter (index from 0) and decision; all but `suppressed` were reported.";
     text.metric("switch_filter_total", "counter", help);
     for (index, filter) in filters.iter().enumerate() {
-        let told = &filter.told;
+        let reported = &filter.told;
         for (decision, count) in [
-            ("event", told.event),
-            ("first", told.first),
-            ("ended", told.ended),
-            ("keep_alive", told.keep_alive),
-            ("unjudged", told.unjudged),
-            ("hidden", filter.hidden),
+            ("event", reported.event),
+            ("first", reported.first),
+            ("ended", reported.ended),
+            ("keep_alive", reported.keep_alive),
+            ("unjudged", reported.unjudged),
+            ("suppressed", filter.hidden),
         ] {
             text.sample("switch_filter_total", &[("filter", &index), ("decision", &decision)], count);
         }
     }
-    let help = "Registers of a filter that were taken over from another flow or node.";
+    let help = "Register collisions of a filter: another flow or node took the register over.";
     text.metric("switch_filter_collisions_total", "counter", help);
     for (index, filter) in filters.iter().enumerate() {
         text.sample("switch_filter_collisions_total", &[("filter", &index)], filter.collisions);
@@ -417,40 +429,40 @@ fn translating(text: &mut Text, stage: Option<&AggregatorView>) {
         text.metric(name, kind, help);
         stage.iter().for_each(|stage| text.sample(name, &[], value(stage)));
     };
-    single("translator_datagrams_total", "counter", "Datagrams that the first stage took.", |s| s.datagrams);
-    let help = "Datagrams that the kernel dropped before the first stage took them.";
-    single("translator_kernel_drops_total", "counter", help, |s| s.kernel_drops);
-    let help = "Postcards taken: those sent and those held.";
-    single("translator_postcards_total", "counter", help, |s| s.postcards);
-    single("translator_held", "gauge", "Postcards that wait for others.", |s| s.held);
-    single("translator_occupied", "gauge", "Registers in which postcards wait.", |s| s.occupied);
-    text.metric("translator_refused_total", "counter", "What was no postcard for this stage, by reason.");
+    single("aggregator_datagrams_total", "counter", "Datagrams received by the aggregator.", |s| s.datagrams);
+    let help = "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
+    single("aggregator_kernel_drops_total", "counter", help, |s| s.kernel_drops);
+    let help = "Postcards accepted: sent + pending.";
+    single("aggregator_postcards_total", "counter", help, |s| s.postcards);
+    single("aggregator_pending", "gauge", "Postcards pending in registers.", |s| s.held);
+    single("aggregator_occupied", "gauge", "Registers with pending postcards.", |s| s.occupied);
+    text.metric("aggregator_refused_total", "counter", "Datagrams and reports refused, by reason.");
     for (reason, count) in stage.iter().flat_map(|stage| stage.refused.iter().chain(&stage.unreadable)) {
-        text.sample("translator_refused_total", &[("reason", reason)], count);
+        text.sample("aggregator_refused_total", &[("reason", reason)], count);
     }
-    text.metric("translator_sent_postcards_total", "counter", "Postcards sent, by why their register was.");
+    text.metric("aggregator_sent_postcards_total", "counter", "Postcards sent, by cause of the flush.");
     for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
-        text.sample("translator_sent_postcards_total", &[("cause", cause)], sent.postcards);
+        text.sample("aggregator_sent_postcards_total", &[("cause", cause)], sent.postcards);
     }
-    let help = "Aggregates made, by why.";
-    text.metric("translator_aggregates_total", "counter", help);
+    let help = "Aggregates sent, by cause of the flush.";
+    text.metric("aggregator_aggregates_total", "counter", help);
     for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
-        text.sample("translator_aggregates_total", &[("cause", cause)], sent.datagrams);
+        text.sample("aggregator_aggregates_total", &[("cause", cause)], sent.datagrams);
     }
     let to = || stage.iter().flat_map(|stage| &stage.forward);
-    text.metric("translator_sent_datagrams_total", "counter", "Datagrams handed to the kernel.");
-    to().for_each(|f| text.sample("translator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
-    text.metric("translator_sent_bytes_total", "counter", "Their payload, bytes.");
-    to().for_each(|f| text.sample("translator_sent_bytes_total", &[("to", &f.to)], f.bytes));
-    text.metric("translator_unsent_total", "counter", "Datagrams that the kernel did not take.");
+    text.metric("aggregator_sent_datagrams_total", "counter", "Datagrams passed to the kernel.");
+    to().for_each(|f| text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
+    text.metric("aggregator_sent_bytes_total", "counter", "Payload bytes of these datagrams.");
+    to().for_each(|f| text.sample("aggregator_sent_bytes_total", &[("to", &f.to)], f.bytes));
+    text.metric("aggregator_unsent_total", "counter", "Datagrams that the kernel refused, by reason.");
     for f in to() {
-        text.sample("translator_unsent_total", &[("to", &f.to), ("reason", &"no_buffers")], f.no_buffers);
-        text.sample("translator_unsent_total", &[("to", &f.to), ("reason", &"failed")], f.failed);
+        text.sample("aggregator_unsent_total", &[("to", &f.to), ("reason", &"no_buffers")], f.no_buffers);
+        text.sample("aggregator_unsent_total", &[("to", &f.to), ("reason", &"failed")], f.failed);
     }
-    let help = "Sequence numbers of postcards that never came, by node.";
-    text.metric("translator_lost_total", "counter", help);
+    let help = "Postcards lost (missing sequence numbers), by node.";
+    text.metric("aggregator_lost_total", "counter", help);
     for node in stage.iter().flat_map(|stage| &stage.nodes) {
-        text.sample("translator_lost_total", &[("node", &node.node)], node.lost);
+        text.sample("aggregator_lost_total", &[("node", &node.node)], node.lost);
     }
 }
 
@@ -462,7 +474,7 @@ fn reference(document: &str) -> String {
 
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
-`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are told one by one.
+`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are reported one by one.
 
 | metric | kind | meaning |
 | --- | --- | --- |
@@ -480,7 +492,7 @@ fn reference(document: &str) -> String {
     out
 }
 
-/// Reporters, nodes, queues and links told one by one.
+/// Reporters, nodes, queues and links reported one by one.
 const MOST_SERIES: usize = 1_024;
 
 #[cfg(test)]

@@ -136,10 +136,10 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     assert_eq!(view["forward"][0]["datagrams"], 1);
     let metrics = stage.get("/metrics").1;
     for line in [
-        "hopwise_translator_postcards_total 4",
-        "hopwise_translator_sent_postcards_total{cause=\"full\"} 3",
-        "hopwise_translator_refused_total{reason=\"unknown_version\"} 1",
-        "hopwise_translator_lost_total{node=\"21\"} 1",
+        "hopwise_aggregator_postcards_total 4",
+        "hopwise_aggregator_sent_postcards_total{cause=\"full\"} 3",
+        "hopwise_aggregator_refused_total{reason=\"unknown_version\"} 1",
+        "hopwise_aggregator_lost_total{node=\"21\"} 1",
     ] {
         assert!(metrics.contains(line), "{line}");
     }

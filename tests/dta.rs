@@ -64,12 +64,14 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let view = keeper.get("/api/v1/dta");
     assert_eq!((&view["adds_up"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
     assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
-    for line in
-        ["hopwise_memory_adds_total 6", "hopwise_memory_entries_told_total 1", "hopwise_memory_links 1"]
-    {
+    for line in [
+        "hopwise_memory_fetch_adds_total 6",
+        "hopwise_memory_entries_reported_total 1",
+        "hopwise_memory_links 1",
+    ] {
         metric(&keeper, line);
     }
-    for line in ["hopwise_dta_reports_total 11", "hopwise_dta_done_total{primitive=\"append\"} 2"] {
+    for line in ["hopwise_dta_reports_total 11", "hopwise_dta_completed_total{primitive=\"append\"} 2"] {
         metric(&stage, line);
     }
     stage.stop();
@@ -398,7 +400,7 @@ fn who_has_another_secret_is_refused_until_it_is_told_the_right_one() {
     );
     let refused = counts["refused"]["wrong_secret"].as_u64().unwrap();
     assert!(refused > 0, "{counts}");
-    metric(&keeper, &format!("hopwise_memory_exchange_welcomed_total {}", counts["welcomed"]));
+    metric(&keeper, &format!("hopwise_memory_exchange_accepted_total {}", counts["welcomed"]));
     metric(&keeper, &format!("hopwise_memory_exchange_refused_total{{reason=\"wrong_secret\"}} {refused}"));
 }
 

@@ -187,7 +187,7 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
             format!("hopwise_memory_xdp_packets_total {packets}\n"),
             format!("hopwise_memory_packets_total {packets}\n"),
             "hopwise_memory_xdp_up 1\n".to_owned(),
-            "hopwise_memory_adds_total 6\n".to_owned(),
+            "hopwise_memory_fetch_adds_total 6\n".to_owned(),
         ] {
             assert!(metrics.contains(&line), "{line} in {metrics}");
         }

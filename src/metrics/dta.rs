@@ -36,27 +36,29 @@ fn by<V>(
 
 /// What the DTA translator of this process did.
 pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
-    let help = "DTA reports taken: = done + dropped + unreadable + waiting.";
+    let help = "DTA reports received: = completed + dropped + unreadable + queued.";
     one(text, view, ("dta_reports_total", "counter", help), |view| view.reports);
-    by(text, view, ("dta_done_total", "primitive", "DTA reports done, by primitive."), |view| &view.done);
-    let help = "DTA reports that did nothing, by reason; absent_*: the collector is away, congested_*: it does not keep up.";
+    by(text, view, ("dta_completed_total", "primitive", "DTA reports completed, by primitive."), |view| {
+        &view.done
+    });
+    let help = "DTA reports dropped, by reason; absent_*: the collector is not connected, congested_*: it does not keep up.";
     by(text, view, ("dta_dropped_total", "reason", help), |view| &view.dropped);
     let help = "Datagrams that are no DTA report, by reason.";
     by(text, view, ("dta_unreadable_total", "reason", help), |view| &view.unreadable);
     let help = "Datagrams where collectors' answers come to that are none, by reason.";
     by(text, view, ("dta_answers_unreadable_total", "reason", help), |view| &view.answers_unreadable);
-    let help = "DTA reports in local memory, until there is room.";
-    one(text, view, ("dta_waiting", "gauge", help), |view| view.waiting);
-    one(text, view, ("dta_writes_total", "counter", "RDMA writes."), |view| view.writes);
-    one(text, view, ("dta_adds_total", "counter", "RDMA additions."), |view| view.adds);
-    let help = "Bytes of data in RDMA operations.";
+    let help = "DTA reports queued in the translator under congestion.";
+    one(text, view, ("dta_queued", "gauge", help), |view| view.waiting);
+    one(text, view, ("dta_writes_total", "counter", "RDMA Writes."), |view| view.writes);
+    one(text, view, ("dta_fetch_adds_total", "counter", "RDMA Fetch and Adds."), |view| view.adds);
+    let help = "Payload bytes of RDMA operations.";
     one(text, view, ("dta_operation_bytes_total", "counter", help), |view| view.operation_bytes);
-    text.metric("dta_held", "gauge", "Entries and postcards that wait for others.");
+    text.metric("dta_pending", "gauge", "Entries and postcards that wait for a full batch.");
     if let Some(view) = view {
-        text.sample("dta_held", &[("what", &"entries")], view.entries.held);
-        text.sample("dta_held", &[("what", &"postcards")], view.postcards.held);
+        text.sample("dta_pending", &[("what", &"entries")], view.entries.held);
+        text.sample("dta_pending", &[("what", &"postcards")], view.postcards.held);
     }
-    let help = "Essential reports that were asked for again and never came.";
+    let help = "Essential reports requested by a NACK and never received.";
     one(text, view, ("dta_essential_lost_total", "counter", help), |view| view.essential.lost);
     by(text, view, ("dta_messages_total", "kind", "Messages to reporters, by kind."), |view| &view.messages);
     links(text, view);
@@ -72,43 +74,53 @@ fn links(text: &mut Text, view: Option<&DtaView>) {
     each(("dta_link_up", "gauge", "1 while a collector is connected."), &|link| {
         u64::from(link.state == "up")
     });
-    each(("dta_link_level", "gauge", "Congestion of a collector, 0 to 3."), &|link| link.level.into());
-    each(("dta_link_datagrams_total", "counter", "Datagrams for a collector."), &|link| link.datagrams);
+    each(("dta_link_congestion_level", "gauge", "Congestion of a collector, 0 to 3."), &|link| {
+        link.level.into()
+    });
+    each(("dta_link_datagrams_total", "counter", "DTA datagrams for a collector."), &|link| link.datagrams);
     let help = "Reports that the kernel dropped because the receive buffer was full.";
     each(("dta_link_kernel_drops_total", "counter", help), &|link| link.kernel_drops);
-    each(("dta_link_frames_total", "counter", "RoCEv2 packets made."), &|link| link.frames);
+    each(("dta_link_frames_total", "counter", "RoCEv2 packets sent, without retransmissions."), &|link| {
+        link.frames
+    });
     each(("dta_link_frame_bytes_total", "counter", "Bytes of RoCEv2 packets."), &|link| link.frame_bytes);
-    each(("dta_link_repeated_total", "counter", "RoCEv2 packets sent again."), &|link| link.repeated);
-    each(("dta_link_unsent_total", "counter", "RoCEv2 packets that the kernel did not take."), &|link| {
+    each(("dta_link_retransmitted_total", "counter", "RoCEv2 packets retransmitted."), &|link| link.repeated);
+    each(("dta_link_unsent_total", "counter", "RoCEv2 packets that the kernel refused."), &|link| {
         link.unsent
     });
-    each(("dta_link_unkept_total", "counter", "Operations that may be lost."), &|link| link.unkept);
-    let help = "Operations that must arrive: = acknowledged + held + given up.";
-    each(("dta_link_kept_total", "counter", help), &|link| link.kept);
+    each(("dta_link_unreliable_total", "counter", "Operations sent without acknowledgement."), &|link| {
+        link.unkept
+    });
+    let help = "Operations that need an acknowledgement: = acknowledged + unacknowledged + given up.";
+    each(("dta_link_reliable_total", "counter", help), &|link| link.kept);
     each(("dta_link_acknowledged_total", "counter", "Operations acknowledged."), &|link| link.acknowledged);
-    each(("dta_link_held", "gauge", "Operations not yet acknowledged."), &|link| link.held);
+    each(("dta_link_unacknowledged", "gauge", "Operations not yet acknowledged."), &|link| link.held);
     each(("dta_link_given_up_total", "counter", "Operations given up."), &|link| {
         link.given_up.values().sum()
     });
-    each(("dta_link_refused_total", "counter", "Operations not taken."), &|link| link.refused.values().sum());
-    each(("dta_link_answers_total", "counter", "Answers of a collector."), &|link| link.heard.values().sum());
+    each(("dta_link_refused_total", "counter", "Operations refused by the link."), &|link| {
+        link.refused.values().sum()
+    });
+    each(("dta_link_responses_total", "counter", "RoCEv2 responses of a collector."), &|link| {
+        link.heard.values().sum()
+    });
     each(("dta_link_connections_total", "counter", "Times a collector was connected."), &|link| {
         link.connections
     });
     each(("dta_link_broken_total", "counter", "Times a connection broke."), &|link| link.broken);
-    let help = "Times the exchange came to nothing because one side refused the other.";
+    let help = "Connection attempts that one side of the exchange refused.";
     each(("dta_link_exchange_refused_total", "counter", help), &|link| link.exchange_refused.values().sum());
 }
 
 /// The kernel's part of it.
 fn in_kernel(text: &mut Text, view: Option<&XdpView>) {
-    let help = "RoCEv2 packets that were taken in the kernel: a part of all.";
+    let help = "RoCEv2 packets processed in the kernel, included in the total.";
     one(text, view, ("memory_xdp_packets_total", "counter", help), |view| view.packets);
-    let help = "Frames to RoCEv2's port that the kernel's program left to the stack.";
+    let help = "Frames to the RoCEv2 port that the kernel program passed to the network stack.";
     one(text, view, ("memory_xdp_passed_total", "counter", help), |view| view.passed);
-    let help = "Answers in the kernel that found no room.";
+    let help = "Responses of the kernel program that could not be sent.";
     one(text, view, ("memory_xdp_unanswered_total", "counter", help), |view| view.unanswered);
-    let help = "1 while the kernel's program is on its interface.";
+    let help = "1 while the kernel program is attached to its interface.";
     one(text, view, ("memory_xdp_up", "gauge", help), |view| u64::from(view.up));
 }
 
@@ -123,50 +135,52 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(text, view, ("memory_packets_total", "counter", help), |view| view.packets);
     in_kernel(text, view.and_then(|view| view.xdp.as_ref()));
     one(text, view, ("memory_executed_total", "counter", "RoCEv2 packets executed."), |view| view.executed);
-    one(text, view, ("memory_duplicates_total", "counter", "RoCEv2 packets that came again."), |view| {
+    one(text, view, ("memory_duplicates_total", "counter", "Duplicate RoCEv2 packets."), |view| {
         view.duplicates
     });
     let help = "RoCEv2 packets that could not be read, by reason.";
     by(text, view, ("memory_refused_total", "reason", help), |view| &view.refused);
     let help = "RoCEv2 packets that were not executed, by reason.";
     by(text, view, ("memory_dropped_total", "reason", help), |view| &view.dropped);
-    one(text, view, ("memory_messages_total", "counter", "RDMA operations done."), |view| view.messages);
+    one(text, view, ("memory_messages_total", "counter", "RDMA operations completed."), |view| view.messages);
     one(text, view, ("memory_written_bytes_total", "counter", "Bytes written into memory."), |view| {
         view.written_bytes
     });
-    one(text, view, ("memory_adds_total", "counter", "Additions made."), |view| view.adds);
-    let help = "Packets of unreliable queue pairs that never came.";
+    one(text, view, ("memory_fetch_adds_total", "counter", "RDMA Fetch and Adds executed."), |view| {
+        view.adds
+    });
+    let help = "Packets of unreliable queue pairs lost (missing PSNs).";
     one(text, view, ("memory_missing", "gauge", help), |view| view.missing);
     one(text, view, ("memory_acks_total", "counter", "Acknowledgements sent."), |view| view.acks);
     by(text, view, ("memory_naks_total", "kind", "Negative acknowledgements sent, by kind."), |view| {
         &view.naks
     });
-    one(text, view, ("memory_links", "gauge", "Translators that are connected."), |view| {
+    one(text, view, ("memory_links", "gauge", "Connected translators."), |view| {
         view.links.iter().filter(|link| link.up).count() as u64
     });
-    let help = "Connections to the exchange: = welcomed + refused + waiting.";
+    let help = "Connections to the exchange: = accepted + refused + pending.";
     one(text, view, ("memory_exchange_connections_total", "counter", help), |view| {
         view.translators.connections
     });
-    let help = "Connections to the exchange that were welcomed.";
-    one(text, view, ("memory_exchange_welcomed_total", "counter", help), |view| view.translators.welcomed);
-    let help = "Connections to the exchange that came to nothing, by reason.";
+    let help = "Connections to the exchange accepted.";
+    one(text, view, ("memory_exchange_accepted_total", "counter", help), |view| view.translators.welcomed);
+    let help = "Connections to the exchange refused, by reason.";
     by(text, view, ("memory_exchange_refused_total", "reason", help), |view| &view.translators.refused);
-    let help = "Connections to the exchange that are not answered yet.";
-    one(text, view, ("memory_exchange_waiting", "gauge", help), |view| view.translators.waiting);
-    let help = "Entries of lists told as events.";
-    one(text, view, ("memory_entries_told_total", "counter", help), |view| view.events.entries);
-    text.metric("memory_batches_lost_total", "counter", "Batches of lists that were not told, by reason.");
+    let help = "Connections to the exchange not answered yet.";
+    one(text, view, ("memory_exchange_pending", "gauge", help), |view| view.translators.waiting);
+    let help = "List entries emitted as events.";
+    one(text, view, ("memory_entries_reported_total", "counter", help), |view| view.events.entries);
+    text.metric("memory_batches_lost_total", "counter", "List batches not emitted, by reason.");
     if let Some(view) = view {
         text.sample("memory_batches_lost_total", &[("reason", &"lapped")], view.events.lapped);
         text.sample("memory_batches_lost_total", &[("reason", &"missing")], view.events.missing);
     }
-    one(text, view, ("memory_immediates_total", "counter", "Immediates seen."), |view| {
+    one(text, view, ("memory_immediates_total", "counter", "Immediate values received."), |view| {
         view.events.immediates
     });
-    let help = "Immediates for which there was no time.";
-    one(text, view, ("memory_immediates_shed_total", "counter", help), |view| view.events.immediates_shed);
+    let help = "Immediate values dropped under overload.";
+    one(text, view, ("memory_immediates_dropped_total", "counter", help), |view| view.events.immediates_shed);
     one(text, view, ("memory_snapshots_total", "counter", "Snapshots taken."), |view| view.snapshots.taken);
-    let help = "Snapshots that could not be written.";
+    let help = "Snapshots that failed.";
     one(text, view, ("memory_snapshots_failed_total", "counter", help), |view| view.snapshots.failed);
 }

@@ -14,17 +14,17 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
         text.metric(name, "counter", help);
         view.iter().for_each(|view| text.sample(name, &[], value(view)));
     };
-    let help = "DTA reports that the switch made; what was sent again is not among them.";
+    let help = "DTA reports of the switch, without retransmissions.";
     one("switch_dta_reports_total", help, |view| view.reports);
     one("switch_dta_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
-    let help = "Datagrams with DTA reports that had no way to go.";
+    let help = "Datagrams with DTA reports that could not be sent.";
     one("switch_dta_lost_total", help, |view| view.lost);
-    one("switch_dta_controls_total", "Messages of translators heeded.", |view| view.controls);
-    let help = "Messages that could not be read, were for another reporter, or came from a stranger.";
+    one("switch_dta_controls_total", "Control messages of translators processed.", |view| view.controls);
+    let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
     one("switch_dta_controls_refused_total", help, |view| view.controls_refused);
     to_collectors(text, view);
     mapped(text, view.map_or(&[], |view| &view.mappings));
-    let help = "What a table of [switch.dta] did, by what.";
+    let help = "Operations of a table of [switch.dta], by operation.";
     let of = |table: &TableView| {
         let counts = [
             ("counted", table.counted),
@@ -37,7 +37,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     };
     let tables = view.iter().flat_map(|view| &view.tables).map(of);
     by_what(text, ("switch_dta_table_total", "table", help), tables);
-    let help = "What a sketch of [switch.dta] did, by what.";
+    let help = "Operations of a sketch of [switch.dta], by operation.";
     let of = |sketch: &SketchView| {
         let counts = [
             ("counted", sketch.counted),
@@ -60,34 +60,34 @@ fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
             text.sample(name, &[("collector", &to.address as &dyn Display)], value(to));
         }
     };
-    let help = "Congestion at a collector's translator, as it said, 0 to 3.";
-    each(("switch_dta_level", "gauge", help), |to| to.level.into());
+    let help = "Congestion level reported by a collector's translator, 0 to 3.";
+    each(("switch_dta_congestion_level", "gauge", help), |to| to.level.into());
     each(("switch_dta_essential_total", "counter", "Essential reports."), |to| to.essential);
-    let help = "Essential reports kept in case they must be sent again.";
-    each(("switch_dta_waiting", "gauge", help), |to| to.waiting.into());
-    let help = "Essential reports whose place was needed before anybody acknowledged them.";
+    let help = "Essential reports in the retransmit buffer.";
+    each(("switch_dta_retransmit_buffered", "gauge", help), |to| to.waiting.into());
+    let help = "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
     each(("switch_dta_overwritten_total", "counter", help), |to| to.overwritten);
-    each(("switch_dta_resent_total", "counter", "Reports sent again."), |to| to.resent);
-    each(("switch_dta_nacks_total", "counter", "Times a translator asked for reports again."), |to| to.nacks);
-    let help = "Reports asked for again that were kept no longer.";
+    each(("switch_dta_retransmitted_total", "counter", "Reports retransmitted."), |to| to.resent);
+    each(("switch_dta_nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
+    let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
     each(("switch_dta_forgotten_total", "counter", help), |to| to.forgotten);
-    let help = "Reports that a translator cannot use: no such store or list, or malformed.";
+    let help = "Reports refused by a translator: no such store or list, or malformed.";
     each(("switch_dta_refused_total", "counter", help), |to| to.refused);
-    let help = "Reports that a translator said it dropped because of congestion.";
-    each(("switch_dta_dropped_there_total", "counter", help), |to| to.dropped_there);
+    let help = "Reports that a translator dropped because of congestion.";
+    each(("switch_dta_translator_drops_total", "counter", help), |to| to.dropped_there);
 }
 
 /// What became of what each mapping was for.
 fn mapped(text: &mut Text, mappings: &[MappingView]) {
     let made = "switch_dta_made_total";
-    let help = "Operations made by a mapping of [switch.dta]: = held + outcomes.";
+    let help = "Operations of a mapping of [switch.dta]: = pending + outcomes.";
     text.metric(made, "counter", help);
     mappings.iter().for_each(|mapping| text.sample(made, &[("mapping", &mapping.name)], mapping.made));
-    let held = "switch_dta_held";
-    text.metric(held, "gauge", "Entries of a mapping that wait for others.");
+    let held = "switch_dta_pending";
+    text.metric(held, "gauge", "Entries of a mapping that wait for a full batch.");
     mappings.iter().for_each(|mapping| text.sample(held, &[("mapping", &mapping.name)], mapping.held));
     let name = "switch_dta_outcome_total";
-    let help = "What became of the operations of a mapping: sent, or why not.";
+    let help = "Operations of a mapping, by outcome.";
     text.metric(name, "counter", help);
     for mapping in mappings {
         for (outcome, count) in [
