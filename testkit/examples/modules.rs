@@ -1,0 +1,31 @@
+//! Prints the module graph of each crate: its levels, lowest first, and its circles. `scripts/modules` runs it.
+
+use std::{path::Path, process::ExitCode};
+use testkit::modules::Graph;
+
+fn main() -> ExitCode {
+    let mut is_sound = true;
+    for folder in std::env::args().skip(1) {
+        let graph = match Graph::read(&Path::new(&folder).join("src")) {
+            Ok(graph) => graph,
+            Err(error) => {
+                eprintln!("{folder}: {error}");
+                return ExitCode::from(2);
+            }
+        };
+        if let Some(levels) = graph.levels() {
+            let levels: Vec<String> = levels.iter().map(|level| level.join(", ")).collect();
+            println!("{folder}: {}", levels.join(" < "));
+        }
+        for circle in graph.circles() {
+            is_sound = false;
+            println!(
+                "{folder}: circle of {} below {}\n    {}",
+                circle.modules.join(", "),
+                circle.parent,
+                circle.uses.join("\n    ")
+            );
+        }
+    }
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}

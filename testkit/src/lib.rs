@@ -1,0 +1,4 @@
+//! What the tests of several crates share. Only dev-dependencies name this crate.
+#![forbid(unsafe_code)]
+
+pub mod modules;
