@@ -13,12 +13,13 @@ use std::{
 
 use aggregator::{Aggregator, Cause, Out, Reason, Stats};
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
 use crate::{
     config::{Settings, aggregator::AggregatorSettings, values::Listen},
     control::Control,
+    view::{Name, NamedCounts},
 };
 use terminal::CliError;
 
@@ -201,7 +202,7 @@ impl Worker {
         });
         AggregatorView {
             listen: self.receiver.local_addr().to_string(),
-            kind: settings.kind.word(),
+            kind: settings.kind.word().into(),
             r: settings.r,
             interop: settings.interop,
             registers: self.stage.config().registers,
@@ -215,7 +216,7 @@ impl Worker {
             postcards: stats.postcards,
             held: stats.held,
             occupied: stats.occupied,
-            sent: sent.into(),
+            sent: sent.into_iter().map(|(cause, sent)| (cause.into(), sent)).collect(),
             missing_values: stats.missing_values,
             adds_up: stats.is_balanced(),
             forward: self.outlets.0.iter().map(Outlet::view).collect(),
@@ -328,10 +329,11 @@ impl Out for Outlets {
 }
 
 /// `/api/v1/translator`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AggregatorView {
     listen: String,
-    kind: &'static str,
+    kind: Name,
     r: u32,
     interop: bool,
     registers: usize,
@@ -340,12 +342,12 @@ pub(crate) struct AggregatorView {
     pub(crate) kernel_drops: u64,
     cut: u64,
     reports: u64,
-    pub(crate) unreadable: BTreeMap<&'static str, u64>,
-    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) unreadable: NamedCounts,
+    pub(crate) refused: NamedCounts,
     pub(crate) postcards: u64,
     pub(crate) held: u64,
     pub(crate) occupied: u64,
-    pub(crate) sent: BTreeMap<&'static str, SentView>,
+    pub(crate) sent: BTreeMap<Name, SentView>,
     missing_values: u64,
     adds_up: bool,
     pub(crate) forward: Vec<ForwardView>,
@@ -356,14 +358,16 @@ pub(crate) struct AggregatorView {
 }
 
 /// What was sent for one cause.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SentView {
     pub(crate) datagrams: u64,
     pub(crate) postcards: u64,
 }
 
 /// A destination.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ForwardView {
     pub(crate) to: String,
     pub(crate) datagrams: u64,
@@ -373,7 +377,8 @@ pub(crate) struct ForwardView {
 }
 
 /// Sequence numbers of a node's postcards.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NodeView {
     pub(crate) node: u32,
     hw_id: u8,

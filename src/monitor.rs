@@ -21,7 +21,8 @@ use crate::{
     pipeline::Gauge,
     topology::Topology,
     view::{
-        self, InputView, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView, WorkerView,
+        self, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView, TriedView,
+        WorkerView,
     },
     worker::WorkerHandle,
 };
@@ -222,7 +223,10 @@ impl Monitor {
             }
             let held = into.saturating_sub(out + shed);
             let drops = [("worker_queue_full", shed)].into();
-            stages.insert(0, Stage { stage: "fanout", unit: "datagrams", into, out, held, drops });
+            stages.insert(
+                0,
+                Stage { stage: "fanout".into(), unit: "datagrams".into(), into, out, held, drops },
+            );
         }
         let mut all = self.arrival(missing);
         all.extend(stages);
@@ -233,7 +237,7 @@ impl Monitor {
     /// The stages before us: `network`, `nic` when there are interfaces, `kernel`.
     fn arrival(&self, missing: u64) -> Vec<Stage> {
         let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
-        let mut drops: BTreeMap<&'static str, u64> = [("socket_buffer_full", 0)].into();
+        let mut drops: NamedCounts = [("socket_buffer_full", 0)].into();
         for input in &self.inputs {
             let stats = input.stats();
             received += stats.datagrams;
@@ -242,13 +246,20 @@ impl Monitor {
             // The kernel's program counts the numbers of what it could not tell.
             let numbered = input.setup().kind.starts_with("kernel");
             for (reason, count) in drops_of(&stats) {
-                *drops.entry(reason).or_default() += count;
+                drops.add(reason, count);
                 missed += if numbered { 0 } else { count };
             }
         }
         let dropped: u64 = drops.values().sum();
         let arrived = received + dropped;
-        let stage = |stage, into, out, drops| Stage { stage, unit: "datagrams", into, out, held: 0, drops };
+        let stage = |stage: &'static str, into, out, drops| Stage {
+            stage: stage.into(),
+            unit: "datagrams".into(),
+            into,
+            out,
+            held: 0,
+            drops,
+        };
         let kernel = stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
         // What was dropped here is missing in its sequence as well; it must not be counted twice.
@@ -272,7 +283,7 @@ impl Monitor {
     pub(crate) async fn status(&self, settings: &Settings) -> Result<StatusView, Busy> {
         let detail = self.detail().await?;
         Ok(StatusView {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
             rates: self.rates(),
@@ -294,8 +305,8 @@ impl Monitor {
     }
 
     /// Reports refused, by reason, those inside good datagrams too.
-    pub(crate) fn refused(&self) -> BTreeMap<&'static str, u64> {
-        let mut reasons = BTreeMap::new();
+    pub(crate) fn refused(&self) -> NamedCounts {
+        let mut reasons = NamedCounts::default();
         for worker in &self.workers {
             add_refused(&mut reasons, &worker.stats().refused);
         }
@@ -369,20 +380,20 @@ fn balance(
     unit: &'static str,
     balances: impl Iterator<Item = collector::stats::Balance>,
 ) -> Stage {
-    let mut sum = Stage { stage, unit, ..Stage::default() };
+    let mut sum = Stage { stage: stage.into(), unit: unit.into(), ..Stage::default() };
     for balance in balances {
         sum.into += balance.input;
         sum.out += balance.output;
         for (reason, count) in balance.drops {
-            *sum.drops.entry(reason).or_default() += count;
+            sum.drops.add(reason, count);
         }
     }
     sum
 }
 
-fn add_refused(reasons: &mut BTreeMap<&'static str, u64>, counts: &[u64; wire::Refusal::COUNT]) {
+fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) {
     for (refusal, count) in wire::Refusal::ALL.iter().zip(counts).filter(|(_, count)| **count > 0) {
-        *reasons.entry(refusal.name()).or_default() += count;
+        reasons.add(refusal.name(), *count);
     }
 }
 
@@ -390,7 +401,7 @@ fn input_view(input: &InputGauge) -> InputView {
     let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
     let (message, reopened) = input.trouble();
     let interface = setup.interface.unwrap_or_default();
-    let tried = interface.tried.into_iter().map(|(rung, reason)| TriedView { rung, reason });
+    let tried = interface.tried.into_iter().map(|(rung, reason)| TriedView { rung: rung.into(), reason });
     let passed = [
         ("fragment", counters.passed_fragment),
         ("too_long", counters.passed_too_long),
@@ -399,7 +410,7 @@ fn input_view(input: &InputGauge) -> InputView {
     ];
     InputView {
         listen: setup.listen,
-        kind: setup.kind,
+        kind: setup.kind.into(),
         up: message.is_none(),
         message,
         interface: Some(interface.name).filter(|name| !name.is_empty()),
@@ -419,7 +430,7 @@ fn input_view(input: &InputGauge) -> InputView {
 }
 
 /// What was sent to an input and not received, by reason; only what happened.
-fn drops_of(stats: &nic::source::Stats) -> BTreeMap<&'static str, u64> {
+fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
     let reasons = [
         ("socket_buffer_full", stats.kernel_drops),
         ("ring_full", stats.ring_full),
@@ -431,12 +442,12 @@ fn drops_of(stats: &nic::source::Stats) -> BTreeMap<&'static str, u64> {
 
 fn table_view(name: &'static str, table: &Table) -> TableView {
     let Table { used, capacity, evicted, refused } = *table;
-    TableView { name, used, capacity, evicted, refused }
+    TableView { name: name.into(), used, capacity, evicted, refused }
 }
 
 fn store_view(stats: store::Stats) -> StoreView {
     StoreView {
-        state: stats.state.name(),
+        state: stats.state.name().into(),
         message: stats.message,
         written: stats.written,
         committed: stats.committed,
@@ -463,7 +474,7 @@ fn lost(streams: impl Iterator<Item = StreamView>) -> u64 {
 /// could be read.
 fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
     let refused_by = |source: &[u8; 16]| {
-        let mut refused = BTreeMap::new();
+        let mut refused = NamedCounts::default();
         if let Some(known) = detail.sources.iter().find(|known| known.source == *source) {
             add_refused(&mut refused, &known.refused);
         }
@@ -488,7 +499,11 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         restarts: stream.restarts,
         countable: stream.countable,
         last_seen: stream.last_seen,
-        refused: if told.insert(stream.id.source) { refused_by(&stream.id.source) } else { BTreeMap::new() },
+        refused: if told.insert(stream.id.source) {
+            refused_by(&stream.id.source)
+        } else {
+            NamedCounts::default()
+        },
     };
     let mut streams: Vec<_> = detail.streams.iter().collect();
     streams.sort_by_key(|stream| Reverse(stream.datagrams));

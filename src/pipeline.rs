@@ -263,8 +263,8 @@ impl Gauge {
         let account = *lock(&self.shared.account);
         let held = account.offered - account.delivered - account.full - account.shed;
         let mut stages = vec![Stage {
-            stage: "queue",
-            unit: "records",
+            stage: "queue".into(),
+            unit: "records".into(),
             into: account.offered,
             out: account.delivered,
             held,
@@ -272,8 +272,8 @@ impl Gauge {
         }];
         if let Some(stats) = self.store().filter(|_| self.kept) {
             stages.push(Stage {
-                stage: "store",
-                unit: "records",
+                stage: "store".into(),
+                unit: "records".into(),
                 into: stats.submitted,
                 out: stats.committed,
                 held: stats.queued,

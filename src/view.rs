@@ -1,13 +1,30 @@
-//! What the API answers, as plain types: the JSON of `/api/v1` is exactly these.
+//! Answers of the API as plain types. They serialise to the JSON of `/api/v1`, and the commands read answers into them.
 //!
-//! Times are nanoseconds since the epoch. Ids of 64 bits are hexadecimal texts, because JavaScript's numbers end at 2^53.
+//! `src/api/openapi.json` and `ui/src/api/generated.ts` are generated from these types. Times are nanoseconds since the Unix
+//! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
+//! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
+
+mod name;
+mod network;
+#[cfg(test)]
+pub(crate) mod schema;
+mod status;
 
 use std::collections::BTreeMap;
 
 use collector::event::{Basis, Event, Rollup};
-use collector::stats::{Partial, Unjoinable};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wire::FlowKey;
+
+pub(crate) use name::{Name, NamedCounts};
+pub(crate) use network::{
+    FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
+    PathSince, PathView, Paths, PointView, QueueView, Spread,
+};
+pub(crate) use status::{
+    InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView, StoreView,
+    StreamsView, TableView, TriedView, WorkerView,
+};
 
 /// A node that may be unavailable (all-ones on the wire).
 pub(crate) fn node(id: u32) -> Option<u32> {
@@ -37,13 +54,20 @@ pub(crate) fn basis(basis: Basis) -> &'static str {
     }
 }
 
-/// A 5-tuple. Where only the Flow ID is known `src` holds it (`flow-id:0x0000f10a`), and `dst` is empty.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+/// A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Flow {
+    /// Source address, or the Flow ID.
     pub(crate) src: String,
+    /// Destination address.
     pub(crate) dst: String,
+    /// Source port; null where the packet had none.
     pub(crate) sport: Option<u16>,
+    /// Destination port; null where the packet had none.
     pub(crate) dport: Option<u16>,
+    /// IP protocol number.
     pub(crate) proto: u8,
 }
 
@@ -62,26 +86,48 @@ pub(crate) fn ends(key: &FlowKey) -> (String, String) {
     }
 }
 
-/// An event.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+/// An event. Values are in the unit of the metric.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Event"))]
 pub(crate) struct EventView {
+    /// Receive time, nanoseconds since the Unix epoch.
     pub(crate) ts: u64,
+    /// Record id, derived from the content: 16 hexadecimal digits.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub(crate) id: String,
-    pub(crate) kind: &'static str,
-    pub(crate) metric: Option<&'static str>,
+    /// What happened.
+    #[cfg_attr(test, schemars(extend("enum" = schema::kinds())))]
+    pub(crate) kind: Name,
+    /// The metric that changed.
+    #[cfg_attr(test, schemars(extend("enum" = schema::nullable(schema::metrics()))))]
+    pub(crate) metric: Option<Name>,
+    /// The flow.
     pub(crate) flow: Option<Flow>,
+    /// The flow as text.
     pub(crate) text: Option<String>,
+    /// Node id.
     pub(crate) node: Option<u32>,
+    /// Interface id.
     pub(crate) interface: Option<u32>,
+    /// Queue id.
     pub(crate) queue: Option<u8>,
+    /// New value, in the unit of the metric.
     pub(crate) value: Option<u64>,
+    /// Value reported before.
     pub(crate) previous: Option<u64>,
+    /// Threshold that was passed.
     pub(crate) threshold: Option<u64>,
+    /// Rule that became true or false.
     pub(crate) rule: Option<String>,
+    /// Drop reason, the code of the device.
     pub(crate) reason: Option<u8>,
-    /// The reason's name, where the profiles agree on one.
+    /// Name of the reason, where the profiles agree on one.
     pub(crate) reason_name: Option<String>,
-    pub(crate) basis: &'static str,
+    /// How the value was obtained.
+    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    pub(crate) basis: Name,
+    /// Node ids in forwarding order; null where a node id is unavailable.
     pub(crate) path: Vec<Option<u32>>,
 }
 
@@ -94,8 +140,8 @@ impl EventView {
         Self {
             ts: event.ts,
             id: id(event.id),
-            kind: event.kind.name(),
-            metric: event.metric.map(detect::Metric::name),
+            kind: event.kind.name().into(),
+            metric: event.metric.map(|metric| metric.name().into()),
             flow: event.flow.map(Flow::from),
             text: event.flow.map(|flow| flow.to_string()),
             node: event.node,
@@ -107,27 +153,43 @@ impl EventView {
             rule: rule.map(str::to_owned),
             reason: event.reason,
             reason_name: event.reason.and_then(|code| reasons.get(&code)).cloned(),
-            basis: basis(event.basis),
+            basis: basis(event.basis).into(),
             path: path(nodes),
         }
     }
 }
 
-/// A roll-up.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+/// One metric of one key over one interval.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rollup"))]
 pub(crate) struct RollupView {
+    /// Start of the interval, nanoseconds since the Unix epoch.
     pub(crate) ts: u64,
+    /// Length of the interval, seconds.
     pub(crate) interval: u32,
-    pub(crate) metric: &'static str,
+    /// Metric.
+    #[cfg_attr(test, schemars(extend("enum" = schema::metrics())))]
+    pub(crate) metric: Name,
+    /// Node id.
     pub(crate) node: Option<u32>,
+    /// Interface id.
     pub(crate) interface: Option<u32>,
+    /// Queue id.
     pub(crate) queue: Option<u8>,
+    /// Flow as text.
     pub(crate) flow: Option<String>,
+    /// Number of values.
     pub(crate) count: u64,
+    /// Smallest value.
     pub(crate) min: u64,
+    /// Largest value.
     pub(crate) max: u64,
+    /// Sum of the values.
     pub(crate) sum: u64,
+    /// Median.
     pub(crate) p50: Option<u64>,
+    /// 99th percentile.
     pub(crate) p99: Option<u64>,
 }
 
@@ -136,7 +198,7 @@ impl From<&Rollup> for RollupView {
         Self {
             ts: rollup.ts,
             interval: rollup.interval,
-            metric: rollup.metric.name(),
+            metric: rollup.metric.name().into(),
             node: rollup.node,
             interface: rollup.interface,
             queue: rollup.queue,
@@ -151,320 +213,25 @@ impl From<&Rollup> for RollupView {
     }
 }
 
-/// `/status`.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct StatusView {
-    pub(crate) version: &'static str,
-    pub(crate) uptime_s: f64,
-    pub(crate) now: u64,
-    pub(crate) rates: Rates,
-    pub(crate) loss_budget: Vec<Stage>,
-    /// Reports refused, by reason, those inside good datagrams too.
-    pub(crate) refused: BTreeMap<&'static str, u64>,
-    pub(crate) inputs: Vec<InputView>,
-    pub(crate) sources: Vec<SourceView>,
-    pub(crate) tables: Vec<TableView>,
-    pub(crate) store: Option<StoreView>,
-    pub(crate) workers: Vec<WorkerView>,
-    pub(crate) streams: StreamsView,
-    pub(crate) postcards: PostcardsView,
-}
-
-/// What became of postcards: `cards = joined + held + sum of partial + sum of unjoinable`.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct PostcardsView {
-    pub(crate) cards: u64,
-    /// Cards of sets that told, or confirmed, a path; and those sets.
-    pub(crate) joined: u64,
-    pub(crate) sets: u64,
-    /// Waiting for others.
-    pub(crate) held: u64,
-    /// Held and not joined, by reason.
-    pub(crate) partial: BTreeMap<&'static str, u64>,
-    /// Not held, by reason.
-    pub(crate) unjoinable: BTreeMap<&'static str, u64>,
-    /// Cards whose Flow ID stood for a flow that is known, and those whose ID stands for several.
-    pub(crate) resolved: u64,
-    pub(crate) ambiguous: u64,
-    /// Aggregates of a first stage, and the cards and summaries that they held.
-    pub(crate) aggregates: u64,
-    pub(crate) unfolded: u64,
-    pub(crate) summaries: u64,
-}
-
-impl From<&collector::Stats> for PostcardsView {
-    fn from(stats: &collector::Stats) -> Self {
-        let counts = &stats.postcards;
-        let partial = Partial::ALL.iter().map(|why| (why.name(), counts.partial[*why as usize]));
-        let unjoinable = Unjoinable::ALL.iter().map(|why| (why.name(), counts.unjoinable[*why as usize]));
-        Self {
-            cards: counts.cards,
-            joined: counts.joined,
-            sets: counts.sets,
-            held: counts.held - counts.released,
-            partial: partial.filter(|(_, count)| *count > 0).collect(),
-            unjoinable: unjoinable.filter(|(_, count)| *count > 0).collect(),
-            resolved: counts.resolved,
-            ambiguous: counts.ambiguous,
-            aggregates: stats.aggregates,
-            unfolded: stats.cards,
-            summaries: stats.summaries,
-        }
-    }
-}
-
-/// Things per second, over the last few seconds.
-#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
-pub(crate) struct Rates {
-    pub(crate) reports: f64,
-    pub(crate) events: f64,
-    pub(crate) datagrams: f64,
-}
-
-/// The same at one moment.
-#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
-pub(crate) struct RatesThen {
-    /// ns since the epoch.
-    pub(crate) ts: u64,
-    #[serde(flatten)]
-    pub(crate) rates: Rates,
-}
-
-/// One stage of the loss budget: `in = out + sum of drops + held`.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct Stage {
-    /// network, nic (with interfaces), kernel, fanout (with several workers), decode, state, queue, store.
-    pub(crate) stage: &'static str,
-    /// What is counted: datagrams, reports, records.
-    pub(crate) unit: &'static str,
-    #[serde(rename = "in")]
-    pub(crate) into: u64,
-    pub(crate) out: u64,
-    /// In the stage right now.
-    pub(crate) held: u64,
-    pub(crate) drops: BTreeMap<&'static str, u64>,
-}
-
-/// A listening socket, or an interface.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct InputView {
-    pub(crate) listen: String,
-    /// How it receives: `udp`, `packet`, `xdp-generic`, `xdp-native`, `xdp-zerocopy`, `kernel-generic`, `kernel-native`.
-    pub(crate) kind: &'static str,
-    /// Does it receive?
-    pub(crate) up: bool,
-    /// If not: why.
-    pub(crate) message: Option<String>,
-    pub(crate) interface: Option<String>,
-    /// Queues of the interface that are read.
-    pub(crate) queues: u32,
-    /// Better ways to receive, and why they were not taken.
-    pub(crate) tried: Vec<TriedView>,
-    /// Times it was opened again.
-    pub(crate) reopened: u64,
-    pub(crate) datagrams: u64,
-    /// Datagrams among them that held no news and ended in the kernel (kernel mode).
-    pub(crate) decided_in_kernel: u64,
-    pub(crate) bytes: u64,
-    pub(crate) kernel_drops: u64,
-    pub(crate) truncated: u64,
-    pub(crate) receive_buffer: u64,
-    /// Sent to us and not received, by reason; the kernel's drops among them.
-    pub(crate) drops: BTreeMap<&'static str, u64>,
-    /// Frames of ours that the interface's program left to the kernel's stack, by reason. They come by a socket.
-    pub(crate) passed: BTreeMap<&'static str, u64>,
-    /// Frames that the interface dropped before any program saw them, whoever they were for.
-    pub(crate) device_drops: u64,
-}
-
-/// A way to receive that was not taken.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct TriedView {
-    pub(crate) rung: &'static str,
-    pub(crate) reason: String,
-}
-
-/// A stream of numbered reports.
-#[derive(Serialize, Clone, PartialEq, Debug, Default)]
-pub(crate) struct SourceView {
-    pub(crate) source: String,
-    pub(crate) name: Option<String>,
-    pub(crate) node: Option<u32>,
-    pub(crate) hw_id: Option<u8>,
-    pub(crate) version: String,
-    pub(crate) reports: u64,
-    pub(crate) lost: u64,
-    pub(crate) reordered: u64,
-    pub(crate) duplicated: u64,
-    pub(crate) restarts: u64,
-    pub(crate) countable: bool,
-    pub(crate) last_seen: u64,
-    pub(crate) refused: BTreeMap<&'static str, u64>,
-}
-
-/// A bounded table.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct TableView {
-    pub(crate) name: &'static str,
-    pub(crate) used: u64,
-    pub(crate) capacity: u64,
-    pub(crate) evicted: u64,
-    pub(crate) refused: u64,
-}
-
-/// The store.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct StoreView {
-    pub(crate) state: &'static str,
-    pub(crate) message: Option<String>,
-    pub(crate) written: u64,
-    pub(crate) committed: u64,
-    pub(crate) queue: u64,
-    pub(crate) shed: u64,
-    pub(crate) failed: u64,
-    pub(crate) last_commit: Option<u64>,
-    pub(crate) bytes: u64,
-    pub(crate) files: u64,
-}
-
-/// A worker thread.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct WorkerView {
-    pub(crate) worker: usize,
-    pub(crate) datagrams: u64,
-    pub(crate) reports: u64,
-}
-
-/// Clients of the live stream.
-#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
-pub(crate) struct StreamsView {
-    pub(crate) clients: u64,
-    pub(crate) sent: u64,
-    pub(crate) shed: u64,
-}
-
-/// A node.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct NodeView {
-    pub(crate) node: u32,
-    pub(crate) name: Option<String>,
-    pub(crate) reports: u64,
-    pub(crate) last_seen: u64,
-    pub(crate) hop_latency: Spread,
-    pub(crate) queues: Vec<QueueView>,
-    pub(crate) drops: u64,
-}
-
-/// Latest, least, greatest and quantiles of a value; null where nothing was measured.
-#[derive(Serialize, Clone, Copy, PartialEq, Default, Debug)]
-pub(crate) struct Spread {
-    pub(crate) latest: Option<u64>,
-    pub(crate) min: Option<u64>,
-    pub(crate) max: Option<u64>,
-    pub(crate) p50: Option<u64>,
-    pub(crate) p99: Option<u64>,
-}
-
-/// A queue of a node.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct QueueView {
-    /// `None`: all queues of the node, of which summaries speak.
-    pub(crate) queue: Option<u8>,
-    pub(crate) occupancy: Option<u64>,
-    pub(crate) max: Option<u64>,
-    pub(crate) unit: String,
-}
-
-/// A link, as learnt from paths.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct LinkView {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) egress_if: Option<u32>,
-    pub(crate) ingress_if: Option<u32>,
-    pub(crate) utilization: Option<f64>,
-    pub(crate) queue_occupancy: Option<u64>,
-    pub(crate) hop_latency: Option<u64>,
-    pub(crate) flows: u64,
-    pub(crate) last_seen: u64,
-}
-
-/// A flow's latest state.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct FlowView {
-    pub(crate) id: String,
-    pub(crate) flow: Flow,
-    pub(crate) text: String,
-    pub(crate) path: Vec<Option<u32>>,
-    pub(crate) flow_latency: Option<u64>,
-    pub(crate) basis: &'static str,
-    /// How the order of the path is known.
-    pub(crate) path_basis: &'static str,
-    pub(crate) reports: u64,
-    pub(crate) first_seen: u64,
-    pub(crate) last_seen: u64,
-}
-
-/// A flow with its hops in forwarding order.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct FlowDetail {
-    #[serde(flatten)]
-    pub(crate) flow: FlowView,
-    pub(crate) hops: Vec<HopView>,
-}
-
-/// What a hop of a flow said last.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct HopView {
-    pub(crate) node: Option<u32>,
-    pub(crate) ingress_if: Option<u32>,
-    pub(crate) egress_if: Option<u32>,
-    pub(crate) queue: Option<u8>,
-    pub(crate) hop_latency: Option<u64>,
-    pub(crate) queue_occupancy: Option<u64>,
-    pub(crate) link_utilization: Option<f64>,
-}
-
-/// A path and how much takes it.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct PathView {
-    pub(crate) path: Vec<Option<u32>>,
-    pub(crate) flows: u64,
-    pub(crate) reports: u64,
-}
-
-/// A flow over time.
-#[derive(Serialize, Clone, PartialEq, Default, Debug)]
-pub(crate) struct HistoryView {
-    pub(crate) series: Vec<PointView>,
-    pub(crate) paths: Vec<PathSince>,
-    pub(crate) truncated: bool,
-}
-
-/// A flow's latencies at one moment.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct PointView {
-    pub(crate) ts: u64,
-    pub(crate) flow_latency: Option<u64>,
-    pub(crate) basis: &'static str,
-    pub(crate) hops: Vec<HopLatency>,
-}
-
-/// Time inside one node.
-#[derive(Serialize, Clone, Copy, PartialEq, Debug)]
-pub(crate) struct HopLatency {
-    pub(crate) node: Option<u32>,
-    pub(crate) latency: u64,
-}
-
-/// A path and since when a flow took it.
-#[derive(Serialize, Clone, PartialEq, Debug)]
-pub(crate) struct PathSince {
-    pub(crate) ts: u64,
-    pub(crate) path: Vec<Option<u32>>,
-}
-
 /// A utilisation in millionths as a fraction of 1.
 pub(crate) fn fraction(millionths: u64) -> f64 {
     millionths as f64 / 1e6
+}
+
+/// `/events`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Events {
+    /// Events, newest first.
+    pub(crate) events: Vec<EventView>,
+}
+
+/// `/rollups`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rollups {
+    /// Roll-ups in ascending order of time.
+    pub(crate) rollups: Vec<RollupView>,
 }

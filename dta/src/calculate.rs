@@ -1,8 +1,9 @@
 //! The store calculator: for so many keys, how many slots and copies, what memory it takes, and how likely a key is answered.
 
-use crate::Plan;
-use serde::{Deserialize, Serialize};
 use wire::dta::layout::slot_stride;
+
+use crate::Plan;
+pub use crate::calculation::{Calculation, Choice};
 
 /// What is to be calculated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,48 +18,6 @@ pub struct Requirements {
     pub data: u16,
     /// The share of keys to be answered.
     pub answered: f64,
-}
-
-/// What comes of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Calculation {
-    /// Keys.
-    pub keys: u64,
-    /// Slots.
-    pub slots: u64,
-    /// Copies of each key.
-    pub copies: u8,
-    /// Bytes of memory.
-    pub bytes: u64,
-    /// Keys per slot.
-    pub load: f64,
-    /// The share of slots that are written at the end.
-    pub occupied: f64,
-    /// The share of all keys that are answered.
-    pub answered: f64,
-    /// The chance that the oldest key is answered.
-    pub oldest: f64,
-    /// The share of keys for which the answer is that nothing is known.
-    pub empty: f64,
-    /// The share of keys whose copies differ.
-    pub ambiguous: f64,
-    /// The share of keys that are answered wrongly.
-    pub wrong: f64,
-    /// The chance that a key which was never reported is answered.
-    pub false_answer: f64,
-    /// The same for each number of copies.
-    pub by_copies: Vec<Choice>,
-}
-
-/// What so many copies would give.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
-    /// Copies.
-    pub copies: u8,
-    /// The share of all keys that are answered.
-    pub answered: f64,
-    /// The chance that the oldest key is answered.
-    pub oldest: f64,
 }
 
 /// Calculates.

@@ -49,6 +49,7 @@
 
 pub mod append;
 pub mod calculate;
+mod calculation;
 pub mod calculator;
 pub mod collector_map;
 mod dta_store;

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderName, header},
 };
 use collector::{Collector, SeriesView};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
 use super::{Context, params::Params, refusal::Refusal};
@@ -17,8 +17,8 @@ use crate::{
     metrics,
     monitor::merged,
     view::{
-        self as shown, FlowDetail, FlowView, HopView, LinkView, NodeView, PathView, QueueView, RatesThen,
-        Spread, StatusView,
+        self as shown, FlowDetail, FlowView, Flows, HopView, Links, NodeView, Nodes, Paths, QueueView,
+        RateHistory, Spread, StatusView,
     },
 };
 
@@ -31,12 +31,6 @@ pub(crate) async fn status(
     Ok(Json(context.monitor.status(&context.active_config.settings()).await?))
 }
 
-/// `/rates`.
-#[derive(Serialize)]
-pub(crate) struct RateHistory {
-    rates: Vec<RatesThen>,
-}
-
 /// How much there was, second by second.
 pub(crate) async fn rates(
     State(context): State<Arc<Context>>,
@@ -44,12 +38,6 @@ pub(crate) async fn rates(
 ) -> Result<Json<RateHistory>, Refusal> {
     params.only(&[])?;
     Ok(Json(RateHistory { rates: context.monitor.rate_history() }))
-}
-
-/// `/nodes`.
-#[derive(Serialize)]
-pub(crate) struct Nodes {
-    nodes: Vec<NodeView>,
 }
 
 /// What is known of one node from its series, in one worker.
@@ -127,12 +115,6 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
     }
 }
 
-/// `/links`.
-#[derive(Serialize)]
-pub(crate) struct Links {
-    links: Vec<LinkView>,
-}
-
 /// Links as learnt from paths.
 pub(crate) async fn links(
     State(context): State<Arc<Context>>,
@@ -140,12 +122,6 @@ pub(crate) async fn links(
 ) -> Result<Json<Links>, Refusal> {
     params.only(&[])?;
     Ok(Json(Links { links: context.monitor.topology().await?.links() }))
-}
-
-/// `/paths`.
-#[derive(Serialize)]
-pub(crate) struct Paths {
-    paths: Vec<PathView>,
 }
 
 /// Paths, the most used first.
@@ -158,13 +134,6 @@ pub(crate) async fn paths(
     let mut paths = context.monitor.topology().await?.paths();
     paths.truncate(limit);
     Ok(Json(Paths { paths }))
-}
-
-/// `/flows`.
-#[derive(Serialize)]
-pub(crate) struct Flows {
-    flows: Vec<FlowView>,
-    total: u64,
 }
 
 /// How flows are sorted, greatest first.
@@ -250,8 +219,8 @@ fn flow_view(flow: &collector::FlowView<'_>) -> FlowView {
         text: row.flow.to_string(),
         path: flow.path().map(shown::node).collect(),
         flow_latency: row.flow_latency,
-        basis: shown::basis(row.basis),
-        path_basis: shown::basis(flow.path_basis),
+        basis: shown::basis(row.basis).into(),
+        path_basis: Some(shown::basis(flow.path_basis).into()),
         reports: row.reports,
         first_seen: row.first_seen,
         last_seen: row.last_seen,
@@ -318,7 +287,8 @@ pub(crate) async fn config(
 }
 
 /// The answer of `/config/reload`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Reload {
     reloaded: bool,
     /// Settings of the new file that stay as they were until a restart.

@@ -12,6 +12,8 @@ use tokio::task;
 
 use super::{Context, params::Params, refusal::Refusal};
 use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
+#[cfg(test)]
+use crate::view::schema;
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
@@ -63,8 +65,10 @@ pub(crate) async fn view(
 }
 
 /// `/dta/stores`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Stores {
+    #[cfg_attr(test, schemars(with = "Vec<schema::answer::StoreView>"))]
     stores: Vec<StoreView>,
 }
 
@@ -151,8 +155,10 @@ pub(crate) async fn sketch(
 }
 
 /// `/dta/lists`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Lists {
+    #[cfg_attr(test, schemars(with = "Vec<schema::answer::ListView>"))]
     lists: Vec<ListView>,
 }
 
@@ -188,7 +194,8 @@ pub(crate) async fn tail(
 }
 
 /// `/dta/snapshots`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Snapshots {
     snapshots: Vec<SnapshotView>,
 }

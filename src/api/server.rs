@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{Context, service};
-use crate::{control, monitor::Monitor};
+use crate::{control, monitor::Monitor, view::Name};
 use terminal::CliError;
 
 /// The API as a component.
@@ -150,7 +150,7 @@ async fn sample(context: Arc<Context>) {
 /// What was dropped when it was last told.
 #[derive(Default)]
 struct Drops {
-    told: BTreeMap<(&'static str, &'static str), u64>,
+    told: BTreeMap<(Name, Name), u64>,
 }
 
 impl Drops {
@@ -158,10 +158,10 @@ impl Drops {
     fn tell(&mut self, monitor: &Monitor) {
         for stage in monitor.stages(0) {
             for (reason, count) in stage.drops {
-                let told = self.told.entry((stage.stage, reason)).or_default();
+                let told = self.told.entry((stage.stage.clone(), reason.clone())).or_default();
                 if count > *told {
                     let new = count - *told;
-                    tracing::warn!(stage = stage.stage, reason, new, total = count, "dropped");
+                    tracing::warn!(stage = &*stage.stage, reason = &*reason, new, total = count, "dropped");
                     *told = count;
                 }
             }

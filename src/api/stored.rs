@@ -17,13 +17,9 @@ use wire::FlowKey;
 
 use super::{Context, answers, params::Params, refusal::Refusal};
 use crate::config::build;
-use crate::view::{EventView, HistoryView, HopLatency, PathSince, PointView, RollupView, basis, node, path};
-
-/// `/events`.
-#[derive(Serialize)]
-pub(crate) struct Events {
-    events: Vec<EventView>,
-}
+use crate::view::{
+    EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, basis, node, path,
+};
 
 /// What was told, newest first. `before` is the `ts` of the last one on the page before.
 pub(crate) async fn events(
@@ -45,12 +41,6 @@ pub(crate) async fn events(
     let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
     let events = rows.iter().map(view).collect();
     Ok(Json(Events { events }))
-}
-
-/// `/rollups`.
-#[derive(Serialize)]
-pub(crate) struct Rollups {
-    rollups: Vec<RollupView>,
 }
 
 /// Roll-ups in ascending order of time: the latest that match.
@@ -92,7 +82,7 @@ pub(crate) async fn history(
     let series = history.series.into_iter().map(|point| PointView {
         ts: point.ts,
         flow_latency: point.flow_latency,
-        basis: basis(point.basis),
+        basis: basis(point.basis).into(),
         hops: point.hops.into_iter().map(|(id, latency)| HopLatency { node: node(id), latency }).collect(),
     });
     let paths = history.paths.iter().map(|(ts, nodes)| PathSince { ts: *ts, path: path(nodes) });
@@ -113,7 +103,8 @@ pub(crate) struct Question {
 }
 
 /// The answer of `/query`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Answer {
     columns: Vec<String>,
     rows: Vec<Vec<serde_json::Value>>,

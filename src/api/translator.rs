@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Context, params::Params, refusal::Refusal};
 use crate::aggregator::{self, AggregatorView};
 use crate::translator_role::view::DtaView;
 
 /// `/translator`: what there is of a first stage, and of a DTA translator.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Translators {
     #[serde(flatten)]
     stage: Option<AggregatorView>,

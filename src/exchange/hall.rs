@@ -1,15 +1,16 @@
 //! Who stands before the collector's door: how many connections there may be, and what became of each.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     net::{IpAddr, Shutdown, TcpStream},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::handshake::Why;
+use crate::view::NamedCounts;
 
 /// Connections of translators at the same time.
 pub(super) const MOST_LINKS: usize = 64;
@@ -46,19 +47,20 @@ struct Waiting {
 }
 
 /// What a hall counted: `connections = welcomed + refused + waiting`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct HallView {
     /// Must translators prove that they know a secret?
     pub(crate) secret: bool,
     pub(crate) connections: u64,
     pub(crate) welcomed: u64,
-    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) refused: NamedCounts,
     pub(crate) waiting: u64,
     pub(crate) adds_up: bool,
 }
 
 /// Counts by reason, of those that are not zero.
-pub(crate) fn by_name(counts: &[u64; Why::COUNT]) -> BTreeMap<&'static str, u64> {
+pub(crate) fn by_name(counts: &[u64; Why::COUNT]) -> NamedCounts {
     let named = Why::ALL.into_iter().zip(counts);
     named.filter(|(_, count)| **count > 0).map(|(why, count)| (why.name(), *count)).collect()
 }
@@ -216,8 +218,7 @@ mod tests {
         assert_eq!(hall.refuse(flood[26], Why::NoSecret), Some(0), "the log may tell");
         assert_eq!(hall.refuse(flood[26], Why::NoSecret), None, "counted once");
         let view = hall.view(true);
-        let refused: Vec<_> = view.refused.into_iter().collect();
-        assert_eq!(refused, [("crowded", 25), ("no_secret", 1), ("silent", 1)]);
+        assert_eq!(view.refused, [("crowded", 25), ("no_secret", 1), ("silent", 1)]);
         assert_eq!((view.welcomed, view.waiting, view.adds_up), (1, 13, true));
     }
 
@@ -235,8 +236,7 @@ mod tests {
         inside.pop();
         drop(enter().unwrap());
         let view = hall.view(false);
-        let refused: Vec<_> = view.refused.into_iter().collect();
-        assert_eq!(refused, [("closed", 1), ("full", 1)], "the last one went before it was answered");
+        assert_eq!(view.refused, [("closed", 1), ("full", 1)], "the last one went before it was answered");
         assert_eq!((view.welcomed, view.waiting, view.adds_up), (MOST_LINKS as u64, 0, true));
     }
 }

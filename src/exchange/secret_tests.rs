@@ -14,6 +14,7 @@ use super::server::{Door, Host, Listening, Server};
 use super::tests::{Book, PATIENCE, any, hello, welcome};
 use super::*;
 use crate::control::Control;
+use crate::view::NamedCounts;
 
 const SECRET: &str = "correct horse battery staple";
 const OTHER: &str = "another secret of some length";
@@ -47,11 +48,14 @@ impl Place {
     }
 
     /// What became of all connections that ended or were welcomed, and that nothing is missing.
-    fn became(&self) -> Vec<(&'static str, u64)> {
+    fn became(&self) -> NamedCounts {
         let view = self.door.view();
         assert!(view.adds_up, "{view:?}");
-        let refused = view.refused.iter().map(|(why, count)| (*why, *count));
-        [("welcomed", view.welcomed)].into_iter().filter(|(_, count)| *count > 0).chain(refused).collect()
+        let mut all = view.refused;
+        if view.welcomed > 0 {
+            all.add("welcomed", view.welcomed);
+        }
+        all
     }
 
     /// What a translator with this secret is told.

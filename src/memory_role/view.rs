@@ -1,20 +1,22 @@
 //! What a memory says of itself: `/api/v1/dta`.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use rdma::responder::{PairState, Reason};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
 use super::Memory;
 use super::kernel::{Kernel, Look};
 use crate::exchange::HallView;
+use crate::view::{Name, NamedCounts};
 
 /// `/api/v1/dta`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MemoryView {
     /// Who answers.
-    mode: &'static str,
+    mode: Name,
     /// The kernel's part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) xdp: Option<XdpView>,
@@ -23,7 +25,7 @@ pub(crate) struct MemoryView {
     /// Where translators ask.
     exchange: String,
     directory: String,
-    policy: &'static str,
+    policy: Name,
     /// Bytes of all stores.
     bytes: u64,
     pub(crate) datagrams: u64,
@@ -31,8 +33,8 @@ pub(crate) struct MemoryView {
     pub(crate) packets: u64,
     pub(crate) executed: u64,
     pub(crate) duplicates: u64,
-    pub(crate) refused: BTreeMap<&'static str, u64>,
-    pub(crate) dropped: BTreeMap<&'static str, u64>,
+    pub(crate) refused: NamedCounts,
+    pub(crate) dropped: NamedCounts,
     adds_up: bool,
     pub(crate) messages: u64,
     pub(crate) written_bytes: u64,
@@ -40,7 +42,7 @@ pub(crate) struct MemoryView {
     /// Packets of unreliable queue pairs that are missing: numbers that were skipped, less those that came late.
     pub(crate) missing: u64,
     pub(crate) acks: u64,
-    pub(crate) naks: BTreeMap<&'static str, u64>,
+    pub(crate) naks: NamedCounts,
     answers_lost: u64,
     pub(crate) links: Vec<LinkView>,
     /// Connections to the exchange.
@@ -50,7 +52,8 @@ pub(crate) struct MemoryView {
 }
 
 /// The responder in the kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct XdpView {
     interface: String,
     /// Is it on it?
@@ -84,7 +87,8 @@ impl XdpView {
 }
 
 /// A translator's link.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LinkView {
     /// The translator's mark.
     pub(crate) instance: String,
@@ -96,12 +100,13 @@ pub(crate) struct LinkView {
     since_s: f64,
     connections: u64,
     /// How its queue pairs stand: up, or error.
-    unreliable: &'static str,
-    reliable: &'static str,
+    unreliable: Name,
+    reliable: Name,
 }
 
 /// What became of entries.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EventsView {
     /// Entries of lists that were told as events.
     pub(crate) entries: u64,
@@ -116,7 +121,8 @@ pub(crate) struct EventsView {
 }
 
 /// Snapshots.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SnapshotsView {
     pub(crate) taken: u64,
     pub(crate) failed: u64,
@@ -154,8 +160,8 @@ impl Memory {
             up: link.up,
             since_s: link.since.elapsed().as_secs_f64(),
             connections: link.connections,
-            unreliable: state(link.unreliable),
-            reliable: state(link.reliable),
+            unreliable: state(link.unreliable).into(),
+            reliable: state(link.reliable).into(),
         });
         let links = links.collect();
         let xdp = self.kernel.as_ref().map(Kernel::look);
@@ -169,12 +175,12 @@ impl Memory {
         let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         MemoryView {
-            mode: self.settings.mode.word(),
+            mode: self.settings.mode.word().into(),
             xdp: xdp.map(XdpView::of),
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
-            policy: self.settings.policy.word(),
+            policy: self.settings.policy.word().into(),
             bytes: self.source.stores().iter().map(|store| store.store.body_len()).sum(),
             datagrams: count(&self.counts.datagrams),
             kernel_drops: count(&self.counts.kernel_drops),

@@ -1,12 +1,11 @@
 //! The figures of the DTA translator and of the collector's memory. Heads are always there, samples where there is such a role.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::fmt::Display;
 
 use super::Text;
 use crate::memory_role::view::{MemoryView, XdpView};
 use crate::translator_role::view::{CollectorView, DtaView};
-
-type Counts = BTreeMap<&'static str, u64>;
+use crate::view::NamedCounts;
 
 /// One figure of a role.
 fn one<V>(
@@ -26,7 +25,7 @@ fn by<V>(
     text: &mut Text,
     view: Option<&V>,
     (name, label, help): (&str, &str, &str),
-    counts: impl Fn(&V) -> &Counts,
+    counts: impl Fn(&V) -> &NamedCounts,
 ) {
     text.metric(name, "counter", help);
     for (word, count) in view.iter().flat_map(|view| counts(view)) {

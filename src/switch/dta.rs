@@ -6,11 +6,12 @@ use dataplane::{
     dta::{Attached, DestinationStats, MappingStats, Reporter, Spread},
     switch::Switch,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::dta::DtaSettings,
     reporter::{Sockets, first_sequence},
+    view::Name,
 };
 use terminal::CliError;
 
@@ -125,7 +126,7 @@ impl Dta {
         let mappings = reporter.mappings().map(|(mapping, stats)| {
             let MappingStats { made, sent, held, suppressed, absent, size, no_room } = *stats;
             let (name, on) = (mapping.name.clone(), mapping.on.word());
-            MappingView { name, on, made, sent, held, suppressed, absent, size, no_room }
+            MappingView { name, on: on.into(), made, sent, held, suppressed, absent, size, no_room }
         });
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
@@ -164,7 +165,8 @@ fn told(error: &dyn std::fmt::Display) -> CliError {
 }
 
 /// What a switch reported by DTA.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DtaView {
     /// Reports made, resent ones not among them.
     pub(crate) reports: u64,
@@ -183,7 +185,8 @@ pub(crate) struct DtaView {
 }
 
 /// The way to a collector.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CollectorView {
     pub(crate) address: String,
     /// Congestion, 0 to 3.
@@ -199,10 +202,11 @@ pub(crate) struct CollectorView {
 }
 
 /// `made = sent + held + suppressed + absent + size + no_room`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MappingView {
     pub(crate) name: String,
-    pub(crate) on: &'static str,
+    pub(crate) on: Name,
     pub(crate) made: u64,
     pub(crate) sent: u64,
     pub(crate) held: u64,
@@ -212,7 +216,8 @@ pub(crate) struct MappingView {
     pub(crate) no_room: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct TableView {
     pub(crate) name: String,
     pub(crate) counted: u64,
@@ -222,7 +227,8 @@ pub(crate) struct TableView {
     pub(crate) periods: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SketchView {
     pub(crate) name: String,
     pub(crate) id: u16,

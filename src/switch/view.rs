@@ -1,18 +1,18 @@
 //! What a switch tells of itself, for the API.
 
-use std::collections::BTreeMap;
-
 use dataplane::{router::Drop, switch::Stats};
 use detect::detector::{Counts, Decision};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{DtaView, ports::Forwarder};
 use crate::config::filter::FilterSettings;
+use crate::view::NamedCounts;
 use settings::setting::Setting;
 
 /// A switch now.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SwitchView {
     node: u32,
     name: Option<String>,
@@ -35,7 +35,8 @@ pub(crate) struct SwitchView {
 }
 
 /// Every frame: `received + made = sent + handled + held + dropped`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Totals {
     received: u64,
     pub(crate) made: u64,
@@ -43,13 +44,14 @@ pub(crate) struct Totals {
     pub(crate) handled: u64,
     pub(crate) held: u64,
     dropped: u64,
-    drops: BTreeMap<&'static str, u64>,
+    drops: NamedCounts,
     ring_full: u64,
     adds_up: bool,
 }
 
 /// A port now.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PortView {
     pub(crate) number: u16,
     pub(crate) interface: String,
@@ -64,13 +66,14 @@ pub(crate) struct PortView {
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) ring_full: u64,
-    pub(crate) drops: BTreeMap<&'static str, u64>,
+    pub(crate) drops: NamedCounts,
     pub(crate) queue: QueueView,
     pub(crate) in_queue: QueueView,
 }
 
 /// A queue now.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct QueueView {
     pub(crate) bytes: u32,
     frames: u32,
@@ -78,7 +81,8 @@ pub(crate) struct QueueView {
 }
 
 /// A filter of the sink, and what it has decided: of each packet that it was for, one of `told` and `hidden`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FilterView {
     /// As in the configuration.
     settings: Value,
@@ -88,7 +92,8 @@ pub(crate) struct FilterView {
 }
 
 /// Why packets were told.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Told {
     /// The algorithm says so.
     pub(crate) event: u64,
@@ -117,7 +122,8 @@ impl FilterView {
 }
 
 /// What INT did; every packet is in one of the first eight.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct IntView {
     pub(crate) plain: u64,
     pub(crate) refused: u64,
@@ -151,7 +157,8 @@ impl From<Stats> for IntView {
 }
 
 /// Datagrams with reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ReportsView {
     to: Option<String>,
     pub(crate) sent: u64,

@@ -1,26 +1,26 @@
 //! What a translator says of itself: `dta` in `/api/v1/translator`.
 
-use std::collections::BTreeMap;
-
 use rdma::requester::{GivenUp, Heard, Refused, State};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use translator::{PRIMITIVES, Reason};
 use wire::Refusal;
 
 use super::Worker;
 use crate::exchange::by_name;
+use crate::view::{Name, NamedCounts};
 
 /// `dta` in `/api/v1/translator`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DtaView {
-    layout: &'static str,
+    layout: Name,
     /// Reports taken: = done + dropped + unreadable + waiting.
     pub(crate) reports: u64,
-    pub(crate) done: BTreeMap<&'static str, u64>,
-    pub(crate) dropped: BTreeMap<&'static str, u64>,
-    pub(crate) unreadable: BTreeMap<&'static str, u64>,
+    pub(crate) done: NamedCounts,
+    pub(crate) dropped: NamedCounts,
+    pub(crate) unreadable: NamedCounts,
     /// What came from collectors, or to where their answers come, and is none.
-    pub(crate) answers_unreadable: BTreeMap<&'static str, u64>,
+    pub(crate) answers_unreadable: NamedCounts,
     /// Reports in local memory, until there is room.
     pub(crate) waiting: u64,
     waiting_bytes: u64,
@@ -34,12 +34,13 @@ pub(crate) struct DtaView {
     pub(crate) postcards: HeldView,
     pub(crate) essential: EssentialView,
     /// Messages to reporters, by kind.
-    pub(crate) messages: BTreeMap<&'static str, u64>,
+    pub(crate) messages: NamedCounts,
     pub(crate) collectors: Vec<CollectorView>,
 }
 
 /// Copies of Key-Write.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CopiesView {
     asked: u64,
     written: u64,
@@ -49,7 +50,8 @@ pub(crate) struct CopiesView {
 }
 
 /// What is collected before it is written.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct HeldView {
     pub(crate) taken: u64,
     pub(crate) written: u64,
@@ -58,7 +60,8 @@ pub(crate) struct HeldView {
 }
 
 /// Essential reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EssentialView {
     pub(crate) accepted: u64,
     /// Numbers that were asked for again and never came.
@@ -68,14 +71,15 @@ pub(crate) struct EssentialView {
 }
 
 /// A collector.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CollectorView {
     collector: u8,
     pub(crate) exchange: String,
     /// Where its reports come to.
     listen: String,
     /// down, up or broken.
-    pub(crate) state: &'static str,
+    pub(crate) state: Name,
     /// Why it is not connected.
     message: Option<String>,
     target: Option<String>,
@@ -93,27 +97,27 @@ pub(crate) struct CollectorView {
     pub(crate) kept: u64,
     pub(crate) acknowledged: u64,
     pub(crate) held: u64,
-    pub(crate) given_up: BTreeMap<&'static str, u64>,
+    pub(crate) given_up: NamedCounts,
     /// Operations that were not taken, by reason.
-    pub(crate) refused: BTreeMap<&'static str, u64>,
+    pub(crate) refused: NamedCounts,
     pub(crate) frames: u64,
     pub(crate) frame_bytes: u64,
     pub(crate) repeated: u64,
     /// Frames that the kernel did not take.
     pub(crate) unsent: u64,
-    pub(crate) heard: BTreeMap<&'static str, u64>,
+    pub(crate) heard: NamedCounts,
     timeouts: u64,
     pub(crate) connections: u64,
     pub(crate) broken: u64,
     /// Must the collector prove that it knows a secret?
     exchange_secret: bool,
     /// Times the exchange came to nothing because one side refused the other, by reason.
-    pub(crate) exchange_refused: BTreeMap<&'static str, u64>,
+    pub(crate) exchange_refused: NamedCounts,
     uncertain_adds: u64,
     adds_up: bool,
 }
 
-fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> BTreeMap<&'static str, u64> {
+fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
     names.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
@@ -127,7 +131,7 @@ impl Worker {
         };
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         DtaView {
-            layout: self.settings.layout.word(),
+            layout: self.settings.layout.word().into(),
             reports: stats.reports.taken,
             done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
@@ -191,7 +195,8 @@ impl Worker {
                 State::Down => "down",
                 State::Up => "up",
                 State::Broken(_) => "broken",
-            },
+            }
+            .into(),
             message: peer.lost.clone(),
             target: peer.target.map(|target| target.to_string()),
             restarts: peer.restarts,

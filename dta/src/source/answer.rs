@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 /// A store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoreView {
     /// Its name.
     pub name: String,
@@ -38,6 +39,7 @@ pub struct StoreView {
 
 /// The structure of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Shape {
     /// Slots of a checksum and data, addressed by hashes of the key.
@@ -108,6 +110,7 @@ impl Shape {
 
 /// What a store that is so full can be expected to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExpectedView {
     /// Copies of every key.
     pub copies: u8,
@@ -119,6 +122,7 @@ pub struct ExpectedView {
 
 /// What a store knows of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Answer {
     /// The store's name.
     pub store: String,
@@ -152,6 +156,7 @@ pub struct Answer {
 
 /// How much was counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CountAnswer {
     /// The store's name.
     pub store: String,
@@ -174,6 +179,7 @@ pub struct CountAnswer {
 
 /// An epoch of a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Epoch {
     /// Its number.
     pub epoch: u16,
@@ -185,6 +191,7 @@ pub struct Epoch {
 
 /// What a sketch says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SketchAnswer {
     /// The sketch's name.
     pub store: String,
@@ -217,6 +224,7 @@ pub struct SketchAnswer {
 
 /// A list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListView {
     /// Its ID.
     pub list: u32,
@@ -233,6 +241,7 @@ pub struct ListView {
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entry {
     /// The number of its batch.
     pub sequence: u32,
@@ -247,6 +256,7 @@ pub struct Entry {
 
 /// Entries of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TailAnswer {
     /// The list.
     pub list: u32,

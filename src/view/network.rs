@@ -1,0 +1,250 @@
+//! Nodes, links, flows and paths.
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+use super::schema;
+use super::{Flow, Name};
+
+/// `/nodes`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Nodes {
+    /// All nodes.
+    pub(crate) nodes: Vec<NodeView>,
+}
+
+/// `/links`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Links {
+    /// All links.
+    pub(crate) links: Vec<LinkView>,
+}
+
+/// `/flows`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Flows {
+    /// Flows that match, largest first.
+    pub(crate) flows: Vec<FlowView>,
+    /// Number of flows that match.
+    pub(crate) total: u64,
+}
+
+/// `/paths`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Paths {
+    /// Paths, most used first.
+    pub(crate) paths: Vec<PathView>,
+}
+
+/// A node.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Node"))]
+pub(crate) struct NodeView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Name, as configured.
+    pub(crate) name: Option<String>,
+    /// Reports with a hop of this node.
+    pub(crate) reports: u64,
+    /// Receive time of the latest, nanoseconds since the Unix epoch.
+    pub(crate) last_seen: u64,
+    /// Time inside the node, nanoseconds; quantiles of the last second with values.
+    pub(crate) hop_latency: Spread,
+    /// Its queues.
+    pub(crate) queues: Vec<QueueView>,
+    /// Drop reports of this node.
+    pub(crate) drops: u64,
+}
+
+/// Last value, smallest, largest and quantiles; null where nothing was measured.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Spread {
+    /// Last value.
+    pub(crate) latest: Option<u64>,
+    /// Smallest value.
+    pub(crate) min: Option<u64>,
+    /// Largest value.
+    pub(crate) max: Option<u64>,
+    /// Median.
+    pub(crate) p50: Option<u64>,
+    /// 99th percentile.
+    pub(crate) p99: Option<u64>,
+}
+
+/// A queue of a node.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Queue"))]
+pub(crate) struct QueueView {
+    /// Queue id; null: all queues of the node, as reported by summaries.
+    pub(crate) queue: Option<u8>,
+    /// Last value.
+    pub(crate) occupancy: Option<u64>,
+    /// Largest value.
+    pub(crate) max: Option<u64>,
+    /// Unit of the device.
+    pub(crate) unit: String,
+}
+
+/// A link, learnt from paths.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Link"))]
+pub(crate) struct LinkView {
+    /// Sending node.
+    pub(crate) from: u32,
+    /// Receiving node.
+    pub(crate) to: u32,
+    /// Egress interface of the sending node.
+    pub(crate) egress_if: Option<u32>,
+    /// Ingress interface of the receiving node.
+    pub(crate) ingress_if: Option<u32>,
+    /// Utilization as a fraction of 1.
+    pub(crate) utilization: Option<f64>,
+    /// Occupancy of the egress queue, in the unit of the device.
+    pub(crate) queue_occupancy: Option<u64>,
+    /// Time inside the sending node, nanoseconds.
+    pub(crate) hop_latency: Option<u64>,
+    /// Flows on the link.
+    pub(crate) flows: u64,
+    /// Receive time of the latest report, nanoseconds since the Unix epoch.
+    pub(crate) last_seen: u64,
+}
+
+/// Latest state of a flow.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FlowState"))]
+pub(crate) struct FlowView {
+    /// Flow id: 16 hexadecimal digits.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    pub(crate) id: String,
+    /// The 5-tuple.
+    pub(crate) flow: Flow,
+    /// The 5-tuple as text.
+    pub(crate) text: String,
+    /// Node ids in forwarding order; null where a node id is unavailable.
+    pub(crate) path: Vec<Option<u32>>,
+    /// Latest latency, nanoseconds.
+    pub(crate) flow_latency: Option<u64>,
+    /// How the latency was obtained.
+    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    pub(crate) basis: Name,
+    /// How the order of the path is known.
+    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path_basis: Option<Name>,
+    /// Reports so far.
+    pub(crate) reports: u64,
+    /// Receive time of the first report, nanoseconds since the Unix epoch.
+    pub(crate) first_seen: u64,
+    /// Receive time of the latest report, nanoseconds since the Unix epoch.
+    pub(crate) last_seen: u64,
+}
+
+/// A flow with its hops in forwarding order.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FlowDetail {
+    #[serde(flatten)]
+    pub(crate) flow: FlowView,
+    /// Hops in forwarding order.
+    pub(crate) hops: Vec<HopView>,
+}
+
+/// Last reported values of one hop of a flow.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Hop"))]
+pub(crate) struct HopView {
+    /// Node id.
+    pub(crate) node: Option<u32>,
+    /// Ingress interface.
+    pub(crate) ingress_if: Option<u32>,
+    /// Egress interface.
+    pub(crate) egress_if: Option<u32>,
+    /// Queue id.
+    pub(crate) queue: Option<u8>,
+    /// Time inside the node, nanoseconds.
+    pub(crate) hop_latency: Option<u64>,
+    /// Occupancy of the queue, in the unit of the device.
+    pub(crate) queue_occupancy: Option<u64>,
+    /// Utilization of the egress link as a fraction of 1.
+    pub(crate) link_utilization: Option<f64>,
+}
+
+/// A path and its use.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PathUse"))]
+pub(crate) struct PathView {
+    /// Node ids in forwarding order; null where a node id is unavailable.
+    pub(crate) path: Vec<Option<u32>>,
+    /// Flows on this path.
+    pub(crate) flows: u64,
+    /// Reports of these flows.
+    pub(crate) reports: u64,
+}
+
+/// A flow over time.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "History"))]
+pub(crate) struct HistoryView {
+    /// Latencies over time.
+    pub(crate) series: Vec<PointView>,
+    /// Paths, each with the time of its first report.
+    pub(crate) paths: Vec<PathSince>,
+    /// True when there are more points than the limit.
+    pub(crate) truncated: bool,
+}
+
+/// Latencies of a flow at one time.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HistoryPoint"))]
+pub(crate) struct PointView {
+    /// Time, nanoseconds since the Unix epoch.
+    pub(crate) ts: u64,
+    /// Flow latency, nanoseconds.
+    pub(crate) flow_latency: Option<u64>,
+    /// How it was obtained.
+    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    pub(crate) basis: Name,
+    /// Latency of each node.
+    pub(crate) hops: Vec<HopLatency>,
+}
+
+/// Time inside one node.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct HopLatency {
+    /// Node id.
+    pub(crate) node: Option<u32>,
+    /// Time inside the node, nanoseconds.
+    pub(crate) latency: u64,
+}
+
+/// A path and the time of its first report.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PathSince {
+    /// Time, nanoseconds since the Unix epoch.
+    pub(crate) ts: u64,
+    /// Node ids in forwarding order; null where a node id is unavailable.
+    pub(crate) path: Vec<Option<u32>>,
+}

@@ -1,0 +1,55 @@
+//! Value sets of named fields, for the generated schema.
+
+use collector::{Kind, event::Basis};
+use detect::Metric;
+use serde_json::Value;
+
+/// The answers of the crate `dta`. Its release build has no schemas, so these are compiled again from its source.
+#[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+#[path = "../../dta/src/source/answer.rs"]
+pub(crate) mod answer;
+#[allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+#[path = "../../dta/src/calculation.rs"]
+pub(crate) mod calculation;
+
+/// The same values, and null.
+pub(crate) fn nullable(names: Vec<&'static str>) -> Vec<Value> {
+    names.into_iter().map(Value::from).chain([Value::Null]).collect()
+}
+
+pub(crate) fn kinds() -> Vec<&'static str> {
+    Kind::ALL.map(Kind::name).to_vec()
+}
+
+pub(crate) fn metrics() -> Vec<&'static str> {
+    Metric::ALL.map(Metric::name).to_vec()
+}
+
+pub(crate) fn bases() -> Vec<&'static str> {
+    let all = [
+        Basis::Measured,
+        Basis::HopSum,
+        Basis::Corrected,
+        Basis::Unsynchronised,
+        Basis::HopLimit,
+        Basis::Stamps,
+        Basis::Topology,
+    ];
+    all.map(super::basis).to_vec()
+}
+
+pub(crate) fn stages() -> Vec<&'static str> {
+    vec!["network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store"]
+}
+
+pub(crate) fn units() -> Vec<&'static str> {
+    vec!["datagrams", "reports", "records"]
+}
+
+pub(crate) fn inputs() -> Vec<&'static str> {
+    vec!["udp", "packet", "xdp-generic", "xdp-native", "xdp-zerocopy", "kernel-generic", "kernel-native"]
+}
+
+pub(crate) fn store_states() -> Vec<&'static str> {
+    vec!["ok", "full", "failing", "closed"]
+}

@@ -1,0 +1,298 @@
+//! `/status` and `/rates`.
+
+use collector::stats::{Partial, Unjoinable};
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+use super::schema;
+use super::{Name, NamedCounts};
+
+/// State of the whole program.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Status"))]
+pub(crate) struct StatusView {
+    /// Version of the program.
+    pub(crate) version: Name,
+    /// Seconds since the start.
+    pub(crate) uptime_s: f64,
+    /// Time of the answer, nanoseconds since the Unix epoch.
+    pub(crate) now: u64,
+    /// Rates over the last few seconds.
+    pub(crate) rates: Rates,
+    /// Losses, stage by stage.
+    pub(crate) loss_budget: Vec<Stage>,
+    /// Refused reports by reason, those inside accepted datagrams included.
+    pub(crate) refused: NamedCounts,
+    /// Sockets and interfaces.
+    pub(crate) inputs: Vec<InputView>,
+    /// Sequence-numbered streams of reports, and addresses without a readable report.
+    pub(crate) sources: Vec<SourceView>,
+    /// Bounded tables.
+    pub(crate) tables: Vec<TableView>,
+    /// The store; null when it is off.
+    pub(crate) store: Option<StoreView>,
+    /// Worker threads.
+    pub(crate) workers: Vec<WorkerView>,
+    /// Clients of the live stream.
+    pub(crate) streams: StreamsView,
+    /// Outcome of postcards.
+    pub(crate) postcards: PostcardsView,
+}
+
+/// What became of postcards: `cards = joined + held + sum of partial + sum of unjoinable`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
+pub(crate) struct PostcardsView {
+    pub(crate) cards: u64,
+    /// Cards of sets that told, or confirmed, a path; and those sets.
+    pub(crate) joined: u64,
+    pub(crate) sets: u64,
+    /// Waiting for others.
+    pub(crate) held: u64,
+    /// Held and not joined, by reason.
+    pub(crate) partial: NamedCounts,
+    /// Not held, by reason.
+    pub(crate) unjoinable: NamedCounts,
+    /// Cards whose Flow ID stood for a flow that is known, and those whose ID stands for several.
+    pub(crate) resolved: u64,
+    pub(crate) ambiguous: u64,
+    /// Aggregates of a first stage, and the cards and summaries that they held.
+    pub(crate) aggregates: u64,
+    pub(crate) unfolded: u64,
+    pub(crate) summaries: u64,
+}
+
+impl From<&collector::Stats> for PostcardsView {
+    fn from(stats: &collector::Stats) -> Self {
+        let counts = &stats.postcards;
+        let partial = Partial::ALL.iter().map(|why| (why.name(), counts.partial[*why as usize]));
+        let unjoinable = Unjoinable::ALL.iter().map(|why| (why.name(), counts.unjoinable[*why as usize]));
+        Self {
+            cards: counts.cards,
+            joined: counts.joined,
+            sets: counts.sets,
+            held: counts.held - counts.released,
+            partial: partial.filter(|(_, count)| *count > 0).collect(),
+            unjoinable: unjoinable.filter(|(_, count)| *count > 0).collect(),
+            resolved: counts.resolved,
+            ambiguous: counts.ambiguous,
+            aggregates: stats.aggregates,
+            unfolded: stats.cards,
+            summaries: stats.summaries,
+        }
+    }
+}
+
+/// Rates over the last few seconds.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rates {
+    /// Reports per second.
+    pub(crate) reports: f64,
+    /// Events per second.
+    pub(crate) events: f64,
+    /// Datagrams per second.
+    pub(crate) datagrams: f64,
+}
+
+/// Rates at one time.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RatesThen {
+    /// Time, nanoseconds since the Unix epoch.
+    pub(crate) ts: u64,
+    #[serde(flatten)]
+    pub(crate) rates: Rates,
+}
+
+/// One stage of the loss budget: `in = out + sum of drops + held`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Stage {
+    /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT.
+    #[cfg_attr(test, schemars(extend("enum" = schema::stages())))]
+    pub(crate) stage: Name,
+    /// What is counted.
+    #[cfg_attr(test, schemars(extend("enum" = schema::units())))]
+    pub(crate) unit: Name,
+    /// Number in.
+    #[serde(rename = "in")]
+    pub(crate) into: u64,
+    /// Number out.
+    pub(crate) out: u64,
+    /// In the stage now.
+    pub(crate) held: u64,
+    /// Drops by reason.
+    pub(crate) drops: NamedCounts,
+}
+
+/// A listening socket or an interface.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Input"))]
+pub(crate) struct InputView {
+    /// Address or interface, as configured.
+    pub(crate) listen: String,
+    /// How it receives.
+    #[cfg_attr(test, schemars(extend("enum" = schema::inputs())))]
+    pub(crate) kind: Name,
+    /// True while it receives.
+    pub(crate) up: bool,
+    /// Why it does not receive.
+    pub(crate) message: Option<String>,
+    /// Interface; null for a socket.
+    pub(crate) interface: Option<String>,
+    /// Queues of the interface that are read; 0 for a socket.
+    pub(crate) queues: u32,
+    /// Faster ways to receive that were not used, with the reason.
+    pub(crate) tried: Vec<TriedView>,
+    /// Times it was reopened.
+    pub(crate) reopened: u64,
+    /// Datagrams received.
+    pub(crate) datagrams: u64,
+    /// Datagrams without a significant change, processed in the kernel (`mode = "kernel"`).
+    pub(crate) decided_in_kernel: u64,
+    /// Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
+    pub(crate) bytes: u64,
+    /// Drops in the kernel.
+    pub(crate) kernel_drops: u64,
+    /// Datagrams longer than the buffer.
+    pub(crate) truncated: u64,
+    /// Size of the receive buffer of the socket, bytes.
+    pub(crate) receive_buffer: u64,
+    /// Datagrams addressed to this input and not received, by reason; includes `kernel_drops`.
+    pub(crate) drops: NamedCounts,
+    /// Frames for this input that the XDP program passed to the stack, by reason; a socket receives them.
+    pub(crate) passed: NamedCounts,
+    /// Frames that the interface dropped before the XDP program, for any destination.
+    pub(crate) device_drops: u64,
+}
+
+/// A way to receive that was not used.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Tried"))]
+pub(crate) struct TriedView {
+    /// Way to receive.
+    pub(crate) rung: Name,
+    /// Why it was not used.
+    pub(crate) reason: String,
+}
+
+/// A sequence-numbered stream of reports, or an address without a readable report.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Source"))]
+pub(crate) struct SourceView {
+    /// Address of the reporter.
+    pub(crate) source: String,
+    /// Name of the node, as configured.
+    pub(crate) name: Option<String>,
+    /// Node id.
+    pub(crate) node: Option<u32>,
+    /// Subsystem of the node.
+    pub(crate) hw_id: Option<u8>,
+    /// Version of the reports.
+    pub(crate) version: String,
+    /// Reports with a sequence number.
+    pub(crate) reports: u64,
+    /// Reports lost before the collector.
+    pub(crate) lost: u64,
+    /// Reports out of order.
+    pub(crate) reordered: u64,
+    /// Duplicate reports.
+    pub(crate) duplicated: u64,
+    /// Restarts of the sequence.
+    pub(crate) restarts: u64,
+    /// False when the sequence number never advances; then `lost` means nothing.
+    pub(crate) countable: bool,
+    /// Receive time of the latest report, nanoseconds since the Unix epoch.
+    pub(crate) last_seen: u64,
+    /// Refused datagrams and reports, by reason.
+    pub(crate) refused: NamedCounts,
+}
+
+/// A bounded table.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Table"))]
+pub(crate) struct TableView {
+    /// Name.
+    pub(crate) name: Name,
+    /// Entries in use.
+    pub(crate) used: u64,
+    /// Maximum number of entries.
+    pub(crate) capacity: u64,
+    /// Entries replaced by newer ones.
+    pub(crate) evicted: u64,
+    /// Entries that found no room.
+    pub(crate) refused: u64,
+}
+
+/// State of the store.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Store"))]
+pub(crate) struct StoreView {
+    /// State.
+    #[cfg_attr(test, schemars(extend("enum" = schema::store_states())))]
+    pub(crate) state: Name,
+    /// Why the state is not `ok`.
+    pub(crate) message: Option<String>,
+    /// Records written.
+    pub(crate) written: u64,
+    /// Records committed.
+    pub(crate) committed: u64,
+    /// Records in the queue.
+    pub(crate) queue: u64,
+    /// Records dropped because the queue was full.
+    pub(crate) shed: u64,
+    /// Records that could not be written.
+    pub(crate) failed: u64,
+    /// Time of the last commit, nanoseconds since the Unix epoch.
+    pub(crate) last_commit: Option<u64>,
+    /// Bytes on disk.
+    pub(crate) bytes: u64,
+    /// Files.
+    pub(crate) files: u64,
+}
+
+/// A worker thread.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Worker"))]
+pub(crate) struct WorkerView {
+    /// Number, from 0.
+    pub(crate) worker: usize,
+    /// Datagrams processed.
+    pub(crate) datagrams: u64,
+    /// Reports processed.
+    pub(crate) reports: u64,
+}
+
+/// Clients of the live stream.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Streams"))]
+pub(crate) struct StreamsView {
+    /// Clients connected.
+    pub(crate) clients: u64,
+    /// Events sent.
+    pub(crate) sent: u64,
+    /// Events dropped because a client was too slow.
+    pub(crate) shed: u64,
+}
+
+/// `/rates`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RateHistory {
+    /// One entry per second, at most the last 15 minutes, oldest first.
+    pub(crate) rates: Vec<RatesThen>,
+}
