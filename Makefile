@@ -45,7 +45,7 @@ fmt:             ## format everything
 	cd ui && npm run format
 
 docs:            ## make the generated reference pages anew
-	UPDATE_REFERENCE=1 cargo test --release -p hopwise reference
+	UPDATE_REFERENCE=1 cargo test --release -p hopwise -p hopwise-lab reference
 
 clean:           ## remove what was built
 	rm -rf target ui/dist ui/node_modules

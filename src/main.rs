@@ -17,7 +17,6 @@ mod exchange;
 mod fanout;
 mod input;
 mod kernel;
-mod lab;
 mod lifecycle;
 mod live;
 mod lock;

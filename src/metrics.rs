@@ -525,6 +525,6 @@ mod tests {
         let monitor = Monitor::new(Vec::new(), Vec::new(), Vec::new(), pipeline.gauge(), hub);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let made = reference(&runtime.block_on(super::text(&monitor, None, None, (None, None))).unwrap());
-        crate::config::compare_page("docs/reference/metrics.md", &made);
+        testkit::compare_page("docs/reference/metrics.md", &made);
     }
 }

@@ -23,6 +23,7 @@ const ORDER: &[&str] = &[
     "settings",
     "terminal",
     "bench",
+    "lab",
 ];
 
 /// The name by which manifests call the crate of a folder.

@@ -147,7 +147,7 @@ impl Setting for Size {
     const KIND: &'static str = "a size, such as \"64 MiB\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        from_text(node, reader, |text| with_unit(text, &READ_SIZES).map(Self))
+        from_text(node, reader, |text| bytes(text).map(Self))
     }
 
     fn show(&self) -> Shown {
@@ -358,6 +358,11 @@ const READ_SIZES: [(&str, u64); 8] = [
 /// A duration in words as nanoseconds: "250ms", "1.5h".
 pub fn nanoseconds(text: &str) -> Option<u64> {
     with_unit(text, &DURATIONS)
+}
+
+/// A size in words as bytes: "64 MiB", "1.5GB".
+pub fn bytes(text: &str) -> Option<u64> {
+    with_unit(text, &READ_SIZES)
 }
 
 /// Nanoseconds in the largest unit that divides them.

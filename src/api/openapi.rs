@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn the_reference_page_is_what_the_document_says() {
         let document: Value = serde_json::from_str(DOCUMENT).unwrap();
-        crate::config::compare_page("docs/reference/api.md", &reference(&document));
+        testkit::compare_page("docs/reference/api.md", &reference(&document));
     }
 
     fn reference(document: &Value) -> String {

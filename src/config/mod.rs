@@ -158,16 +158,5 @@ value and is named in the answer.
 Durations are numbers with a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Sizes are numbers with `B`, `KiB`, `MiB`, `GiB`, `TiB`.
 ";
 
-/// Compares a page of the documentation with what the source says; with UPDATE_REFERENCE set, writes it.
-#[cfg(test)]
-pub(crate) fn compare_page(page: &str, made: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(&file, made).unwrap();
-    }
-    let kept = fs::read_to_string(&file).unwrap_or_default();
-    assert!(kept == made, "{page} is stale: UPDATE_REFERENCE=1 cargo test -p hopwise");
-}
-
 #[cfg(test)]
 mod tests;

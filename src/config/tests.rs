@@ -73,7 +73,7 @@ fn a_reload_takes_what_is_live_and_names_the_rest() {
 
 #[test]
 fn the_reference_page_is_what_the_source_says() {
-    compare_page("docs/reference/config.md", &reference());
+    testkit::compare_page("docs/reference/config.md", &reference());
 }
 
 #[test]

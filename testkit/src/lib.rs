@@ -2,3 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod modules;
+mod pages;
+
+pub use pages::compare_page;

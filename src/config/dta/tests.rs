@@ -411,5 +411,5 @@ fn the_dump_reads_back() {
 
 #[test]
 fn the_page_of_fields_is_what_the_source_says() {
-    crate::config::compare_page("docs/reference/dta-fields.md", &super::fields_page());
+    testkit::compare_page("docs/reference/dta-fields.md", &super::fields_page());
 }

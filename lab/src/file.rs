@@ -4,9 +4,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::config::{Settings, switch::WatchSettings};
 use settings::{
-    read::{Node, Reader},
+    read::{DeValue, Node, Reader},
     section,
     setting::{Setting, Shown},
     values::{Fraction, Rate, Size},
@@ -25,7 +24,7 @@ section! {
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
         /// What the switches watch, and how: as `[[switch.watch]]` of a switch's configuration. The first that matches decides.
         /// None: UDP and TCP between all hosts, by INT-MD.
-        pub(crate) watch: Vec<WatchSettings> = Vec::new(),
+        pub(crate) watch: Vec<Verbatim> = Vec::new(),
         /// What the sinks report: as `[[switch.filter]]` of a switch's configuration. None: every packet that is watched.
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
         /// Further keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
@@ -35,7 +34,7 @@ section! {
         pub(crate) translator: Option<Verbatim> = None,
         /// The collector: anything a configuration file can hold, such as `[collector.thresholds]` or `[[collector.rules]]`. The
         /// lab adds where to listen, the names of the nodes and the store. It may be empty, but must be there.
-        pub(crate) collector: Option<Settings> = None,
+        pub(crate) collector: Option<Verbatim> = None,
     }
 }
 
@@ -59,7 +58,7 @@ section! {
         /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
         /// Its own list instead of the file's `[[watch]]`.
-        pub(crate) watch: Option<Vec<WatchSettings>> = None,
+        pub(crate) watch: Option<Vec<Verbatim>> = None,
         /// Its own list instead of the file's `[[filter]]`.
         pub(crate) filter: Option<Vec<Verbatim>> = None,
     }
@@ -132,10 +131,11 @@ impl Setting for Verbatim {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let shown = shown(node);
-        if shown.is_none() {
+        if !matches!(shown, Shown::Table(_)) {
             reader.expected(node, Self::KIND);
+            return None;
         }
-        shown.filter(|shown| matches!(shown, Shown::Table(_))).map(Self)
+        Some(Self(shown))
     }
 
     fn show(&self) -> Shown {
@@ -143,25 +143,27 @@ impl Setting for Verbatim {
     }
 }
 
-fn shown(node: &Node<'_>) -> Option<Shown> {
-    use toml::de::DeValue;
-    Some(match node.get_ref() {
+/// A value as it is written. What no setting can be (a date, a number beyond 64 bits) becomes a text, which whoever reads it then
+/// refuses.
+pub(crate) fn shown(node: &Node<'_>) -> Shown {
+    let plain =
+        |value: Option<serde_json::Value>, text: &str| Shown::Plain(value.unwrap_or_else(|| text.into()));
+    match node.get_ref() {
         DeValue::String(text) => Shown::Plain(text.as_ref().into()),
         DeValue::Integer(number) => {
             let digits = number.as_str().replace('_', "");
-            Shown::Plain(i64::from_str_radix(&digits, number.radix()).ok()?.into())
+            plain(i64::from_str_radix(&digits, number.radix()).ok().map(Into::into), number.as_str())
         }
-        DeValue::Float(number) => Shown::Plain(number.as_str().replace('_', "").parse::<f64>().ok()?.into()),
+        DeValue::Float(number) => {
+            plain(number.as_str().replace('_', "").parse::<f64>().ok().map(Into::into), number.as_str())
+        }
         DeValue::Boolean(value) => Shown::Plain((*value).into()),
-        DeValue::Datetime(_) => return None,
-        DeValue::Array(list) => Shown::List(list.iter().map(shown).collect::<Option<_>>()?),
+        DeValue::Datetime(date) => Shown::Plain(date.to_string().into()),
+        DeValue::Array(list) => Shown::List(list.iter().map(shown).collect()),
         DeValue::Table(table) => {
-            let entry = |(key, value): (&_, &_)| {
-                Some((AsRef::<str>::as_ref(toml::Spanned::get_ref(key)).to_owned(), shown(value)?))
-            };
-            Shown::Table(table.iter().map(entry).collect::<Option<_>>()?)
+            Shown::Table(table.iter().map(|(key, value)| (key.get_ref().to_string(), shown(value))).collect())
         }
-    })
+    }
 }
 
 /// The reference page of the topology file, in Markdown.
@@ -170,10 +172,6 @@ pub(crate) fn reference() -> String {
     let mut chapters = Vec::new();
     LabFile::explain("", &mut chapters);
     chapters[0].heading = "the file".to_owned();
-    // What is below these two is in the reference of the configuration.
-    chapters.retain(|chapter| {
-        !chapter.heading.starts_with("[collector") && !chapter.heading.starts_with("[[collector")
-    });
     settings::show::page(REFERENCE_HEAD, &chapters)
 }
 
@@ -193,6 +191,6 @@ Durations are numbers with a unit: `ns`, `us`, `ms`, `s`. Sizes are numbers with
 mod tests {
     #[test]
     fn the_reference_page_of_the_topology_file_is_up_to_date() {
-        crate::config::compare_page("docs/reference/lab.md", &super::reference());
+        testkit::compare_page("docs/reference/lab.md", &super::reference());
     }
 }

@@ -3,23 +3,19 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::config::{
-    Settings,
-    sections::{Clocks, ProfileSettings},
-    switch::WatchSettings,
-    values::{Listen, TELEMETRY_PORT},
-};
 use settings::{
     setting::{Setting, Shown},
-    values::Size,
+    values::{Size, bytes},
 };
 
-use super::fault::Conditions;
-use super::file::Verbatim;
-use super::plan::{COLLECTOR, MANAGEMENT, namespace};
-use super::routes::routes;
-use super::topology::{Node, Port, Topology};
+use crate::conditions::Conditions;
+use crate::file::Verbatim;
+use crate::plan::{COLLECTOR, MANAGEMENT, namespace};
+use crate::routes::routes;
+use crate::topology::{Node, Port, Topology};
 
+/// The port of reports.
+const TELEMETRY_PORT: u16 = 32766;
 /// Where a first stage takes postcards.
 const STAGE_PORT: u16 = 32765;
 /// Where the collector takes aggregates.
@@ -28,38 +24,82 @@ const AGGREGATE_PORT: u16 = 32767;
 /// Where the API of a switch answers, in its own namespace; that of a first stage in the management network's.
 pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
 
-/// Most that the store of a lab may take: it lies in memory, unless the topology file says where else.
-const STORE: Size = Size(256 << 20);
+/// Most bytes that the store of a lab may take: it lies in memory, unless the topology file says where else.
+const STORE: u64 = 256 << 20;
 
-/// The configuration of the collector. `api`: where it answers; `dir`: where its store goes, unless the file says.
-pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Settings {
-    let mut settings = topology.file.collector.clone().unwrap_or_default();
-    settings.collector.listen = vec![Listen::Udp((COLLECTOR, TELEMETRY_PORT).into())];
-    if topology.file.translator.is_some() {
-        settings.collector.listen.push(Listen::Udp((COLLECTOR, AGGREGATE_PORT).into()));
-    }
-    settings.collector.namespace = Some(namespace(&topology.name, MANAGEMENT));
-    settings.api.listen = api;
-    settings.nodes = topology.switches.iter().map(|switch| (switch.node, switch.name.clone())).collect();
-    if settings.store.dir.is_none() {
-        settings.store.dir = Some(dir.join("store"));
-        settings.store.max_bytes =
-            Some(settings.store.max_bytes.map_or(STORE, |most| Size(most.0.min(STORE.0))));
+/// The configuration of the collector, as TOML. `api`: where it answers; `dir`: where its store goes, unless the file says.
+pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> String {
+    let mut settings = match &topology.file.collector {
+        Some(Verbatim(written)) => written.clone(),
+        None => Shown::Table(Vec::new()),
+    };
+    let udp = |port: u16| plain(format!("udp://{}", SocketAddr::from((COLLECTOR, port))));
+    let mut listen = vec![udp(TELEMETRY_PORT)];
+    listen.extend(topology.file.translator.is_some().then(|| udp(AGGREGATE_PORT)));
+    set_at(&mut settings, &["collector", "listen"], Shown::List(listen));
+    set_at(&mut settings, &["collector", "namespace"], plain(namespace(&topology.name, MANAGEMENT)));
+    set_at(&mut settings, &["api", "listen"], plain(api.to_string()));
+    let nodes = topology.switches.iter().map(|switch| (switch.node.to_string(), plain(switch.name.as_str())));
+    set_at(&mut settings, &["nodes"], Shown::Table(nodes.collect()));
+    if get_at(&settings, &["store", "dir"]).is_none() {
+        let written = get_at(&settings, &["store", "max_bytes"]).and_then(text).and_then(bytes);
+        let most = written.map_or(STORE, |most| most.min(STORE));
+        set_at(&mut settings, &["store", "dir"], plain(dir.join("store").to_string_lossy()));
+        set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
     }
     // What all sources begin with is known, so that paths of two nodes need not be learned from longer ones.
-    if let Some(first) = topology.file.watch.first()
-        && topology.file.watch.iter().all(|watch| watch.hops == first.hops)
+    let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
+    if let Some(first) = topology.file.watch.first().and_then(hops)
+        && topology.file.watch.iter().all(|watch| hops(watch).as_ref() == Some(&first))
+        && get_at(&settings, &["collector", "sf", "hop_limit"]).is_none()
     {
-        settings.collector.sf.hop_limit.get_or_insert(first.hops);
+        set_at(&mut settings, &["collector", "sf", "hop_limit"], first);
     }
     // The switches of a lab share one clock.
-    let usual = || ProfileSettings {
-        clocks: Clocks::Synchronised,
-        drop_reasons: dataplane::demo::drop_reasons().map(|(code, name)| (code, name.to_owned())).collect(),
-        ..ProfileSettings::default()
-    };
-    settings.profiles.entry("default".to_owned()).or_insert_with(usual);
-    settings
+    if get_at(&settings, &["profiles", "default"]).is_none() {
+        let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
+        let usual = vec![
+            entry("clocks", plain("synchronised")),
+            entry("drop_reasons", Shown::Table(reasons.collect())),
+        ];
+        set_at(&mut settings, &["profiles", "default"], Shown::Table(usual));
+    }
+    settings.to_toml()
+}
+
+/// Where the file says that the API of the collector listens.
+pub(crate) fn written_api(topology: &Topology) -> Option<SocketAddr> {
+    let Verbatim(settings) = topology.file.collector.as_ref()?;
+    get_at(settings, &["api", "listen"]).and_then(text)?.parse().ok()
+}
+
+fn text(value: &Shown) -> Option<&str> {
+    match value {
+        Shown::Plain(value) => value.as_str(),
+        _ => None,
+    }
+}
+
+/// The value under `path` of nested tables.
+fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
+    path.iter().try_fold(table, |table, key| match table {
+        Shown::Table(entries) => entries.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+        _ => None,
+    })
+}
+
+/// Sets the value under `path` of nested tables, which are made where they are missing.
+fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
+    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else { return };
+    if below.is_empty() {
+        return set(entries, key, value);
+    }
+    if !entries.iter().any(|(known, _)| known == key) {
+        entries.push(entry(key, Shown::Table(Vec::new())));
+    }
+    if let Some((_, inner)) = entries.iter_mut().find(|(known, _)| known == key) {
+        set_at(inner, below, value);
+    }
 }
 
 /// The configuration of a switch under these conditions, as TOML.
@@ -113,22 +153,23 @@ pub(crate) fn translator(topology: &Topology) -> Option<String> {
 /// What a switch watches.
 fn watch(topology: &Topology, index: usize, conditions: &Conditions) -> Shown {
     let file = &topology.file;
-    let usual = [WatchSettings::default()];
+    // A table without keys: UDP and TCP between all hosts, by INT-MD.
+    let usual = [Verbatim(Shown::Table(Vec::new()))];
     let written = match &file.switches[index].watch {
         Some(own) => own,
         None if file.watch.is_empty() => &usual[..],
         None => &file.watch,
     };
     match conditions.mode.as_deref() {
-        None => written.to_vec().show(),
+        None => list(written),
         Some("off") => Shown::List(Vec::new()),
         Some(mode) => Shown::List(written.iter().map(|entry| in_mode(entry, mode)).collect()),
     }
 }
 
 /// The same flows, measured in another way.
-fn in_mode(watch: &WatchSettings, mode: &str) -> Shown {
-    let mut shown = watch.show();
+fn in_mode(watch: &Verbatim, mode: &str) -> Shown {
+    let mut shown = watch.0.clone();
     if let Shown::Table(keys) = &mut shown {
         set(keys, "mode", plain(mode));
     }
@@ -225,7 +266,9 @@ mod tests {
         flow_latency = \"1ms\"";
 
     fn topology() -> Topology {
-        Topology::parse(FILE, "t.toml").map_err(|error| error.to_string()).unwrap()
+        crate::load::parse(FILE, "t.toml", &crate::program::Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap()
     }
 
     #[test]
@@ -274,22 +317,15 @@ port = 2
         let made = switch(&topology(), 0, &usual);
         let (before, _) = made.split_once("[[switch.watch]]").unwrap();
         assert_eq!(before, expected);
-        assert!(
-            made.contains("mode = \"md\"\n") && made.ends_with("\n[api]\nlisten = \"127.0.0.1:8080\"\n"),
-            "{made}"
-        );
+        assert!(made.ends_with("\n[[switch.watch]]\n\n[api]\nlisten = \"127.0.0.1:8080\"\n"), "{made}");
         let other = switch(&topology(), 1, &usual);
         assert!(other.contains("node = 2\n"), "{other}");
         assert!(other.contains("[[switch.watch]]\ndst = \"10.0.2.0/24\"\nmode = \"postcard\"\n"), "{other}");
-        for text in [made, other] {
-            let read = Settings::parse(&text, "s.toml").map(|read| read.switch.is_some());
-            assert_eq!(read.map_err(|error| error.to_string()), Ok(true));
-        }
     }
 
     #[test]
     fn conditions_change_the_mode_the_ports_and_the_routes() {
-        use crate::lab::fault::{Fault, Made};
+        use crate::conditions::{Fault, Made};
         let faults = [
             ("h1-s1", Fault::Delay(5_000_000)),
             ("s1-s2", Fault::Loss(0.5)),
@@ -314,16 +350,16 @@ port = 2
 
     #[test]
     fn the_collector_has_what_the_file_says_and_what_the_lab_knows() {
-        let settings = collector(&topology(), "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
-        let text = settings.to_toml();
-        let read = Settings::parse(&text, "collector.toml").map_err(|error| error.to_string());
-        assert_eq!(read.as_ref(), Ok(&settings));
+        let text = collector(&topology(), "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
         for line in [
             "listen = [\"udp://172.31.255.1:32766\"]",
             "namespace = \"hw-t-mgmt\"",
             "11 = \"s1\"",
             "2 = \"s2\"",
-            "flow_latency = 1000000",
+            "flow_latency = \"1ms\"",
+            "max_bytes = \"256 MiB\"",
+            "[profiles.default]",
+            "[api]",
             "dir = \"/run/x/store\"",
             "clocks = \"synchronised\"",
         ] {

@@ -1,15 +1,13 @@
-//! What goes wrong in a network, made on purpose, and undone. A link is broken where a switch of ours sends into it or
-//! receives from it; so both directions are, also of a host's link.
+//! What was changed in a lab since it was made: faults, and how flows are measured. A link is broken where a switch of ours sends
+//! into it or receives from it; so both directions are, also of a host's link.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use super::remote::Lab;
-use super::topology::{Node, Port, Topology};
 use settings::setting::{Setting, Shown};
-use settings::values::{Fraction, Rate};
-use terminal::CliError;
+use settings::values::{Fraction, Rate, duration_text};
+
+use crate::topology::{Node, Port, Topology};
 
 /// What was changed in a lab since it was made.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
@@ -66,7 +64,7 @@ impl Conditions {
     }
 
     /// A fault of the same kind is replaced.
-    fn add(&mut self, made: Made) {
+    pub(crate) fn add(&mut self, made: Made) {
         let kind = std::mem::discriminant(&made.fault);
         self.faults.retain(|known| known.link != made.link || std::mem::discriminant(&known.fault) != kind);
         self.faults.push(made);
@@ -80,7 +78,7 @@ impl Made {
         match self.fault {
             Fault::Cut { .. } => format!("{link} is cut"),
             Fault::Loss(share) => format!("{link} loses {} % of the packets", share * 100.0),
-            Fault::Delay(time) => format!("{link} takes {}", settings::values::duration_text(time)),
+            Fault::Delay(time) => format!("{link} takes {}", duration_text(time)),
             Fault::Reorder(share) => format!("{link} holds back {} % of the packets", share * 100.0),
             Fault::Slow(rate) => format!("{link} passes {}", Rate(rate)),
         }
@@ -105,87 +103,6 @@ impl Fault {
             Self::Slow(rate) => both("rate", "in_rate", Rate(rate).show()),
         }
     }
-}
-
-/// How long routes stay as they were when a link is cut, as if a protocol had to find out.
-const CONVERGENCE: Duration = Duration::from_millis(200);
-
-/// Breaks a link. Gives it back in words.
-///
-/// # Errors
-/// There is no such link; a switch does not answer or refuses.
-pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
-    let made = Made { link: canonical(lab, link)?, fault };
-    let told = made.describe();
-    if fault == (Fault::Cut { reroute: true }) {
-        let first = Made { fault: Fault::Cut { reroute: false }, ..made.clone() };
-        change(lab, |conditions| conditions.add(first))?;
-        std::thread::sleep(CONVERGENCE);
-    }
-    change(lab, |conditions| conditions.add(made))?;
-    Ok(told)
-}
-
-/// A link that was cut passes packets again. Gives back its name.
-///
-/// # Errors
-/// There is no such link; a switch does not answer or refuses.
-pub(crate) fn mend(lab: &mut Lab, link: &str) -> Result<String, CliError> {
-    let link = canonical(lab, link)?;
-    let cut = |made: &Made| made.link == link && matches!(made.fault, Fault::Cut { .. });
-    change(lab, |conditions| conditions.faults.retain(|made| !cut(made)))?;
-    Ok(link)
-}
-
-/// Puts other conditions in force, or none other.
-fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), CliError> {
-    let before = lab.state.conditions.clone();
-    change(&mut lab.state.conditions);
-    lab.apply().inspect_err(|_| {
-        lab.state.conditions = before;
-        // The first failure is the one to tell.
-        let _ = lab.apply();
-    })
-}
-
-fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
-    lab.topology.find_link(link).map(|index| lab.topology.links[index].interfaces[0].clone())
-}
-
-/// Every link is as the topology file says.
-///
-/// # Errors
-/// A switch does not answer or refuses.
-pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
-    change(lab, |conditions| conditions.faults.clear())
-}
-
-/// Flows are measured in another way; `None`: as the topology file says.
-///
-/// # Errors
-/// A switch does not answer or refuses.
-pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError> {
-    change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
-}
-
-/// Empties the SF-INT registers of a switch, or of all. Gives back their names.
-///
-/// # Errors
-/// There is no such switch, it does not answer or refuses.
-pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliError> {
-    let mut wiped = Vec::new();
-    for (index, known) in lab.topology.switches.iter().enumerate() {
-        if switch.is_none_or(|wanted| wanted == known.name) {
-            lab.tell(index, "/switch/registers/wipe")?;
-            wiped.push(known.name.clone());
-        }
-    }
-    if wiped.is_empty() {
-        let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
-        let message = format!("there is no switch `{}`; there are {}", switch.unwrap_or(""), all.join(", "));
-        return Err(CliError::new(message));
-    }
-    Ok(wiped)
 }
 
 #[cfg(test)]

@@ -214,7 +214,9 @@ mod tests {
 
     #[test]
     fn the_plan_of_a_small_network() {
-        let topology = Topology::parse(SMALL, "t.toml").map_err(|error| error.to_string()).unwrap();
+        let topology = crate::load::parse(SMALL, "t.toml", &crate::program::Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap();
         let mut lines: Vec<String> = steps(&topology).iter().map(written).collect();
         lines.dedup();
         let expected = "\

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::Conditions;
-use super::topology::Topology;
+use crate::conditions::Conditions;
+use crate::load;
+use crate::program::Program;
+use crate::topology::Topology;
 use terminal::CliError;
 
 /// Where labs have their directories.
@@ -136,8 +138,8 @@ impl Directory {
     }
 
     /// The network, from the copy of its file.
-    pub(crate) fn topology(&self) -> Result<Topology, CliError> {
-        Topology::load(&self.file(TOPOLOGY))
+    pub(crate) fn topology(&self, program: &dyn Program) -> Result<Topology, CliError> {
+        load::load(&self.file(TOPOLOGY), program)
     }
 }
 

@@ -1,19 +1,20 @@
-//! What a topology file means: nodes, ports and links, every contradiction refused with its line.
+//! From a topology file to a topology: every contradiction is refused with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::config::{Settings, check};
-use settings::read::ConfigError;
 use settings::{
-    read::{Node as TomlNode, Reader, is_written, nearest, span_of},
+    read::{ConfigError, DeValue, Node as TomlNode, Reader, is_written, nearest, span_of},
     setting::Setting,
 };
 use terminal::CliError;
 
-use super::fault::Conditions;
-use super::file::{Address, HostSettings, LabFile, LinkSettings};
+use crate::conditions::Conditions;
+use crate::file::{Address, HostSettings, LabFile, LinkSettings, Verbatim};
+use crate::program::Program;
+use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
+use crate::{configs, routes};
 
 /// Most letters in the name of a lab.
 const LAB_NAME: usize = 15;
@@ -33,160 +34,52 @@ pub(crate) const INT_ROOM: u32 = 640;
 /// IPv6 wants at least this; veth carries at most that.
 const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
 
-/// A host or a switch, by its place in the list.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Node {
-    /// A host.
-    Host(usize),
-    /// A switch.
-    Switch(usize),
+/// The network of a file.
+///
+/// # Errors
+/// The file cannot be read, or something in it is wrong; the message names each line.
+pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let remedy = "name a topology file, such as examples/lab/three-switches.toml";
+        CliError::io(format!("cannot read {}", path.display()), error, remedy)
+    })?;
+    parse(&text, &path.to_string_lossy(), program).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// A network that can be made: every name is somebody's, every host has one link, every address is one host's.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Topology {
-    /// The lab's name.
-    pub(crate) name: String,
-    /// The hosts, in the order of the file.
-    pub(crate) hosts: Vec<Host>,
-    /// The switches, in the order of the file.
-    pub(crate) switches: Vec<Switch>,
-    /// The links, in the order of the file.
-    pub(crate) links: Vec<Link>,
-    /// The file, for what is passed on.
-    pub(crate) file: LabFile,
+/// The network that `text` describes. `file` is its name in messages.
+///
+/// # Errors
+/// Every problem of the file, with its line.
+pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Topology, ConfigError> {
+    let mut reader = Reader::new(text);
+    let mut made = None;
+    if let Some(root) = reader.parse()
+        && let Some(read) = LabFile::read(&root, &mut reader)
+    {
+        made = Maker { program, root: &root, reader: &mut reader, text }.make(read);
+    }
+    reader.finish(file)?;
+    // Without a problem there is a network: what cannot be made was refused.
+    Ok(made.unwrap_or_else(|| Topology {
+        name: String::new(),
+        hosts: Vec::new(),
+        switches: Vec::new(),
+        links: Vec::new(),
+        file: LabFile::default(),
+    }))
 }
 
-/// A host.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Host {
-    /// Its name.
-    pub(crate) name: String,
-    /// Its addresses, IPv4 first.
-    pub(crate) addresses: Vec<Address>,
-    /// Its link.
-    pub(crate) link: usize,
-}
-
-/// A switch.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Switch {
-    /// Its name.
-    pub(crate) name: String,
-    /// Its node id.
-    pub(crate) node: u32,
-    /// Its ports, in the order of the links; the first has the number 1.
-    pub(crate) ports: Vec<Port>,
-}
-
-/// A port of a switch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Port {
-    /// Its number.
-    pub(crate) number: u16,
-    /// Its link.
-    pub(crate) link: usize,
-    /// Which end of the link is here: 0 or 1.
-    pub(crate) end: usize,
-    /// Who is at the other end.
-    pub(crate) peer: Node,
-}
-
-/// A link.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Link {
-    /// Its ends.
-    pub(crate) ends: [Node; 2],
-    /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
-    pub(crate) interfaces: [String; 2],
-    /// Longest packet, bytes.
-    pub(crate) mtu: u32,
-    /// As written.
-    pub(crate) settings: LinkSettings,
-}
-
-impl Host {
-    /// Its address of a family.
-    pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
-        self.addresses.iter().map(|address| address.ip).find(|ip| ip.is_ipv6() == ipv6)
-    }
-}
-
-impl Topology {
-    /// The network of a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or something in it is wrong; the message names each line.
-    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let remedy = "name a topology file, such as examples/lab/three-switches.toml";
-            CliError::io(format!("cannot read {}", path.display()), error, remedy)
-        })?;
-        Self::parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))
-    }
-
-    /// The network that `text` describes. `file` is its name in messages.
-    ///
-    /// # Errors
-    /// Every problem of the file, with its line.
-    pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
-        let mut reader = Reader::new(text);
-        let mut made = None;
-        if let Some(root) = reader.parse()
-            && let Some(read) = LabFile::read(&root, &mut reader)
-        {
-            made = Maker { root: &root, reader: &mut reader, text }.make(read);
-        }
-        reader.finish(file)?;
-        // Without a problem there is a network: what cannot be made was refused.
-        Ok(made.unwrap_or_else(|| Self {
-            name: String::new(),
-            hosts: Vec::new(),
-            switches: Vec::new(),
-            links: Vec::new(),
-            file: LabFile::default(),
-        }))
-    }
-
-    /// The name of a node.
-    pub(crate) fn name_of(&self, node: Node) -> &str {
-        match node {
-            Node::Host(index) => &self.hosts[index].name,
-            Node::Switch(index) => &self.switches[index].name,
-        }
-    }
-
-    /// The node of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Node> {
-        let host = self.hosts.iter().position(|host| host.name == name).map(Node::Host);
-        host.or_else(|| self.switches.iter().position(|switch| switch.name == name).map(Node::Switch))
-    }
-
-    /// All nodes, hosts first.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
-        (0..self.hosts.len()).map(Node::Host).chain((0..self.switches.len()).map(Node::Switch))
-    }
-
-    /// The link that a person calls so: by either of its interfaces.
-    ///
-    /// # Errors
-    /// There is none; the sentence names those there are.
-    pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
-        let found =
-            self.links.iter().position(|link| link.interfaces.iter().any(|interface| interface == name));
-        found.ok_or_else(|| {
-            let all: Vec<&str> = self.links.iter().map(|link| link.interfaces[0].as_str()).collect();
-            CliError::new(format!(
-                "there is no link `{name}` in the lab {}; there are {}",
-                self.name,
-                all.join(", ")
-            ))
-        })
-    }
+/// Checks the text of a topology file. `file` is its name in messages.
+///
+/// # Errors
+/// Every problem of the file, with its line.
+pub fn check(text: &str, file: &str, program: &dyn Program) -> Result<(), ConfigError> {
+    parse(text, file, program).map(|_| ())
 }
 
 /// Makes a topology of a file, and notes what is wrong on the way.
 struct Maker<'a, 'i> {
+    program: &'a dyn Program,
     root: &'a TomlNode<'a>,
     reader: &'a mut Reader<'i>,
     text: &'a str,
@@ -196,7 +89,7 @@ struct Maker<'a, 'i> {
 type Names<'f> = BTreeMap<&'f str, Node>;
 
 impl Maker<'_, '_> {
-    fn make(&mut self, file: LabFile) -> Option<Topology> {
+    fn make(&mut self, mut file: LabFile) -> Option<Topology> {
         self.lab_name(&file);
         self.sizes(&file);
         let names = self.names(&file);
@@ -206,6 +99,7 @@ impl Maker<'_, '_> {
         let ports = ports(&links, file.switches.len());
         let of_hosts = self.host_links(&file, &links);
         self.mtus(&file, &links);
+        self.watch(&mut file);
         self.collector(&file);
         let hosts = file.hosts.iter().zip(addresses).zip(of_hosts);
         let hosts: Option<Vec<Host>> = hosts
@@ -463,12 +357,12 @@ impl Maker<'_, '_> {
     }
 
     fn collector(&mut self, file: &LabFile) {
-        let Some(settings) = &file.collector else {
+        if file.collector.is_none() {
             self.refuse(&[], "nobody would receive the reports; write [collector] (it may be empty)");
             return;
-        };
-        if let Some(node) = table(self.root, "collector") {
-            check::check(settings, self.text, node, self.reader);
+        }
+        if let Some(node) = child(self.root, "collector") {
+            self.program.check_collector(self.text, node, self.reader);
         }
         for (path, why) in [
             (&["collector", "collector", "listen"][..], "the lab decides where its collector listens"),
@@ -483,6 +377,26 @@ impl Maker<'_, '_> {
         }
     }
 
+    /// Completes what the switches watch with the program's defaults.
+    fn watch(&mut self, file: &mut LabFile) {
+        if let Some(node) = child(self.root, "watch") {
+            file.watch = self.watched(node);
+        }
+        let Some(DeValue::Array(switches)) = child(self.root, "switches").map(TomlNode::get_ref) else {
+            return;
+        };
+        for (switch, node) in file.switches.iter_mut().zip(switches) {
+            if let Some(node) = child(node, "watch") {
+                switch.watch = Some(self.watched(node));
+            }
+        }
+    }
+
+    fn watched(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
+        let DeValue::Array(list) = list.get_ref() else { return Vec::new() };
+        list.iter().filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim)).collect()
+    }
+
     /// What each switch is told, it understands.
     fn switches(&mut self, made: &Topology) {
         if !self.reader.is_good() {
@@ -490,11 +404,8 @@ impl Maker<'_, '_> {
         }
         for (index, switch) in made.switches.iter().enumerate() {
             let file = format!("{}.toml", switch.name);
-            let Err(error) =
-                Settings::parse(&super::configs::switch(made, index, &Conditions::default()), &file)
-            else {
-                continue;
-            };
+            let config = configs::switch(made, index, &Conditions::default());
+            let Err(error) = self.program.check(&config, &file) else { continue };
             let passed_on =
                 ["switch", "filter", "watch"].into_iter().find(|key| is_written(self.root, &[key]));
             let index = index.to_string();
@@ -516,8 +427,8 @@ impl Maker<'_, '_> {
                 );
             }
         }
-        let Some(text) = super::configs::translator(made).filter(|_| self.reader.is_good()) else { return };
-        if let Err(error) = Settings::parse(&text, "translator.toml") {
+        let Some(text) = configs::translator(made).filter(|_| self.reader.is_good()) else { return };
+        if let Err(error) = self.program.check(&text, "translator.toml") {
             self.refuse(
                 &["translator"],
                 format!("the first stage does not understand what this makes of it:\n{error}"),
@@ -527,7 +438,7 @@ impl Maker<'_, '_> {
 
     /// Every host reaches every other.
     fn connected(&mut self, made: &Topology) {
-        let distances = super::routes::distances(made, 0, &[]);
+        let distances = routes::distances(made, 0, &[]);
         for (index, host) in made.hosts.iter().enumerate() {
             if distances[entry(made, host)].is_none() {
                 let first = &made.hosts[0].name;
@@ -549,12 +460,6 @@ impl Maker<'_, '_> {
     }
 }
 
-/// The switch that a host is linked to.
-pub(crate) fn entry(made: &Topology, host: &Host) -> usize {
-    let ends = made.links[host.link].ends;
-    ends.iter().find_map(|end| if let Node::Switch(index) = end { Some(*index) } else { None }).unwrap_or(0)
-}
-
 /// Words of the lab's own: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
 const RESERVED: [&str; 8] = ["lo", "mgmt", "collector", "translator", "state", "topology", "store", "all"];
 
@@ -562,9 +467,9 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-fn table<'a>(root: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
-    match root.get_ref() {
-        toml::de::DeValue::Table(table) => table.get(key),
+fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
+    match node.get_ref() {
+        DeValue::Table(table) => table.get(key),
         _ => None,
     }
 }
@@ -624,5 +529,5 @@ fn ports(links: &[Link], switches: usize) -> Vec<Vec<Port>> {
 }
 
 #[cfg(test)]
-#[path = "topology_tests.rs"]
+#[path = "load_tests.rs"]
 mod tests;

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::conditions::Conditions;
 use super::configs;
 use super::down::{self, ip};
-use super::fault::Conditions;
+use super::load;
 use super::plan::{MANAGEMENT, Step, namespace, steps};
+use super::program::Program;
 use super::remote::Lab;
 use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
@@ -30,15 +32,19 @@ const LOG_LINES: usize = 12;
 ///
 /// # Errors
 /// What is wrong with the file, or what cannot be made.
-pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Lab, CliError> {
-    let topology = Topology::load(file)?;
+pub(crate) fn up(
+    file: &Path,
+    api: Option<SocketAddr>,
+    program: &'static dyn Program,
+) -> Result<Lab, CliError> {
+    let topology = load::load(file, program)?;
     may_make()?;
     let directory = Directory::of(&topology.name);
     if !state::namespaces(&topology.name).is_empty() {
         return Err(state::exists(&topology.name));
     }
     let _lock = directory.create()?;
-    make(&topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
+    make(program, &topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
         Ok(_) => CliError::new(format!("{error}\nNothing was left behind.")),
         Err(further) => CliError::new(format!("{error}\nAnd it cannot be removed: {further}")),
     })
@@ -62,17 +68,18 @@ fn may_make() -> Result<(), CliError> {
 }
 
 fn make(
+    program: &'static dyn Program,
     topology: &Topology,
     directory: &Directory,
     file: &Path,
     api: Option<SocketAddr>,
 ) -> Result<Lab, CliError> {
-    let wanted = api.or_else(|| Some(topology.file.collector.as_ref()?.api.listen));
+    let wanted = api.or_else(|| configs::written_api(topology));
     let settings = configs::collector(topology, free(wanted.unwrap_or(API.into())), directory.path());
     let text = fs::read(file)
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
     directory.write(TOPOLOGY, &text)?;
-    directory.write("collector.toml", settings.to_toml().as_bytes())?;
+    directory.write("collector.toml", settings.as_bytes())?;
     for (index, switch) in topology.switches.iter().enumerate() {
         directory.write(
             &format!("{}.toml", switch.name),
@@ -96,7 +103,7 @@ fn make(
     }
     let api = children[0].address()?;
     let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
-    let lab = Lab::new(directory.clone(), topology.clone(), state.clone())?;
+    let lab = Lab::new(program, directory.clone(), topology.clone(), state.clone());
     wait(&lab, &mut children)?;
     directory.keep(&state)?;
     Ok(lab)

@@ -80,7 +80,9 @@ mod tests {
         for (a, b) in links {
             text += &format!("[[links]]\nbetween = [\"s{a}\", \"s{b}\"]\n");
         }
-        Topology::parse(&text, "t.toml").map_err(|error| error.to_string()).unwrap()
+        crate::load::parse(&text, "t.toml", &crate::program::Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap()
     }
 
     /// Follows every way that packets of a host may take to another, and gives the number of switches on each.

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::lab::down::{self, Removed};
-use crate::lab::fault::Made;
-use crate::lab::remote::Lab;
-use crate::lab::state;
-use crate::lab::topology::{Node, Topology, entry};
-use crate::lab::traffic::Figures;
+use crate::conditions::Made;
+use crate::down::{self, Removed};
+use crate::program::Program;
+use crate::remote::Lab;
+use crate::state;
+use crate::topology::{Node, Topology, entry};
+use crate::traffic::Figures;
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
@@ -29,7 +30,7 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 }
 
 /// What is where, and what to try next.
-pub(super) fn made(lab: &Lab) -> Result<(), CliError> {
+pub(super) fn made(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
     let sizes =
@@ -39,11 +40,7 @@ pub(super) fn made(lab: &Lab) -> Result<(), CliError> {
     out += &hosts(topology);
     out.push('\n');
     out += &switches(topology);
-    let pages = if crate::api::pages::are_built_in() {
-        "The pages are at"
-    } else {
-        "This build has no pages; the API is at"
-    };
+    let pages = if has_web_page { "The pages are at" } else { "This build has no pages; the API is at" };
     let url = terminal.paint(Tone::Strong, &format!("{}/", lab.state.api));
     out += &format!(
         "\n{pages} {url}\nConfigurations and logs of all processes: {}/\n\n",
@@ -68,8 +65,7 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     };
     let (a, b) = (&first.name, &last.name);
     let ping = last.addresses.first().map_or_else(String::new, |address| address.ip.to_string());
-    let between =
-        |link: &&crate::lab::topology::Link| link.ends.iter().all(|end| matches!(end, Node::Switch(_)));
+    let between = |link: &&crate::topology::Link| link.ends.iter().all(|end| matches!(end, Node::Switch(_)));
     let link = topology.links.iter().find(between).or_else(|| topology.links.first());
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
@@ -141,8 +137,12 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
 }
 
 /// Says how a lab is. The answer is "no" (1) when a process of it does not answer.
-pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
-    let lab = Lab::open(named)?;
+pub(super) fn status(
+    named: Option<&str>,
+    as_json: bool,
+    program: &'static dyn Program,
+) -> Result<ExitCode, CliError> {
+    let lab = Lab::open(named, program)?;
     let processes = down::processes(&lab.directory)?.len();
     let collector = lab.collector("/status");
     let switches: Vec<Result<Value, CliError>> =

@@ -1,13 +1,12 @@
 //! A lab that is up, and its processes, asked over their APIs: the collector's in our network, each switch's in its own.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::configs::SWITCH_API;
 use super::plan::{MANAGEMENT, namespace};
 use super::state::{Directory, State};
 use super::topology::Topology;
-use crate::commands::client::{Client, Error};
-use crate::config::Settings;
+use crate::program::Program;
 use terminal::CliError;
 
 /// A lab that is up.
@@ -19,25 +18,25 @@ pub(crate) struct Lab {
     pub(crate) topology: Topology,
     /// What was kept of it.
     pub(crate) state: State,
-    collector: Client,
-    switch: Client,
+    program: &'static dyn Program,
 }
 
 impl Lab {
     /// A lab of these parts.
-    ///
-    /// # Errors
-    /// The address of its collector is none.
-    pub(crate) fn new(directory: Directory, topology: Topology, state: State) -> Result<Self, CliError> {
-        let collector = Client::new(&state.api, None)?;
-        Ok(Self { directory, topology, state, collector, switch: Client::new(SWITCH_API, None)? })
+    pub(crate) fn new(
+        program: &'static dyn Program,
+        directory: Directory,
+        topology: Topology,
+        state: State,
+    ) -> Self {
+        Self { directory, topology, state, program }
     }
 
     /// The lab that is meant: the one named, else the only one.
     ///
     /// # Errors
     /// There is no such lab, or only parts of it.
-    pub(crate) fn open(named: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn open(named: Option<&str>, program: &'static dyn Program) -> Result<Self, CliError> {
         let directory = super::state::chosen(named)?;
         let Some(state) = directory.state() else {
             let name = directory.lab();
@@ -45,8 +44,8 @@ impl Lab {
                 "the lab {name} is not whole; remove what is left with `hopwise lab down {name}`"
             )));
         };
-        let topology = directory.topology()?;
-        Self::new(directory, topology, state)
+        let topology = directory.topology(program)?;
+        Ok(Self::new(program, directory, topology, state))
     }
 
     /// The namespace of a node.
@@ -59,7 +58,7 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn collector(&self, path: &str) -> Result<Value, CliError> {
-        Ok(self.collector.get(path)?)
+        self.program.get(&self.state.api, path)
     }
 
     /// What a switch says of itself.
@@ -67,7 +66,7 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
-        self.within(index, |client| client.get("/switch"))
+        self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch"))
     }
 
     /// Tells a switch something: `POST /api/v1{path}`.
@@ -75,7 +74,7 @@ impl Lab {
     /// # Errors
     /// It does not answer, or refuses.
     pub(crate) fn tell(&self, index: usize, path: &str) -> Result<Value, CliError> {
-        self.within(index, |client| client.send("POST", path, &json!({})))
+        self.ask(&self.topology.switches[index].name, || self.program.post(SWITCH_API, path))
     }
 
     /// Puts the conditions in force: writes the files of all switches anew, and lets them be read.
@@ -88,7 +87,7 @@ impl Lab {
         for (index, switch) in self.topology.switches.iter().enumerate() {
             let text = super::configs::switch(&self.topology, index, conditions);
             let name = format!("{}.toml", switch.name);
-            Settings::parse(&text, &name).map_err(|error| CliError::new(error.to_string()))?;
+            self.program.check(&text, &name).map_err(CliError::new)?;
             files.push((name, text));
         }
         for (name, text) in files {
@@ -106,24 +105,16 @@ impl Lab {
     /// # Errors
     /// It does not.
     pub(crate) fn translator(&self) -> Result<Value, CliError> {
-        self.ask(MANAGEMENT, |client| client.get("/config"))
-    }
-
-    fn within<T: Send>(
-        &self,
-        index: usize,
-        question: impl FnOnce(&Client) -> Result<T, Error> + Send,
-    ) -> Result<T, CliError> {
-        self.ask(&self.topology.switches[index].name, question)
+        self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
     }
 
     /// Asks who answers in the namespace of a node.
-    fn ask<T: Send>(
+    fn ask(
         &self,
         name: &str,
-        question: impl FnOnce(&Client) -> Result<T, Error> + Send,
-    ) -> Result<T, CliError> {
-        let asked = nic::netns::within(&self.namespace(name), || question(&self.switch));
+        question: impl FnOnce() -> Result<Value, CliError> + Send,
+    ) -> Result<Value, CliError> {
+        let asked = nic::netns::within(&self.namespace(name), question);
         let failed = |error: String| CliError::new(format!("{name}: {error}"));
         asked.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }

@@ -9,16 +9,26 @@
 //! and processes that run in the former or were started with a configuration file in the latter. So it can be removed
 //! whatever became of the program that made it.
 
-pub(crate) mod capture;
-pub(crate) mod configs;
-pub(crate) mod down;
-pub(crate) mod exec;
-pub(crate) mod fault;
-pub(crate) mod file;
-pub(crate) mod plan;
-pub(crate) mod remote;
-pub(crate) mod routes;
-pub(crate) mod state;
-pub(crate) mod topology;
-pub(crate) mod traffic;
-pub(crate) mod up;
+#![forbid(unsafe_code)]
+
+mod capture;
+mod command;
+mod conditions;
+mod configs;
+mod down;
+mod exec;
+mod fault;
+mod file;
+mod load;
+mod plan;
+mod program;
+mod remote;
+mod routes;
+mod state;
+mod topology;
+mod traffic;
+mod up;
+
+pub use command::{Args, run};
+pub use load::check;
+pub use program::Program;

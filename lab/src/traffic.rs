@@ -383,7 +383,9 @@ mod tests {
 
     fn topology() -> Topology {
         let text = include_str!("../../examples/lab/three-switches.toml");
-        Topology::parse(text, "example.toml").map_err(|error| error.to_string()).unwrap()
+        crate::load::parse(text, "example.toml", &crate::program::Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap()
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! What goes wrong in a network, made on purpose, and undone.
+
+use std::time::Duration;
+
+use terminal::CliError;
+
+use crate::conditions::{Conditions, Fault, Made};
+use crate::remote::Lab;
+
+/// How long routes stay as they were when a link is cut, as if a protocol had to find out.
+const CONVERGENCE: Duration = Duration::from_millis(200);
+
+/// Breaks a link. Gives it back in words.
+///
+/// # Errors
+/// There is no such link; a switch does not answer or refuses.
+pub(crate) fn make(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
+    let made = Made { link: canonical(lab, link)?, fault };
+    let told = made.describe();
+    if fault == (Fault::Cut { reroute: true }) {
+        let first = Made { fault: Fault::Cut { reroute: false }, ..made.clone() };
+        change(lab, |conditions| conditions.add(first))?;
+        std::thread::sleep(CONVERGENCE);
+    }
+    change(lab, |conditions| conditions.add(made))?;
+    Ok(told)
+}
+
+/// A link that was cut passes packets again. Gives back its name.
+///
+/// # Errors
+/// There is no such link; a switch does not answer or refuses.
+pub(crate) fn mend(lab: &mut Lab, link: &str) -> Result<String, CliError> {
+    let link = canonical(lab, link)?;
+    let cut = |made: &Made| made.link == link && matches!(made.fault, Fault::Cut { .. });
+    change(lab, |conditions| conditions.faults.retain(|made| !cut(made)))?;
+    Ok(link)
+}
+
+/// Puts other conditions in force, or none other.
+fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), CliError> {
+    let before = lab.state.conditions.clone();
+    change(&mut lab.state.conditions);
+    lab.apply().inspect_err(|_| {
+        lab.state.conditions = before;
+        // The first failure is the one to tell.
+        let _ = lab.apply();
+    })
+}
+
+fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
+    lab.topology.find_link(link).map(|index| lab.topology.links[index].interfaces[0].clone())
+}
+
+/// Every link is as the topology file says.
+///
+/// # Errors
+/// A switch does not answer or refuses.
+pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
+    change(lab, |conditions| conditions.faults.clear())
+}
+
+/// Flows are measured in another way; `None`: as the topology file says.
+///
+/// # Errors
+/// A switch does not answer or refuses.
+pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError> {
+    change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
+}
+
+/// Empties the SF-INT registers of a switch, or of all. Gives back their names.
+///
+/// # Errors
+/// There is no such switch, it does not answer or refuses.
+pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliError> {
+    let mut wiped = Vec::new();
+    for (index, known) in lab.topology.switches.iter().enumerate() {
+        if switch.is_none_or(|wanted| wanted == known.name) {
+            lab.tell(index, "/switch/registers/wipe")?;
+            wiped.push(known.name.clone());
+        }
+    }
+    if wiped.is_empty() {
+        let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
+        let message = format!("there is no switch `{}`; there are {}", switch.unwrap_or(""), all.join(", "));
+        return Err(CliError::new(message));
+    }
+    Ok(wiped)
+}

@@ -1,0 +1,70 @@
+//! What the lab needs of the program whose processes it runs. The program passes it in, so that this crate does not depend on it.
+
+use std::fmt::Debug;
+
+use serde_json::Value;
+use settings::{
+    read::{Node, Reader},
+    setting::Shown,
+};
+use terminal::CliError;
+
+/// The program: its configuration and its API.
+pub trait Program: Debug + Sync {
+    /// Checks a whole configuration; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every problem, with its line.
+    fn check(&self, config: &str, file: &str) -> Result<(), String>;
+
+    /// Checks a table that holds what a configuration file can hold, in a file with this text. Problems are noted in `reader`.
+    fn check_collector(&self, text: &str, node: &Node<'_>, reader: &mut Reader<'_>);
+
+    /// Reads a `[[switch.watch]]` table, completed with the defaults. Problems are noted in `reader`.
+    fn read_watch(&self, node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Shown>;
+
+    /// The JSON that `GET /api/v1{path}` of the API at `url` returns.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    fn get(&self, url: &str, path: &str) -> Result<Value, CliError>;
+
+    /// The JSON that `POST /api/v1{path}` of the API at `url` returns to an empty object.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    fn post(&self, url: &str, path: &str) -> Result<Value, CliError>;
+
+    /// Is the web page built into this program?
+    fn has_web_page(&self) -> bool;
+}
+
+/// For tests without the program: everything is right, and nobody answers.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Lenient;
+
+#[cfg(test)]
+impl Program for Lenient {
+    fn check(&self, _: &str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_collector(&self, _: &str, _: &Node<'_>, _: &mut Reader<'_>) {}
+
+    fn read_watch(&self, node: &Node<'_>, _: &mut Reader<'_>) -> Option<Shown> {
+        Some(crate::file::shown(node))
+    }
+
+    fn get(&self, url: &str, _: &str) -> Result<Value, CliError> {
+        Err(CliError::new(format!("{url} does not answer")))
+    }
+
+    fn post(&self, url: &str, _: &str) -> Result<Value, CliError> {
+        Err(CliError::new(format!("{url} does not answer")))
+    }
+
+    fn has_web_page(&self) -> bool {
+        false
+    }
+}

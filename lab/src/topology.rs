@@ -1,0 +1,130 @@
+//! The network of a lab: nodes, ports and links.
+
+use std::net::IpAddr;
+
+use terminal::CliError;
+
+use crate::file::{Address, LabFile, LinkSettings};
+
+/// A host or a switch, by its place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Node {
+    /// A host.
+    Host(usize),
+    /// A switch.
+    Switch(usize),
+}
+
+/// A network that can be made: every name is somebody's, every host has one link, every address is one host's.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Topology {
+    /// The lab's name.
+    pub(crate) name: String,
+    /// The hosts, in the order of the file.
+    pub(crate) hosts: Vec<Host>,
+    /// The switches, in the order of the file.
+    pub(crate) switches: Vec<Switch>,
+    /// The links, in the order of the file.
+    pub(crate) links: Vec<Link>,
+    /// The file, for what is passed on.
+    pub(crate) file: LabFile,
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Host {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its addresses, IPv4 first.
+    pub(crate) addresses: Vec<Address>,
+    /// Its link.
+    pub(crate) link: usize,
+}
+
+/// A switch.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Switch {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its node id.
+    pub(crate) node: u32,
+    /// Its ports, in the order of the links; the first has the number 1.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// A port of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Port {
+    /// Its number.
+    pub(crate) number: u16,
+    /// Its link.
+    pub(crate) link: usize,
+    /// Which end of the link is here: 0 or 1.
+    pub(crate) end: usize,
+    /// Who is at the other end.
+    pub(crate) peer: Node,
+}
+
+/// A link.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Link {
+    /// Its ends.
+    pub(crate) ends: [Node; 2],
+    /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
+    pub(crate) interfaces: [String; 2],
+    /// Longest packet, bytes.
+    pub(crate) mtu: u32,
+    /// As written.
+    pub(crate) settings: LinkSettings,
+}
+
+impl Host {
+    /// Its address of a family.
+    pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
+        self.addresses.iter().map(|address| address.ip).find(|ip| ip.is_ipv6() == ipv6)
+    }
+}
+
+impl Topology {
+    /// The name of a node.
+    pub(crate) fn name_of(&self, node: Node) -> &str {
+        match node {
+            Node::Host(index) => &self.hosts[index].name,
+            Node::Switch(index) => &self.switches[index].name,
+        }
+    }
+
+    /// The node of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Node> {
+        let host = self.hosts.iter().position(|host| host.name == name).map(Node::Host);
+        host.or_else(|| self.switches.iter().position(|switch| switch.name == name).map(Node::Switch))
+    }
+
+    /// All nodes, hosts first.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
+        (0..self.hosts.len()).map(Node::Host).chain((0..self.switches.len()).map(Node::Switch))
+    }
+
+    /// The link that a person calls so: by either of its interfaces.
+    ///
+    /// # Errors
+    /// There is none; the sentence names those there are.
+    pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
+        let found =
+            self.links.iter().position(|link| link.interfaces.iter().any(|interface| interface == name));
+        found.ok_or_else(|| {
+            let all: Vec<&str> = self.links.iter().map(|link| link.interfaces[0].as_str()).collect();
+            CliError::new(format!(
+                "there is no link `{name}` in the lab {}; there are {}",
+                self.name,
+                all.join(", ")
+            ))
+        })
+    }
+}
+
+/// The switch that a host is linked to.
+pub(crate) fn entry(made: &Topology, host: &Host) -> usize {
+    let ends = made.links[host.link].ends;
+    ends.iter().find_map(|end| if let Node::Switch(index) = end { Some(*index) } else { None }).unwrap_or(0)
+}
