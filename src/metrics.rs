@@ -206,13 +206,13 @@ fn methods(text: &mut Text, inputs: &[view::InputView]) {
 
 fn postcards(text: &mut Text, view: &view::PostcardsView) {
     let help = "Postcards: in = joined + pending + partial + unjoinable.";
-    text.single("postcards_total", "counter", help, view.cards);
+    text.single("postcards_total", "counter", help, view.received);
     text.single("postcards_joined_total", "counter", "Postcards that gave or confirmed a path.", view.joined);
     text.single(
         "postcards_pending",
         "gauge",
         "Postcards that wait for others of the same packet.",
-        view.held,
+        view.pending,
     );
     text.metric(
         "postcards_partial_total",
@@ -272,14 +272,16 @@ fn losses(text: &mut Text, streams: &[collector::StreamView]) {
         }
     };
     named(text, "source_lost_total", "Datagrams missing in a reporter's sequence.", |stream| stream.lost);
-    named(text, "source_reordered_total", "Datagrams that came late.", |stream| stream.reordered);
-    named(text, "source_duplicated_total", "Datagrams that came twice.", |stream| stream.duplicated);
-    named(text, "source_restarts_total", "Times a reporter began to count again.", |stream| stream.restarts);
+    named(text, "source_reordered_total", "Datagrams that arrived reordered.", |stream| stream.reordered);
+    named(text, "source_duplicated_total", "Datagrams that arrived twice.", |stream| stream.duplicated);
+    named(text, "source_restarts_total", "Restarts of a reporter's sequence numbers.", |stream| {
+        stream.restarts
+    });
     let uncountable = streams.iter().filter(|stream| !stream.countable).count();
     text.single(
         "sources_uncountable",
         "gauge",
-        "Reporters whose sequence never moves: their losses are unknown.",
+        "Reporters whose sequence number is constant: their losses are unknown.",
         uncountable,
     );
 }

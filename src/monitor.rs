@@ -209,7 +209,7 @@ impl Monitor {
         let mut stages = vec![decode, state];
         if stats(|stats| stats.sf.records) > 0 {
             let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
-            join.held = stats(|stats| stats.sf.held);
+            join.held = stats(|stats| stats.sf.pending);
             join.out -= join.held;
             stages.insert(1, join);
         }

@@ -183,7 +183,7 @@ fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
     witness.collector.finish(STOP, &mut witness.told);
     let stats = witness.collector.stats();
     assert!(stats.decoding().holds() && stats.deciding().holds() && stats.sf.balance().holds(), "{stats:?}");
-    assert_eq!(stats.sf.held, 0);
+    assert_eq!(stats.sf.pending, 0);
     witness
 }
 

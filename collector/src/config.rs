@@ -126,15 +126,15 @@ pub struct Link {
 /// How postcards are joined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PostcardConfig {
-    /// How long a card waits for the others of its packet, ns: longer than an aggregator keeps a card.
+    /// How long a postcard waits for the others of its packet, ns: longer than an aggregator keeps a postcard.
     pub timeout: Nanos,
-    /// Cards held at a time, about 150 bytes each; 0: none are joined.
+    /// Postcards held at a time, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
-    /// The longest time from one node to the next, ns, for cards that are joined by their time stamps.
+    /// The longest time from one node to the next, ns, for postcards that are joined by their time stamps.
     pub proximity: Nanos,
     /// Sets in a row that must agree on a path before it is believed.
     pub confirmations: u8,
-    /// The same where cards may have been lost.
+    /// The same where postcards may have been lost.
     pub confirmations_after_loss: u8,
     /// Links between nodes, where neither stamps nor hop limits give an order.
     pub links: Vec<Link>,

@@ -86,11 +86,11 @@ pub struct Stats {
     pub refused: [u64; Refusal::COUNT],
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
-    /// Postcards that they held. Each counts as a good report below.
-    pub cards: u64,
-    /// Summaries that they held. Likewise.
+    /// Postcards in them. Each counts as a good report below.
+    pub aggregate_postcards: u64,
+    /// Summaries in them. Likewise.
     pub summaries: u64,
-    /// Good reports that updated a flow, and what they told of nodes.
+    /// Good reports that updated a flow, with the values of its nodes.
     pub flow_reports: u64,
     /// Good reports that updated node-level state only: they name no flow, or say nothing of the path of a flow that is
     /// not known, or hold one record of a set that they did not make whole (SF-INT).
@@ -105,7 +105,7 @@ pub struct Stats {
     pub cut_paths: u64,
     /// What became of postcards.
     pub postcards: PostcardStats,
-    /// Events told, by kind.
+    /// Events emitted, by kind.
     pub events: [u64; Kind::ALL.len()],
     /// How records of SF-INT were joined.
     pub sf: JoinStats,
@@ -120,7 +120,7 @@ impl Default for Stats {
             reports: 0,
             refused: [0; Refusal::COUNT],
             aggregates: 0,
-            cards: 0,
+            aggregate_postcards: 0,
             summaries: 0,
             flow_reports: 0,
             node_reports: 0,
@@ -156,7 +156,7 @@ impl Balance {
 impl AddAssign<&Self> for Stats {
     fn add_assign(&mut self, other: &Self) {
         self.combine(other, |one, other| *one += other);
-        self.sf.held += other.sf.held;
+        self.sf.pending += other.sf.pending;
     }
 }
 
@@ -175,7 +175,7 @@ impl Stats {
             (&mut self.accepted, other.accepted),
             (&mut self.reports, other.reports),
             (&mut self.aggregates, other.aggregates),
-            (&mut self.cards, other.cards),
+            (&mut self.aggregate_postcards, other.aggregate_postcards),
             (&mut self.summaries, other.summaries),
             (&mut self.flow_reports, other.flow_reports),
             (&mut self.node_reports, other.node_reports),
@@ -205,11 +205,11 @@ impl Stats {
         }
     }
 
-    /// Reports in (and what aggregates held), those that found their place in the state out.
+    /// Reports in and the postcards and summaries of aggregates, those that found their place in the state out.
     pub fn deciding(&self) -> Balance {
         let drops = [("flow_table_full", self.unadmitted)];
         Balance {
-            input: self.reports + self.cards + self.summaries,
+            input: self.reports + self.aggregate_postcards + self.summaries,
             output: self.flow_reports + self.node_reports,
             drops: drops.into_iter().filter(|(_, count)| *count > 0).collect(),
         }

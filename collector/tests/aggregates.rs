@@ -1,4 +1,4 @@
-//! Aggregates of a first stage: cards as if each had come by itself, summaries merged.
+//! Aggregates of a first stage: postcards as if each had come by itself, summaries merged.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
@@ -50,9 +50,9 @@ impl Server {
         self.collector.handle(&[datagram], &mut self.log);
     }
 
-    fn cards(&mut self, kind: Kind, cards: &[Card]) {
+    fn postcards(&mut self, kind: Kind, postcards: &[Card]) {
         self.sequence += 1;
-        let bytes = agg(kind, self.sequence, cards);
+        let bytes = agg(kind, self.sequence, postcards);
         self.give(&bytes);
     }
 
@@ -75,21 +75,21 @@ impl Server {
     }
 }
 
-fn agg(kind: Kind, sequence: u32, cards: &[Card]) -> Vec<u8> {
+fn agg(kind: Kind, sequence: u32, postcards: &[Card]) -> Vec<u8> {
     let header = Header {
         kind,
         by_timer: false,
-        count: cards.len() as u16,
+        count: postcards.len() as u16,
         record_len: 20,
         aggregator: 99,
         sequence,
-        node_scope: kind.node_scope().then(|| cards[0].node),
-        flow_scope: kind.flow_scope().then(|| cards[0].flow_id),
+        node_scope: kind.node_scope().then(|| postcards[0].node),
+        flow_scope: kind.flow_scope().then(|| postcards[0].flow_id),
     };
-    let mut bytes = vec![0; HEADER_LEN + cards.len() * 20];
+    let mut bytes = vec![0; HEADER_LEN + postcards.len() * 20];
     header.emit(&mut bytes);
-    for (card, record) in cards.iter().zip(bytes[HEADER_LEN..].chunks_exact_mut(20)) {
-        card.emit(record);
+    for (postcard, record) in postcards.iter().zip(bytes[HEADER_LEN..].chunks_exact_mut(20)) {
+        postcard.emit(record);
     }
     bytes
 }
@@ -118,7 +118,7 @@ fn cor(
     bytes
 }
 
-fn card(node: u32, flow_id: u32, ingress: u64, latency: u32) -> Card {
+fn postcard(node: u32, flow_id: u32, ingress: u64, latency: u32) -> Card {
     let ingress_ts = ingress as u32;
     let egress_ts = ingress_ts.wrapping_add(latency);
     Card { node, flow_id, ingress_ts, egress_ts, queue_id: 1, queue_length: 42 }
@@ -128,20 +128,23 @@ fn summary(metric: SummaryMetric, min: u32, max: u32, sum: u64, count: u32) -> S
     Summary { metric, min, max, sum, count }
 }
 
-/// The example of the design (4.3): three cards of three nodes.
+/// The example of the design (4.3): three postcards of three nodes.
 #[test]
 fn cards_update_what_postcards_would() {
     let mut server = Server::free();
-    let cards =
-        [card(21, 0xf10a, 0xd0e0_f000, 1500), card(22, 0xf10a, 0xd0e1_0388, 800), card(21, 0xf10b, 5, 700)];
-    server.cards(Kind::Agg, &cards);
+    let postcards = [
+        postcard(21, 0xf10a, 0xd0e0_f000, 1500),
+        postcard(22, 0xf10a, 0xd0e1_0388, 800),
+        postcard(21, 0xf10b, 5, 700),
+    ];
+    server.postcards(Kind::Agg, &postcards);
     let view = server.collector.flow(&FlowKey::of_id(0xf10a)).unwrap();
     let hops: Vec<_> = view.hops().map(|hop| (hop.node, hop.hop_latency, hop.queue_occupancy)).collect();
     assert_eq!(hops, [(Some(21), Some(1500), Some(42)), (Some(22), Some(800), Some(42))]);
     assert_eq!((view.path().count(), view.row.reports), (0, 2), "free clocks give no order");
     assert!(server.collector.flow(&FlowKey::of_id(0xf10b)).is_some());
     let stats = server.collector.stats();
-    assert_eq!((stats.aggregates, stats.cards, stats.flow_reports), (1, 3, 3));
+    assert_eq!((stats.aggregates, stats.aggregate_postcards, stats.flow_reports), (1, 3, 3));
     assert_eq!(stats.postcards.unjoinable[Unjoinable::NoOrder as usize], 3);
 }
 
@@ -152,7 +155,7 @@ fn cards_of_clocks_that_agree_are_joined_over_a_wrap_of_the_stamps() {
         let t = 0xffff_f000 + packet * 2_000_000;
         // As Agg_{N,F} does: each node's by itself, in no order of the path.
         for (node, from, latency) in [(9, 6000, 500), (7, 0, 1000), (8, 3000, 2000)] {
-            server.cards(Kind::AggNodeFlow, &[card(node, 5, t + from, latency)]);
+            server.postcards(Kind::AggNodeFlow, &[postcard(node, 5, t + from, latency)]);
         }
     }
     server.pass(300 * MS);
@@ -167,11 +170,11 @@ fn an_id_stands_for_the_flow_that_is_known_to_have_it() {
     let mut server = Server::free();
     let key = flow(1, false);
     let id = key.flow_id();
-    server.cards(Kind::Agg, &[card(4, id, 0, 10)]);
+    server.postcards(Kind::Agg, &[postcard(4, id, 0, 10)]);
     assert!(server.collector.flow(&FlowKey::of_id(id)).is_some(), "not known yet");
     server.report(&Sent::default().v10());
     let reports = server.collector.flow(&key).unwrap().row.reports;
-    server.cards(Kind::Agg, &[card(4, id, 0, 10), card(4, id, 0, 11)]);
+    server.postcards(Kind::Agg, &[postcard(4, id, 0, 10), postcard(4, id, 0, 11)]);
     assert_eq!(server.collector.flow(&key).unwrap().row.reports, reports + 2);
     assert_eq!(server.collector.stats().postcards.resolved, 2);
 }
@@ -209,7 +212,7 @@ fn an_id_of_two_flows_stands_for_neither() {
         server.report(&bytes);
         assert!(server.collector.flow(&key).is_some(), "{key}");
     }
-    server.cards(Kind::Agg, &[card(4, key.flow_id(), 0, 10)]);
+    server.postcards(Kind::Agg, &[postcard(4, key.flow_id(), 0, 10)]);
     assert_eq!(server.collector.stats().postcards.ambiguous, 1);
     assert!(server.collector.flow(&FlowKey::of_id(key.flow_id())).is_some());
 }
@@ -219,7 +222,7 @@ fn the_configuration_names_flows() {
     let key = flow(3, true);
     let settings = PostcardConfig { flow_ids: vec![(77, key)], ..PostcardConfig::default() };
     let mut server = Server::new(Clocks::Free, settings);
-    server.cards(Kind::Agg, &[card(4, 77, 0, 10)]);
+    server.postcards(Kind::Agg, &[postcard(4, 77, 0, 10)]);
     assert!(server.collector.flow(&key).is_some());
 }
 
@@ -244,7 +247,7 @@ fn summaries_are_merged_exactly() {
             summary(SummaryMetric::Other(9), 3, 42, 52, 3),
         ],
     );
-    server.cards(Kind::Agg, &[card(21, 1, 0, 100)]);
+    server.postcards(Kind::Agg, &[postcard(21, 1, 0, 100)]);
     server.summaries(scope, &[summary(SummaryMetric::HopLatency, 50, 60, 110, 2)]);
     let mut rollups = Rollups::default();
     server.collector.finish(server.now, &mut rollups);
@@ -297,7 +300,7 @@ fn least_and_greatest_are_compared_with_what_was_told() {
 fn numbers_are_accounted_for_per_aggregator() {
     let mut server = Server::free();
     for sequence in [1, 2, 3, 5, 4, 4, 9, 10] {
-        server.give(&agg(Kind::Agg, sequence, &[card(1, 1, 0, 1)]));
+        server.give(&agg(Kind::Agg, sequence, &[postcard(1, 1, 0, 1)]));
     }
     let stream = server.collector.streams().next().unwrap();
     assert_eq!((stream.id.version, stream.id.node), (collector::AGGREGATE_VERSION, Some(99)));
@@ -308,7 +311,7 @@ fn numbers_are_accounted_for_per_aggregator() {
 
 #[test]
 fn what_lies_is_refused_by_its_reason_and_counts_in_its_stream() {
-    let good = agg(Kind::AggNode, 1, &[card(1, 1, 0, 1), card(1, 2, 0, 1)]);
+    let good = agg(Kind::AggNode, 1, &[postcard(1, 1, 0, 1), postcard(1, 2, 0, 1)]);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[at] = byte;
@@ -344,20 +347,20 @@ fn a_flood_of_flow_ids_stays_bounded() {
     let before = server.collector.bytes();
     let mut id = 1_u32;
     for _ in 0..2000 {
-        let cards: Vec<_> = (0..25)
+        let postcards: Vec<_> = (0..25)
             .map(|at| {
                 id = id.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                card(id >> 24, id, u64::from(id), at)
+                postcard(id >> 24, id, u64::from(id), at)
             })
             .collect();
-        server.cards(Kind::Agg, &cards);
+        server.postcards(Kind::Agg, &postcards);
     }
     let stats = server.collector.stats();
-    assert_eq!((stats.cards, stats.postcards.cards), (50_000, 50_000));
+    assert_eq!((stats.aggregate_postcards, stats.postcards.received), (50_000, 50_000));
     assert!(server.collector.tables().flows.used <= 1024);
     assert!(server.collector.bytes() < before + 2_000_000);
     server.collector.finish(server.now, &mut server.log);
     let counts = server.collector.stats().postcards;
-    assert_eq!(counts.held, counts.released);
+    assert_eq!(counts.accepted, counts.released);
     assert!(counts.balance().holds());
 }

@@ -381,7 +381,7 @@ fn paths_of_any_length_are_kept() {
     }
 }
 
-fn card(id: u32, latency: u32) -> Sent {
+fn postcard(id: u32, latency: u32) -> Sent {
     Sent {
         hops: vec![support::Node { latency: Some(latency), ..node(id) }],
         bitmap: 0x3000,
@@ -393,7 +393,7 @@ fn card(id: u32, latency: u32) -> Sent {
 fn postcards_without_an_order_tell_of_hops_and_make_no_path() {
     let mut bench = Bench::new(config());
     for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290), (1, 100), (4, 400), (3, 300)] {
-        bench.give(&card(id, latency).postcard());
+        bench.give(&postcard(id, latency).postcard());
     }
     let heard: Vec<String> =
         bench.heard().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
@@ -420,7 +420,7 @@ fn postcards_without_an_order_tell_of_hops_and_make_no_path() {
 fn a_node_that_is_alone_is_the_whole_path() {
     let mut bench = Bench::new(config());
     for latency in [100, 5_000, 5_100] {
-        bench.give(&card(7, latency).postcard()).pass(SECOND / 2);
+        bench.give(&postcard(7, latency).postcard()).pass(SECOND / 2);
     }
     let view = bench.collector.flow(&flow(1, false)).unwrap();
     assert_eq!(view.path().collect::<Vec<_>>(), [7]);
@@ -430,9 +430,9 @@ fn a_node_that_is_alone_is_the_whole_path() {
 #[test]
 fn a_stack_gives_its_path_to_a_flow_of_postcards() {
     let mut bench = Bench::new(config());
-    bench.give(&card(2, 1000).postcard()).give(&card(1, 1000).postcard());
+    bench.give(&postcard(2, 1000).postcard()).give(&postcard(1, 1000).postcard());
     bench.heard();
-    bench.send(&Sent::default()).give(&card(7, 1000).postcard());
+    bench.send(&Sent::default()).give(&postcard(7, 1000).postcard());
     let heard = bench.heard();
     let paths: Vec<&str> = heard.lines().filter(|line| line.contains("flow_path")).collect();
     assert_eq!(paths, ["new flow_path flow=1 3 path=1>2>3"]);

@@ -1,4 +1,4 @@
-//! A fabric whose nodes send postcards knows what really happened; what the collector makes of the cards must be that.
+//! A fabric whose nodes send postcards knows what really happened; what the collector makes of the postcards must be that.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ fn run(mode: Mode, channel: Channel) -> Witness {
     witness.collector.finish(START + 450 * MS, &mut witness.told);
     let stats = witness.collector.stats();
     assert!(stats.decoding().holds() && stats.deciding().holds() && stats.postcards.balance().holds());
-    assert_eq!(stats.postcards.held, stats.postcards.released);
+    assert_eq!(stats.postcards.accepted, stats.postcards.released);
     for (flow, told) in &witness.told.latencies {
         let truth = &witness.latencies[flow];
         assert!(told.iter().all(|latency| truth.contains(latency)), "{flow}: {told:?} of {truth:?}");

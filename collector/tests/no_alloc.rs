@@ -43,14 +43,14 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
     assert_eq!(allocations() - before, 0, "{name}");
 }
 
-/// Cards of aggregates, unfolded and joined.
+/// Postcards of aggregates, unfolded and joined.
 fn unfolding_and_joining_allocate_nothing() {
     for case in collector::workload::aggregate::CASES {
         let (mut collector, mut feed) = (case.collector(), case.feed());
         let mut batch = Batch::with_capacity(1 << 16);
-        let mut give = |cards: u64, batch: &mut Batch| {
+        let mut give = |postcards: u64, batch: &mut Batch| {
             let mut given = 0;
-            while given < cards {
+            while given < postcards {
                 given += feed.give(&mut collector, batch);
                 batch.clear();
             }

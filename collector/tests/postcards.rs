@@ -13,7 +13,7 @@ use wire::{Flags, FlowKey, Hop};
 
 const MS: u64 = 1_000_000;
 
-/// A node's card of a packet.
+/// A node's postcard of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Card {
     node: u32,
@@ -76,12 +76,12 @@ impl Card {
 }
 
 /// A collector, and the numbers of each node's reports.
-struct Cards {
+struct Postcards {
     bench: Bench,
     numbers: [u32; 32],
 }
 
-impl Cards {
+impl Postcards {
     fn new(settings: PostcardConfig, clocks: Clocks) -> Self {
         let default_profile = Profile { clocks, ..Profile::default() };
         let config = Config { postcards: settings, default_profile, ..config() };
@@ -92,21 +92,21 @@ impl Cards {
         Self::new(PostcardConfig::default(), Clocks::Free)
     }
 
-    fn give(&mut self, card: Card) -> &mut Self {
-        let seq = &mut self.numbers[card.node as usize];
+    fn give(&mut self, postcard: Card) -> &mut Self {
+        let seq = &mut self.numbers[postcard.node as usize];
         *seq += 1;
-        let bytes = Card { seq: *seq, ..card }.bytes();
+        let bytes = Card { seq: *seq, ..postcard }.bytes();
         self.bench.give(&bytes);
         self
     }
 
     /// Its number is used up, and it does not come.
-    fn lose(&mut self, card: Card) -> &mut Self {
-        self.numbers[card.node as usize] += 1;
+    fn lose(&mut self, postcard: Card) -> &mut Self {
+        self.numbers[postcard.node as usize] += 1;
         self
     }
 
-    /// One packet along these nodes; the cards come in the order of `arrivals`.
+    /// One packet along these nodes; the postcards come in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
             self.give(Card::of(ident, nodes[at], at as u8));
@@ -146,151 +146,151 @@ fn partial(counts: &PostcardStats, why: Partial) -> u64 {
 
 #[test]
 fn cards_of_one_packet_make_a_path_by_their_hop_limits() {
-    let mut cards = Cards::free();
-    cards.packet(1, &[7, 5, 9], &[2, 0, 1]);
-    assert_eq!((cards.path(), cards.path_events()), (vec![], vec![]), "met once, it is not believed");
-    cards.packet(2, &[7, 5, 9], &[1, 2, 0]).wait();
-    assert_eq!(cards.path(), [7, 5, 9]);
-    assert_eq!(cards.path_events(), ["new flow_path flow=0 3 HopLimit path=7>5>9"]);
-    assert_eq!(cards.latency(), (Some(2100), Basis::HopSum, Basis::HopLimit));
-    let counts = cards.counts();
-    assert_eq!((counts.cards, counts.joined, partial(&counts, Partial::Unconfirmed)), (6, 3, 3));
+    let mut postcards = Postcards::free();
+    postcards.packet(1, &[7, 5, 9], &[2, 0, 1]);
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]), "met once, it is not believed");
+    postcards.packet(2, &[7, 5, 9], &[1, 2, 0]).wait();
+    assert_eq!(postcards.path(), [7, 5, 9]);
+    assert_eq!(postcards.path_events(), ["new flow_path flow=0 3 HopLimit path=7>5>9"]);
+    assert_eq!(postcards.latency(), (Some(2100), Basis::HopSum, Basis::HopLimit));
+    let counts = postcards.counts();
+    assert_eq!((counts.received, counts.joined, partial(&counts, Partial::Unconfirmed)), (6, 3, 3));
 }
 
 #[test]
 fn a_packet_of_the_known_path_is_joined_with_its_last_card() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    cards.bench.heard();
-    let before = cards.counts();
+    postcards.bench.heard();
+    let before = postcards.counts();
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
-        assert_eq!(cards.counts().joined, before.joined);
-        let card = Card { latency: Some(1000 * (at as u32 + 1)), ..Card::of(9, node, at as u8) };
-        cards.give(card);
+        assert_eq!(postcards.counts().joined, before.joined);
+        let postcard = Card { latency: Some(1000 * (at as u32 + 1)), ..Card::of(9, node, at as u8) };
+        postcards.give(postcard);
     }
-    let counts = cards.counts();
-    assert_eq!((counts.joined - before.joined, counts.held - counts.released), (3, 0), "at once");
-    assert_eq!(cards.latency().0, Some(6000));
+    let counts = postcards.counts();
+    assert_eq!((counts.joined - before.joined, counts.accepted - counts.released), (3, 0), "at once");
+    assert_eq!(postcards.latency().0, Some(6000));
 }
 
 #[test]
 fn another_path_is_told_when_it_is_met_again() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    cards.path_events();
-    cards.packet(10, &[7, 6, 9], &[0, 1, 2]).wait();
-    assert_eq!((cards.path(), cards.path_events()), (vec![7, 5, 9], vec![]));
-    cards.packet(11, &[7, 6, 9], &[0, 2, 1]).wait();
-    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]);
-    cards.packet(12, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
-    cards.packet(13, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
-    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]);
+    postcards.path_events();
+    postcards.packet(10, &[7, 6, 9], &[0, 1, 2]).wait();
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![7, 5, 9], vec![]));
+    postcards.packet(11, &[7, 6, 9], &[0, 2, 1]).wait();
+    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]);
+    postcards.packet(12, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
+    postcards.packet(13, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
+    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]);
 }
 
 #[test]
 fn a_lost_card_is_no_shorter_path() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    cards.path_events();
+    postcards.path_events();
     // In the middle: the hop limit tells.
     for ident in 10..30 {
-        cards.lose(Card::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
+        postcards.lose(Card::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
     }
-    let counts = cards.counts();
-    assert_eq!((cards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
+    let counts = postcards.counts();
+    assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
     // At the end: only the numbers tell, when the next one comes.
     for ident in 30..50 {
-        cards.lose(Card::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
+        postcards.lose(Card::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
         if ident % 2 == 1 {
-            cards.packet(ident + 100, &[7, 5, 9], &[0, 1, 2]).wait();
+            postcards.packet(ident + 100, &[7, 5, 9], &[0, 1, 2]).wait();
         }
     }
-    assert_eq!((cards.path(), cards.path_events()), (vec![7, 5, 9], vec![]));
-    assert!(partial(&cards.counts(), Partial::Unconfirmed) > 0);
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![7, 5, 9], vec![]));
+    assert!(partial(&postcards.counts(), Partial::Unconfirmed) > 0);
 }
 
 #[test]
 fn a_path_that_really_became_shorter_is_believed_in_the_end() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    cards.path_events();
+    postcards.path_events();
     for ident in 10..13 {
-        cards.packet(ident, &[7, 5], &[0, 1]).wait();
-        assert_eq!(cards.path_events(), [""; 0], "packet {ident}");
+        postcards.packet(ident, &[7, 5], &[0, 1]).wait();
+        assert_eq!(postcards.path_events(), [""; 0], "packet {ident}");
     }
-    cards.packet(13, &[7, 5], &[0, 1]).wait();
-    assert_eq!(cards.path_events(), ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]);
+    postcards.packet(13, &[7, 5], &[0, 1]).wait();
+    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]);
 }
 
 #[test]
 fn numbers_that_are_missing_at_the_missing_node_forbid_a_shorter_path() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
     }
-    cards.path_events();
+    postcards.path_events();
     let elsewhere = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 3], Some((1000, 80)), 17);
     for ident in 10..30 {
-        // Node 9 speaks of another flow, and each time one of its cards of this one is gone.
-        cards.lose(Card::of(ident, 9, 2));
-        cards.numbers[9] += 1;
-        let mut other = Card { seq: cards.numbers[9], ..Card::of(ident, 9, 2) }.bytes();
+        // Node 9 speaks of another flow, and each time one of its postcards of this one is gone.
+        postcards.lose(Card::of(ident, 9, 2));
+        postcards.numbers[9] += 1;
+        let mut other = Card { seq: postcards.numbers[9], ..Card::of(ident, 9, 2) }.bytes();
         let dst = other.windows(4).position(|bytes| bytes == [10, 0, 0, 2]).unwrap();
         other[dst + 3] = 3;
-        cards.bench.give(&other);
-        cards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
+        postcards.bench.give(&other);
+        postcards.packet(ident, &[7, 5, 9], &[0, 1]).wait();
     }
-    assert!(cards.bench.collector.flow(&elsewhere).is_some());
-    let counts = cards.counts();
-    assert_eq!((cards.path(), partial(&counts, Partial::Lost)), (vec![7, 5, 9], 40));
+    assert!(postcards.bench.collector.flow(&elsewhere).is_some());
+    let counts = postcards.counts();
+    assert_eq!((postcards.path(), partial(&counts, Partial::Lost)), (vec![7, 5, 9], 40));
 }
 
 #[test]
 fn stamps_of_clocks_that_agree_give_order_and_latency() {
-    let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
+    let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
     for packet in 0..3_u64 {
         let t = 1_000_000_000 + packet * 20 * MS;
         // No signature, and hop limits of a bridged network.
-        let card = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
-        cards.give(card(9).at(t + 5000, t + 6000)).give(card(7).at(t, t + 1000));
-        cards.give(card(5).at(t + 2000, t + 4000));
-        cards.bench.pass(20 * MS);
+        let postcard = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+        postcards.give(postcard(9).at(t + 5000, t + 6000)).give(postcard(7).at(t, t + 1000));
+        postcards.give(postcard(5).at(t + 2000, t + 4000));
+        postcards.bench.pass(20 * MS);
     }
-    cards.wait();
-    assert_eq!(cards.path(), [7, 5, 9]);
-    assert_eq!(cards.latency(), (Some(6000), Basis::Measured, Basis::Stamps));
-    assert_eq!(cards.counts().joined, 6);
+    postcards.wait();
+    assert_eq!(postcards.path(), [7, 5, 9]);
+    assert_eq!(postcards.latency(), (Some(6000), Basis::Measured, Basis::Stamps));
+    assert_eq!(postcards.counts().joined, 6);
 }
 
 #[test]
 fn packets_close_together_are_told_apart_by_their_stamps_or_not_at_all() {
-    // How far apart the packets are, and whether a card is lost.
+    // How far apart the packets are, and whether a postcard is lost.
     for (gap, lost, told) in [(4000, false, true), (1500, false, false), (4000, true, false)] {
-        let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
+        let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..5_u64 {
             let t = 1_000_000_000 + packet * gap;
-            let card = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
-            cards.give(card(7).at(t, t + 500));
+            let postcard = |node| Card { ttl: 64, ..Card::of(0, node, 0) };
+            postcards.give(postcard(7).at(t, t + 500));
             if !(lost && packet == 2) {
-                cards.give(card(5).at(t + 2500, t + 3000 + packet));
+                postcards.give(postcard(5).at(t + 2500, t + 3000 + packet));
             }
         }
-        cards.wait();
-        let counts = cards.counts();
+        postcards.wait();
+        let counts = postcards.counts();
         if told {
-            assert_eq!((cards.path(), cards.latency().0), (vec![7, 5], Some(3004)));
+            assert_eq!((postcards.path(), postcards.latency().0), (vec![7, 5], Some(3004)));
             assert_eq!((counts.sets, counts.joined), (4, 8));
         } else {
-            assert_eq!((cards.path(), counts.sets), (vec![], 0), "gap {gap}, lost: {lost}");
-            assert_eq!(partial(&counts, Partial::Indistinct), counts.cards);
+            assert_eq!((postcards.path(), counts.sets), (vec![], 0), "gap {gap}, lost: {lost}");
+            assert_eq!(partial(&counts, Partial::Indistinct), counts.received);
         }
     }
 }
@@ -302,49 +302,49 @@ fn packets_that_look_alike_are_several_and_no_circle() {
     for (nodes, routed, gap) in
         [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
     {
-        let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
+        let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
         for packet in 0..20_u64 {
             for (at, &node) in nodes.iter().enumerate() {
                 let t = 1_000_000_000 + packet * gap + 1000 * at as u64;
-                let card = Card::of(3, node, if routed { at as u8 } else { 0 });
-                cards.give(card.at(t, t + 500 + packet));
+                let postcard = Card::of(3, node, if routed { at as u8 } else { 0 });
+                postcards.give(postcard.at(t, t + 500 + packet));
             }
         }
-        cards.wait();
-        assert_eq!(cards.path(), nodes, "{gap}");
+        postcards.wait();
+        assert_eq!(postcards.path(), nodes, "{gap}");
         let whole = 1000 * (nodes.len() as u64 - 1) + 500 + 19;
-        assert_eq!(cards.latency(), (Some(whole), Basis::Measured, Basis::Stamps), "{nodes:?}");
-        let counts = cards.counts();
+        assert_eq!(postcards.latency(), (Some(whole), Basis::Measured, Basis::Stamps), "{nodes:?}");
+        let counts = postcards.counts();
         // The first one met is not believed yet.
         assert_eq!((counts.sets, counts.joined), (19, 19 * nodes.len() as u64));
-        assert!(!cards.bench.collector.flow(&flow()).unwrap().looped);
+        assert!(!postcards.bench.collector.flow(&flow()).unwrap().looped);
     }
 }
 
 /// What becomes of a circle of bridges: its nodes with their interfaces.
-fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Cards {
-    let mut cards = Cards::new(PostcardConfig::default(), Clocks::Synchronised);
+fn bridged(signed: bool, nodes: &[(u32, u16)]) -> Postcards {
+    let mut postcards = Postcards::new(PostcardConfig::default(), Clocks::Synchronised);
     for packet in 0..3 {
         for (at, &(node, ingress)) in (0_u64..).zip(nodes) {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
             let ident = if signed { 3 + packet as u16 } else { 0 };
-            cards.give(Card { ports: (ingress, 9), ..Card::of(ident, node, 0) }.at(t, t + 500));
+            postcards.give(Card { ports: (ingress, 9), ..Card::of(ident, node, 0) }.at(t, t + 500));
         }
-        cards.wait();
+        postcards.wait();
     }
-    cards
+    postcards
 }
 
 #[test]
 fn a_circle_of_bridges_is_seen_by_its_interfaces() {
     let nodes = [(7, 1), (5, 1), (9, 1), (7, 2), (5, 1), (9, 1), (7, 2), (8, 1)];
     for signed in [false, true] {
-        let mut cards = bridged(signed, &nodes);
-        assert_eq!(cards.path(), nodes.map(|(node, _)| node), "{signed}");
-        assert!(cards.bench.collector.flow(&flow()).unwrap().looped);
-        assert!(cards.path_events().iter().any(|event| event.starts_with("path_loop")));
+        let mut postcards = bridged(signed, &nodes);
+        assert_eq!(postcards.path(), nodes.map(|(node, _)| node), "{signed}");
+        assert!(postcards.bench.collector.flow(&flow()).unwrap().looped);
+        assert!(postcards.path_events().iter().any(|event| event.starts_with("path_loop")));
     }
-    // Where a node follows another than before by the same interface, a card is missing.
+    // Where a node follows another than before by the same interface, a postcard is missing.
     // Where packets come into the first node by two interfaces, they leave the last by one.
     for nodes in [
         &[(7, 1), (5, 1), (9, 1), (5, 1), (9, 1)][..],
@@ -352,109 +352,109 @@ fn a_circle_of_bridges_is_seen_by_its_interfaces() {
         &[(7, 1), (7, 2)],
         &[(7, 1), (5, 1), (7, 2), (5, 1)],
     ] {
-        let cards = bridged(true, nodes);
-        assert!(cards.bench.collector.flow(&flow()).is_none_or(|view| !view.looped), "{nodes:?}");
+        let postcards = bridged(true, nodes);
+        assert!(postcards.bench.collector.flow(&flow()).is_none_or(|view| !view.looped), "{nodes:?}");
     }
 }
 
 #[test]
 fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
     let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];
-    let mut cards = Cards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Free);
-    let card = |node, ports| Card { ttl: 64, ports, ..Card::of(0, node, 0) };
-    let all = [card(9, (4, 8)), card(7, (6, 3)), card(5, (1, 2))];
+    let mut postcards = Postcards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Free);
+    let postcard = |node, ports| Card { ttl: 64, ports, ..Card::of(0, node, 0) };
+    let all = [postcard(9, (4, 8)), postcard(7, (6, 3)), postcard(5, (1, 2))];
     for _ in 0..2 {
-        all.iter().for_each(|card| {
-            cards.give(*card);
+        all.iter().for_each(|postcard| {
+            postcards.give(*postcard);
         });
-        cards.wait();
+        postcards.wait();
     }
-    assert_eq!((cards.path(), cards.latency().2), (vec![7, 5, 9], Basis::Topology));
+    assert_eq!((postcards.path(), postcards.latency().2), (vec![7, 5, 9], Basis::Topology));
     for lost in 0..3 {
-        for (_, card) in all.iter().enumerate().filter(|(at, _)| *at != lost) {
-            cards.give(*card);
+        for (_, postcard) in all.iter().enumerate().filter(|(at, _)| *at != lost) {
+            postcards.give(*postcard);
         }
-        cards.wait();
+        postcards.wait();
     }
-    assert_eq!((cards.path(), partial(&cards.counts(), Partial::MissingHop)), (vec![7, 5, 9], 6));
+    assert_eq!((postcards.path(), partial(&postcards.counts(), Partial::MissingHop)), (vec![7, 5, 9], 6));
 }
 
 #[test]
 fn cards_without_any_order_are_not_joined() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 0..10 {
-        let card = |node| Card { ttl: 64, ..Card::of(ident, node, 0) };
-        cards.give(card(7)).give(card(5)).give(card(9)).wait();
+        let postcard = |node| Card { ttl: 64, ..Card::of(ident, node, 0) };
+        postcards.give(postcard(7)).give(postcard(5)).give(postcard(9)).wait();
     }
-    assert_eq!((cards.path(), cards.path_events()), (vec![], vec![]));
-    let counts = cards.counts();
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
+    let counts = postcards.counts();
     assert_eq!((counts.joined, partial(&counts, Partial::NoOrder)), (0, 30));
-    assert_eq!(cards.bench.collector.flow(&flow()).unwrap().hops().len(), 3, "each node's hop is known");
+    assert_eq!(postcards.bench.collector.flow(&flow()).unwrap().hops().len(), 3, "each node's hop is known");
 }
 
 #[test]
 fn a_circle_is_seen() {
-    let mut cards = Cards::free();
+    let mut postcards = Postcards::free();
     for ident in 1..4 {
-        cards.packet(ident, &[7, 5, 9, 5, 8], &[3, 1, 4, 0, 2]).wait();
+        postcards.packet(ident, &[7, 5, 9, 5, 8], &[3, 1, 4, 0, 2]).wait();
     }
     assert_eq!(
-        cards.path_events(),
+        postcards.path_events(),
         [
             "new flow_path flow=0 5 HopLimit path=7>5>9>5>8",
             "path_loop flow_path flow=0 node=5 5 HopLimit path=7>5>9>5>8"
         ]
     );
-    assert!(cards.bench.collector.flow(&flow()).unwrap().looped);
+    assert!(postcards.bench.collector.flow(&flow()).unwrap().looped);
 }
 
 #[test]
 fn what_comes_twice_is_counted_and_changes_nothing() {
-    let mut cards = Cards::free();
-    cards.packet(1, &[7, 5], &[0, 1]).wait();
+    let mut postcards = Postcards::free();
+    postcards.packet(1, &[7, 5], &[0, 1]).wait();
     for ident in 2..4 {
-        cards.numbers[7] += 1;
-        let card = Card { seq: cards.numbers[7], ..Card::of(ident, 7, 0) };
-        let bytes = card.bytes();
-        cards.bench.give(&bytes).give(&bytes);
-        cards.give(Card::of(ident, 5, 1)).wait();
+        postcards.numbers[7] += 1;
+        let postcard = Card { seq: postcards.numbers[7], ..Card::of(ident, 7, 0) };
+        let bytes = postcard.bytes();
+        postcards.bench.give(&bytes).give(&bytes);
+        postcards.give(Card::of(ident, 5, 1)).wait();
     }
-    let counts = cards.counts();
-    assert_eq!((cards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
+    let counts = postcards.counts();
+    assert_eq!((postcards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
 }
 
 #[test]
 fn a_flow_whose_path_int_tells_keeps_it() {
-    let mut cards = Cards::free();
-    cards.bench.send(&support::Sent::default());
+    let mut postcards = Postcards::free();
+    postcards.bench.send(&support::Sent::default());
     let int = support::flow(1, false);
     for ident in 1..9 {
         for (at, node) in [7, 5].into_iter().enumerate() {
             let mut bytes = Card::of(ident, node, at as u8).bytes();
             let port = bytes.windows(2).position(|bytes| bytes == [0x03, 0xe8]).unwrap();
             bytes[port..port + 2].copy_from_slice(&1001_u16.to_be_bytes());
-            cards.bench.give(&bytes);
+            postcards.bench.give(&bytes);
         }
-        cards.wait();
+        postcards.wait();
     }
-    let view = cards.bench.collector.flow(&int).unwrap();
+    let view = postcards.bench.collector.flow(&int).unwrap();
     assert_eq!((view.path().collect::<Vec<_>>(), view.path_basis), (vec![1, 2, 3], Basis::Measured));
-    assert_eq!(cards.counts().unjoinable[Unjoinable::Int as usize], 16);
+    assert_eq!(postcards.counts().unjoinable[Unjoinable::Int as usize], 16);
 }
 
 #[test]
 fn few_places_for_many_cards_are_used_in_turn() {
     let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
-    let mut cards = Cards::new(settings, Clocks::Free);
+    let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
-        cards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
-        let counts = cards.counts();
-        assert!(counts.held - counts.released <= 16);
+        postcards.give(Card::of(ident + 1, 7, 0)).give(Card::of(ident + 1, 5, 1));
+        let counts = postcards.counts();
+        assert!(counts.accepted - counts.released <= 16);
     }
-    cards.bench.collector.finish(cards.bench.now, &mut cards.bench.log);
-    let counts = cards.counts();
-    assert_eq!((counts.cards, counts.held - counts.released), (400, 0));
-    assert_eq!(cards.path(), [7, 5]);
+    postcards.bench.collector.finish(postcards.bench.now, &mut postcards.bench.log);
+    let counts = postcards.counts();
+    assert_eq!((counts.received, counts.accepted - counts.released), (400, 0));
+    assert_eq!(postcards.path(), [7, 5]);
 }
 
 #[test]
@@ -462,22 +462,22 @@ fn rules_remember_earlier_packets() {
     let rules = [("slow", "flow_latency > 1000 for 3")];
     let detection = support::detection([0; 6], &rules);
     let config = Config { detection, ..config() };
-    let mut cards = Cards { bench: Bench::new(config), numbers: [0; 32] };
+    let mut postcards = Postcards { bench: Bench::new(config), numbers: [0; 32] };
     let mut heard = Vec::new();
     for ident in 1..8 {
-        cards.packet(ident, &[7, 5], &[0, 1]).wait();
-        heard.push(cards.bench.heard().lines().any(|line| line.starts_with("rule_on")));
+        postcards.packet(ident, &[7, 5], &[0, 1]).wait();
+        heard.push(postcards.bench.heard().lines().any(|line| line.starts_with("rule_on")));
     }
     // The path is believed with the second packet; the third that is too slow, of 1200 ns, is the fourth.
     assert_eq!(heard, [false, false, false, true, false, false, false]);
 }
 
-/// Any cards at all, in any order: everything adds up, and nothing that is told was not so.
+/// Any postcards at all, in any order: everything adds up, and nothing that is told was not so.
 #[test]
 fn whatever_comes_adds_up() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {
         let settings = PostcardConfig { max_pending: 512, ..PostcardConfig::default() };
-        let mut cards = Cards::new(settings, clocks);
+        let mut postcards = Postcards::new(settings, clocks);
         let mut state = 88_172_645_463_325_252_u64;
         let mut random = |below: u64| {
             state ^= state << 13;
@@ -486,25 +486,25 @@ fn whatever_comes_adds_up() {
             state % below
         };
         for _ in 0..20_000 {
-            let mut card = Card::of(random(5) as u16, 1 + random(9) as u32, random(70) as u8);
+            let mut postcard = Card::of(random(5) as u16, 1 + random(9) as u32, random(70) as u8);
             if random(2) == 0 {
                 let t = random(1 << 40);
-                card = card.at(t, t.wrapping_add(random(1 << 20)).wrapping_sub(1 << 10));
+                postcard = postcard.at(t, t.wrapping_add(random(1 << 20)).wrapping_sub(1 << 10));
             }
             if random(50) == 0 {
-                card = card.at(u64::MAX - random(3), random(3));
+                postcard = postcard.at(u64::MAX - random(3), random(3));
             }
-            card.ports = (random(4) as u16, random(4) as u16);
-            cards.give(card);
+            postcard.ports = (random(4) as u16, random(4) as u16);
+            postcards.give(postcard);
             if random(40) == 0 {
-                cards.bench.pass(random(300) * MS);
+                postcards.bench.pass(random(300) * MS);
             }
-            cards.counts();
+            postcards.counts();
         }
-        let collector: &mut Collector = &mut cards.bench.collector;
-        collector.finish(cards.bench.now, &mut cards.bench.log);
-        let counts = cards.counts();
-        assert_eq!((counts.cards, counts.held - counts.released), (20_000, 0));
-        assert!(cards.bench.collector.stats().deciding().holds());
+        let collector: &mut Collector = &mut postcards.bench.collector;
+        collector.finish(postcards.bench.now, &mut postcards.bench.log);
+        let counts = postcards.counts();
+        assert_eq!((counts.received, counts.accepted - counts.released), (20_000, 0));
+        assert!(postcards.bench.collector.stats().deciding().holds());
     }
 }

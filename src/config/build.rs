@@ -135,7 +135,7 @@ fn postcards(settings: &Settings, workers: usize) -> collector::config::Postcard
     let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     collector::config::PostcardConfig {
         timeout: nanos(written.timeout),
-        max_pending: written.cards.div_ceil(workers),
+        max_pending: written.max_pending.div_ceil(workers),
         proximity: nanos(written.proximity),
         confirmations: written.confirmations.min(255) as u8,
         confirmations_after_loss: written.confirmations_after_loss.min(255) as u8,

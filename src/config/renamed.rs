@@ -8,7 +8,8 @@ use settings::read::{Node, Reader};
 
 /// Keys of the configuration file: the path of the old key, and its new name. A name without a dot stays in its table; one
 /// with dots is a path from the top of the file. `*` stands for a name that the user chooses and for an element of a list.
-const KEYS: &[(&str, &str)] = &[("collector.rights", "capabilities")];
+const KEYS: &[(&str, &str)] =
+    &[("collector.rights", "capabilities"), ("collector.postcards.cards", "max_pending")];
 
 /// Values of the configuration file: the path of the key, its old value and its new one.
 const VALUES: &[(&str, &str, &str)] =

@@ -120,8 +120,8 @@ section! {
     pub(crate) struct PostcardSettings("[collector.postcards]") {
         /// How long a postcard waits for the others of its packet. Longer than an aggregator's timer.
         pub(crate) timeout: Duration = Duration::from_millis(100),
-        /// Postcards that wait at a time, in all workers together, about 200 bytes each; 0: none are joined.
-        pub(crate) cards: usize = 65_536,
+        /// Postcards pending at a time, in all workers together, about 200 bytes each; 0: none are joined.
+        pub(crate) max_pending: usize = 65_536,
         /// Without a packet in the postcards, those are of one packet whose stamps follow each other by at most this: the longest
         /// time that a packet takes from one node to the next.
         pub(crate) proximity: Duration = Duration::from_millis(1),

@@ -40,20 +40,20 @@ pub(crate) struct StatusView {
     pub(crate) postcards: PostcardsView,
 }
 
-/// What became of postcards: `cards = joined + held + sum of partial + sum of unjoinable`.
+/// What became of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
 pub(crate) struct PostcardsView {
-    pub(crate) cards: u64,
+    pub(crate) received: u64,
     /// Cards of sets that told, or confirmed, a path; and those sets.
     pub(crate) joined: u64,
     pub(crate) sets: u64,
     /// Waiting for others.
-    pub(crate) held: u64,
-    /// Held and not joined, by reason.
+    pub(crate) pending: u64,
+    /// Pending once and not joined, by reason.
     pub(crate) partial: NamedCounts,
-    /// Not held, by reason.
+    /// Never pending, by reason.
     pub(crate) unjoinable: NamedCounts,
     /// Cards whose Flow ID stood for a flow that is known, and those whose ID stands for several.
     pub(crate) resolved: u64,
@@ -70,16 +70,16 @@ impl From<&collector::Stats> for PostcardsView {
         let partial = Partial::ALL.iter().map(|why| (why.name(), counts.partial[*why as usize]));
         let unjoinable = Unjoinable::ALL.iter().map(|why| (why.name(), counts.unjoinable[*why as usize]));
         Self {
-            cards: counts.cards,
+            received: counts.received,
             joined: counts.joined,
             sets: counts.sets,
-            held: counts.held - counts.released,
+            pending: counts.accepted - counts.released,
             partial: partial.filter(|(_, count)| *count > 0).collect(),
             unjoinable: unjoinable.filter(|(_, count)| *count > 0).collect(),
             resolved: counts.resolved,
             ambiguous: counts.ambiguous,
             aggregates: stats.aggregates,
-            unfolded: stats.cards,
+            unfolded: stats.aggregate_postcards,
             summaries: stats.summaries,
         }
     }

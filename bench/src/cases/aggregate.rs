@@ -19,7 +19,7 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let mut batch = Batch::with_capacity(BATCH);
     // Once through all: the first card of each flow is news, and not what is measured.
     let mut warm = 0;
-    while warm < feed.cards() {
+    while warm < feed.postcards() {
         warm += feed.give(&mut collector, &mut batch);
         batch.clear();
     }
@@ -37,7 +37,7 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         return Err(CliError::new("the collector's account does not balance").into());
     }
     let joined = (stats.postcards.joined - warmed.joined) as f64
-        / (stats.postcards.cards - warmed.cards).max(1) as f64;
+        / (stats.postcards.received - warmed.received).max(1) as f64;
     let included = "checks, flow by its ID, per-hop, node and queue state, thresholds, loss accounting, roll-ups; no I/O";
     let conditions = Conditions::of("one card", included)
         .number("flows", case.flows)

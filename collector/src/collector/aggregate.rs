@@ -1,6 +1,6 @@
 //! Aggregates of a first stage (wire-formats 4.3): postcards unfolded as if each had come by itself, summaries merged.
 //!
-//! **Agg** cards take the way of postcards: same state, same joins. They name their flow by its Flow ID; see
+//! **Agg** postcards take the way of postcards: same state, same joins. They name their flow by its Flow ID; see
 //! [`crate::postcards`] for when a flow that is known stands for it.
 //!
 //! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
@@ -25,13 +25,13 @@ use crate::stream::StreamId;
 /// What stands for the version in the numbered stream of an aggregator.
 pub const VERSION: u8 = 1;
 
-/// Cards looked up together.
+/// Postcards looked up together.
 const AHEAD: usize = 32;
 
-/// A card on its way into the state.
+/// A postcard of an aggregate, with the flow that it is about.
 #[derive(Clone, Copy)]
-struct Coming {
-    card: WireCard,
+struct Unfolded {
+    postcard: WireCard,
     key: FlowKey,
     hash: u64,
     slot: u32,
@@ -94,7 +94,7 @@ impl Inner {
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
         } else {
-            self.cards(envelope, &mut head, &aggregate, sink);
+            self.unfold(envelope, &mut head, &aggregate, sink);
         }
     }
 
@@ -111,7 +111,7 @@ impl Inner {
     }
 
     /// Looked up several at a time, so that the memory which the one needs is on its way while others are looked up.
-    fn cards(
+    fn unfold(
         &mut self,
         envelope: &Envelope<'_>,
         head: &mut Head,
@@ -119,23 +119,23 @@ impl Inner {
         sink: &mut dyn Sink,
     ) {
         let joins = envelope.units.synchronised || self.postcards.is_linked();
-        let nothing = Coming { card: WireCard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
-        let mut coming = [nothing; AHEAD];
-        let mut cards = aggregate.cards();
+        let nothing = Unfolded { postcard: WireCard::EMPTY, key: FlowKey::default(), hash: 0, slot: 0 };
+        let mut unfolded = [nothing; AHEAD];
+        let mut postcards = aggregate.cards();
         loop {
             let mut count = 0;
-            for (one, card) in coming.iter_mut().zip(cards.by_ref().take(AHEAD)) {
-                one.card = card;
-                one.key = self.state.flow_of_id(card.flow_id);
+            for (one, postcard) in unfolded.iter_mut().zip(postcards.by_ref().take(AHEAD)) {
+                one.postcard = postcard;
+                one.key = self.state.flow_of_id(postcard.flow_id);
                 one.hash = one.key.hash(self.seed);
                 self.state.flows.prefetch_bucket(one.hash);
                 count += 1;
             }
-            let coming = &mut coming[..count];
-            coming.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
-            coming.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
-            for one in &*coming {
-                self.card(envelope, head, one, joins, sink);
+            let unfolded = &mut unfolded[..count];
+            unfolded.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
+            unfolded.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
+            for one in &*unfolded {
+                self.unfold_one(envelope, head, one, joins, sink);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
             if count < AHEAD {
@@ -145,28 +145,28 @@ impl Inner {
     }
 
     #[inline]
-    fn card(
+    fn unfold_one(
         &mut self,
         envelope: &Envelope<'_>,
         head: &mut Head,
-        coming: &Coming,
+        unfolded: &Unfolded,
         joins: bool,
         sink: &mut dyn Sink,
     ) {
-        self.stats.cards += 1;
-        let (card, units) = (&coming.card, envelope.units);
-        (head.about.key, head.hash) = (coming.key, coming.hash);
+        self.stats.aggregate_postcards += 1;
+        let (postcard, units) = (&unfolded.postcard, envelope.units);
+        (head.about.key, head.hash) = (unfolded.key, unfolded.hash);
         let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
-        let (ingress, egress) = (stamp(card.ingress_ts), stamp(card.egress_ts));
+        let (ingress, egress) = (stamp(postcard.ingress_ts), stamp(postcard.egress_ts));
         let reading = Reading {
-            node: card.node,
+            node: postcard.node,
             latency: between(ingress, egress, false, units.stamp_ns),
-            queue: card.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
+            queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
-        let slot = self.state.apply_postcard(head, coming.slot, &reading, sink);
+        let slot = self.state.apply_postcard(head, unfolded.slot, &reading, sink);
         if !joins {
-            self.state.postcards.stats.cards += 1;
+            self.state.postcards.stats.received += 1;
             self.state.postcards.refuse(Unjoinable::NoOrder);
             return;
         }

@@ -264,7 +264,7 @@ impl Joiner {
         head.remaining = part.carried.remaining;
         if let Some(own) = part.own {
             self.sets.put_own(set, own);
-            self.stats.held += 1;
+            self.stats.pending += 1;
         }
         self.add(set, part, out);
     }
@@ -332,7 +332,7 @@ impl Joiner {
         head.exceeded |= part.exceeded;
         head.about = part.head.about;
         self.sets.insert(set, part.carried);
-        self.stats.held += 1;
+        self.stats.pending += 1;
         match self.judge(set, part) {
             Verdict::Wait => {}
             Verdict::Whole => self.complete(set, part, out),
@@ -406,7 +406,7 @@ impl Joiner {
     fn complete(&mut self, at: u32, part: &Part<'_>, out: &mut dyn Output) {
         let records = self.sets.set(at).records();
         self.stats.complete.add(records);
-        self.stats.held -= records as u64;
+        self.stats.pending -= records as u64;
         let ends = self.sets.readings(at, &mut self.scratch);
         if let [source, sink] = self.scratch[..]
             && source.node == sink.node
@@ -493,7 +493,7 @@ impl Joiner {
             reason => reason,
         };
         self.stats.partial[reason as usize].add(records);
-        self.stats.held -= records as u64;
+        self.stats.pending -= records as u64;
         let ends = self.sets.readings(at, &mut self.scratch);
         let head = Head { about, ..Head::none() };
         out.nodes(&head, ReadHops { readings: &self.scratch, ends, units: Units::NONE });

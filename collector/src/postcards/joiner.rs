@@ -73,7 +73,7 @@ impl Postcards {
         state: &mut State,
         sink: &mut dyn Sink,
     ) {
-        state.postcards.stats.cards += 1;
+        state.postcards.stats.received += 1;
         let accepted = match slot {
             None => Err(Unjoinable::NoFlow),
             Some(_) if postcard.reading.node == ABSENT => Err(Unjoinable::NoNode),
@@ -109,7 +109,7 @@ impl Postcards {
             return Err(Unjoinable::NoRoom);
         }
         pending.push(slot, postcard);
-        pending.stats.held += 1;
+        pending.stats.accepted += 1;
         pending.enqueue(slot, postcard.received.saturating_add(self.config.timeout));
         let flow = pending.flow_mut(slot);
         if usize::from(flow.count) >= MOST_OF_A_FLOW {
@@ -238,7 +238,8 @@ impl Postcards {
 
     /// The latest postcard of each node and hop limit stands for the flow.
     fn settle_flow(&mut self, postcards: &mut [Postcard], settling: &mut Settling<'_>) {
-        postcards.sort_unstable_by_key(|card| (card.hop_limit, card.reading.node, card.received));
+        postcards
+            .sort_unstable_by_key(|postcard| (postcard.hop_limit, postcard.reading.node, postcard.received));
         let mut set = std::mem::take(&mut self.set);
         let same = |one: &Postcard, next: &Postcard| {
             (one.hop_limit, one.reading.node) == (next.hop_limit, next.reading.node)
@@ -323,8 +324,9 @@ impl Postcards {
             pending.confirmations = 0;
             return Ok(());
         }
-        let path =
-            postcards.iter().fold(postcards.len() as u64, |all, card| fold(all, card.reading.node.into()));
+        let path = postcards
+            .iter()
+            .fold(postcards.len() as u64, |all, postcard| fold(all, postcard.reading.node.into()));
         if pending.confirmations == 0 || pending.candidate != path {
             let since = postcards.iter().map(|postcard| postcard.received).min().unwrap_or(0);
             (pending.candidate, pending.since, pending.confirmations) = (path, since, 0);

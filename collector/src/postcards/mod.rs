@@ -1,20 +1,20 @@
-//! Postcards joined into paths: the cards that several nodes send of one packet, put together and in order, say what one INT
+//! Postcards joined into paths: the postcards that several nodes send of one packet, put together and in order, say what one INT
 //! report says.
 //!
-//! What a card says of its node is taken when it comes. Beside that it is **pending**, with its flow, until the others of its
+//! What a postcard says of its node is taken when it comes. Beside that it is **pending**, with its flow, until the others of its
 //! packet have come:
 //!
-//! - cards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
+//! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
 //!   has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
-//! - cards with time stamps of clocks that agree are of one packet when each begins where the one before ends, give or take
-//!   a link ([`PostcardConfig::proximity`]); several packets in one such cluster are told apart only if each card of a node lies
-//!   between its packet's card of the node before and that of the next packet;
+//! - postcards with time stamps of clocks that agree are of one packet when each begins where the one before ends, give or take
+//!   a link ([`PostcardConfig::proximity`]); several packets in one such cluster are told apart only if each postcard of a node lies
+//!   between its packet's postcard of the node before and that of the next packet;
 //! - of others the latest of each node within [`PostcardConfig::timeout`] stand for the flow, not for a packet.
 //!
 //! A set is **joined** when its order is known ([`order`]) and its path is believed. The path that the flow already has is
 //! believed at once. Another one must be met several times in a row: [`PostcardConfig::confirmations`], or
 //! [`PostcardConfig::confirmations_after_loss`] while numbers are missing in the streams of the senders, and always when the path
-//! is part of the known one, which is what a lost card looks like; and then not while the numbers of a node that it lacks
+//! is part of the known one, which is what a lost postcard looks like; and then not while the numbers of a node that it lacks
 //! have a gap. What is not joined is counted by reason, and concludes nothing.
 
 mod conclude;

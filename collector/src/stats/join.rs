@@ -108,7 +108,7 @@ pub struct JoinStats {
     /// Records in reports that nodes on the way sent, of queues or of packets that ended there. Samples of their node.
     pub on_the_way: u64,
     /// Records in open sets, now.
-    pub held: u64,
+    pub pending: u64,
 }
 
 impl JoinStats {
@@ -127,7 +127,7 @@ impl JoinStats {
         let others = [("repeated", self.repeated), ("stray", self.stray), ("unadmitted", self.unadmitted)];
         Balance {
             input: self.records,
-            output: self.complete.records + self.held + self.samples(),
+            output: self.complete.records + self.pending + self.samples(),
             drops: partial.chain(others).filter(|(_, count)| *count > 0).collect(),
         }
     }

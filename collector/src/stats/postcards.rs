@@ -2,17 +2,17 @@
 
 use super::Balance;
 
-/// Why cards that were held were not joined.
+/// Why postcards that were held were not joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Partial {
-    /// A hop limit that falls by more than one, or a link that leads elsewhere: the card of a node is missing.
+    /// A hop limit that falls by more than one, or a link that leads elsewhere: the postcard of a node is missing.
     MissingHop,
     /// Neither stamps, hop limits nor links give an order.
     NoOrder,
     /// The stamps, or hop limit and order, contradict each other.
     Contradiction,
-    /// Several packets whose cards cannot be told apart.
+    /// Several packets whose postcards cannot be told apart.
     Indistinct,
     /// Another path than the known one, met too seldom to be believed.
     Unconfirmed,
@@ -58,7 +58,7 @@ impl Partial {
     }
 }
 
-/// Why a card was not held.
+/// Why a postcard was not held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Unjoinable {
@@ -70,7 +70,7 @@ pub enum Unjoinable {
     NoFlow,
     /// It names no node.
     NoNode,
-    /// The same card came before.
+    /// The same postcard came before.
     Duplicate,
     /// There was no room for it.
     NoRoom,
@@ -99,45 +99,45 @@ impl Unjoinable {
 /// What became of postcards. Each is counted once, when that is known: see [`PostcardStats::balance`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PostcardStats {
-    /// Cards that came.
-    pub cards: u64,
-    /// Cards of sets that made a path, or told of one that was known.
+    /// Postcards that came.
+    pub received: u64,
+    /// Postcards of sets that made a path, or told of one that was known.
     pub joined: u64,
     /// Those sets.
     pub sets: u64,
-    /// Cards that were held and not joined, by reason.
+    /// Postcards that were held and not joined, by reason.
     pub partial: [u64; Partial::COUNT],
-    /// Cards that were not held, by reason.
+    /// Postcards that were not held, by reason.
     pub unjoinable: [u64; Unjoinable::COUNT],
-    /// Cards that were held so far, and those of them that no longer are.
-    pub held: u64,
+    /// Postcards that were held so far, and those of them that no longer are.
+    pub accepted: u64,
     /// See `held`.
     pub released: u64,
-    /// Cards of a Flow ID that stood for one flow which is known.
+    /// Postcards of a Flow ID that stood for one flow which is known.
     pub resolved: u64,
-    /// Cards of a Flow ID that stands for several.
+    /// Postcards of a Flow ID that stands for several.
     pub ambiguous: u64,
 }
 
 impl PostcardStats {
-    /// Cards in; joined cards and those still held out; the others by reason.
+    /// Postcards in; joined postcards and those still held out; the others by reason.
     pub fn balance(&self) -> Balance {
         let partial = Partial::ALL.iter().map(|reason| (reason.name(), self.partial[*reason as usize]));
         let unjoinable =
             Unjoinable::ALL.iter().map(|reason| (reason.name(), self.unjoinable[*reason as usize]));
         Balance {
-            input: self.cards,
-            output: self.joined + self.held - self.released,
+            input: self.received,
+            output: self.joined + self.accepted - self.released,
             drops: partial.chain(unjoinable).filter(|(_, count)| *count > 0).collect(),
         }
     }
 
     pub(super) fn combine(&mut self, other: &Self, mut with: impl FnMut(&mut u64, u64)) {
         for (one, other) in [
-            (&mut self.cards, other.cards),
+            (&mut self.received, other.received),
             (&mut self.joined, other.joined),
             (&mut self.sets, other.sets),
-            (&mut self.held, other.held),
+            (&mut self.accepted, other.accepted),
             (&mut self.released, other.released),
             (&mut self.resolved, other.resolved),
             (&mut self.ambiguous, other.ambiguous),

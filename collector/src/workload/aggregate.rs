@@ -14,12 +14,12 @@ use crate::event::{Nanos, Sink};
 
 /// Nodes that each packet passes.
 const NODES: u32 = 3;
-/// Time between two cards: twenty million per second.
+/// Time between two postcards: twenty million per second.
 const GAP: Nanos = 50;
 /// Time inside a node, and between two.
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
-/// Cards in memory, given over and over.
+/// Postcards in memory, given over and over.
 const CARDS: u32 = 300_000;
 
 /// One case of the benchmark.
@@ -27,11 +27,11 @@ const CARDS: u32 = 300_000;
 pub struct Case {
     /// Its name, as in `hopwise bench`.
     pub name: &'static str,
-    /// Cards per aggregate.
+    /// Postcards per aggregate.
     pub r: u16,
     /// Different flows.
     pub flows: u32,
-    /// Are clocks synchronised, so that cards are joined into paths?
+    /// Are clocks synchronised, so that postcards are joined into paths?
     pub joins: bool,
 }
 
@@ -60,7 +60,7 @@ impl Case {
         })
     }
 
-    /// Its aggregates, made in memory once: Agg(R), the cards of each packet next to each other.
+    /// Its aggregates, made in memory once: Agg(R), the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
         let count = CARDS / u32::from(self.r);
         let length = HEADER_LEN + usize::from(self.r) * CARD_LEN;
@@ -79,14 +79,14 @@ impl Case {
             };
             header.emit(payload);
             for record in payload[HEADER_LEN..].chunks_exact_mut(CARD_LEN) {
-                self.card(number).emit(record);
+                self.postcard(number).emit(record);
                 number += 1;
             }
         }
         Feed { bytes, length, r: self.r.into(), next: 0, now: 1_700_000_000_000_000_000, ticked: 0 }
     }
 
-    fn card(&self, number: u32) -> Card {
+    fn postcard(&self, number: u32) -> Card {
         let (packet, hop) = (number / NODES, number % NODES);
         let flow = (u64::from(packet) * 618_033_989 % u64::from(self.flows)) as u32;
         let ingress = u64::from(packet) * u64::from(NODES) * GAP + u64::from(hop) * (INSIDE + BETWEEN);
@@ -118,12 +118,12 @@ impl Feed {
         self.length
     }
 
-    /// Cards until it begins anew.
-    pub fn cards(&self) -> u64 {
+    /// Postcards until it begins anew.
+    pub fn postcards(&self) -> u64 {
         (self.bytes.len() / self.length) as u64 * self.r
     }
 
-    /// Gives the next aggregate to a collector, with a tick when one is due; answers how many cards it held.
+    /// Gives the next aggregate to a collector, with a tick when one is due; answers how many postcards it held.
     pub fn give(&mut self, collector: &mut Collector, sink: &mut impl Sink) -> u64 {
         self.now += GAP * self.r;
         let payload = &self.bytes[self.next..self.next + self.length];

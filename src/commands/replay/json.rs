@@ -78,7 +78,7 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("partial_records", sf.partial().records);
     o.field("anonymous", sf.anonymous).field("low", sf.low).field("on_the_way", sf.on_the_way);
     o.field("repeated", sf.repeated).field("stray", sf.stray).field("unadmitted", sf.unadmitted);
-    o.field("held", sf.held);
+    o.field("pending", sf.pending);
 }
 
 /// Frames and reports refused, by reason.
