@@ -389,7 +389,7 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
             ("plain", int.plain),
             ("refused", int.refused),
             ("recorded", int.recorded),
-            ("swapped", int.traded),
+            ("swapped", int.swapped),
             ("hops_exceeded", int.hops_exceeded),
             ("mtu_exceeded", int.mtu_exceeded),
             ("reported", int.reported),
@@ -406,14 +406,14 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
     let help = "Packets by filter (index from 0) and decision; all but `suppressed` were reported.";
     text.metric("switch_filter_total", "counter", help);
     for (index, filter) in filters.iter().enumerate() {
-        let reported = &filter.told;
+        let reported = &filter.reported;
         for (decision, count) in [
             ("event", reported.event),
             ("first", reported.first),
             ("ended", reported.ended),
             ("keep_alive", reported.keep_alive),
-            ("unjudged", reported.unjudged),
-            ("suppressed", filter.hidden),
+            ("missing_value", reported.missing_value),
+            ("suppressed", filter.suppressed),
         ] {
             text.sample("switch_filter_total", &[("filter", &index), ("decision", &decision)], count);
         }

@@ -313,7 +313,7 @@ fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
     send();
     let view = sink.json("/api/v1/switch");
     let before = Books::of(&view);
-    assert!(before.told > 500 && before.hidden == 0 && before.filtered == 0, "{view:#}");
+    assert!(before.told > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
     // What does not fit is refused, and nothing changes.
     let path = "/api/v1/switch/filters";
     let bad = json!([{"algorithm": "per_hop", "metric": "flow_latency", "threshold": 1}]).to_string();
@@ -325,26 +325,29 @@ fn a_filter_of_the_sink_tells_less_and_its_books_add_up() {
     send();
     let view = sink.json("/api/v1/switch");
     let after = Books::of(&view);
-    // Two flows at most, the packets of each but the first hidden. Those of TCP, which no filter is for, are told.
-    assert!((1..=4).contains(&after.told) && after.hidden > 500, "{view:#}");
-    assert_eq!(after.hidden, after.filtered, "{view:#}");
+    // Two flows at most, the packets of each but the first suppressed. Those of TCP, which no filter matches, are reported.
+    assert!((1..=4).contains(&after.told) && after.suppressed > 500, "{view:#}");
+    assert_eq!(after.suppressed, after.filtered, "{view:#}");
     assert!(after.reported - before.reported < before.told / 2, "{view:#}");
     let metrics = sink.get("/metrics").body;
     let counted = format!("hopwise_switch_int_total{{what=\"filtered\"}} {}", after.filtered);
     assert!(metrics.contains(&counted), "{metrics}");
-    assert!(metrics.contains("hopwise_switch_filter_total{filter=\"0\",decision=\"hidden\"}"), "{metrics}");
+    assert!(
+        metrics.contains("hopwise_switch_filter_total{filter=\"0\",decision=\"suppressed\"}"),
+        "{metrics}"
+    );
     // The file says the same filter behind another: it goes on, and so does what it has counted.
     let other = "[[switch.filter]]\ndport = 9\nalgorithm = \"change\"\n";
     let file = format!("{watch}{other}[[switch.filter]]\nproto = \"udp\"\n{STEADY}");
     reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
     let view = sink.json("/api/v1/switch");
-    assert_eq!(view["filters"][1]["hidden"], after.hidden, "{view:#}");
+    assert_eq!(view["filters"][1]["suppressed"], after.suppressed, "{view:#}");
     // The first switch is no source for these flows any longer.
     let role = "[[switch.role]]\ndst = \"10.0.2.0/24\"\nrole = \"transit\"\n";
     reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| view["roles"] != json!([]));
     send();
     let last = Books::of(&sink.json("/api/v1/switch"));
-    assert_eq!((last.filtered, last.hidden), (after.filtered, after.hidden));
+    assert_eq!((last.filtered, last.suppressed), (after.filtered, after.suppressed));
     assert!(last.plain > after.plain + 500, "{}", last.plain);
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
@@ -366,7 +369,7 @@ struct Books {
     filtered: u64,
     /// Of its filters.
     told: u64,
-    hidden: u64,
+    suppressed: u64,
 }
 
 impl Books {
@@ -377,7 +380,7 @@ impl Books {
             "plain",
             "refused",
             "recorded",
-            "traded",
+            "swapped",
             "hops_exceeded",
             "mtu_exceeded",
             "reported",
@@ -393,14 +396,14 @@ impl Books {
         assert_eq!(int("reported") + others, datagrams, "{view:#}");
         let filters = view["filters"].as_array().unwrap();
         let counts = |filter: &Value| -> u64 {
-            filter["told"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+            filter["reported"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
         };
         Self {
             plain: int("plain"),
             reported: int("reported"),
             filtered: int("filtered"),
             told: filters.iter().map(counts).sum(),
-            hidden: filters.iter().map(|filter| filter["hidden"].as_u64().unwrap()).sum(),
+            suppressed: filters.iter().map(|filter| filter["suppressed"].as_u64().unwrap()).sum(),
         }
     }
 }
@@ -458,7 +461,10 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
         let _checked = Books::of(view);
     });
     let count = |switch: usize, name: &str| views[switch]["int"][name].as_u64().unwrap();
-    assert!(count(0, "recorded") > 500 && count(1, "traded") > 0 && count(2, "reported") > 500, "{views:#?}");
+    assert!(
+        count(0, "recorded") > 500 && count(1, "swapped") > 0 && count(2, "reported") > 500,
+        "{views:#?}"
+    );
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
 

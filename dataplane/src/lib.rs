@@ -12,11 +12,14 @@
 //! - [`demo`]: a scripted leaf–spine network to look at.
 #![forbid(unsafe_code)]
 
+mod config;
 pub mod demo;
 pub mod dta;
+mod export;
 pub mod fabric;
 pub mod filter;
 pub mod flow;
+mod node;
 mod packet;
 pub mod report;
 pub mod router;
@@ -25,6 +28,7 @@ mod sink;
 mod source;
 pub mod switch;
 mod transit;
+mod visit;
 pub mod watchlist;
 pub mod workload;
 

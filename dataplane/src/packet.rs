@@ -2,6 +2,7 @@
 //! breaking lengths and checksums.
 
 pub(crate) mod direct;
+pub(crate) mod rewrite;
 
 use std::ops::Range;
 
@@ -29,7 +30,16 @@ pub(crate) struct Seen {
     /// INT that this switch can handle.
     pub(crate) carried: Option<Carried>,
     /// It carries INT of a kind that this switch leaves alone.
-    pub(crate) foreign: bool,
+    pub(crate) unsupported: bool,
+}
+
+/// A parsed frame.
+#[derive(Clone, Copy)]
+pub(crate) enum Parsed {
+    /// A common frame; see [`direct`].
+    Direct(direct::Common),
+    /// Any other frame.
+    Full(Result<Seen, Refusal>),
 }
 
 /// A packet's INT, as values.
@@ -67,7 +77,7 @@ impl Seen {
     pub(crate) fn of(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
         let mut seen =
-            Self { flow: contents.flow, headers: None, carried: None, foreign: contents.destination };
+            Self { flow: contents.flow, headers: None, carried: None, unsupported: contents.destination };
         let (Some(int), Some(place)) = (contents.int, contents.place) else {
             seen.headers = Headers::find(frame);
             return Ok(seen);
@@ -82,13 +92,13 @@ impl Seen {
             && place.mark != Mark::Probe
             && matches!((int.version, int.mode), (int::Version::V2, _) | (int::Version::V10, Mode::Md));
         if !ours {
-            seen.foreign = true;
+            seen.unsupported = true;
             return Ok(seen);
         }
         let headers = Headers::at(frame, place.ip, place.l4, proto);
         let whole = |headers: &Headers| place.end <= headers.ip + headers.ip_len(frame);
         let Some(headers) = headers.filter(whole) else {
-            seen.foreign = true;
+            seen.unsupported = true;
             return Ok(seen);
         };
         let head = &frame[place.header..place.stack];
@@ -124,7 +134,7 @@ impl Carried {
     }
 
     /// INT that [`Seen::of`] refuses for its stack alone, as far as a sink must know it to take it out.
-    pub(crate) fn spoilt(frame: &[u8], profile: &Profile) -> Option<Self> {
+    pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
         let place = packet::malformed_stack(frame, profile)?;
         let option = place.encapsulation == Encapsulation::HopByHop;
         let proto = match place.encapsulation {
@@ -297,7 +307,7 @@ impl Headers {
     }
 
     /// These headers after INT has grown or shrunk.
-    pub(crate) fn again(&self, frame: &[u8]) -> Self {
+    pub(crate) fn reread(&self, frame: &[u8]) -> Self {
         Self::at(frame, self.ip, self.l4, self.proto).unwrap_or(*self)
     }
 
@@ -334,7 +344,7 @@ impl Headers {
     }
 
     /// Sets the UDP destination port.
-    pub(crate) fn set_dport(&self, frame: &mut [u8], port: u16) {
+    pub(crate) fn set_dst_port(&self, frame: &mut [u8], port: u16) {
         let old = self.dst_port(frame);
         if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
             header.set_dport(port);

@@ -142,8 +142,8 @@ impl Carrying {
     }
 }
 
-/// What a sink's common report is of.
-pub(crate) struct Told {
+/// The packet of a sink's common report.
+pub(crate) struct ReportedPacket {
     headers: Headers,
     /// The IP packet ends there.
     ip_end: usize,
@@ -152,7 +152,7 @@ pub(crate) struct Told {
     record: Option<Carrying>,
 }
 
-impl Told {
+impl ReportedPacket {
     pub(crate) fn of(frame: &[u8], carried: &Carried) -> Self {
         let headers = carried.headers;
         let ip_end = headers.ip + headers.ip_len(frame);
@@ -161,7 +161,7 @@ impl Told {
 
     /// INT does not lie in an option.
     #[inline(always)]
-    pub(crate) fn at_once(frame: &[u8], common: Common, int: Int) -> Self {
+    pub(crate) fn direct(frame: &[u8], common: Common, int: Int) -> Self {
         let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
         Self { headers: common.headers, ip_end: common.ip_end, int_end: int.end, record }
     }
@@ -262,7 +262,7 @@ impl Exporter {
     pub(crate) fn flow_report_direct(
         &mut self,
         frame: &[u8],
-        told: &Told,
+        told: &ReportedPacket,
         (bits, egress_if): (u16, u16),
         own: impl FnOnce(u16, &mut [u8]),
         out: &mut Outbox,
@@ -304,7 +304,7 @@ impl Exporter {
 
     /// Will [`Self::flow_report_direct`] write this report?
     #[inline]
-    pub(crate) fn is_direct(&self, told: &Told) -> bool {
+    pub(crate) fn is_direct(&self, told: &ReportedPacket) -> bool {
         // Main contents, metadata and padding are less than 128 bytes.
         let short = told.int_end + usize::from(self.format.snap) + 128 < usize::from(v20::TO_THE_END) * 4;
         self.format.is_20() && self.format.group == 1 && short
@@ -345,7 +345,7 @@ impl Exporter {
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
-    pub(crate) fn card_with_packet(
+    pub(crate) fn postcard_with_packet(
         &mut self,
         frame: &[u8],
         carried: &Carried,

@@ -1,5 +1,5 @@
 //! SF-INT in a switch (Xiong et al., APNet 2024; wire-formats section 3): a packet keeps its size, and carries one node's
-//! record; a node trades the record that arrives against the one in its register, by nine rules.
+//! record; a node swaps the record that arrives against the one in its register, by nine rules.
 //!
 //! - [`RULES`] is the paper's Table 1 in the form of a match table: arrival state and register state in, three actions out.
 //!   Nothing else decides, so that a P4 program can hold the same sixteen entries.
@@ -184,7 +184,7 @@ pub(crate) struct Arrival<'a> {
 }
 
 /// What came of an SF packet at a node.
-pub(crate) struct Traded {
+pub(crate) struct Swapped {
     pub(crate) rule: Rule,
     /// What the header says now.
     pub(crate) sf: Sf,
@@ -290,7 +290,7 @@ impl Registers {
     /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that goes on; of rules 2 and 3,
     /// whose is the node's own, `own` writes it and answers the sum of its words.
     #[inline(always)]
-    pub(crate) fn trade(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8]) -> u64) -> Traded {
+    pub(crate) fn swap(&mut self, arrival: Arrival<'_>, own: impl FnOnce(&mut [u8]) -> u64) -> Swapped {
         let Arrival { sf, bitmap, record, now, .. } = arrival;
         let tag = self.tag(arrival.tag);
         let index = self.index(tag);
@@ -309,7 +309,7 @@ impl Registers {
         let Some(kept) = rule.keep else {
             // What was there was empty, old, or another's: by this rule the register is empty now.
             register.state = 0;
-            return Traded { rule, sf: sf_after, sums: (0, 0) };
+            return Swapped { rule, sf: sf_after, sums: (0, 0) };
         };
         let sums = if forward == Forward::Own {
             place.copy_from_slice(record);
@@ -319,7 +319,7 @@ impl Registers {
         };
         (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
         (register.state, register.len, register.since) = (kept as u8, len as u8, now);
-        Traded { rule, sf: sf_after, sums }
+        Swapped { rule, sf: sf_after, sums }
     }
 }
 

@@ -1,8 +1,149 @@
-//! Sink: takes INT out and gives the packet back as it was before the source (wire-formats 1.2, "sink repair").
+//! Sink: reports a packet's INT, removes it, and restores the packet to its state before the source (wire-formats 1.2, "sink
+//! repair").
 
+mod direct;
+
+use wire::FlowKey;
+use wire::int::Mode;
 use wire::packet::Mark;
 
-use crate::packet::{Carried, OPTION_HEAD};
+pub(crate) use self::direct::process as process_direct;
+
+use crate::dta::Occasion;
+use crate::export;
+use crate::node::{Done, Node, Outcome, verdict};
+use crate::packet::{Carried, OPTION_HEAD, Seen};
+use crate::report::{Outbox, ReportedPacket};
+use crate::sf::{self, Form};
+use crate::transit::{self, Pushed};
+use crate::visit::Visit;
+
+/// Processes a packet with INT that leaves the domain.
+pub(crate) fn process(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    flow: Option<&FlowKey>,
+    carried: &Carried,
+    visit: &Visit,
+    out: &mut Outbox,
+) -> Outcome {
+    let verdict = verdict(carried.flags, visit);
+    if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
+        if flow.is_none() {
+            return Outcome::forward(Done::Refused);
+        }
+        report_sf(node, frame, flow, carried, visit, out);
+        return Outcome { done: Done::Reported, verdict, sf: Some(sf) };
+    }
+    if carried.mode == Mode::Mx {
+        let done = export::mx(node, frame, flow, carried, visit, out);
+        strip(frame, carried);
+        return Outcome { done, verdict, sf: None };
+    }
+    if suppresses(node, frame, flow, carried, visit) {
+        strip(frame, carried);
+        return Outcome { done: Done::Filtered, verdict, sf: None };
+    }
+    let bits = carried.bitmap & node.config.available;
+    if node.report_dta(frame, (flow, Some(carried)), (Occasion::Path, bits), visit) {
+        strip(frame, carried);
+        return Outcome { done: Done::Reported, verdict, sf: carried.sf };
+    }
+    if !node.config.format.own_on_stack {
+        report_apart(node, frame, carried, visit, out);
+        strip(frame, carried);
+        return Outcome { done: Done::Reported, verdict, sf: carried.sf };
+    }
+    let (done, after) = report_on_stack(node, frame, carried, visit, out);
+    strip(frame, &after);
+    Outcome { done, verdict: self::verdict(after.flags, visit), sf: after.sf }
+}
+
+/// Reports the record that a packet of SF-INT carries, with the sink's own record of the packet, and strips INT.
+fn report_sf(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    flow: Option<&FlowKey>,
+    carried: &Carried,
+    visit: &Visit,
+    out: &mut Outbox,
+) {
+    let bits = carried.bitmap & node.config.available;
+    if node.report_dta(frame, (flow, Some(carried)), (Occasion::Sample, bits), visit) {
+        return strip(frame, carried);
+    }
+    let own = visit.hop(node.id, u16::MAX);
+    match node.config.sf.form {
+        Form::Full => report_apart(node, frame, carried, visit, out),
+        Form::Compact => node.exporter.compact_report(frame, carried, bits, &own, out),
+        Form::Stack => {
+            let mut record = [0; sf::MAX_RECORD];
+            let record = &mut record[..usize::from(carried.hop_ml) * 4];
+            visit.write_record(node.id, carried.bitmap, node.config.available, record);
+            let after = transit::prepend(frame, carried, record);
+            node.exporter.flow_report(frame, &after, None, &own, out);
+            return strip(frame, &after);
+        }
+    }
+    strip(frame, carried);
+}
+
+/// Reports a packet as it is, with this switch's own record in the report's metadata.
+#[inline]
+fn report_apart(node: &mut Node, frame: &[u8], carried: &Carried, visit: &Visit, out: &mut Outbox) {
+    let bits = carried.bitmap & node.config.available;
+    let id = node.id;
+    let own = |bits, record: &mut [u8]| {
+        visit.write_record(id, bits, u16::MAX, record);
+    };
+    let packet = ReportedPacket::of(frame, carried);
+    if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), own, out) {
+        node.exporter.flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
+    }
+}
+
+/// Reports a packet with this switch's own record on the stack. Returns where INT lies afterwards.
+fn report_on_stack(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    carried: &Carried,
+    visit: &Visit,
+    out: &mut Outbox,
+) -> (Done, Carried) {
+    let own = visit.hop(node.id, u16::MAX);
+    // This stack never leaves on a link, so the MTU does not matter.
+    let write = |record: &mut [u8]| node.write_record(carried, visit, record);
+    let pushed = transit::push(frame, carried, write, usize::MAX);
+    let after = Seen::of(frame, &node.profile).ok().and_then(|seen| seen.carried).unwrap_or(*carried);
+    node.exporter.flow_report(frame, &after, None, &own, out);
+    let done = match pushed {
+        Pushed::Added => Done::Reported,
+        Pushed::HopsExceeded => Done::HopsExceeded,
+        Pushed::MtuExceeded => Done::MtuExceeded,
+    };
+    (done, after)
+}
+
+/// Do the filters suppress the report of a packet?
+#[inline]
+fn suppresses(
+    node: &mut Node,
+    frame: &[u8],
+    flow: Option<&FlowKey>,
+    carried: &Carried,
+    visit: &Visit,
+) -> bool {
+    // A packet of SF-INT that reaches this is urgent.
+    if node.filters.is_empty() || carried.sf.is_some() {
+        return false;
+    }
+    let Some(flow) = flow else { return false };
+    let room = carried.remaining > 0 && carried.holds(usize::from(carried.hop_ml) * 4);
+    if node.config.format.own_on_stack && !room {
+        return false;
+    }
+    node.suppresses_path(flow, carried.flags, &carried.records(frame), carried.bitmap, visit)
+}
 
 /// Removes INT from a packet and restores what the source changed: lengths, checksums, port, DSCP, protocol.
 pub(crate) fn strip(frame: &mut Vec<u8>, carried: &Carried) {
@@ -11,12 +152,12 @@ pub(crate) fn strip(frame: &mut Vec<u8>, carried: &Carried) {
         return headers.take_option(frame, carried.shim - OPTION_HEAD);
     }
     match (carried.mark, carried.original.proto) {
-        // NPT 2: the UDP header was put in with INT, and goes with it.
+        // NPT 2: the source inserted the UDP header with INT; remove both.
         (Mark::Port, Some(proto)) => headers.unwrap(frame, carried.end, proto),
         (Mark::Port, None) => {
             headers.splice(frame, carried.shim..carried.end, &[]);
             if let Some(port) = carried.original.port {
-                headers.set_dport(frame, port);
+                headers.set_dst_port(frame, port);
             }
         }
         _ => {

@@ -1,32 +1,94 @@
-//! Source: puts INT into a watched packet (wire-formats 1.1, 1.2). The stack is empty then; the source's own record is pushed
-//! like any other node's.
+//! Source: inserts INT into a watched packet (wire-formats 1.1, 1.2). The stack is empty at first; the source pushes its own
+//! record like any other node.
 
+use wire::FlowKey;
 use wire::int::header::{Md2, Md10, Mx2};
+use wire::int::sf::State;
 use wire::int::shim::{Next, Shim1, Shim2};
 use wire::int::{Sf, header, layout, shim};
 
-use crate::packet::{Headers, UDP};
-use crate::sf::MAX_RECORD;
-use crate::switch::Mark;
+use crate::config::Mark;
+use crate::node::{Done, Node, Outcome};
+use crate::packet::{Headers, Seen, UDP};
+use crate::sf::{self, MAX_RECORD};
+use crate::visit::Visit;
 use crate::watchlist::{Mode, Watch};
 
-/// What became of a packet that was to carry INT.
+/// The result of the source's part.
+pub(crate) enum Embedded {
+    /// The packet carries INT. This switch processes it like any other node.
+    Yes(Seen),
+    /// There is nothing more to do.
+    Done(Outcome),
+}
+
+/// Inserts INT into a watched packet without INT.
+pub(crate) fn process(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    (flow, headers): (&FlowKey, &Headers),
+    watch: &Watch,
+    visit: &Visit,
+) -> Embedded {
+    if watch.mode == Mode::Sf {
+        return process_sf(node, frame, (flow, headers), watch, visit);
+    }
+    // INT is not inserted behind IPv6 options.
+    if headers.has_option() {
+        return Embedded::Done(Outcome::forward(Done::Plain));
+    }
+    let mtu = usize::from(visit.mtu);
+    if insert(frame, headers, watch, node.config.mark, mtu) == Inserted::MtuExceeded {
+        return Embedded::Done(Outcome::forward(Done::MtuExceeded));
+    }
+    let packet = node.parse(frame);
+    match node.seen(frame, packet) {
+        Ok(seen) if seen.carried.is_some() => Embedded::Yes(seen),
+        _ => Embedded::Done(Outcome::forward(Done::Refused)),
+    }
+}
+
+/// Inserts SF-INT. Every packet starts with the source's own record.
+fn process_sf(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    (flow, headers): (&FlowKey, &Headers),
+    watch: &Watch,
+    visit: &Visit,
+) -> Embedded {
+    let mut record = [0; MAX_RECORD];
+    let len = usize::from(layout::words_2(watch.bitmap)) * 4;
+    let record = &mut record[..len];
+    visit.write_record(node.id, watch.bitmap, node.config.available, record);
+    let number = node.registers.number(sf::tag(flow), visit.queue_occupancy);
+    let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
+    let mtu = usize::from(visit.mtu);
+    if insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) == Inserted::MtuExceeded {
+        return Embedded::Done(Outcome::forward(Done::MtuExceeded));
+    }
+    node.stats.urgent += u64::from(number.urgent);
+    if !visit.to_edge {
+        return Embedded::Done(Outcome { sf: Some(sf), ..Outcome::forward(Done::Recorded) });
+    }
+    // This switch is source and sink.
+    let packet = node.parse(frame);
+    match node.seen(frame, packet) {
+        Ok(seen) if seen.carried.is_some() => Embedded::Yes(Seen { flow: Some(*flow), ..seen }),
+        _ => Embedded::Done(Outcome::forward(Done::Refused)),
+    }
+}
+
+/// Was INT inserted?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inserted {
-    /// It carries INT now.
+enum Inserted {
+    /// The packet carries INT.
     Yes,
-    /// With the headers alone it would not fit the egress MTU; it stays as it was.
+    /// The headers alone would exceed the egress MTU. The packet is unchanged.
     MtuExceeded,
 }
 
-/// Puts shim and metadata header, as `watch` says, into a packet of at most `mtu` bytes.
-pub(crate) fn insert(
-    frame: &mut Vec<u8>,
-    headers: &Headers,
-    watch: &Watch,
-    mark: Mark,
-    mtu: usize,
-) -> Inserted {
+/// Inserts shim and metadata header, according to `watch`, into a packet of at most `mtu` bytes.
+fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu: usize) -> Inserted {
     let mut bytes = [0; shim::LEN + header::LEN_2];
     let port = mark.port.filter(|_| watch.mode != Mode::Md10);
     let next = next(frame, headers, port);
@@ -34,9 +96,9 @@ pub(crate) fn insert(
     put(frame, headers, (mark, port), next, &bytes[..len], mtu)
 }
 
-/// Puts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header, else
+/// Inserts SF-INT with the source's own record into a packet of at most `mtu` bytes: over IPv6 into the hop-by-hop header, else
 /// behind L4. The packet keeps that size until the sink, unless it is urgent.
-pub(crate) fn insert_sf(
+fn insert_sf(
     frame: &mut Vec<u8>,
     headers: &Headers,
     watch: &Watch,
@@ -63,7 +125,7 @@ pub(crate) fn insert_sf(
     Inserted::Yes
 }
 
-/// What the shim keeps of the packet as it was.
+/// The original value that the shim stores.
 fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),
@@ -72,7 +134,7 @@ fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     }
 }
 
-/// Puts `bytes` behind L4 and marks the packet.
+/// Inserts `bytes` behind L4 and marks the packet.
 fn put(
     frame: &mut Vec<u8>,
     headers: &Headers,
@@ -89,7 +151,7 @@ fn put(
         (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, bytes),
         (Some(port), _) => {
             headers.splice(frame, headers.body()..headers.body(), bytes);
-            headers.set_dport(frame, port);
+            headers.set_dst_port(frame, port);
         }
         (None, _) => {
             headers.splice(frame, headers.body()..headers.body(), bytes);
@@ -99,7 +161,7 @@ fn put(
     Inserted::Yes
 }
 
-/// Writes shim and header and tells their length.
+/// Writes shim and header and returns their length.
 fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
     let bitmap = watch.bitmap;
     let (shim, header) = out.split_at_mut(shim::LEN);

@@ -1,11 +1,97 @@
 //! Transit: adds this switch's record to a packet's INT stack (wire-formats 1.3, 1.6, 1.7).
 
-use wire::int;
-use wire::int::Flags;
+mod direct;
 
+use wire::FlowKey;
+use wire::int::header::Header;
+use wire::int::{self, Flags, Sf};
+
+use crate::export;
+use crate::node::{Done, Node, Outcome};
 use crate::packet::Carried;
+use crate::packet::direct::{Common, Int};
+use crate::report::Outbox;
+use crate::sf::{self, Arrival, Swapped};
+use crate::visit::Visit;
 
-/// What became of a record.
+/// Processes a packet with INT that stays in the domain.
+pub(crate) fn process(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    flow: Option<&FlowKey>,
+    carried: &Carried,
+    visit: &Visit,
+    out: &mut Outbox,
+) -> Outcome {
+    if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
+        return match flow {
+            Some(flow) => swap(node, frame, flow, (carried, sf), visit),
+            None => Outcome::forward(Done::Refused),
+        };
+    }
+    if carried.mode == int::Mode::Mx {
+        return Outcome::forward(export::mx(node, frame, flow, carried, visit, out));
+    }
+    let write = |record: &mut [u8]| node.write_record(carried, visit, record);
+    let done = match push(frame, carried, write, usize::from(visit.mtu)) {
+        Pushed::Added => Done::Recorded,
+        Pushed::HopsExceeded => Done::HopsExceeded,
+        Pushed::MtuExceeded => Done::MtuExceeded,
+    };
+    Outcome { sf: carried.sf, ..Outcome::forward(done) }
+}
+
+/// The same for a common packet. `None` if it needs [`process`]; nothing is changed then.
+#[inline(always)]
+pub(crate) fn process_direct(
+    node: &mut Node,
+    frame: &mut Vec<u8>,
+    common: Common,
+    int: Int,
+    visit: &Visit,
+) -> Option<Outcome> {
+    if int.is_single() {
+        direct::swap(node, frame, common, int, visit)
+    } else {
+        direct::push(node, frame, common, int, visit)
+    }
+}
+
+/// SF-INT: compares the record that arrives with the register, by the nine rules. The packet keeps its size.
+fn swap(
+    node: &mut Node,
+    frame: &mut [u8],
+    flow: &FlowKey,
+    (carried, sf): (&Carried, Sf),
+    visit: &Visit,
+) -> Outcome {
+    let Node { registers, stats, id, config, .. } = node;
+    let (header, stack) = (carried.header(), carried.stack());
+    let done = carried.headers.change(frame, header..carried.end, |int| {
+        let (head, record) = int.split_at_mut(stack - header);
+        if carried.remaining == 0 {
+            stats.sf_rules[0] += 1;
+            if let Ok(mut head) = Header::new_checked(head) {
+                head.set_hops_exceeded();
+            }
+            return (Done::HopsExceeded, sf);
+        }
+        let arrival =
+            Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
+        let own = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
+        let Swapped { rule, sf: after, .. } = registers.swap(arrival, own);
+        stats.sf_rules[usize::from(rule.number) % 10] += 1;
+        let own = rule.forward.0 == sf::Forward::Own;
+        if let Ok(mut head) = Header::new_checked(head) {
+            head.set_sf(after);
+            head.set_remaining(carried.remaining - u8::from(own));
+        }
+        (if own { Done::Recorded } else { Done::Swapped }, after)
+    });
+    Outcome { sf: Some(done.1), ..Outcome::forward(done.0) }
+}
+
+/// Was the record added?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// It is on the stack and the Remaining Hop Count is one less.
@@ -19,8 +105,8 @@ pub(crate) enum Pushed {
 /// Longest record: Hop ML has five bits.
 const MAX_RECORD: usize = 31 * 4;
 
-/// Adds what `write` writes as the most recent record, if there is room for all of it in an IP packet of `mtu` bytes. Words that are
-/// not written, such as those of a domain we know nothing of, are all-ones.
+/// Adds the record that `write` writes as the most recent one, if it fits into an IP packet of `mtu` bytes. Words that `write`
+/// leaves out, such as those of an unknown domain, are all-ones.
 pub(crate) fn push(
     frame: &mut Vec<u8>,
     carried: &Carried,
@@ -81,9 +167,9 @@ fn push_any(frame: &mut Vec<u8>, carried: &Carried, write: impl FnOnce(&mut [u8]
     pushed
 }
 
-/// Lays a record before all others of a packet's stack, and counts nothing: what a sink does for a report that has its record
-/// there. Answers where INT lies afterwards.
-pub(crate) fn lay(frame: &mut Vec<u8>, carried: &Carried, record: &[u8]) -> Carried {
+/// Adds a record before all others of a packet's stack without counting a hop: a sink does so for a report that contains its
+/// record. Returns where INT lies afterwards.
+pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &Carried, record: &[u8]) -> Carried {
     let mut after = *carried;
     if !carried.holds(record.len()) {
         return after;
@@ -95,6 +181,6 @@ pub(crate) fn lay(frame: &mut Vec<u8>, carried: &Carried, record: &[u8]) -> Carr
     let end = (head + record.len()).min(bytes.len());
     bytes[head..end].copy_from_slice(&record[..end - head]);
     carried.headers.splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
-    after.headers = carried.headers.again(frame);
+    after.headers = carried.headers.reread(frame);
     after
 }

@@ -133,7 +133,7 @@ impl Workload {
         let stats = self.switch.stats();
         match self.task {
             Task::Transit => stats.recorded == packets,
-            Task::SfTransit => stats.recorded + stats.traded == packets,
+            Task::SfTransit => stats.recorded + stats.swapped == packets,
             Task::Sink => stats.reported == packets,
             Task::FilteredSink => {
                 let looked: u64 = self

@@ -447,7 +447,7 @@ fn a_plain_node_on_the_way_is_counted_at_the_sink() {
     assert_eq!((stats.refused, stats.plain_nodes, stats.reported), (1, 1, 0));
     assert!(row.outbox.is_empty());
     // No host sees INT.
-    assert_eq!((stats.spoilt_stripped, frame), (1, bare));
+    assert_eq!((stats.malformed_stripped, frame), (1, bare));
 }
 
 /// Every packet is counted once, in one place.
@@ -459,7 +459,7 @@ fn counters_add_up() {
         let all = stats.plain
             + stats.refused
             + stats.recorded
-            + stats.traded
+            + stats.swapped
             + stats.hops_exceeded
             + stats.mtu_exceeded
             + stats.reported;

@@ -212,7 +212,7 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "plain" => stats.plain,
         "refused" => stats.refused,
         "recorded" => stats.recorded,
-        "traded" => stats.traded,
+        "swapped" => stats.swapped,
         "hops_exceeded" => stats.hops_exceeded,
         "mtu_exceeded" => stats.mtu_exceeded,
         "reported" => stats.reported,
@@ -220,7 +220,7 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "queues_reported" => stats.queues_reported,
         "congested_reported" => stats.congested_reported,
         "plain_nodes" => stats.plain_nodes,
-        "spoilt_stripped" => stats.spoilt_stripped,
+        "malformed_stripped" => stats.malformed_stripped,
         "urgent" => stats.urgent,
         _ => match name.strip_prefix("rule_").and_then(|rule| rule.parse::<usize>().ok()) {
             Some(rule @ 1..=9) => stats.sf_rules[rule],

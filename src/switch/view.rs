@@ -80,44 +80,44 @@ pub(crate) struct QueueView {
     most_bytes: u32,
 }
 
-/// A filter of the sink, and what it has decided: of each packet that it was for, one of `told` and `hidden`.
+/// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FilterView {
     /// As in the configuration.
     settings: Value,
-    pub(crate) told: Told,
-    pub(crate) hidden: u64,
+    pub(crate) reported: ReportedView,
+    pub(crate) suppressed: u64,
     pub(crate) collisions: u64,
 }
 
-/// Why packets were told.
+/// Reasons for which packets were reported.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Told {
-    /// The algorithm says so.
+pub(crate) struct ReportedView {
+    /// The algorithm detected an event.
     pub(crate) event: u64,
-    /// New to its register.
+    /// The first packet of its key.
     pub(crate) first: u64,
-    /// The rule was true of the packet before.
+    /// The rule was true for the previous packet.
     pub(crate) ended: u64,
-    /// Long enough ago.
+    /// The keep-alive time passed.
     pub(crate) keep_alive: u64,
-    /// It has not got the values.
-    pub(crate) unjudged: u64,
+    /// Values are missing.
+    pub(crate) missing_value: u64,
 }
 
 impl FilterView {
     fn new(settings: &FilterSettings, counts: &Counts) -> Self {
-        let told = Told {
+        let reported = ReportedView {
             event: counts.of(Decision::Event),
             first: counts.of(Decision::First),
             ended: counts.of(Decision::Ended),
             keep_alive: counts.of(Decision::KeepAlive),
-            unjudged: counts.of(Decision::MissingValue),
+            missing_value: counts.of(Decision::MissingValue),
         };
-        let (hidden, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
-        Self { settings: settings.show().to_json(), told, hidden, collisions }
+        let (suppressed, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
+        Self { settings: settings.show().to_json(), reported, suppressed, collisions }
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct IntView {
     pub(crate) plain: u64,
     pub(crate) refused: u64,
     pub(crate) recorded: u64,
-    pub(crate) traded: u64,
+    pub(crate) swapped: u64,
     pub(crate) hops_exceeded: u64,
     pub(crate) mtu_exceeded: u64,
     pub(crate) reported: u64,
@@ -144,7 +144,7 @@ impl From<Stats> for IntView {
             plain: int.plain,
             refused: int.refused,
             recorded: int.recorded,
-            traded: int.traded,
+            swapped: int.swapped,
             hops_exceeded: int.hops_exceeded,
             mtu_exceeded: int.mtu_exceeded,
             reported: int.reported,

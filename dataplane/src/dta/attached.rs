@@ -5,7 +5,7 @@ use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
 use super::known::packet_id;
 use super::{Known, Occasion, Outbox, PacketFacts, Reporter};
 use crate::packet::{Headers, Seen, TCP};
-use crate::switch::Visit;
+use crate::visit::Visit;
 
 /// A reporter, what it has to send, and whether the switch makes Telemetry Reports too.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Attached {
     }
 
     /// Something else has happened to a packet. True: that is all, no Telemetry Report is wanted.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &mut self,
         node: u32,
         frame: &[u8],

@@ -328,7 +328,7 @@ impl Common {
             end: int.end,
         };
         let carried = self.int.as_ref().map(carried);
-        Seen { flow: self.flow(frame), headers: Some(self.headers), carried, foreign: false }
+        Seen { flow: self.flow(frame), headers: Some(self.headers), carried, unsupported: false }
     }
 }
 

@@ -7,7 +7,8 @@ use wire::{Hop, Items};
 use super::*;
 use crate::fabric::{Address, Family, FlowSpec, Transport};
 use crate::flow;
-use crate::report::Version;
+use crate::report::{Format, Version};
+use crate::watchlist::Watch;
 
 /// What a switch measures of its packet: everything follows from the node's number.
 pub(crate) fn visit(node: u32) -> Visit {

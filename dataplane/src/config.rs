@@ -1,0 +1,149 @@
+//! The configuration of a switch.
+
+use std::fmt;
+
+use wire::Profile;
+
+use crate::report::Format;
+use crate::sf::{self, Form};
+use crate::watchlist::{Mode, Watchlist};
+
+/// How a switch takes part in INT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How packets with INT are told from others, in the whole domain.
+    pub mark: Mark,
+    /// Instruction bits this switch can deliver (as in an instruction bitmap); for others it writes all-ones. Bit 15 means
+    /// that it would compute a checksum complement; it never does, because it updates the L4 checksum itself.
+    pub available: u16,
+    /// How it reports.
+    pub format: Format,
+    /// Queue depths it reports.
+    pub congestion: Option<Congestion>,
+    /// How it takes part in SF-INT.
+    pub sf: sf::Config,
+}
+
+impl Default for Config {
+    /// Marked by DSCP 0x17; level-2 interfaces and buffer occupancy unavailable; Report 2.0.
+    fn default() -> Self {
+        Self {
+            mark: Mark::default(),
+            available: 0xfd00,
+            format: Format::default(),
+            congestion: None,
+            sf: sf::Config::default(),
+        }
+    }
+}
+
+/// How packets with INT are told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// DSCP of packets with INT, 1 to 63.
+    pub dscp: u8,
+    /// If given, 2.1 packets are marked by this UDP destination port instead, TCP ones by an inserted UDP header.
+    pub port: Option<u16>,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self { dscp: Profile::DSCP, port: None }
+    }
+}
+
+/// When a queue is reported: once when a packet finds at least `rise` in it, and once when one then finds at most `fall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Congestion {
+    /// Occupancy at which it is congested, queue units.
+    pub rise: u32,
+    /// Occupancy at which it no longer is; less than `rise`.
+    pub fall: u32,
+    /// While it is congested, this many packets that pass it are reported too, each with its occupancy and the head of the
+    /// packet; then there is silence until it has recovered.
+    pub quota: u32,
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// DSCP 0 marks everything, and more than six bits do not fit.
+    BadDscp(u8),
+    /// UDP port 0 cannot mark.
+    BadPort,
+    /// MX, postcards and compact SF-INT reports need Report 2.0.
+    NeedsReport20,
+    /// An instruction bitmap without any defined bit measures nothing.
+    EmptyBitmap,
+    /// `fall` must be below `rise`.
+    BadCongestion,
+    /// SF-INT needs the node id, a hop, and no checksum complement.
+    BadSfWatch,
+    /// Registers are a power of two, up to 2^20; every how many packets one is urgent, at least 1.
+    BadRegisters,
+    /// Only Report 2.0 can group, 1 to 64 reports; subsystems are 1 to 64.
+    BadFormat,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadDscp(dscp) => write!(f, "the DSCP that marks INT must be 1 to 63, not {dscp}"),
+            Self::BadPort => f.write_str("the UDP port that marks INT must not be 0"),
+            Self::NeedsReport20 => {
+                f.write_str("INT-MX, postcards and compact SF-INT reports need Report 2.0")
+            }
+            Self::BadSfWatch => f.write_str(
+                "SF-INT needs at least one hop and instruction bit 0 (the node id), and cannot have bit 15",
+            ),
+            Self::BadRegisters => f.write_str(
+                "SF-INT registers must be a power of two up to 1048576, and packets between urgent ones at least 1",
+            ),
+            Self::EmptyBitmap => f.write_str("a watch needs at least one instruction bit"),
+            Self::BadCongestion => f.write_str("queue reports: `fall` must be less than `rise`"),
+            Self::BadFormat => {
+                f.write_str("groups are 1 to 64 reports (1 for Report 1.0), subsystems 1 to 64")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Does the configuration contradict itself or the watchlist?
+    pub(crate) fn check(&self, watchlist: &Watchlist) -> Result<(), ConfigError> {
+        let Config { mark, format, congestion, .. } = self;
+        if !(1..64).contains(&mark.dscp) {
+            return Err(ConfigError::BadDscp(mark.dscp));
+        }
+        if mark.port == Some(0) {
+            return Err(ConfigError::BadPort);
+        }
+        if congestion.is_some_and(|limits| limits.fall >= limits.rise) {
+            return Err(ConfigError::BadCongestion);
+        }
+        if !format.is_valid() {
+            return Err(ConfigError::BadFormat);
+        }
+        let registers = self.sf.registers;
+        if !registers.is_power_of_two() || registers > sf::MAX_REGISTERS || self.sf.urgent.every == Some(0) {
+            return Err(ConfigError::BadRegisters);
+        }
+        if !format.is_20() && self.sf.form == Form::Compact {
+            return Err(ConfigError::NeedsReport20);
+        }
+        for watch in watchlist.entries() {
+            if watch.mode == Mode::Sf && (watch.bitmap & 0x8001 != 0x8000 || watch.hops == 0) {
+                return Err(ConfigError::BadSfWatch);
+            }
+            if watch.bitmap == 0 {
+                return Err(ConfigError::EmptyBitmap);
+            }
+            if !format.is_20() && matches!(watch.mode, Mode::Mx21 | Mode::Postcard) {
+                return Err(ConfigError::NeedsReport20);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Nodes that report their own record: postcards (INT-XD), and INT-MX, where the packet carries the instructions.
+
+use wire::FlowKey;
+
+use crate::dta::Occasion;
+use crate::node::{Done, Node, Outcome};
+use crate::packet::Carried;
+use crate::report::Outbox;
+use crate::visit::Visit;
+use crate::watchlist::Watch;
+
+/// Sends a postcard about a packet, which stays as it is.
+pub(crate) fn postcard(
+    node: &mut Node,
+    frame: &[u8],
+    flow: &FlowKey,
+    watch: &Watch,
+    visit: &Visit,
+    out: &mut Outbox,
+) -> Outcome {
+    let bits = watch.bitmap & node.config.available;
+    if node.suppresses_record(Some(flow), bits, visit) {
+        return Outcome::forward(Done::Filtered);
+    }
+    if !node.report_dta(frame, (Some(flow), None), (Occasion::Hop, bits), visit) {
+        node.exporter.postcard(flow, bits, &visit.hop(node.id, u16::MAX), out);
+    }
+    Outcome::forward(Done::Reported)
+}
+
+/// Reports this node's record of a packet with INT-MX.
+pub(crate) fn mx(
+    node: &mut Node,
+    frame: &[u8],
+    flow: Option<&FlowKey>,
+    carried: &Carried,
+    visit: &Visit,
+    out: &mut Outbox,
+) -> Done {
+    let bits = carried.bitmap & node.config.available;
+    if node.suppresses_record(flow, bits, visit) {
+        return Done::Filtered;
+    }
+    if !node.report_dta(frame, (flow, Some(carried)), (Occasion::Hop, bits), visit) {
+        node.exporter.postcard_with_packet(frame, carried, bits, &visit.hop(node.id, u16::MAX), out);
+    }
+    Done::Reported
+}

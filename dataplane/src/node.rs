@@ -1,0 +1,181 @@
+//! The state of one switch, and what its parts share: the report paths, the filters and its own record.
+
+use wire::int::{Flags, Sf, Stack, Version};
+use wire::{FlowKey, Profile, Refusal};
+
+use crate::config::Config;
+use crate::dta::{Attached, Happened, Occasion};
+use crate::filter::{Filters, Own};
+use crate::packet::{Carried, Headers, Parsed, Seen, direct};
+use crate::report::Exporter;
+use crate::sf::Registers;
+use crate::visit::{Verdict, Visit};
+
+/// Counters of a switch since its start. Every packet is in one of the first eight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets without INT that stayed so.
+    pub plain: u64,
+    /// Packets whose INT is malformed or of a kind this switch does not handle; passed on as they were, but for
+    /// [`Stats::malformed_stripped`].
+    pub refused: u64,
+    /// Packets that carry this switch's record on.
+    pub recorded: u64,
+    /// Packets of SF-INT that leave with another node's record: the one they arrived with, or the one in the register.
+    pub swapped: u64,
+    /// Packets whose hop count was used up: nothing added, E set.
+    pub hops_exceeded: u64,
+    /// Packets without room for a record (M set) or, at the source, for INT at all.
+    pub mtu_exceeded: u64,
+    /// Packets reported: by the sink, or by a node of INT-MX or postcards.
+    pub reported: u64,
+    /// Packets whose measurement ended here and whose report the [`Filters`] suppressed.
+    pub filtered: u64,
+    /// Dropped packets that were reported.
+    pub drops_reported: u64,
+    /// Queues reported.
+    pub queues_reported: u64,
+    /// Packets reported because they passed a congested queue; see [`Congestion::quota`].
+    pub congested_reported: u64,
+    /// Of the refused: packets of SF-INT with more than one record, so that a plain INT node is on their path.
+    pub plain_nodes: u64,
+    /// Of the refused: packets with a malformed stack but a valid header. This sink removed their INT, so that no host
+    /// receives it.
+    pub malformed_stripped: u64,
+    /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
+    pub sf_rules: [u64; 10],
+    /// Packets that this source marked urgent.
+    pub urgent: u64,
+}
+
+/// The state of a switch that source, transit and sink share.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u32,
+    pub(crate) config: Config,
+    pub(crate) filters: Filters,
+    pub(crate) profile: Profile,
+    pub(crate) exporter: Exporter,
+    pub(crate) registers: Registers,
+    pub(crate) cache: direct::Cache,
+    pub(crate) stats: Stats,
+    /// The DTA reporter.
+    pub(crate) dta: Option<Box<Attached>>,
+}
+
+/// The result of processing a packet.
+pub(crate) struct Outcome {
+    pub(crate) done: Done,
+    pub(crate) verdict: Verdict,
+    pub(crate) sf: Option<Sf>,
+}
+
+impl Outcome {
+    pub(crate) fn forward(done: Done) -> Self {
+        Self { done, verdict: Verdict::Forward, sf: None }
+    }
+}
+
+/// The counter of [`Stats`] that a packet belongs to.
+pub(crate) enum Done {
+    Plain,
+    Refused,
+    Recorded,
+    Swapped,
+    HopsExceeded,
+    MtuExceeded,
+    Reported,
+    Filtered,
+}
+
+/// D discards a packet that leaves the domain.
+pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
+    let discard = visit.to_edge && flags.contains(Flags::DISCARD);
+    if discard { Verdict::Discard } else { Verdict::Forward }
+}
+
+impl Node {
+    /// Parses a frame. This is the only look at its headers, unless this switch inserts INT.
+    #[inline(always)]
+    pub(crate) fn parse(&mut self, frame: &[u8]) -> Parsed {
+        match direct::read(frame, &self.profile, &mut self.cache) {
+            Some(common) => Parsed::Direct(common),
+            None => Parsed::Full(self.parse_any(frame)),
+        }
+    }
+
+    #[inline(never)]
+    fn parse_any(&self, frame: &[u8]) -> Result<Seen, Refusal> {
+        Seen::of(frame, &self.profile)
+    }
+
+    /// The parsed frame in full. `packet` is the latest frame that was parsed.
+    pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<Seen, Refusal> {
+        match packet {
+            Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
+            Parsed::Full(seen) => seen,
+        }
+    }
+
+    /// Reports a packet by DTA. Returns true if that replaces the Telemetry Report. `bits`: the items of this node.
+    #[inline]
+    pub(crate) fn report_dta(
+        &mut self,
+        frame: &[u8],
+        (flow, carried): (Option<&FlowKey>, Option<&Carried>),
+        (occasion, bits): (Occasion, u16),
+        visit: &Visit,
+    ) -> bool {
+        let Some(dta) = &mut self.dta else { return false };
+        let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
+        let seen = Seen { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
+        let own = visit.hop(self.id, bits);
+        dta.report(self.id, frame, &seen, visit, Happened::new(occasion, &own))
+    }
+
+    /// Writes this switch's record in the form of the packet's stack.
+    #[inline]
+    pub(crate) fn write_record(&self, carried: &Carried, visit: &Visit, record: &mut [u8]) {
+        let available = self.config.available;
+        if carried.version == Version::V2 {
+            visit.write_record(self.id, carried.bitmap, available, record);
+        } else {
+            carried.layout.write(&visit.hop(self.id, available), record);
+        }
+    }
+
+    /// Do the filters suppress the report of a path? If a record found no room, the stack is not the whole path, and the
+    /// packet is always reported.
+    #[inline]
+    pub(crate) fn suppresses_path(
+        &mut self,
+        flow: &FlowKey,
+        flags: Flags,
+        stack: &Stack<'_>,
+        bitmap: u16,
+        visit: &Visit,
+    ) -> bool {
+        const NO_ROOM: Flags = Flags::HOPS_EXCEEDED.with(Flags::MTU_EXCEEDED, true);
+        if flags.0 & NO_ROOM.0 != 0 {
+            return false;
+        }
+        let on_stack = self.config.format.own_on_stack;
+        let bits = bitmap & self.config.available;
+        let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
+        let own = bits.map(|bits| Own { hop: visit.hop(self.id, bits), on_stack });
+        let decision = self.filters.decide(flow, stack, own.as_ref(), visit.egress_ts);
+        decision.is_some_and(|decision| !decision.is_reported())
+    }
+
+    /// Do the filters suppress the report of this switch's own record (a postcard)?
+    pub(crate) fn suppresses_record(&mut self, flow: Option<&FlowKey>, bits: u16, visit: &Visit) -> bool {
+        if self.filters.is_empty() {
+            return false;
+        }
+        let Some(flow) = flow else { return false };
+        let hop = visit.hop(self.id, self.exporter.own_bits(bits).unwrap_or(0));
+        let own = Own { hop, on_stack: false };
+        let decision = self.filters.decide(flow, &Stack::EMPTY, Some(&own), visit.egress_ts);
+        decision.is_some_and(|decision| !decision.is_reported())
+    }
+}

@@ -1,0 +1,80 @@
+//! Common packets of INT-MD 2.x and SF-INT at a transit node, for which [`direct`] has read the headers. Checksums are
+//! updated by the sums of what was added and removed (RFC 1624).
+//!
+//! [`direct`]: crate::packet::direct
+
+use wire::checksum::less;
+use wire::int::header::{self, Header};
+use wire::int::{Sf, shim};
+
+use crate::node::{Done, Node, Outcome};
+use crate::packet::direct::{Common, Int};
+use crate::packet::rewrite::{open_gap, set_length, update_l4};
+use crate::sf::{self, Arrival, Swapped};
+use crate::visit::Visit;
+
+const HEADS: usize = shim::LEN + header::LEN_2;
+
+/// INT-MD, or SF-INT that is urgent: this node's record before the others.
+#[inline(always)]
+pub(super) fn push(
+    node: &Node,
+    frame: &mut Vec<u8>,
+    common: Common,
+    int: Int,
+    visit: &Visit,
+) -> Option<Outcome> {
+    let len = usize::from(int.hop_ml) * 4;
+    let headers = common.headers;
+    let fits = int.remaining > 0
+        && common.ip_end - headers.ip + len <= usize::from(visit.mtu)
+        && usize::from(int.words) + usize::from(int.hop_ml) <= 0xff;
+    if !fits || headers.has_option() {
+        return None;
+    }
+    let at = int.shim + HEADS;
+    open_gap(frame, at, len);
+    let (head, rest) = frame.split_at_mut_checked(at)?;
+    let sum = visit.write_record(node.id, int.bitmap, node.config.available, rest.get_mut(..len)?);
+    let heads = head.last_chunk_mut::<HEADS>()?;
+    heads[1] = int.words.wrapping_add(int.hop_ml);
+    heads[shim::LEN + 3] = int.remaining.wrapping_sub(1);
+    let grown = sum + u64::from(int.hop_ml) + less(1);
+    set_length(head, headers, common.ip_end - headers.ip + len, None);
+    update_l4(head, headers, Some(len as u16), grown, None);
+    Some(Outcome { sf: int.sf(), ..Outcome::forward(Done::Recorded) })
+}
+
+/// SF-INT: the record that arrives against the one in the register.
+#[inline(always)]
+pub(super) fn swap(
+    node: &mut Node,
+    frame: &mut [u8],
+    common: Common,
+    int: Int,
+    visit: &Visit,
+) -> Option<Outcome> {
+    let Node { registers, stats, id, config, .. } = node;
+    let sf = int.sf().filter(|_| int.remaining > 0)?;
+    let tag = common.flow_id(frame)?;
+    let (head, rest) = frame.split_at_mut_checked(int.shim + HEADS)?;
+    let record = rest.get_mut(..usize::from(int.hop_ml) * 4)?;
+    let arrival = Arrival { tag, sf, bitmap: int.bitmap, record, now: visit.egress_ts };
+    let own = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
+    let Swapped { rule, sf: after, sums } = registers.swap(arrival, own);
+    stats.sf_rules[usize::from(rule.number) % 10] += 1;
+    let own = rule.forward.0 == sf::Forward::Own;
+    let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
+    if let Ok(mut head) = Header::new_checked(&mut heads[..]) {
+        head.set_sf(after);
+        head.set_remaining(int.remaining - u8::from(own));
+    }
+    if !common.headers.has_option() {
+        const STATE: u32 = 5; // where its bits are in the first 16
+        let said = |sf: Sf| (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id);
+        let changed = said(after) + sums.1 + less(said(sf) + sums.0 + u64::from(own));
+        update_l4(head, common.headers, None, changed, None);
+    }
+    let done = if own { Done::Recorded } else { Done::Swapped };
+    Some(Outcome { sf: Some(after), ..Outcome::forward(done) })
+}

@@ -1,0 +1,133 @@
+//! The visit of a packet to a switch: ports, times and queue, and the record that the switch writes about it.
+
+use crate::watchlist::Role;
+
+/// What a switch knows of one packet beyond its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Interface it came in by; 0 is unknown.
+    pub ingress_if: u16,
+    /// Interface it leaves by; 0 is unknown.
+    pub egress_if: u16,
+    /// When it came in, ns of the switch's clock.
+    pub ingress_ts: u64,
+    /// When it leaves, ns of the switch's clock.
+    pub egress_ts: u64,
+    /// Queue it leaves through.
+    pub queue_id: u8,
+    /// What it found there, device units; clamped to what 24 bits can say.
+    pub queue_occupancy: u32,
+    /// Utilisation of the egress link, device units.
+    pub tx_utilization: u32,
+    /// Largest IP packet that the egress link takes, bytes.
+    pub mtu: u16,
+    /// It came from outside the domain.
+    pub from_edge: bool,
+    /// It leaves the domain.
+    pub to_edge: bool,
+}
+
+/// What is to be done with the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it.
+    Forward,
+    /// It was made for measurement only (D); its way ends here.
+    Discard,
+}
+
+impl Visit {
+    /// The same at a switch of that role.
+    pub(crate) fn in_role(&self, role: Role) -> Self {
+        let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
+        let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
+        Self { from_edge, to_edge, ..*self }
+    }
+
+    /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
+    /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer. Answers the sum of its words
+    /// (see [`wire::checksum::mended`]).
+    #[inline(always)]
+    pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
+        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
+        let wide = |interface: u16| if interface == 0 { u64::from(u32::MAX) } else { u64::from(interface) };
+        let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
+        let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MOST);
+        let mut words = Words { rest: out, bitmap, available: available | 0x8000, sum: 0 };
+        words.word(0, node);
+        words.word(1, half(self.ingress_if) << 16 | half(self.egress_if));
+        words.word(2, latency);
+        words.word(3, queue);
+        words.wide(4, self.ingress_ts);
+        words.wide(5, self.egress_ts);
+        words.wide(6, wide(self.ingress_if) << 32 | wide(self.egress_if));
+        words.word(7, self.tx_utilization);
+        // All-ones are nothing in a sum.
+        words.rest.fill(0xff);
+        words.sum
+    }
+
+    /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
+    pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
+        const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable
+        let has = |bit: u32| bits & (0x8000 >> bit) != 0;
+        let known = |interface: u16| (interface != 0).then_some(interface);
+        let occupancy = self.queue_occupancy.min(MOST);
+        let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
+        wire::Hop {
+            node_id: Some(node),
+            ingress_if: known(self.ingress_if).filter(|_| has(1)),
+            egress_if: known(self.egress_if).filter(|_| has(1)),
+            hop_latency: has(2).then_some(latency),
+            queue_id: has(3).then_some(self.queue_id),
+            queue_occupancy: has(3).then_some(occupancy),
+            ingress_ts: has(4).then_some(self.ingress_ts),
+            egress_ts: has(5).then_some(self.egress_ts),
+            l2_ingress_if: known(self.ingress_if).map(u32::from).filter(|_| has(6)),
+            l2_egress_if: known(self.egress_if).map(u32::from).filter(|_| has(6)),
+            tx_utilization: has(7).then_some(self.tx_utilization),
+            ..wire::Hop::default()
+        }
+    }
+}
+
+/// A record that is being written.
+struct Words<'a> {
+    rest: &'a mut [u8],
+    bitmap: u16,
+    available: u16,
+    sum: u64,
+}
+
+impl Words<'_> {
+    /// The item of an instruction bit: four bytes.
+    #[inline(always)]
+    fn word(&mut self, bit: u32, word: u32) {
+        let word = if self.available & 0x8000 >> bit != 0 { word } else { u32::MAX };
+        if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
+            self.sum = self.sum.wrapping_add(u64::from(word));
+        }
+    }
+
+    /// The same of eight bytes.
+    #[inline(always)]
+    fn wide(&mut self, bit: u32, word: u64) {
+        let word = if self.available & 0x8000 >> bit != 0 { word } else { u64::MAX };
+        if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
+            self.sum = self.sum.wrapping_add((word >> 32) + (word & 0xffff_ffff));
+        }
+    }
+
+    #[inline(always)]
+    fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) -> bool {
+        match std::mem::take(&mut self.rest).split_first_chunk_mut::<LEN>() {
+            Some((place, rest)) => {
+                *place = bytes;
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
