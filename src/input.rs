@@ -16,7 +16,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use nic::{ladder::Counters, source::Source};
+use nic::{receive::Counters, source::Source};
 
 use crate::{
     active_config::ActiveConfig,

@@ -401,7 +401,8 @@ fn input_view(input: &InputGauge) -> InputView {
     let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
     let (message, reopened) = input.trouble();
     let interface = setup.interface.unwrap_or_default();
-    let tried = interface.tried.into_iter().map(|(rung, reason)| TriedView { rung: rung.into(), reason });
+    let tried =
+        interface.tried.into_iter().map(|(rx_path, reason)| TriedView { rx_path: rx_path.into(), reason });
     let passed = [
         ("fragment", counters.passed_fragment),
         ("too_long", counters.passed_too_long),

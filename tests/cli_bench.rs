@@ -24,7 +24,7 @@ const PUBLISHED: [&str; 37] = [
     "aggregate-unfold-72",
     "aggregate-unfold-join",
     "udp-one-sender",
-    "rung-xdp-native",
+    "rx-xdp-native",
     "xdp-detect-1k",
     "xdp-detect-100k",
     "switch-live",
@@ -59,7 +59,7 @@ fn every_case_runs_and_says_what_it_measured() {
     // What needs root.
     let may_skip = [
         "skipped udp-one-sender",
-        "skipped rung-",
+        "skipped rx-",
         "skipped xdp-detect-",
         "skipped switch-live",
         "skipped dta-live",
@@ -80,7 +80,7 @@ fn every_case_runs_and_says_what_it_measured() {
 /// What a case must have found, by its name.
 fn plausible(outcome: &Value) {
     let name = outcome["name"].as_str().unwrap_or_default();
-    if ["udp-", "rung-", "switch-live", "dta-live"].iter().any(|kind| name.starts_with(kind)) {
+    if ["udp-", "rx-", "switch-live", "dta-live"].iter().any(|kind| name.starts_with(kind)) {
         assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
     }
     if name == "dta-key-write" {

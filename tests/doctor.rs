@@ -57,17 +57,17 @@ fn fixed(verdict: &str, command: &str) -> (String, Option<String>) {
 #[test]
 fn a_link_is_read_by_the_rung_that_is_expected_of_it() {
     let Some(namespace) = cable("2") else { return };
-    let rung = |args: &[&str]| {
+    let rx_path = |args: &[&str]| {
         let (report, code) = examined(&namespace, &[&["one"], args].concat());
         let expected = &report["inputs"][0]["expected"];
         assert_eq!(expected["tried"], args.contains(&"--try"));
         assert_eq!(expected["perhaps"], Value::Array(Vec::new()));
         assert_eq!(report["inputs"][0]["interface"]["xdp_programs"], Value::Array(Vec::new()));
-        (expected["rung"].as_str().unwrap().to_owned(), code, expected["not"].to_string())
+        (expected["rx_path"].as_str().unwrap().to_owned(), code, expected["not"].to_string())
     };
     let both = |expected: &str, code| {
         for args in [&[][..], &["--try"]] {
-            let (found, found_code, not) = rung(args);
+            let (found, found_code, not) = rx_path(args);
             assert_eq!((found.as_str(), found_code), (expected, Some(code)), "{args:?}: {not}");
         }
     };
@@ -145,7 +145,7 @@ fn inputs_of_a_configuration_are_examined() {
     let (report, code) = examined(&namespace, &["-c", config]);
     let inputs: Vec<_> = report["inputs"].as_array().unwrap().iter().map(|input| &input["input"]).collect();
     assert_eq!(inputs, ["udp://127.0.0.1:32766", "udp://192.0.2.1:5000"]);
-    assert_eq!(report["inputs"][0]["expected"]["rung"], "udp");
+    assert_eq!(report["inputs"][0]["expected"]["rx_path"], "udp");
     assert_eq!(check(&report["inputs"][1], "address"), fixed("blocking", "ip -br address"));
     assert_eq!((report["verdict"].as_str(), code), (Some("blocking"), Some(1)));
 
@@ -165,8 +165,8 @@ fn inputs_of_a_configuration_are_examined() {
     assert_eq!(check(&report["machine"], "detection_program"), good());
     let input = &report["inputs"][0];
     assert_eq!((input["input"].as_str(), code), (Some("xdp://one:5000"), Some(1)));
-    assert_eq!(input["expected"]["rung"], "xdp-native");
-    assert_eq!((check(input, "rung"), check(input, "port")), (("blocking".to_owned(), None), good()));
+    assert_eq!(input["expected"]["rx_path"], "xdp-native");
+    assert_eq!((check(input, "rx_path"), check(input, "port")), (("blocking".to_owned(), None), good()));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
     let setcap = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
     assert_eq!(check(&report["machine"], "capabilities"), fixed("blocking", setcap));
     assert_eq!(report["machine"]["capabilities"], Value::Array(Vec::new()));
-    assert_eq!((report["inputs"][0]["expected"]["rung"].as_str(), code), (Some("udp"), Some(1)));
+    assert_eq!((report["inputs"][0]["expected"]["rx_path"].as_str(), code), (Some("udp"), Some(1)));
 
     assert_eq!(check(&report["machine"], "steering_program").0, "blocking");
 
@@ -248,13 +248,13 @@ fn an_ordinary_user_needs_four_capabilities_and_is_told_which() {
     assert_eq!(check(&report["machine"], "capabilities"), good());
     assert_eq!(check(&report["machine"], "memlock"), good());
     assert_eq!(
-        (report["inputs"][0]["expected"]["rung"].as_str(), code),
+        (report["inputs"][0]["expected"]["rx_path"].as_str(), code),
         (Some("xdp-native"), Some(0)),
         "{report:#}"
     );
 
     let (report, code) = run("+net_raw");
-    assert_eq!((report["inputs"][0]["expected"]["rung"].as_str(), code), (Some("packet"), Some(1)));
+    assert_eq!((report["inputs"][0]["expected"]["rx_path"].as_str(), code), (Some("packet"), Some(1)));
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn goes_and_comes_back(mode: &str) {
     assert!(input(&gone)["message"].is_string(), "{gone:#}");
     assert_eq!(input(&gone)["datagrams"], 500);
     pair.link().unwrap();
-    // An interface is made first and set up then; in between it may be read by a lower rung.
+    // An interface is made first and set up then; in between it may be read by a lower receive path.
     let back =
         server.wait_for("up again", |status| input(status)["up"] == true && input(status)["kind"] == kind);
     assert!(input(&back)["reopened"].as_u64() >= Some(1), "{back:#}");
@@ -267,7 +267,7 @@ fn an_interface_that_comes_later_is_taken_when_it_comes() {
     let reason = input(&without)["tried"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("there is no interface `veth0`"), "{reason}");
     pair.link().unwrap();
-    // While it is set up it may be read by a lower rung for a moment.
+    // While it is set up it may be read by a lower receive path for a moment.
     server.wait_for("opened again", |status| {
         input(status)["up"] == true && input(status)["kind"] == "xdp-native"
     });
@@ -299,7 +299,7 @@ fn where_a_program_is_already_a_lower_rung_says_why_and_the_way_up_is_taken_when
         .as_array()
         .unwrap()
         .iter()
-        .map(|tried| tried["rung"].as_str().unwrap())
+        .map(|tried| tried["rx_path"].as_str().unwrap())
         .collect();
     assert_eq!(
         (&input(&status)["kind"], tried),

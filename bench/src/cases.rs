@@ -9,7 +9,7 @@ mod harness;
 mod join;
 mod kernel;
 mod rdma_kernel;
-mod rungs;
+mod rx;
 mod sink;
 mod store;
 mod switch;
@@ -146,13 +146,13 @@ const CASES: &[Case] = &[
     },
     Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
     Case {
-        name: "rung-xdp-native",
+        name: "rx-xdp-native",
         about: "AF_XDP by the driver, over veth, beside a loop that throws away (root)",
-        run: rungs::climb,
+        run: rx::run,
     },
-    Case { name: "rung-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rungs::climb },
-    Case { name: "rung-packet", about: "the ring of AF_PACKET, likewise (root)", run: rungs::climb },
-    Case { name: "rung-udp", about: "a UDP socket, likewise (root)", run: rungs::climb },
+    Case { name: "rx-xdp-generic", about: "AF_XDP by the stack, likewise (root)", run: rx::run },
+    Case { name: "rx-packet", about: "the ring of AF_PACKET, likewise (root)", run: rx::run },
+    Case { name: "rx-udp", about: "a UDP socket, likewise (root)", run: rx::run },
     Case {
         name: "xdp-detect-1k",
         about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no news (root)",

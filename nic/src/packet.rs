@@ -2,7 +2,7 @@
 //!
 //! For interfaces whose XDP is taken or refused. The network stack sees the same frames and goes on with them: so that it does
 //! not answer each datagram with "port unreachable", a UDP socket holds every port, with a filter that keeps nothing. Its drops
-//! appear as `InErrors` of UDP in the system's statistics; they are the price of this rung, as is the stack's own work on each
+//! appear as `InErrors` of UDP in the system's statistics; they are the price of this receive path, as is the stack's own work on each
 //! frame.
 //!
 //! Fragments of IPv4 are put together by the kernel before the ring gets them. Fragments of IPv6 are not: the first of each

@@ -82,7 +82,7 @@ fn text(report: &Report, terminal: Terminal) -> String {
         out.push_str(&terminal.paint(Tone::Strong, &title(examined)));
         out.push('\n');
         if let Some(expected) = &examined.expected {
-            out.push_str(&ladder(expected));
+            out.push_str(&receive_paths(expected));
         }
         list(&mut out, &examined.checks, terminal);
     }
@@ -97,16 +97,16 @@ fn title(examined: &Examined) -> String {
 }
 
 /// The expected method, and why no faster one works.
-fn ladder(expected: &Expected) -> String {
+fn receive_paths(expected: &Expected) -> String {
     let sure = if expected.tried { "tried" } else { "expected" };
-    let mut out = format!("  {sure}: {}", expected.rung.name());
+    let mut out = format!("  {sure}: {}", expected.rx_path.name());
     if !expected.perhaps.is_empty() {
-        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rung| rung.name()).collect();
+        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
         out.push_str(&format!(", perhaps {} (--try finds out)", perhaps.join(" or ")));
     }
     out.push('\n');
-    for (rung, reason) in &expected.not {
-        out.push_str(&format!("    not {}: {reason}\n", rung.name()));
+    for (rx_path, reason) in &expected.not {
+        out.push_str(&format!("    not {}: {reason}\n", rx_path.name()));
     }
     out
 }

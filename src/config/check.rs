@@ -7,7 +7,7 @@ use detect::{RuleError, RuleSet, ThresholdError};
 use super::{
     aggregator::AggregatorSettings,
     build,
-    sections::{ProfileSettings, Rung, SourceSettings, XdpMode, ZeroCopy},
+    sections::{ProfileSettings, RxPath, SourceSettings, XdpMode, ZeroCopy},
     settings::Settings,
     values::Listen,
 };
@@ -217,10 +217,10 @@ impl Checker<'_, '_> {
                 "with [collector.xdp] mode = \"kernel\" most reports end in the kernel and cannot be kept; write reports = false, or mode = \"user\"",
             );
         }
-        if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == Rung::ZeroCopy {
+        if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == RxPath::ZeroCopy {
             self.refuse(
                 &path("zero_copy"),
-                "nothing is left: write zero_copy = \"auto\", or a lower rung as `lowest`",
+                "nothing is left: write zero_copy = \"auto\", or a lower receive path as `lowest`",
             );
         }
     }

@@ -138,7 +138,7 @@ section! {
 }
 
 section! {
-    /// How `xdp://` inputs receive. There is a ladder of ways, each slower and less particular than the one before:
+    /// How `xdp://` inputs receive. The receive paths, each slower and with fewer requirements than the one before:
     /// `zero-copy` (the NIC writes into the program's memory), `native` (the driver copies), `generic` (the kernel copies, any
     /// driver), `packet` (a ring of packet sockets, no program on the interface), `udp` (a usual socket). The first that works
     /// is taken; the log and the status page name it, and why it is none before. `hopwise doctor` tells what would mend that.
@@ -149,9 +149,9 @@ section! {
         pub(crate) mode: XdpMode = XdpMode::User,
         /// May the NIC write into the program's memory? `require` refuses everything slower, whatever `lowest` says.
         pub(crate) zero_copy: ZeroCopy = ZeroCopy::Auto,
-        /// The last rung of the ladder that is good enough. If none down to it works, the program does not start; an input that
+        /// The last receive path that is good enough. If none down to it works, the program does not start; an input that
         /// goes away later is tried again until one works.
-        pub(crate) lowest: Rung = Rung::Udp,
+        pub(crate) lowest: RxPath = RxPath::Udp,
         /// Frames of memory per queue of the interface, a power of two from 64 to 65536: what can wait while the program is
         /// busy. A frame takes 2 KiB, or 4 KiB where the interface's packets may be longer than 1770 bytes; a queue so takes
         /// 8 MiB by default. All queues of an interface together have 65536 at most, unless that leaves a queue fewer than 2048.
@@ -190,7 +190,7 @@ choice! {
 
 choice! {
     /// A way to read an interface, the best first.
-    pub(crate) enum Rung("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
+    pub(crate) enum RxPath("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
         /// AF_XDP, the NIC writes into our memory.
         ZeroCopy = "zero-copy",
         /// AF_XDP, the driver runs the program, and copies.

@@ -2,7 +2,7 @@
 
 use nic::device::{Facts, Feature, Machine};
 
-use super::{Check, Verdict, quoted, rung};
+use super::{Check, Verdict, quoted, rx_path};
 use terminal::units;
 
 /// There is none of this name.
@@ -137,9 +137,9 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
         };
         return Some(check(found).with(Verdict::Blocking).fixed_by(fix));
     }
-    if peer.mtu.is_some_and(|mtu| rung::too_long(facts, mtu)) {
+    if peer.mtu.is_some_and(|mtu| rx_path::too_long(facts, mtu)) {
         let found = format!("{named} has an MTU of {}", peer.mtu.unwrap_or_default());
-        let fix = format!("ip link set dev {} mtu {}", quoted(&named), rung::PAGE_MTU);
+        let fix = format!("ip link set dev {} mtu {}", quoted(&named), rx_path::PAGE_MTU);
         return Some(check(found).with(Verdict::Blocking).fixed_by(fix));
     }
     Some(check(format!("{named}, sends on {}", units::counted(sends.into(), "queue"))))
@@ -167,13 +167,13 @@ fn mtu(facts: &Facts) -> Option<Check> {
     let why = "Most drivers without multi-buffer XDP refuse a program if the MTU is larger than a page.";
     let check = Check::good("mtu", mtu.to_string(), why);
     // Of a veth the peer's counts.
-    if !rung::too_long(facts, mtu) || facts.peer.is_some() {
+    if !rx_path::too_long(facts, mtu) || facts.peer.is_some() {
         return Some(check);
     }
     Some(check.with(Verdict::Suboptimal).fixed_by(format!(
         "ip link set dev {} mtu {}",
         facts.name,
-        rung::PAGE_MTU
+        rx_path::PAGE_MTU
     )))
 }
 
@@ -214,7 +214,7 @@ fn switch(
 ) -> Check {
     match feature {
         Feature { on: false, .. } => Check::good(name, "off", why),
-        // Nothing to do about it: the next rung is what there is.
+        // Nothing to do about it: the next receive path is what there is.
         Feature { on: true, fixed: true } => {
             Check::good(name, "on, cannot be changed", why).with(Verdict::Suboptimal)
         }

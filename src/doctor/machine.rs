@@ -2,9 +2,9 @@
 
 use nic::capabilities::Cap;
 use nic::device::Machine;
-use nic::ladder;
+use nic::receive;
 
-use super::{Check, Examined, HIDDEN, Requirements, Verdict, rung};
+use super::{Check, Examined, HIDDEN, Requirements, Verdict, rx_path};
 use terminal::units;
 
 /// The check that each socket repeats when it opens.
@@ -32,7 +32,7 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     let memory = |examined: &Examined| {
         let facts = examined.facts.as_ref();
         let queues = facts.and_then(|facts| facts.queues).map_or(1, |queues| queues.receiving());
-        ladder::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
+        receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
     };
     let frames = interfaces().map(memory).sum();
     let asked = interfaces().any(|examined| examined.input.asked);
@@ -129,7 +129,7 @@ impl Need<'_> {
             "Loading and attaching an XDP program and opening its sockets requires CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
              These are the capabilities of this process; the packaged service has its own.",
         );
-        match rung::missing_capabilities(self.machine) {
+        match rx_path::missing_capabilities(self.machine) {
             None => Check::unknown(name, why),
             Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
             Some(missing) => Check::good(name, format!("{} missing", missing.join(", ")), why)

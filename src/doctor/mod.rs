@@ -6,7 +6,7 @@
 mod interface;
 mod machine;
 mod memory;
-mod rung;
+mod rx_path;
 #[cfg(test)]
 mod tests;
 
@@ -14,14 +14,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nic::bpf::{LoadOptions, Object};
 use nic::device::{self, Facts, Machine};
-use nic::ladder::Rung;
+use nic::receive::RxPath;
 
 use crate::{
     config::{Settings, sections::XdpMode, values::Listen},
-    input::device::{memory as frames_memory, rungs},
+    input::device::{memory as frames_memory, rx_paths},
 };
 use memory::Writer;
-pub(crate) use rung::Expected;
+pub(crate) use rx_path::Expected;
 use terminal::CliError;
 
 /// The judgement of a fact, the worst last.
@@ -151,10 +151,10 @@ pub(crate) struct Requirements {
     memory: nic::xdp::Options,
     /// The kernel is to decide what is an event.
     kernel_mode: bool,
-    /// No rung above this is to be taken.
-    best: Rung,
-    /// A rung below this is not good enough.
-    lowest: Rung,
+    /// No receive path above this is to be taken.
+    best: RxPath,
+    /// A receive path below this is not good enough.
+    lowest: RxPath,
     /// Who writes memory otherwise than by a socket.
     writers: Vec<Writer>,
 }
@@ -163,7 +163,7 @@ impl Requirements {
     /// Those of a configuration.
     pub(crate) fn of(settings: &Settings) -> Self {
         let collector = &settings.collector;
-        let (best, lowest) = rungs(&collector.xdp);
+        let (best, lowest) = rx_paths(&collector.xdp);
         Self {
             inputs: collector.listen.iter().map(Input::of).collect(),
             namespace: collector.namespace.clone(),
@@ -260,11 +260,11 @@ fn examine_input(
         }
         (Some(_), Some(facts)) => {
             let expected = match depth.try_rungs {
-                true => rung::tried(facts, requirements.best),
-                false => rung::expect(facts, machine, requirements.best),
+                true => rx_path::tried(facts, requirements.best),
+                false => rx_path::expect(facts, machine, requirements.best),
             };
             checks.extend(interface::checks(facts, machine));
-            checks.extend(rung::low(&expected, requirements.lowest));
+            checks.extend(rx_path::low(&expected, requirements.lowest));
             Some(expected)
         }
     };

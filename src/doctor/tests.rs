@@ -239,12 +239,12 @@ fn a_veth_runs_programs_on_two_conditions() {
         let peer = Peer { tx_queues: Some(tx_queues), mtu: Some(mtu), ..veth().peer.unwrap() };
         Facts { peer: Some(peer), ..veth() }
     };
-    let reason = |facts: &Facts| rung::expect(facts, &machine(), Rung::ZeroCopy).not.pop().unwrap();
+    let reason = |facts: &Facts| rx_path::expect(facts, &machine(), RxPath::ZeroCopy).not.pop().unwrap();
     let wide = peer(3, 1500);
     let expected = "peer: blocking: veth1 sends on 3 queues, eth1 receives on 1: ethtool -L eth1 rx 3";
     assert_eq!(complaints(&wide, &machine()), [expected]);
     let text = "its peer sends on 3 queues, and it receives on 1".to_owned();
-    assert_eq!(reason(&wide), (Rung::Native, text));
+    assert_eq!(reason(&wide), (RxPath::Native, text));
     let narrow = Facts { queues: queues(Level { now: 1, max: 1 }), ..wide };
     let expected = "peer: blocking: veth1 sends on 3 queues, eth1 receives on 1: ethtool -L veth1 tx 1";
     assert_eq!(complaints(&narrow, &machine()), [expected]);
@@ -255,7 +255,7 @@ fn a_veth_runs_programs_on_two_conditions() {
     let long = peer(1, 3507);
     let expected = "peer: blocking: veth1 has an MTU of 3507: ip link set dev veth1 mtu 3506";
     assert_eq!(complaints(&long, &machine()), [expected]);
-    assert_eq!(reason(&long), (Rung::Native, "the MTU of its peer is 3507, more than 3506".to_owned()));
+    assert_eq!(reason(&long), (RxPath::Native, "the MTU of its peer is 3507, more than 3506".to_owned()));
     assert_eq!(complaints(&peer(1, 3506), &machine()), [""; 0]);
     let hidden = Peer { elsewhere: true, name: None, mtu: None, tx_queues: None, ..veth().peer.unwrap() };
     let hidden = complaints(&Facts { peer: Some(hidden), ..veth() }, &machine());
@@ -264,63 +264,66 @@ fn a_veth_runs_programs_on_two_conditions() {
 
 #[test]
 fn the_rung_follows_from_the_facts() {
-    let rung = |facts: &Facts, machine: &Machine| {
-        let expected = rung::expect(facts, machine, Rung::ZeroCopy);
-        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rung| rung.name()).collect();
-        let not: Vec<&str> = expected.not.iter().map(|(rung, _)| rung.name()).collect();
-        format!("{} perhaps {} not {}", expected.rung.name(), perhaps.join(" "), not.join(" "))
+    let rx_path = |facts: &Facts, machine: &Machine| {
+        let expected = rx_path::expect(facts, machine, RxPath::ZeroCopy);
+        let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
+        let not: Vec<&str> = expected.not.iter().map(|(rx_path, _)| rx_path.name()).collect();
+        format!("{} perhaps {} not {}", expected.rx_path.name(), perhaps.join(" "), not.join(" "))
     };
     let features = |bits| Facts { xdp_features: bits, ..healthy_nic() };
     let good = machine();
-    assert_eq!(rung(&healthy_nic(), &good), "xdp-zerocopy perhaps  not ");
-    assert_eq!(rung(&features(Some(XdpFeatures(3))), &good), "xdp-native perhaps  not xdp-zerocopy");
+    assert_eq!(rx_path(&healthy_nic(), &good), "xdp-zerocopy perhaps  not ");
+    assert_eq!(rx_path(&features(Some(XdpFeatures(3))), &good), "xdp-native perhaps  not xdp-zerocopy");
     assert_eq!(
-        rung(&features(Some(XdpFeatures(1))), &good),
+        rx_path(&features(Some(XdpFeatures(1))), &good),
         "xdp-generic perhaps  not xdp-zerocopy xdp-native"
     );
     assert_eq!(
-        rung(&features(Some(XdpFeatures(0))), &good),
+        rx_path(&features(Some(XdpFeatures(0))), &good),
         "xdp-generic perhaps  not xdp-zerocopy xdp-native"
     );
-    assert_eq!(rung(&features(None), &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    assert_eq!(rx_path(&features(None), &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let lro = Facts { offloads: Offloads { lro: ON, ..healthy_nic().offloads }, ..healthy_nic() };
-    assert_eq!(rung(&lro, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    assert_eq!(rx_path(&lro, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let jumbo = Facts { mtu: Some(9000), ..healthy_nic() };
-    assert_eq!(rung(&jumbo, &good), "xdp-zerocopy perhaps  not ");
+    assert_eq!(rx_path(&jumbo, &good), "xdp-zerocopy perhaps  not ");
     let jumbo = Facts { xdp_features: Some(XdpFeatures(0b1011)), ..jumbo };
-    assert_eq!(rung(&jumbo, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
+    assert_eq!(rx_path(&jumbo, &good), "xdp-generic perhaps xdp-zerocopy xdp-native not ");
     let old = Machine { xdp_sockets: Some(false), ..machine() };
-    assert_eq!(rung(&healthy_nic(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    assert_eq!(rx_path(&healthy_nic(), &old), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
     let other = Facts {
         xdp: Some(vec![Attached { id: 7, name: None, mode: Mode::Native, ours: None }]),
         ..healthy_nic()
     };
-    assert_eq!(rung(&other, &good), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    assert_eq!(rx_path(&other, &good), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
     let raw = Machine { capabilities: capabilities(&[Cap::NET_RAW]), ..machine() };
-    assert_eq!(rung(&healthy_nic(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
+    assert_eq!(rx_path(&healthy_nic(), &raw), "packet perhaps  not xdp-zerocopy xdp-native xdp-generic");
     let nobody = Machine { capabilities: capabilities(&[]), ..machine() };
-    assert_eq!(rung(&healthy_nic(), &nobody), "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet");
+    assert_eq!(
+        rx_path(&healthy_nic(), &nobody),
+        "udp perhaps  not xdp-zerocopy xdp-native xdp-generic packet"
+    );
     // CAP_SYS_ADMIN loads programs, too.
     let older =
         Machine { capabilities: capabilities(&[Cap::SYS_ADMIN, Cap::NET_ADMIN, Cap::NET_RAW]), ..machine() };
-    assert_eq!(rung(&healthy_nic(), &older), "xdp-zerocopy perhaps  not ");
-    let never = rung::expect(&healthy_nic(), &good, Rung::Native);
-    assert_eq!((never.rung, never.not), (Rung::Native, Vec::new()));
+    assert_eq!(rx_path(&healthy_nic(), &older), "xdp-zerocopy perhaps  not ");
+    let never = rx_path::expect(&healthy_nic(), &good, RxPath::Native);
+    assert_eq!((never.rx_path, never.not), (RxPath::Native, Vec::new()));
 }
 
 #[test]
 fn a_rung_that_is_too_low_is_blocking_unless_a_better_one_may_work() {
-    let low = |rung, perhaps: &[Rung], lowest| {
-        let expected = Expected { rung, perhaps: perhaps.to_vec(), ..Expected::default() };
-        rung::low(&expected, lowest).map(|check| check.found)
+    let low = |rx_path, perhaps: &[RxPath], lowest| {
+        let expected = Expected { rx_path, perhaps: perhaps.to_vec(), ..Expected::default() };
+        rx_path::low(&expected, lowest).map(|check| check.found)
     };
-    assert_eq!(low(Rung::Native, &[], Rung::Udp), None);
-    assert_eq!(low(Rung::Native, &[], Rung::Native), None);
+    assert_eq!(low(RxPath::Native, &[], RxPath::Udp), None);
+    assert_eq!(low(RxPath::Native, &[], RxPath::Native), None);
     assert_eq!(
-        low(Rung::Generic, &[], Rung::Native).as_deref(),
+        low(RxPath::Generic, &[], RxPath::Native).as_deref(),
         Some("xdp-generic at best, xdp-native asked for")
     );
-    assert_eq!(low(Rung::Generic, &[Rung::ZeroCopy, Rung::Native], Rung::Native), None);
+    assert_eq!(low(RxPath::Generic, &[RxPath::ZeroCopy, RxPath::Native], RxPath::Native), None);
 }
 
 #[test]

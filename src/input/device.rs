@@ -1,10 +1,10 @@
-//! Interfaces as inputs: opened on the best rung of the ladder that works, and again when they change.
+//! Interfaces as inputs: opened on the best receive path that works, and again when they change.
 
 use std::sync::Arc;
 
 use nic::{
     device,
-    ladder::{self, Counters, State, Watch},
+    receive::{self, Counters, State, Watch},
     udp::{Buffered, Burst, Receiver},
 };
 use xdp::Sizes;
@@ -14,7 +14,7 @@ use crate::{
     active_config::ActiveConfig,
     config::{
         Settings, build,
-        sections::{Rung, XdpMode, XdpSettings, ZeroCopy},
+        sections::{RxPath, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
     kernel::{
@@ -36,11 +36,11 @@ pub(super) struct Device {
     listener: u16,
     /// What the interface was like when it was opened last.
     known: Option<Traits>,
-    /// It is on the best rung there is: nothing could be better.
+    /// It is on the best receive path there is: nothing could be better.
     best: bool,
 }
 
-/// What decides which rungs work: when it changes, another try may end better.
+/// What decides which receive paths work: when it changes, another try may end better.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Traits {
     /// The kernel's number of the interface; `None`: there is none of this name.
@@ -98,13 +98,13 @@ impl Open for Device {
                 Err(reason) => tried.push(("kernel", reason)),
             }
         }
-        let opened = ladder::open(&self.interface, &self.options()).map_err(|none| self.remedy(&none))?;
+        let opened = receive::open(&self.interface, &self.options()).map_err(|none| self.remedy(&none))?;
         for warning in &opened.warnings {
             tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
-        tried.extend(opened.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)));
+        tried.extend(opened.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)));
         let sources = opened.sources.into_iter().chain(opened.companion).map(RxSource::Source).collect();
-        let setup = self.setup(opened.rung.name(), opened.queues, tried);
+        let setup = self.setup(opened.rx_path.name(), opened.queues, tried);
         Ok(Opened {
             sources,
             setup,
@@ -129,11 +129,11 @@ impl Device {
         Traits { index: Some(facts.index), up: facts.up, programs }
     }
 
-    fn options(&self) -> ladder::Options {
+    fn options(&self) -> receive::Options {
         let collector = &self.settings.collector;
         let xdp = &collector.xdp;
-        let (best, worst) = rungs(xdp);
-        ladder::Options {
+        let (best, worst) = rx_paths(xdp);
+        receive::Options {
             ports: self.ports.clone(),
             best,
             worst,
@@ -142,7 +142,7 @@ impl Device {
             xdp: memory(xdp),
             udp: super::udp::options(collector, &self.ports),
             slot_size: usize::try_from(collector.datagram.0).unwrap_or(usize::MAX),
-            ..ladder::Options::default()
+            ..receive::Options::default()
         }
     }
 
@@ -157,7 +157,7 @@ impl Device {
         let xdp = &self.settings.collector.xdp;
         let missing =
             format!("there is no interface `{}` here (`ip link` lists those there are)", self.interface);
-        if xdp.lowest != Rung::Udp || xdp.zero_copy == ZeroCopy::Require {
+        if xdp.lowest != RxPath::Udp || xdp.zero_copy == ZeroCopy::Require {
             return Err(format!("{missing}; make it, name another one, or allow lowest = \"udp\""));
         }
         let collector = &self.settings.collector;
@@ -183,7 +183,7 @@ impl Device {
         let reading =
             Reading { ports: &ports, default: &default, profiles: &profiles, detection: &detection };
         let live = Live::load(self.sizes(), &reading).map_err(|error| error.to_string())?;
-        let filter = ladder::filter(&self.interface, live.object(), PROGRAM, &self.options())
+        let filter = receive::filter(&self.interface, live.object(), PROGRAM, &self.options())
             .map_err(|error| error.to_string())?;
         for warning in &filter.warnings {
             tracing::warn!(input = self.listen, warning, "the input works with a limit");
@@ -192,8 +192,9 @@ impl Device {
         *lock(&hold) = Some(filter.attached);
         let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
         let sync = RxSource::Kernel(Box::new(KernelSync::new(live, timeout)));
-        let tried = filter.tried.into_iter().map(|refused| (refused.rung.name(), refused.reason)).collect();
-        let kind = if filter.rung == ladder::Rung::Native { "kernel-native" } else { "kernel-generic" };
+        let tried =
+            filter.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)).collect();
+        let kind = if filter.rx_path == receive::RxPath::Native { "kernel-native" } else { "kernel-generic" };
         let setup = self.setup(kind, filter.queues, tried);
         let health = Box::new(KernelHealth { watch: filter.watch, hold, counted: Counters::default() });
         let sources = std::iter::once(sync).chain(filter.companion.map(RxSource::Source)).collect();
@@ -214,7 +215,7 @@ impl Device {
         }
     }
 
-    fn remedy(&self, none: &ladder::NoRung) -> String {
+    fn remedy(&self, none: &receive::NoRxPath) -> String {
         format!("{none}; `hopwise doctor {}` says what mends it", self.interface)
     }
 }
@@ -228,19 +229,19 @@ pub(crate) fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
     }
 }
 
-/// The first and the last rung that these settings allow.
-pub(crate) fn rungs(xdp: &XdpSettings) -> (ladder::Rung, ladder::Rung) {
+/// The first and the last receive path that these settings allow.
+pub(crate) fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
     let lowest = match xdp.lowest {
-        Rung::ZeroCopy => ladder::Rung::ZeroCopy,
-        Rung::Native => ladder::Rung::Native,
-        Rung::Generic => ladder::Rung::Generic,
-        Rung::Packet => ladder::Rung::Packet,
-        Rung::Udp => ladder::Rung::Udp,
+        RxPath::ZeroCopy => receive::RxPath::ZeroCopy,
+        RxPath::Native => receive::RxPath::Native,
+        RxPath::Generic => receive::RxPath::Generic,
+        RxPath::Packet => receive::RxPath::Packet,
+        RxPath::Udp => receive::RxPath::Udp,
     };
     match xdp.zero_copy {
-        ZeroCopy::Auto => (ladder::Rung::ZeroCopy, lowest),
-        ZeroCopy::Never => (ladder::Rung::Native, lowest),
-        ZeroCopy::Require => (ladder::Rung::ZeroCopy, ladder::Rung::ZeroCopy),
+        ZeroCopy::Auto => (receive::RxPath::ZeroCopy, lowest),
+        ZeroCopy::Never => (receive::RxPath::Native, lowest),
+        ZeroCopy::Require => (receive::RxPath::ZeroCopy, receive::RxPath::ZeroCopy),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use nic::{ladder::Counters, source::Stats};
+use nic::{receive::Counters, source::Stats};
 
 use crate::lock::lock;
 
@@ -34,8 +34,8 @@ impl Setup {
             let queues = terminal::units::counted(interface.queues.into(), "queue");
             text.push_str(&format!(" on {queues}"));
         }
-        for (rung, reason) in &interface.tried {
-            text.push_str(&format!("; not {rung}: {reason}"));
+        for (rx_path, reason) in &interface.tried {
+            text.push_str(&format!("; not {rx_path}: {reason}"));
         }
         text
     }

@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Profile, Sink, Stats, StreamView};
 use detect::Detection;
-use nic::ladder::{self, Options, Rung};
 use nic::netns::{Pair, send_frames};
+use nic::receive::{self, Options, RxPath};
 use xdp::Sizes;
 
 use super::KernelSync;
@@ -165,16 +165,16 @@ fn by_capture(traffic: &Traffic) -> Answer {
     bench.answer()
 }
 
-/// By an interface's rung, over a link between namespaces.
-fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
+/// By an interface's receive path, over a link between namespaces.
+fn by_rx_path(traffic: &Traffic, pair: &Pair, rx_path: RxPath) -> Answer {
     let options = Options {
         ports: vec![PORT],
-        best: rung,
-        worst: rung,
+        best: rx_path,
+        worst: rx_path,
         program: Some(xdp::STEER),
         ..Options::default()
     };
-    let mut opened = pair.far.run(|| ladder::open(Pair::DEVICE, &options)).unwrap().unwrap();
+    let mut opened = pair.far.run(|| receive::open(Pair::DEVICE, &options)).unwrap().unwrap();
     let mut bench = Bench::of(&traffic.config);
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
@@ -191,7 +191,7 @@ fn by_rung(traffic: &Traffic, pair: &Pair, rung: Rung) -> Answer {
                     }
                 });
                 let count = count.unwrap();
-                assert!(count > 0, "{rung}: {missing} did not come");
+                assert!(count > 0, "{rx_path}: {missing} did not come");
                 missing -= count;
             }
         }
@@ -243,9 +243,9 @@ fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
 
 fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
     let options = Options { ports: vec![PORT], ..Options::default() };
-    let filter = pair.far.run(|| ladder::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
+    let filter = pair.far.run(|| receive::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
     let filter = filter.unwrap().unwrap();
-    assert_eq!(filter.rung, Rung::Native, "{:?}", filter.tried);
+    assert_eq!(filter.rx_path, RxPath::Native, "{:?}", filter.tried);
     *crate::lock::lock(&live.hold()) = Some(filter.attached);
     let mut sent = 0;
     by_kernel(traffic, live, |sync, frames| {
@@ -309,8 +309,8 @@ fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     assert_same(&format!("{what}: kernel"), &kernel, &expected);
     let told = kernel.told;
     let Some(pair) = pair(what) else { return told };
-    for rung in [Rung::Udp, Rung::Native] {
-        assert_same(&format!("{what}: {rung}"), &by_rung(traffic, &pair, rung), &expected);
+    for rx_path in [RxPath::Udp, RxPath::Native] {
+        assert_same(&format!("{what}: {rx_path}"), &by_rx_path(traffic, &pair, rx_path), &expected);
     }
     let live = load(traffic).unwrap();
     assert_same(&format!("{what}: interface"), &by_interface(traffic, live, &pair), &expected);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use memory::Region;
-use nic::{bpf::Attachment, frames::Waiting, ladder::Rung, ladder::State, ladder::Watch};
+use nic::{bpf::Attachment, frames::Waiting, receive::RxPath, receive::State, receive::Watch};
 use rdma::responder::{PairConfig, PairState, Registered, Registration};
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
@@ -104,7 +104,7 @@ impl Kernel {
         for warning in &filter.warnings {
             tracing::warn!("{warning}");
         }
-        let native = filter.rung == Rung::Native;
+        let native = filter.rx_path == RxPath::Native;
         let message = filter.tried.first().map(ToString::to_string);
         tracing::info!(
             "RoCEv2 is answered in the kernel, on {} ({})",

@@ -179,7 +179,7 @@ pub(crate) struct InputView {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Tried"))]
 pub(crate) struct TriedView {
     /// Way to receive.
-    pub(crate) rung: Name,
+    pub(crate) rx_path: Name,
     /// Why it was not used.
     pub(crate) reason: String,
 }

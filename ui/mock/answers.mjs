@@ -7,7 +7,7 @@ function input(known) {
   return { ...how, ...counts, drops: {}, passed: {}, device_drops: 0, decided_in_kernel: 0, ...known };
 }
 
-/** A socket, an interface on a lower rung, and one that is gone. */
+/** A socket, an interface on a lower receive path, and one that is gone. */
 function inputs(read, dropped) {
   const half = Math.floor(read / 2);
   const busy = dropped === 0 ? {} : { ring_full: dropped };
@@ -18,7 +18,7 @@ function inputs(read, dropped) {
       kind: 'xdp-native',
       interface: 'eth1',
       queues: 4,
-      tried: [{ rung: 'xdp-zerocopy', reason: zero }],
+      tried: [{ rx_path: 'xdp-zerocopy', reason: zero }],
       datagrams: half,
       bytes: half * 304,
       drops: busy,

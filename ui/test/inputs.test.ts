@@ -21,15 +21,15 @@ const input: Input = {
   decided_in_kernel: 0,
 };
 
-test('an input on the best rung has nothing to explain', () => {
+test('an input on the best receive path has nothing to explain', () => {
   const { tone, text, why } = inputState(input);
   assert.deepEqual([tone, text, why], ['ok', 'xdp-native', '']);
 });
 
-test('an input on a lower rung says why', () => {
+test('an input on a lower receive path says why', () => {
   const tried = [
-    { rung: 'xdp-zerocopy', reason: 'veth cannot' },
-    { rung: 'xdp-native', reason: 'a program is there' },
+    { rx_path: 'xdp-zerocopy', reason: 'veth cannot' },
+    { rx_path: 'xdp-native', reason: 'a program is there' },
   ];
   const { tone, text, why } = inputState({ ...input, kind: 'packet', tried, reopened: 2 });
   const expected = 'not xdp-zerocopy: veth cannot; not xdp-native: a program is there; opened again 2 ×';

@@ -277,7 +277,7 @@ fn live(case: &Case, sender: usize, seconds: f64) {
         "{:>6.2} M/s  {} ({}, sender on core {sender}; {} others)",
         rate / 1e6,
         case.what,
-        attached.rung,
+        attached.rx_path,
         counted.stats.packets - counted.stats.executed
     );
 }

@@ -1,4 +1,4 @@
-//! How many frames per second each rung of the ladder takes on this machine, when the reader only looks at each of them.
+//! How many frames per second each receive path takes on this machine, when the reader only looks at each of them.
 //!
 //! Root only: a generator in the kernel sends over a veth between two namespaces, on core 0; the reader has core 1.
 //! `xdp_rate [SECONDS [BYTES [WAIT_US]]]`.
@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nic::ladder::{self, Options, Rung};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
+use nic::receive::{self, Options, RxPath};
 use nic::{device, source::Stats, time};
 
 const PORT: u16 = 32766;
@@ -22,17 +22,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frame = frame(bytes);
     println!(
         "{:12} {:>8} {:>8} {:>8} {:>7} {:>7} {:>8}",
-        "rung", "sent M/s", "got M/s", "burst", "user", "system", "ns each"
+        "rx_path", "sent M/s", "got M/s", "burst", "user", "system", "ns each"
     );
-    let rungs = match std::env::args().nth(4) {
-        Some(name) => Rung::from_name(&name).into_iter().collect(),
-        None => Rung::ALL.to_vec(),
+    let rx_paths = match std::env::args().nth(4) {
+        Some(name) => RxPath::from_name(&name).into_iter().collect(),
+        None => RxPath::ALL.to_vec(),
     };
-    for rung in rungs {
+    for rx_path in rx_paths {
         let mut options = Options {
             ports: vec![PORT],
-            best: rung,
-            worst: rung,
+            best: rx_path,
+            worst: rx_path,
             program: Some(xdp::STEER),
             ..Options::default()
         };
@@ -42,9 +42,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if let Some(frames) = number(5) {
             options.xdp.frames_per_queue = frames as u32;
         }
-        match pair.far.run(|| ladder::open(Pair::DEVICE, &options))? {
+        match pair.far.run(|| receive::open(Pair::DEVICE, &options))? {
             Ok(opened) => measure(&pair, opened, &frame, seconds)?,
-            Err(error) => println!("{rung:12} {error}"),
+            Err(error) => println!("{rx_path:12} {error}"),
         }
     }
     Ok(())
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn measure(
     pair: &Pair,
-    mut opened: ladder::Opened,
+    mut opened: receive::Opened,
     frame: &[u8],
     seconds: f64,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -101,7 +101,7 @@ fn measure(
     let got = stats.datagrams as f64;
     println!(
         "{:12} {:>8.3} {:>8.3} {:>8.1} {:>7.2} {:>7.2} {:>8.1}",
-        opened.rung.name(),
+        opened.rx_path.name(),
         sent * 1e3 / took,
         got * 1e3 / took,
         got / stats.bursts.max(1) as f64,

@@ -14,7 +14,7 @@ use wire::dta::REPORT_PORT;
 use wire::roce::Path;
 
 use super::harness::{Conditions, Failure, Outcome, Plan};
-use super::rungs::worked;
+use super::rx::worked;
 use crate::figures::joined::{Joined, Receiving, Sending};
 use crate::figures::{failed, unwritten};
 use terminal::CliError;

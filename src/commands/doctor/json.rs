@@ -151,10 +151,10 @@ fn xdp(o: &mut Object<'_>, facts: &Facts) {
 }
 
 fn expected(o: &mut Object<'_>, expected: &Expected) {
-    let perhaps: Vec<&str> = expected.perhaps.iter().map(|rung| rung.name()).collect();
-    o.field("rung", expected.rung.name()).field("perhaps", perhaps);
-    o.objects("not", &expected.not, |(rung, reason), o| {
-        o.field("rung", rung.name()).field("reason", reason.as_str());
+    let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
+    o.field("rx_path", expected.rx_path.name()).field("perhaps", perhaps);
+    o.objects("not", &expected.not, |(rx_path, reason), o| {
+        o.field("rx_path", rx_path.name()).field("reason", reason.as_str());
     });
     o.field("tried", expected.tried);
 }

@@ -31,7 +31,7 @@ export interface Input {
   interface: string | null;
   queues: number;
   /** Better ways to receive, and why they were not taken. */
-  tried: { rung: string; reason: string }[];
+  tried: { rx_path: string; reason: string }[];
   reopened: number;
   datagrams: number;
   /** Of these, those without news that ended in the kernel. */

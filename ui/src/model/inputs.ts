@@ -34,7 +34,7 @@ export function inputState(input: Input): InputState {
   const hint = WAYS[input.kind] ?? input.kind;
   if (!input.up)
     return { tone: 'bad', text: 'down', hint, why: `${input.message ?? 'closed'}; it is tried again` };
-  const tried = input.tried.map(({ rung, reason }) => `not ${rung}: ${reason}`);
+  const tried = input.tried.map(({ rx_path, reason }) => `not ${rx_path}: ${reason}`);
   const reopened = input.reopened > 0 ? [`opened again ${exact(input.reopened)} ×`] : [];
   return {
     tone: tried.length > 0 ? 'warn' : 'ok',

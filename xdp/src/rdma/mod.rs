@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use memory::{Access, Region};
 use nic::Error;
 use nic::bpf::{LoadOptions, Map, Mapped, Object, Ring};
-use nic::ladder::{self, Filter};
+use nic::receive::{self, Filter};
 use rdma::responder::{Completion, Order, Out, PairConfig, PairState, Registered, Rights};
 use wire::roce::Psn;
 
@@ -151,7 +151,7 @@ impl Rdma {
         if let Some(redirect) = self.control.half(0, 0) {
             redirect.store(u32::from(driver.as_deref() == Some("veth")), Relaxed);
         }
-        ladder::filter(interface, &self.object, Self::PROGRAM, &ladder::Options::default())
+        receive::filter(interface, &self.object, Self::PROGRAM, &receive::Options::default())
     }
 
     /// The loaded object, for test runs and its numbers.

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use nic::frames::{self, Port};
-use nic::ladder::Rung;
 use nic::netns::{Pair, send_frames};
+use nic::receive::RxPath;
 use nic::udp::{Burst, Receiver};
 use rdma::responder::{Order, PairConfig, Registered, Rights};
 use wire::roce::{Aeth, Ends, Head, Opcode, Packet, Path, Psn, Syndrome, Transport, Writer};
@@ -87,7 +87,7 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     kernel.connect(0x5002, &config(Transport::Rc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
-    assert_eq!(attached.rung, Rung::Native);
+    assert_eq!(attached.rx_path, RxPath::Native);
     let mut port = pair.near.run(|| Port::open(Pair::DEVICE, &frames::Options::default())).unwrap().unwrap();
     // A veth takes what comes from the other end's program only if it polls, and that comes with GRO.
     pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();

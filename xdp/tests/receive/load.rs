@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nic::device;
-use nic::ladder::{Counters, Options, Rung};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
+use nic::receive::{Counters, Options, RxPath};
 use nic::source::{Source, Stats};
 
+use crate::fallback::{close, open, options, pair, receive};
 use crate::frames::plain;
-use crate::ladder::{close, open, options, pair, receive};
 
 /// What a reader does while frames are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,29 +68,29 @@ fn take(source: &mut dyn Source, timeout_ms: u32) -> u64 {
 
 #[test]
 fn under_overload_every_frame_is_accounted_for() {
-    for (rung, reader) in [
-        (Rung::Native, Reader::Waits),
-        (Rung::Native, Reader::Takes),
-        (Rung::Generic, Reader::Waits),
-        (Rung::Packet, Reader::Waits),
+    for (rx_path, reader) in [
+        (RxPath::Native, Reader::Waits),
+        (RxPath::Native, Reader::Takes),
+        (RxPath::Generic, Reader::Waits),
+        (RxPath::Packet, Reader::Waits),
     ] {
         let Some(pair) = pair("overload", 1) else { return };
         // So that a veth takes what the generator sends though no XDP program is in its driver.
         pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
         const TOTAL: u64 = 400_000;
-        let mut options = options(rung);
+        let mut options = options(rx_path);
         options.xdp.frames_per_queue = 1024;
         options.packet_ring = 2 << 20;
         let (stats, counters) = flood(&pair, &options, TOTAL, reader);
         assert_eq!(
             stats.datagrams + stats.lost() + counters.device_dropped,
             TOTAL,
-            "{rung} {stats:?} {counters:?}"
+            "{rx_path} {stats:?} {counters:?}"
         );
-        assert!(reader == Reader::Takes || stats.lost() > 0, "{rung} {stats:?}");
-        assert!(stats.datagrams > 0, "{rung}");
-        if rung != Rung::Packet {
-            assert_eq!(counters.taken + counters.device_dropped, TOTAL, "{rung} {counters:?}");
+        assert!(reader == Reader::Takes || stats.lost() > 0, "{rx_path} {stats:?}");
+        assert!(stats.datagrams > 0, "{rx_path}");
+        if rx_path != RxPath::Packet {
+            assert_eq!(counters.taken + counters.device_dropped, TOTAL, "{rx_path} {counters:?}");
         }
     }
 }
@@ -98,7 +98,7 @@ fn under_overload_every_frame_is_accounted_for() {
 #[test]
 fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     let Some(pair) = pair("pace", 1) else { return };
-    let mut opened = open(&pair, &options(Rung::Native));
+    let mut opened = open(&pair, &options(RxPath::Native));
     // The first word of the payload: each value twice, three values.
     let words = [Word { at: 42, base: 0x0102_0304, each: 2, of: 3 }];
     let generator =

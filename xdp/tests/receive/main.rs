@@ -1,4 +1,4 @@
-//! Receiving by AF_XDP: the steering program by test runs, and the ladder's rungs in network namespaces.
+//! Receiving by AF_XDP: the steering program by test runs, and the fallback through the receive paths in network namespaces.
 //!
 //! They need root; without, each says aloud that it is skipped.
 
@@ -7,8 +7,8 @@
 
 use std::io::Write as _;
 
+mod fallback;
 mod frames;
-mod ladder;
 mod load;
 mod steering;
 

@@ -1,4 +1,4 @@
-//! The rungs, each in namespaces of its own.
+//! The receive paths, each in namespaces of its own.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -6,19 +6,25 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nic::bpf::{Ids, LoadOptions, Mode, Object};
-use nic::ladder::{self, Counters, NoRung, Opened, Options, Rung, State};
 use nic::netns::{Namespace, Pair, send_frames};
+use nic::receive::{self, Counters, NoRxPath, Opened, Options, RxPath, State};
 use nic::source::{Source, Stats};
 use nic::{device, netns};
 
 use crate::frames::{PORT, SOURCE, ethernet, extension, ipv4, ipv6, plain, udp};
 use crate::skipped;
 
-/// The rungs that work on a veth and use XDP.
-const WITH_XDP: [Rung; 2] = [Rung::Native, Rung::Generic];
+/// The receive paths that work on a veth and use XDP.
+const WITH_XDP: [RxPath; 2] = [RxPath::Native, RxPath::Generic];
 
-pub(crate) fn options(rung: Rung) -> Options {
-    Options { ports: vec![PORT], best: rung, worst: rung, program: Some(xdp::STEER), ..Options::default() }
+pub(crate) fn options(rx_path: RxPath) -> Options {
+    Options {
+        ports: vec![PORT],
+        best: rx_path,
+        worst: rx_path,
+        program: Some(xdp::STEER),
+        ..Options::default()
+    }
 }
 
 pub(crate) fn pair(test: &str, queues: u32) -> Option<Pair> {
@@ -33,8 +39,8 @@ pub(crate) fn open(pair: &Pair, options: &Options) -> Opened {
     try_open(&pair.far, options).unwrap()
 }
 
-fn try_open(namespace: &Namespace, options: &Options) -> Result<Opened, NoRung> {
-    namespace.run(|| ladder::open(Pair::DEVICE, options)).unwrap()
+fn try_open(namespace: &Namespace, options: &Options) -> Result<Opened, NoRxPath> {
+    namespace.run(|| receive::open(Pair::DEVICE, options)).unwrap()
 }
 
 /// Opens the far side again, after it was closed. A process that another test starts at that moment has our ports until it has
@@ -70,7 +76,7 @@ pub(crate) fn receive(source: &mut dyn Source, count: usize) -> Vec<(Vec<u8>, So
 /// Drops what was opened, and fails if a program or map of it is still there after that.
 pub(crate) fn close(opened: Opened) {
     let ids = opened.watch.ids().unwrap();
-    assert!(!opened.rung.name().starts_with("xdp") || (ids.programs.len() == 1 && ids.maps.len() >= 3));
+    assert!(!opened.rx_path.name().starts_with("xdp") || (ids.programs.len() == 1 && ids.maps.len() >= 3));
     drop(opened);
     gone(&ids);
 }
@@ -115,19 +121,22 @@ fn every_rung_hands_out_what_was_sent() {
     let expected = expected.map(|(text, source)| (text.as_bytes().to_vec(), source));
     let mut refused = [0; wire::Refusal::COUNT];
     refused[wire::Refusal::BadUdpLength.index()] = 1;
-    for rung in [Rung::Native, Rung::Generic, Rung::Packet] {
-        let Some(pair) = pair("rungs", 1) else { return };
-        let mut opened = open(&pair, &options(rung));
-        assert_eq!((opened.rung, opened.sources.len(), opened.sources[0].kind()), (rung, 1, rung.name()));
+    for rx_path in [RxPath::Native, RxPath::Generic, RxPath::Packet] {
+        let Some(pair) = pair("rx_paths", 1) else { return };
+        let mut opened = open(&pair, &options(rx_path));
+        assert_eq!(
+            (opened.rx_path, opened.sources.len(), opened.sources[0].kind()),
+            (rx_path, 1, rx_path.name())
+        );
         send(&pair, &frames);
         let source = opened.sources[0].as_mut();
-        assert_eq!(receive(source, expected.len()), expected, "{rung}");
+        assert_eq!(receive(source, expected.len()), expected, "{rx_path}");
         let stats = source.stats();
         let bytes = expected.iter().map(|(data, _)| data.len() as u64).sum();
         let expected = Stats { datagrams: 6, bytes, refused, bursts: stats.bursts, ..Stats::default() };
-        assert_eq!(stats, expected, "{rung}");
+        assert_eq!(stats, expected, "{rx_path}");
         let counters = opened.watch.counters().unwrap();
-        let taken = if rung == Rung::Packet { 0 } else { 7 };
+        let taken = if rx_path == RxPath::Packet { 0 } else { 7 };
         assert_eq!(
             counters,
             Counters { taken, device_dropped: counters.device_dropped, ..Counters::default() }
@@ -139,8 +148,8 @@ fn every_rung_hands_out_what_was_sent() {
 
 #[test]
 fn plain_sockets_are_the_last_rung() {
-    let Some(pair) = pair("rungs", 1) else { return };
-    let mut opened = open(&pair, &Options { program: None, ..options(Rung::Udp) });
+    let Some(pair) = pair("rx_paths", 1) else { return };
+    let mut opened = open(&pair, &Options { program: None, ..options(RxPath::Udp) });
     for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
         let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
         sender.send_to(b"report", (far, PORT)).unwrap();
@@ -152,9 +161,9 @@ fn plain_sockets_are_the_last_rung() {
 
 #[test]
 fn other_traffic_goes_on_while_the_program_is_there() {
-    for rung in WITH_XDP {
+    for rx_path in WITH_XDP {
         let Some(pair) = pair("other traffic", 1) else { return };
-        let opened = open(&pair, &options(rung));
+        let opened = open(&pair, &options(rx_path));
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
             let listener = pair.far.run(|| TcpListener::bind((far, 0))).unwrap().unwrap();
             let to = listener.local_addr().unwrap();
@@ -169,7 +178,7 @@ fn other_traffic_goes_on_while_the_program_is_there() {
             client.write_all(&megabyte).unwrap();
             let mut back = vec![0; 1 << 20];
             client.read_exact(&mut back).unwrap();
-            assert!(back == megabyte, "{rung}");
+            assert!(back == megabyte, "{rx_path}");
             echoed.join().unwrap();
             let other = pair.far.run(|| UdpSocket::bind((far, 0))).unwrap().unwrap();
             other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -183,12 +192,12 @@ fn other_traffic_goes_on_while_the_program_is_there() {
 
 #[test]
 fn fragments_and_long_frames_come_by_the_companion() {
-    for rung in WITH_XDP {
+    for rx_path in WITH_XDP {
         let Some(pair) = pair("companion", 1) else { return };
         for side in [&pair.near, &pair.far] {
             side.ip(&["link", "set", Pair::DEVICE, "mtu", "9000"]).unwrap();
         }
-        let mut opened = open(&pair, &options(rung));
+        let mut opened = open(&pair, &options(rx_path));
         let mut companion = opened.companion.take().unwrap();
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
             let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
@@ -199,8 +208,8 @@ fn fragments_and_long_frames_come_by_the_companion() {
             for payload in [&short, &long, &longer, &longest] {
                 sender.send_to(payload, (far, PORT)).unwrap();
             }
-            assert_eq!(receive(opened.sources[0].as_mut(), 2), [(short, from), (long, from)], "{rung}");
-            assert_eq!(receive(companion.as_mut(), 2), [(longer, from), (longest, from)], "{rung}");
+            assert_eq!(receive(opened.sources[0].as_mut(), 2), [(short, from), (long, from)], "{rx_path}");
+            assert_eq!(receive(companion.as_mut(), 2), [(longer, from), (longest, from)], "{rx_path}");
         }
         let counters = opened.watch.counters().unwrap();
         let device_dropped = counters.device_dropped;
@@ -211,16 +220,18 @@ fn fragments_and_long_frames_come_by_the_companion() {
             device_dropped,
             ..Counters::default()
         };
-        assert_eq!(counters, expected, "{rung}");
+        assert_eq!(counters, expected, "{rx_path}");
         close(opened);
     }
 }
 
 #[test]
 fn every_queue_is_read_by_one_thread_or_by_several() {
-    for (rung, threads) in [(Rung::Native, 1), (Rung::Native, 2), (Rung::Native, 9), (Rung::Generic, 2)] {
+    for (rx_path, threads) in
+        [(RxPath::Native, 1), (RxPath::Native, 2), (RxPath::Native, 9), (RxPath::Generic, 2)]
+    {
         let Some(pair) = pair("queues", 2) else { return };
-        let mut opened = open(&pair, &Options { threads, ..options(rung) });
+        let mut opened = open(&pair, &Options { threads, ..options(rx_path) });
         assert_eq!((opened.queues, opened.sources.len()), (2, threads.min(2)));
         // A veth puts what a queue sends on the queue of the same number; 2^16 flows surely use both.
         let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
@@ -240,7 +251,7 @@ fn every_queue_is_read_by_one_thread_or_by_several() {
         for source in &mut opened.sources {
             each.push(receive(source.as_mut(), 100).len());
         }
-        assert_eq!(each.iter().sum::<usize>(), 100, "{rung} {threads} {each:?}");
+        assert_eq!(each.iter().sum::<usize>(), 100, "{rx_path} {threads} {each:?}");
         assert_eq!(opened.watch.counters().unwrap().taken, 100);
         close(opened);
     }
@@ -248,9 +259,9 @@ fn every_queue_is_read_by_one_thread_or_by_several() {
 
 #[test]
 fn frames_are_given_back_and_used_again() {
-    for rung in WITH_XDP {
+    for rx_path in WITH_XDP {
         let Some(pair) = pair("used again", 2) else { return };
-        let mut options = options(rung);
+        let mut options = options(rx_path);
         options.xdp.frames_per_queue = 64;
         let mut opened = open(&pair, &options);
         let mut number = 0_u32;
@@ -266,11 +277,11 @@ fn frames_are_given_back_and_used_again() {
             found.sort();
             assert!(
                 found.iter().map(|(data, _)| &data[..]).eq(payloads.iter().map(|payload| &payload[..])),
-                "{rung}"
+                "{rx_path}"
             );
         }
         let stats = opened.sources[0].stats();
-        assert_eq!((stats.datagrams, stats.lost()), (1200, 0), "{rung}");
+        assert_eq!((stats.datagrams, stats.lost()), (1200, 0), "{rx_path}");
         close(opened);
     }
 }
@@ -278,7 +289,8 @@ fn frames_are_given_back_and_used_again() {
 #[test]
 fn two_interfaces_are_received_from_at_once() {
     let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else { return };
-    let (mut first, mut second) = (open(&one, &options(Rung::Native)), open(&two, &options(Rung::Generic)));
+    let (mut first, mut second) =
+        (open(&one, &options(RxPath::Native)), open(&two, &options(RxPath::Generic)));
     send(&one, &[plain(100), plain(200)]);
     send(&two, &[plain(300)]);
     let lengths = |opened: &mut Opened| -> Vec<usize> {
@@ -307,12 +319,12 @@ fn renamed(object: &[u8]) -> Vec<u8> {
 fn the_reason_of_each_refusal_is_kept() {
     let Some(pair) = pair("reasons", 1) else { return };
     // Nothing is in the way but the driver.
-    let opened = open(&pair, &Options { best: Rung::ZeroCopy, worst: Rung::Udp, ..options(Rung::Udp) });
+    let opened = open(&pair, &Options { best: RxPath::ZeroCopy, worst: RxPath::Udp, ..options(RxPath::Udp) });
     let tried: Vec<String> = opened.tried.iter().map(ToString::to_string).collect();
     assert_eq!(
-        (opened.rung, tried),
+        (opened.rx_path, tried),
         (
-            Rung::Native,
+            RxPath::Native,
             vec![
                 "xdp-zerocopy: bind AF_XDP veth0 queue 0: the driver has no zero-copy mode (or not for these settings)"
                     .to_owned()
@@ -320,7 +332,7 @@ fn the_reason_of_each_refusal_is_kept() {
         )
     );
     // Somebody has the interface already.
-    let all = Options { best: Rung::Native, worst: Rung::Udp, ..options(Rung::Udp) };
+    let all = Options { best: RxPath::Native, worst: RxPath::Udp, ..options(RxPath::Udp) };
     let second = try_open(&pair.far, &all).unwrap_err().to_string();
     assert!(
         second.contains("another hopwise receives from this interface (program `hopwise_steer`"),
@@ -338,24 +350,25 @@ fn the_reason_of_each_refusal_is_kept() {
          `ip link set veth0 xdp off`",
         foreign.program_id("someone_bench").unwrap()
     );
-    let tried: Vec<_> = opened.tried.iter().map(|refused| (refused.rung, refused.reason.as_str())).collect();
+    let tried: Vec<_> =
+        opened.tried.iter().map(|refused| (refused.rx_path, refused.reason.as_str())).collect();
     let reason = format!("XDP veth0: {reason}");
     assert_eq!(
-        (opened.rung, tried),
-        (Rung::Packet, vec![(Rung::Native, &reason[..]), (Rung::Generic, &reason[..])])
+        (opened.rx_path, tried),
+        (RxPath::Packet, vec![(RxPath::Native, &reason[..]), (RxPath::Generic, &reason[..])])
     );
     assert_eq!(attached.replaced().unwrap(), None);
     drop((opened, attached));
     pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
-    let down = try_open(&pair.far, &options(Rung::Native)).unwrap_err().to_string();
+    let down = try_open(&pair.far, &options(RxPath::Native)).unwrap_err().to_string();
     assert!(down.contains("the interface is down: `ip link set veth0 up`"), "{down}");
-    let missing = pair.far.run(|| ladder::open("hopwise-none", &all)).unwrap().unwrap_err().to_string();
+    let missing = pair.far.run(|| receive::open("hopwise-none", &all)).unwrap().unwrap_err().to_string();
     assert!(missing.contains("No such device"), "{missing}");
     let opened = {
         pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
         open_again(&pair, &Options { program: None, ..all })
     };
-    assert_eq!((opened.rung, opened.tried.len()), (Rung::Packet, 2));
+    assert_eq!((opened.rx_path, opened.tried.len()), (RxPath::Packet, 2));
     close(opened);
 }
 
@@ -363,7 +376,7 @@ fn the_reason_of_each_refusal_is_kept() {
 fn a_veth_that_receives_on_too_few_queues_is_told_apart() {
     let Some(pair) = pair("few queues", 2) else { return };
     pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
-    let refused = try_open(&pair.far, &options(Rung::Native)).unwrap_err().to_string();
+    let refused = try_open(&pair.far, &options(RxPath::Native)).unwrap_err().to_string();
     let expected = "xdp-native: attach the XDP program: the other end of this veth sends on more queues than this end receives on: \
                     `ethtool -L veth0 rx N` with as many, or `ethtool -L PEER tx 1` there";
     assert!(refused.ends_with(expected), "{refused}");
@@ -384,7 +397,7 @@ fn counted(opened: &mut Opened) -> Counters {
 #[test]
 fn the_watch_tells_what_happened_to_the_interface() {
     let Some(pair) = pair("watch", 2) else { return };
-    let mut opened = open(&pair, &options(Rung::Native));
+    let mut opened = open(&pair, &options(RxPath::Native));
     // Held by a link, the program cannot be taken off from outside.
     assert!(pair.far.ip(&["link", "set", Pair::DEVICE, "xdp", "off"]).is_err());
     assert_eq!(opened.watch.check().unwrap(), State::Good);
@@ -410,7 +423,7 @@ fn the_watch_tells_of_queues_and_of_an_interface_that_is_gone() {
     // A veth wants as many queues that receive as the other end has that send.
     pair.near.run(|| device::set_queues(Pair::DEVICE, 2, 1)).unwrap().unwrap();
     pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
-    let mut opened = open(&pair, &options(Rung::Native));
+    let mut opened = open(&pair, &options(RxPath::Native));
     assert_eq!(opened.queues, 1);
     pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
     assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
@@ -456,7 +469,7 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
         // What a killed run leaves: nobody detaches it. The next run does.
         let left = attach(&steer, "hopwise_steer").unwrap();
         std::mem::forget(left);
-        let mut opened = open(&pair, &options(Rung::Native));
+        let mut opened = open(&pair, &options(RxPath::Native));
         send(&pair, &[plain(100)]);
         assert_eq!(receive(opened.sources[0].as_mut(), 1).len(), 1);
         close(opened);
@@ -470,7 +483,7 @@ fn a_program_attached_as_old_kernels_do_it_is_watched_and_found_again() {
 fn a_port_that_somebody_reads_is_no_reason_to_do_without_xdp() {
     let Some(pair) = pair("port in use", 1) else { return };
     let other = pair.far.run(|| UdpSocket::bind(("0.0.0.0", PORT))).unwrap().unwrap();
-    let mut opened = open(&pair, &options(Rung::Native));
+    let mut opened = open(&pair, &options(RxPath::Native));
     assert!(opened.companion.is_none());
     let expected = "UDP port 32766 is read by another socket: it gets the fragments and the frames that are too long for veth0";
     assert_eq!(opened.warnings, [expected]);
@@ -521,7 +534,7 @@ fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)
         .arg(format!("--ambient-caps={capabilities}"))
         .arg(format!("--bounding-set={capabilities}"))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "ladder::child_with_few_capabilities", "--nocapture"])
+        .args(["--exact", "fallback::child_with_few_capabilities", "--nocapture"])
         .env(CHILD, pair.far.name())
         .output();
     match output {
@@ -542,11 +555,11 @@ fn child_with_few_capabilities() {
     if std::env::var(CHILD).is_err() {
         return;
     }
-    match ladder::open(Pair::DEVICE, &options(Rung::Native)) {
+    match receive::open(Pair::DEVICE, &options(RxPath::Native)) {
         Ok(mut opened) => {
             let state = opened.watch.check().unwrap();
             assert_eq!((state, opened.watch.counters().unwrap().taken), (State::Good, 0));
-            println!("\nopened {}", opened.rung);
+            println!("\nopened {}", opened.rx_path);
         }
         Err(error) => println!("\nrefused {error}"),
     }
@@ -560,7 +573,7 @@ const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
 fn child_that_is_killed() {
     let Ok(namespace) = std::env::var(CHILD) else { return };
     let opened =
-        netns::within(&namespace, || ladder::open(Pair::DEVICE, &options(Rung::Native))).unwrap().unwrap();
+        netns::within(&namespace, || receive::open(Pair::DEVICE, &options(RxPath::Native))).unwrap().unwrap();
     println!("\nids {}", opened.watch.ids().unwrap());
     std::thread::sleep(Duration::from_secs(30));
 }
@@ -569,7 +582,7 @@ fn child_that_is_killed() {
 fn nothing_is_left_of_a_run_that_is_killed() {
     let Some(pair) = pair("kill", 1) else { return };
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "ladder::child_that_is_killed", "--nocapture"])
+        .args(["--exact", "fallback::child_that_is_killed", "--nocapture"])
         .env(CHILD, pair.far.name())
         .stdout(Stdio::piped())
         .spawn()
@@ -585,7 +598,7 @@ fn nothing_is_left_of_a_run_that_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     gone(&ids);
-    let mut opened = open(&pair, &options(Rung::Native));
+    let mut opened = open(&pair, &options(RxPath::Native));
     send(&pair, &[plain(100)]);
     assert_eq!(receive(opened.sources[0].as_mut(), 1).len(), 1);
     close(opened);

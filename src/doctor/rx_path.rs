@@ -2,7 +2,7 @@
 
 use nic::capabilities::Cap;
 use nic::device::{self, Facts, Machine};
-use nic::ladder::Rung;
+use nic::receive::RxPath;
 
 use super::{Check, Verdict};
 
@@ -10,11 +10,11 @@ use super::{Check, Verdict};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
     /// The best that is sure.
-    pub(crate) rung: Rung,
+    pub(crate) rx_path: RxPath,
     /// Faster ones that may work: the kernel does not say.
-    pub(crate) perhaps: Vec<Rung>,
+    pub(crate) perhaps: Vec<RxPath>,
     /// Faster ones that do not work, and why.
-    pub(crate) not: Vec<(Rung, String)>,
+    pub(crate) not: Vec<(RxPath, String)>,
     /// It was really tried.
     pub(crate) tried: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Expected {
 impl Default for Expected {
     /// By a socket, which is always possible.
     fn default() -> Self {
-        Self { rung: Rung::Udp, perhaps: Vec::new(), not: Vec::new(), tried: false }
+        Self { rx_path: RxPath::Udp, perhaps: Vec::new(), not: Vec::new(), tried: false }
     }
 }
 
@@ -32,42 +32,42 @@ enum Possible {
     Unknown,
 }
 
-/// What follows from the facts, where `best` is the first rung that is allowed.
-pub(super) fn expect(facts: &Facts, machine: &Machine, best: Rung) -> Expected {
+/// What follows from the facts, where `best` is the first receive path that is allowed.
+pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected {
     let mut expected = Expected::default();
-    for rung in Rung::ALL.into_iter().filter(|rung| *rung >= best) {
-        match possible(rung, facts, machine) {
+    for rx_path in RxPath::ALL.into_iter().filter(|rx_path| *rx_path >= best) {
+        match possible(rx_path, facts, machine) {
             Possible::Yes => {
-                expected.rung = rung;
+                expected.rx_path = rx_path;
                 break;
             }
-            Possible::No(reason) => expected.not.push((rung, reason)),
-            Possible::Unknown => expected.perhaps.push(rung),
+            Possible::No(reason) => expected.not.push((rx_path, reason)),
+            Possible::Unknown => expected.perhaps.push(rx_path),
         }
     }
     expected
 }
 
-fn possible(rung: Rung, facts: &Facts, machine: &Machine) -> Possible {
-    match rung {
-        Rung::ZeroCopy | Rung::Native | Rung::Generic => {
+fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
+    match rx_path {
+        RxPath::ZeroCopy | RxPath::Native | RxPath::Generic => {
             let common = no_sockets(machine).or_else(|| taken(facts));
             if let Some(reason) = common {
                 return Possible::No(reason);
             }
-            if rung == Rung::Generic { Possible::Yes } else { in_driver(rung, facts) }
+            if rx_path == RxPath::Generic { Possible::Yes } else { in_driver(rx_path, facts) }
         }
-        Rung::Packet => match machine.capabilities {
+        RxPath::Packet => match machine.capabilities {
             Some(capabilities) if capabilities.effective.has(Cap::NET_RAW) => Possible::Yes,
             Some(_) => Possible::No("CAP_NET_RAW is missing".to_owned()),
             None => Possible::Unknown,
         },
-        Rung::Udp => Possible::Yes,
+        RxPath::Udp => Possible::Yes,
     }
 }
 
 /// Zero-copy, or native.
-fn in_driver(rung: Rung, facts: &Facts) -> Possible {
+fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);
     }
@@ -77,7 +77,7 @@ fn in_driver(rung: Rung, facts: &Facts) -> Possible {
     if !(features.native() && features.redirect()) {
         return Possible::No(format!("the driver ({driver}) runs no XDP programs"));
     }
-    if rung == Rung::ZeroCopy && !features.zero_copy() {
+    if rx_path == RxPath::ZeroCopy && !features.zero_copy() {
         return Possible::No(format!("the driver ({driver}) cannot write into a program's memory"));
     }
     // Most drivers refuse then, some switch it off themselves, and none says which it is.
@@ -135,14 +135,14 @@ fn veth(facts: &Facts) -> Option<String> {
 }
 
 /// Tries it out. Where zero-copy works but is not allowed, native works, too.
-pub(super) fn tried(facts: &Facts, best: Rung) -> Expected {
+pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
     let device::Attempt { zero_copy, native, generic, packet } = device::attempt(facts.index);
-    let tried = [(Rung::ZeroCopy, Some(zero_copy)), (Rung::Native, native), (Rung::Generic, generic)];
+    let tried = [(RxPath::ZeroCopy, Some(zero_copy)), (RxPath::Native, native), (RxPath::Generic, generic)];
     let mut expected = Expected { tried: true, ..Expected::default() };
-    for (rung, result) in tried.into_iter().chain([(Rung::Packet, packet)]) {
+    for (rx_path, result) in tried.into_iter().chain([(RxPath::Packet, packet)]) {
         match result {
-            Some(Ok(())) => return Expected { rung: rung.max(best), ..expected },
-            Some(Err(error)) if rung >= best => expected.not.push((rung, error.to_string())),
+            Some(Ok(())) => return Expected { rx_path: rx_path.max(best), ..expected },
+            Some(Err(error)) if rx_path >= best => expected.not.push((rx_path, error.to_string())),
             Some(Err(_)) => {}
             None => {}
         }
@@ -151,10 +151,10 @@ pub(super) fn tried(facts: &Facts, best: Rung) -> Expected {
 }
 
 /// Is what is expected less than was asked for?
-pub(super) fn low(expected: &Expected, lowest: Rung) -> Option<Check> {
-    (expected.rung > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
-        let found = format!("{} at best, {} asked for", expected.rung.name(), lowest.name());
+pub(super) fn low(expected: &Expected, lowest: RxPath) -> Option<Check> {
+    (expected.rx_path > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
+        let found = format!("{} at best, {} asked for", expected.rx_path.name(), lowest.name());
         let why = "`[collector.xdp] lowest` names the slowest acceptable method; the input is not opened by a slower one.";
-        Check::good("rung", found, why).with(Verdict::Blocking)
+        Check::good("rx_path", found, why).with(Verdict::Blocking)
     })
 }

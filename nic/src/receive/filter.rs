@@ -1,7 +1,7 @@
-//! A program that deals with datagrams itself, on an interface: above every rung, since what it keeps needs none.
+//! A program that deals with datagrams itself, on an interface: above every receive path, since what it keeps needs none.
 
 use super::xdp::{companion, explain, make_room};
-use super::{Options, Refused, Rung, Watch};
+use super::{Options, Refused, RxPath, Watch};
 use crate::bpf::{Attachment, Mode, Object};
 use crate::error::Error;
 use crate::link::Link;
@@ -12,8 +12,8 @@ use crate::source::Source;
 pub struct Filter {
     /// What holds it there.
     pub attached: Attachment,
-    /// How it runs: [`Rung::Native`] or [`Rung::Generic`].
-    pub rung: Rung,
+    /// How it runs: [`RxPath::Native`] or [`RxPath::Generic`].
+    pub rx_path: RxPath,
     /// Receive queues of the interface.
     pub queues: u32,
     /// Why it does not run natively.
@@ -47,13 +47,13 @@ pub fn filter(interface: &str, object: &Object, program: &str, options: &Options
         attached.map_err(|error| explain(error, &link, mode))
     };
     let mut tried = Vec::new();
-    let (attached, rung) = match attach(Mode::Native) {
-        Ok(attached) => (attached, Rung::Native),
+    let (attached, rx_path) = match attach(Mode::Native) {
+        Ok(attached) => (attached, RxPath::Native),
         Err(error) => {
-            tried.push(Refused { rung: Rung::Native, reason: error.to_string() });
-            (attach(Mode::Generic)?, Rung::Generic)
+            tried.push(Refused { rx_path: RxPath::Native, reason: error.to_string() });
+            (attach(Mode::Generic)?, RxPath::Generic)
         }
     };
     let queues = link.queues();
-    Ok(Filter { attached, rung, queues, tried, companion, warnings, watch: Watch::of_link(link)? })
+    Ok(Filter { attached, rx_path, queues, tried, companion, warnings, watch: Watch::of_link(link)? })
 }

@@ -1,7 +1,7 @@
-//! The rungs with XDP: sockets on all queues, and the steering program in front of them.
+//! The receive paths with XDP: sockets on all queues, and the steering program in front of them.
 
 use super::watch::Steering;
-use super::{Opened, Options, Rung, Watch, receiver};
+use super::{Opened, Options, RxPath, Watch, receiver};
 use crate::bpf::{LoadOptions, Mode, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState, set_program};
@@ -15,7 +15,7 @@ const SOCKETS: &str = "sockets";
 const PORTS: &str = "ports";
 const LONGEST: &str = "longest";
 
-pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Error> {
+pub(super) fn open(link: Link, way: Way, options: &Options) -> Result<Opened, Error> {
     let refused = |advice: String| {
         let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         Error::new("XDP", link.name(), source).with_advice(advice)
@@ -49,10 +49,10 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
     Ok(Opened {
         sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
         companion,
-        rung: match way {
-            Way::ZeroCopy => Rung::ZeroCopy,
-            Way::Copy => Rung::Native,
-            Way::Generic => Rung::Generic,
+        rx_path: match way {
+            Way::ZeroCopy => RxPath::ZeroCopy,
+            Way::Copy => RxPath::Native,
+            Way::Generic => RxPath::Generic,
         },
         queues,
         pages: Some(pages),
@@ -62,7 +62,7 @@ pub(super) fn rung(link: Link, way: Way, options: &Options) -> Result<Opened, Er
     })
 }
 
-/// Bytes of memory that the XDP rungs take on an interface of this MTU and this many receive queues.
+/// Bytes of memory that the XDP receive paths take on an interface of this MTU and this many receive queues.
 pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u64 {
     let memory = memory(mtu, queues, wanted);
     u64::from(memory.frame_size) * u64::from(memory.frames_per_queue) * u64::from(queues.max(1))

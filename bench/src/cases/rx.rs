@@ -1,4 +1,4 @@
-//! What each rung of an interface's ladder takes: frames made in the kernel at more than anyone can follow, over veth, to a
+//! What each receive path of an interface takes: frames made in the kernel at more than anyone can follow, over veth, to a
 //! reader that throws them away and to the whole collector, one after the other in the same run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use collector::workload::{CASES, Case};
 use collector::{Batch, Collector};
-use nic::ladder::{self, Opened, Rung};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
+use nic::receive::{self, Opened, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
 
@@ -28,19 +28,23 @@ const TICK: u64 = 20_000_000;
 /// Cores of the generator, with all that the kernel does for a frame, and of the reader.
 const CORES: [usize; 2] = [0, 1];
 
-/// `rung-…`.
-pub(super) fn climb(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let rung = name.strip_prefix("rung-").and_then(Rung::from_name);
-    let rung = rung.ok_or_else(|| CliError::new(format!("`{name}` is not the name of a rung")))?;
+/// `rx-…`.
+pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let rx_path = name.strip_prefix("rx-").and_then(RxPath::from_name);
+    let rx_path =
+        rx_path.ok_or_else(|| CliError::new(format!("`{name}` is not the name of a receive path")))?;
     let place = Place::new()?;
     let mut collecting = Collecting::new(plan.program, place.case);
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
-        let thrown = place.measure(rung, plan, &mut Discarding::default())?;
-        let collected = place.measure(rung, plan, &mut collecting)?;
+        let thrown = place.measure(rx_path, plan, &mut Discarding::default())?;
+        let collected = place.measure(rx_path, plan, &mut collecting)?;
         // What a socket would have taken, for comparison.
-        let socket =
-            if rung == Rung::Udp { collected } else { place.measure(Rung::Udp, plan, &mut collecting)? };
+        let socket = if rx_path == RxPath::Udp {
+            collected
+        } else {
+            place.measure(RxPath::Udp, plan, &mut collecting)?
+        };
         // The first was the warm-up: every flow is known now.
         if run > 0 {
             runs.push([thrown, collected, socket]);
@@ -50,10 +54,13 @@ pub(super) fn climb(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     let sum = |of: fn(&Found) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
     let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, roll-ups";
     let conditions = Conditions::of("one report received and handled", included)
-        .text("rung", rung.name())
+        .text("rx_path", rx_path.name())
         .text("link", "veth between two network namespaces, one queue")
         .text("sender", "frames made in the kernel, as many as it can, on another core than the reader")
-        .text("baseline", "the same rung, read by a loop that throws the frames away, in the same run")
+        .text(
+            "baseline",
+            "the same receive path, read by a loop that throws the frames away, in the same run",
+        )
         .ratio("baseline_per_s", over(|[thrown, ..]| thrown.per_second()).round())
         .ratio("of_baseline", over(|[thrown, collected, _]| collected.per_second() / thrown.per_second()))
         .ratio("udp_per_s", over(|[.., socket]| socket.per_second()).round())
@@ -165,22 +172,22 @@ impl Place {
             .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
             .and_then(|set| set)
             .map_err(needs)?;
-        let case = Case { name: "rung", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
+        let case = Case { name: "rx", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
         let mut frame = case.feed().whole().next().map(<[u8]>::to_vec).unwrap_or_default();
         address(&mut frame);
         Ok(Self { pair, case, frame })
     }
 
-    /// Reads from a rung for the time of one run.
-    fn measure(&self, rung: Rung, plan: &Plan, reader: &mut dyn Reader) -> Result<Found, Failure> {
-        let options = ladder::Options {
+    /// Reads from a receive path for the time of one run.
+    fn measure(&self, rx_path: RxPath, plan: &Plan, reader: &mut dyn Reader) -> Result<Found, Failure> {
+        let options = receive::Options {
             ports: vec![PORT],
-            best: rung,
-            worst: rung,
+            best: rx_path,
+            worst: rx_path,
             program: Some(xdp::STEER),
-            ..ladder::Options::default()
+            ..receive::Options::default()
         };
-        let opened = self.pair.far.run(|| ladder::open(Pair::DEVICE, &options)).map_err(failed)?;
+        let opened = self.pair.far.run(|| receive::open(Pair::DEVICE, &options)).map_err(failed)?;
         let mut opened = opened.map_err(|refused| Failure::Skipped(refused.to_string()))?;
         // The inner source port, and the report's sequence number.
         let ports = word(&self.frame, 90) & 0xffff_0000;

@@ -1,4 +1,4 @@
-//! The best way to receive from an interface that works here: the rungs are tried from the best down, and why each was refused
+//! The best way to receive from an interface that works here: the receive paths are tried from the fastest down, and why each was refused
 //! is kept, in words for the operator.
 
 mod filter;
@@ -20,7 +20,7 @@ pub use xdp::memory_needed;
 
 /// A way to receive, from the best down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Rung {
+pub enum RxPath {
     /// AF_XDP; the NIC writes into our memory.
     ZeroCopy,
     /// AF_XDP; the driver copies frames into our memory.
@@ -33,7 +33,7 @@ pub enum Rung {
     Udp,
 }
 
-impl Rung {
+impl RxPath {
     /// All of them, the best first.
     pub const ALL: [Self; 5] = [Self::ZeroCopy, Self::Native, Self::Generic, Self::Packet, Self::Udp];
 
@@ -48,13 +48,13 @@ impl Rung {
         }
     }
 
-    /// The rung with this name.
+    /// The receive path with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rung| rung.name() == name)
+        Self::ALL.into_iter().find(|rx_path| rx_path.name() == name)
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for RxPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -65,20 +65,20 @@ impl fmt::Display for Rung {
 pub struct Options {
     /// The UDP ports whose datagrams are wanted.
     pub ports: Vec<u16>,
-    /// The first rung tried.
-    pub best: Rung,
-    /// The last rung tried.
-    pub worst: Rung,
-    /// The steering program (`xdp::STEER`); without it no XDP rung is tried.
+    /// The first receive path tried.
+    pub best: RxPath,
+    /// The last receive path tried.
+    pub worst: RxPath,
+    /// The steering program (`xdp::STEER`); without it no XDP receive path is tried.
     pub program: Option<&'static [u8]>,
-    /// Sources wanted on an XDP rung: each reads its share of the receive queues. At most one per queue is given.
+    /// Sources wanted on an XDP receive path: each reads its share of the receive queues. At most one per queue is given.
     pub threads: usize,
-    /// The memory of the XDP rungs. An interface whose packets may be longer than such a frame gets frames of 4096 bytes; one
+    /// The memory of the XDP receive paths. An interface whose packets may be longer than such a frame gets frames of 4096 bytes; one
     /// with more than four queues gets fewer frames per queue, so that all together are about 65,536.
     pub xdp: crate::xdp::Options,
-    /// The ring of the packet rung, bytes.
+    /// The ring of the packet receive path, bytes.
     pub packet_ring: usize,
-    /// Sockets: those of the UDP rung, and those for what XDP leaves to the stack.
+    /// Sockets: those of the UDP receive path, and those for what XDP leaves to the stack.
     pub udp: udp::Options,
     /// Bytes of a datagram that a socket's slot has room for.
     pub slot_size: usize,
@@ -88,8 +88,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             ports: Vec::new(),
-            best: Rung::ZeroCopy,
-            worst: Rung::Udp,
+            best: RxPath::ZeroCopy,
+            worst: RxPath::Udp,
             program: None,
             threads: 1,
             xdp: crate::xdp::Options::default(),
@@ -100,18 +100,18 @@ impl Default for Options {
     }
 }
 
-/// A rung that was tried, and why it does not work here.
+/// A receive path that was tried, and why it does not work here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// The rung.
-    pub rung: Rung,
+    /// The receive path.
+    pub rx_path: RxPath,
     /// What was refused, what it means, what to do.
     pub reason: String,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rung, self.reason)
+        write!(f, "{}: {}", self.rx_path, self.reason)
     }
 }
 
@@ -119,14 +119,14 @@ impl fmt::Display for Refused {
 pub struct Opened {
     /// What the datagrams come from; each may be read by a thread of its own.
     pub sources: Vec<Box<dyn Source>>,
-    /// On an XDP rung: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
-    /// little. `None` on the other rungs, and when other sockets have all the ports.
+    /// On an XDP receive path: what its program leaves to the stack (fragments, frames too long), which comes by sockets. It receives
+    /// little. `None` on the other receive paths, and when other sockets have all the ports.
     pub companion: Option<Box<dyn Source>>,
-    /// The rung taken.
-    pub rung: Rung,
+    /// The receive path taken.
+    pub rx_path: RxPath,
     /// Receive queues of the interface that the sources read; 0 where the stack reads them.
     pub queues: u32,
-    /// The kind of memory that frames lie in, on an XDP rung.
+    /// The kind of memory that frames lie in, on an XDP receive path.
     pub pages: Option<crate::xdp::Pages>,
     /// The better ones, and why not.
     pub tried: Vec<Refused>,
@@ -140,67 +140,67 @@ pub struct Opened {
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened")
-            .field("rung", &self.rung)
+            .field("rx_path", &self.rx_path)
             .field("tried", &self.tried)
             .field("sources", &self.sources.len())
             .finish_non_exhaustive()
     }
 }
 
-/// No rung works.
+/// No receive path works.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NoRung {
+pub struct NoRxPath {
     /// The interface.
     pub interface: String,
-    /// The rungs tried, and why not.
+    /// The receive paths tried, and why not.
     pub tried: Vec<Refused>,
 }
 
-impl fmt::Display for NoRung {
+impl fmt::Display for NoRxPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing can be received from {}", self.interface)?;
         self.tried.iter().try_for_each(|refused| write!(f, "; {refused}"))
     }
 }
 
-impl std::error::Error for NoRung {}
+impl std::error::Error for NoRxPath {}
 
-/// Opens `interface`, of the caller's network namespace, on the best rung that works, from `options.best` to
+/// Opens `interface`, of the caller's network namespace, on the best receive path that works, from `options.best` to
 /// `options.worst`.
 ///
 /// # Errors
 /// None of them works; in particular there is no such interface.
-pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRung> {
+pub fn open(interface: &str, options: &Options) -> Result<Opened, NoRxPath> {
     let mut tried = Vec::new();
-    let wanted = |rung: &Rung| (options.best..=options.worst).contains(rung);
-    for rung in Rung::ALL.into_iter().filter(wanted) {
-        match try_rung(interface, rung, options) {
+    let wanted = |rx_path: &RxPath| (options.best..=options.worst).contains(rx_path);
+    for rx_path in RxPath::ALL.into_iter().filter(wanted) {
+        match open_as(interface, rx_path, options) {
             Ok(opened) => return Ok(Opened { tried, ..opened }),
-            Err(error) => tried.push(Refused { rung, reason: error.to_string() }),
+            Err(error) => tried.push(Refused { rx_path, reason: error.to_string() }),
         }
     }
-    Err(NoRung { interface: interface.to_owned(), tried })
+    Err(NoRxPath { interface: interface.to_owned(), tried })
 }
 
-fn try_rung(interface: &str, rung: Rung, options: &Options) -> Result<Opened, Error> {
+fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<Opened, Error> {
     let link = Link::open(interface)?;
-    match rung {
-        Rung::ZeroCopy => xdp::rung(link, Way::ZeroCopy, options),
-        Rung::Native => xdp::rung(link, Way::Copy, options),
-        Rung::Generic => xdp::rung(link, Way::Generic, options),
-        Rung::Packet => packet_rung(link, options),
-        Rung::Udp => udp_rung(link, options),
+    match rx_path {
+        RxPath::ZeroCopy => xdp::open(link, Way::ZeroCopy, options),
+        RxPath::Native => xdp::open(link, Way::Copy, options),
+        RxPath::Generic => xdp::open(link, Way::Generic, options),
+        RxPath::Packet => open_packet(link, options),
+        RxPath::Udp => open_udp(link, options),
     }
 }
 
-fn packet_rung(link: Link, options: &Options) -> Result<Opened, Error> {
+fn open_packet(link: Link, options: &Options) -> Result<Opened, Error> {
     let options =
         packet::Options { ports: options.ports.clone(), ring: options.packet_ring, hold_ports: true };
     let ring = packet::Ring::open(link.name(), &options)?;
     Ok(Opened {
         sources: vec![Box::new(ring)],
         companion: None,
-        rung: Rung::Packet,
+        rx_path: RxPath::Packet,
         queues: 0,
         pages: None,
         tried: Vec::new(),
@@ -209,7 +209,7 @@ fn packet_rung(link: Link, options: &Options) -> Result<Opened, Error> {
     })
 }
 
-fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
+fn open_udp(link: Link, options: &Options) -> Result<Opened, Error> {
     let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
     for &port in &options.ports {
         let receiver = receiver(&link, port, options)?;
@@ -218,8 +218,8 @@ fn udp_rung(link: Link, options: &Options) -> Result<Opened, Error> {
         sources.push(Box::new(Buffered::new(receiver, burst)));
     }
     let watch = Watch::of_link(link)?;
-    let (rung, tried) = (Rung::Udp, Vec::new());
-    Ok(Opened { sources, companion: None, rung, queues: 0, pages: None, tried, warnings, watch })
+    let (rx_path, tried) = (RxPath::Udp, Vec::new());
+    Ok(Opened { sources, companion: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
 }
 
 /// A socket on a port, for what comes in by the interface.
