@@ -9,8 +9,6 @@
     reason = "a helper of tests may panic, and each uses its part"
 )]
 
-#[path = "../wire/tests/support/dice.rs"]
-mod dice;
 #[path = "../xdp/tests/support/random.rs"]
 mod random;
 #[path = "../collector/tests/support/mod.rs"]
@@ -25,9 +23,9 @@ use collector::config::Clocks;
 use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
 use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
-use dice::Dice;
 use nic::bpf::{LoadOptions, Object, Ring};
 use support::{Log, Node, START, Sent, config, node};
+use testkit::dice::Dice;
 use wire::{Decoder, Dialect, Flags, FlowKey, Report};
 use xdp::{Counters, Sizes, Tables, Told, Units, Why};
 

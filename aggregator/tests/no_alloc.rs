@@ -1,13 +1,11 @@
 //! Nothing is allocated per postcard or aggregate: counted by the allocator itself, of one test and one thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use aggregator::workload::{CASES, LEN};
-
-use allocations::allocations;
 
 struct Nowhere(u64);
 

@@ -1,14 +1,12 @@
 //! Nothing is allocated per report, event, roll-up or tick: counted by the allocator itself, of one test and one thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use collector::workload::{CASES, Feed, Input, SF_CASES};
 use collector::{Batch, Collector};
-
-use allocations::allocations;
 
 #[test]
 fn a_warm_collector_allocates_nothing() {

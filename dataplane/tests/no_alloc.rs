@@ -1,10 +1,10 @@
 //! A sink's filter allocates nothing per packet: counted by the allocator itself, of one test and one thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use std::sync::Arc;
 
@@ -15,8 +15,6 @@ use dataplane::switch::{self, Visit};
 use dataplane::{Config, Fabric, FabricSink, Filters, Pattern, Switch, Topology, Watch};
 use detect::detector::Change;
 use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
-
-use allocations::allocations;
 
 /// Packets as they reach the last switch of a row.
 #[derive(Default)]

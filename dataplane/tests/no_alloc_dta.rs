@@ -1,10 +1,10 @@
 //! Nothing is allocated per packet, event, control message or tick of a DTA reporter: counted by the allocator itself, for the test's
 //! thread alone.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use dataplane::dta::{
     Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
@@ -14,8 +14,6 @@ use wire::dta::control::{Body, Cause};
 use wire::dta::layout::{Columns, SketchKind};
 use wire::dta::{Control, Priority};
 use wire::{FlowKey, Hop};
-
-use allocations::allocations;
 
 fn fields(text: &str) -> Vec<Field> {
     text.split(' ').map(|text| text.parse().expect("a field")).collect()

@@ -1,10 +1,10 @@
 //! Questions to stores allocate nothing: counted by the allocator itself, of one test and one thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 #![allow(clippy::unwrap_used, reason = "a test ends when something is not there")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use std::sync::Arc;
 
@@ -12,8 +12,6 @@ use dta::{Answer, BODY, DtaStore, Header, Next, Policy, SketchCopy, Snapshot, re
 use memory::Region;
 use wire::dta::hash::Family;
 use wire::dta::layout::{BlockTrailer, Columns, Geometry, MergeOp, Ring, SketchKind, SketchTrailer};
-
-use allocations::allocations;
 
 fn store(geometry: Geometry) -> DtaStore {
     let region = Arc::new(Region::anonymous(region_len(&geometry), false).unwrap());

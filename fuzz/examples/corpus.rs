@@ -2,11 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its place")]
 
 #[allow(dead_code, reason = "shared by tests")]
-#[path = "../../wire/tests/support/mod.rs"]
-mod support;
-
 use std::path::PathBuf;
-use support::vectors;
+use testkit::vectors;
 use wire::Dialect;
 
 fn main() {

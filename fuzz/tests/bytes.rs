@@ -1,12 +1,9 @@
 //! Runs the bodies of `wire` over `vectors/` in every dialect, then over seeded mutations of them.
 
-#[path = "../../wire/tests/support/mod.rs"]
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-use support::dice::Dice;
-use support::vectors::{self, Vector};
+use testkit::dice::Dice;
+use testkit::vectors::{self, Vector};
 use wire::{Dialect, Profile};
 
 type Body = fn(&[u8], &Profile);

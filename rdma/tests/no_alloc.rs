@@ -1,10 +1,10 @@
 //! Nothing is allocated per operation, frame or acknowledgement, at either end: counted by the allocator itself, of one test and one
 //! thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 use std::sync::Arc;
 
@@ -13,8 +13,6 @@ use rdma::requester::{Config, Connection, End, Links, RemoteRegion};
 use rdma::responder::{self, Completion, Order, PairConfig, Registration, Responder, Rights};
 use rdma::transport::{Place, Way};
 use wire::roce::{Packet, Path, Transport};
-
-use allocations::allocations;
 
 /// The answers of one burst.
 struct Answers {

@@ -150,11 +150,7 @@ fn message(data: &[u8]) {
     }
 }
 
-#[path = "../../wire/tests/support/dice.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-#[allow(clippy::duplicate_mod, reason = "the tests of `kernel` have it as well, and neither is the other's")]
-mod dice;
-use dice::Dice;
+use testkit::dice::Dice;
 
 /// Words that mean something to one of the parsers.
 const WORDS: [&str; 30] = [

@@ -4,9 +4,7 @@
 //! Compared are all events but those of the clock, with their record ids and paths, the counters, the totals of every stream
 //! and the latest state of every flow. Not compared are times.
 
-#[path = "../../wire/tests/support/dice.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-mod dice;
+use testkit::dice;
 #[path = "../../collector/tests/support/network.rs"]
 mod network;
 #[path = "../../xdp/tests/support/random.rs"]
@@ -14,9 +12,7 @@ mod network;
 mod random;
 #[path = "../../collector/tests/support/mod.rs"]
 mod support;
-#[path = "../../wire/tests/support/vectors.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-mod vectors;
+use testkit::vectors;
 
 use std::io::Write as _;
 use std::net::IpAddr;

@@ -1,11 +1,9 @@
 //! Nothing is allocated per DTA report or tick: counted by the allocator itself, of one test and one thread.
-#![allow(unsafe_code, reason = "a global allocator cannot be had without")]
 
-#[path = "../../wire/tests/support/allocations.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod allocations;
+use testkit::allocations::{Counting, allocations};
 
-use allocations::allocations;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 struct Nowhere(u64);
 

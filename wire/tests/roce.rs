@@ -1,9 +1,7 @@
 //! RoCEv2 packets, read and written: the examples of wire-formats 6.4 and 6.5, and what is refused.
 
-mod support;
-
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use support::vectors::{self, Kind};
+use testkit::vectors::{self, Kind};
 use wire::roce::{
     Aeth, AtomicEth, Ends, Head, Nak, Opcode, Packet, Path, Psn, Reth, Segment, Segments, Syndrome,
     Transport, Writer, seal,

@@ -1,10 +1,8 @@
 //! The brief reading of an SF-INT report says what the whole decoder says, or nothing.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-mod support;
-
-use support::dice::Dice;
-use support::vectors::{self, Kind};
+use testkit::dice::Dice;
+use testkit::vectors::{self, Kind};
 use wire::int::header::Md2;
 use wire::int::sf::{self, Sf, State};
 use wire::int::shim::{Next, Shim2};

@@ -1,10 +1,8 @@
 //! Every vector of `vectors/`, read, written, cut and spoilt.
 
-mod support;
-
-use support::dice::Dice;
-use support::vectors::{Kind, Vector};
-use support::{meaning, rewrite, vectors};
+use testkit::dice::Dice;
+use testkit::vectors::{Kind, Vector};
+use testkit::{meaning, rewrite, vectors};
 use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
 
 #[test]

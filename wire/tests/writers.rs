@@ -1,8 +1,6 @@
 //! Writers that the round trip through `vectors/` does not reach: builders, changes in place, checksums.
 
-mod support;
-
-use support::vectors;
+use testkit::vectors;
 use wire::int::header::Header;
 use wire::int::{Flags as IntFlags, Version};
 use wire::ioam::{NodeValues, node_words};

@@ -10,10 +10,10 @@ use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Config, Fabric, FabricSink, Pattern, Reporter, Topology, Watch};
 use detect::Match;
-use support::dice::Dice;
 use support::normal::{Frame, Outcome, Told};
-use support::vectors::{self, Kind, Vector};
 use support::{KEPT, Kernel, frame_of, normal, random};
+use testkit::dice::Dice;
+use testkit::vectors::{self, Kind, Vector};
 use wire::{Profile, Refusal};
 use xdp::Units;
 

@@ -16,9 +16,7 @@ use wire::roce::{Packet, Path, Transport};
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 
-#[path = "../../../wire/tests/support/dice.rs"]
-#[allow(unreachable_pub, reason = "shared by tests of several crates")]
-mod dice;
+use testkit::dice;
 
 /// Numbers that look like chance.
 #[derive(Clone, Debug)]

@@ -10,10 +10,8 @@ use wire::dta::layout::{
     slot_stride,
 };
 
-#[path = "../../../wire/tests/support/dice.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
-mod dice;
 pub(crate) use dice::Dice;
+use testkit::dice;
 
 /// The key of 5.6 and 5.7.
 pub(crate) const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];

@@ -5,17 +5,15 @@
 
 mod both;
 #[allow(unreachable_pub)] // shared with tests where it is reached
-#[path = "../../../wire/tests/support/dice.rs"]
-mod dice;
 mod frames;
 mod live;
 
 use std::net::IpAddr;
 
 use both::{Both, Pair, Said};
-use dice::Dice;
 use frames::{Request, atomic, reth, seal, vary};
 use rdma::responder::{Order, Out, PairConfig, Reason, Registered, Rights};
+use testkit::dice::Dice;
 use wire::roce::{Psn, Transport};
 use xdp::rdma::{Options, Refused};
 

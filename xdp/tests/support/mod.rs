@@ -3,12 +3,8 @@
 // Each test uses its own part of this.
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
-#[path = "../../../wire/tests/support/dice.rs"]
-pub mod dice;
 pub mod normal;
 pub mod random;
-#[path = "../../../wire/tests/support/vectors.rs"]
-pub mod vectors;
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Random datagrams that are nearly right: every header that the decoders know, in every order, with counts and lengths that
 //! mostly agree.
 
-use super::dice::Dice;
+use testkit::dice::Dice;
 use wire::profile::{Domain, TcpShim};
 use wire::{Dialect, Profile, TelemetryPorts};
 

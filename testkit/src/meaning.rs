@@ -1,7 +1,7 @@
 //! What bytes mean, as the lines that vectors expect: JSON with the keys in a fixed order.
 
-use super::dta;
-use super::vectors::{Kind, Vector};
+use crate::dta;
+use crate::vectors::{Kind, Vector};
 use std::fmt::Write;
 use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};

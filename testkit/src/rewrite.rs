@@ -1,8 +1,8 @@
 //! Writes again what was read: every header goes through its values, every item through a hop. Buffers are filled with
 //! 0xA5 first, so that a byte nobody wrote shows.
 
-use super::dta;
-use super::vectors::Kind;
+use crate::dta;
+use crate::vectors::Kind;
 use wire::aggregate::{CARD_LEN, HEADER_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};

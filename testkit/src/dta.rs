@@ -1,6 +1,6 @@
 //! What DTA and RoCEv2 mean, as the lines that vectors expect, and writing again what was read.
 
-use super::meaning::{Object, error};
+use crate::meaning::{Object, error};
 use wire::FlowKey;
 use wire::dta::artifact::{self, Form};
 use wire::dta::control::{Body, Cause};
