@@ -1,4 +1,4 @@
-//! The translator role: postcards from a UDP socket through the first stage to UDP sockets. One thread does everything, and
+//! The aggregator role: postcards from a UDP socket through the aggregator to UDP sockets. One thread does everything, and
 //! leaves what it counted where others can read it.
 
 use std::{
@@ -32,15 +32,15 @@ const PUBLISH: u64 = 50_000_000;
 /// Nodes told one by one.
 const MOST_NODES: usize = 1024;
 
-/// A first stage that was set up: its sockets are open.
+/// An aggregator that was set up: its sockets are open.
 pub(crate) struct Ready {
     settings: AggregatorSettings,
     receiver: Receiver,
-    stage: Aggregator,
+    aggregator: Aggregator,
     outlets: Outlets,
 }
 
-/// A first stage at work.
+/// An aggregator at work.
 #[derive(Debug)]
 pub(crate) struct Role {
     shared: Arc<Mutex<AggregatorView>>,
@@ -62,25 +62,25 @@ impl Ready {
     ///
     /// # Errors
     /// A port in use, no route, settings that cannot be used.
-    pub(crate) fn open(settings: &Settings, translator: &AggregatorSettings) -> Result<Self, CliError> {
-        let told = |error: nic::Error| CliError::new(format!("[translator]: {error}"));
-        let stage = Aggregator::new(crate::config::build::stage(translator, settings))
-            .map_err(|error| CliError::new(format!("[translator]: {error}")))?;
-        let recv_buffer = usize::try_from(translator.receive_buffer.0).unwrap_or(usize::MAX);
+    pub(crate) fn open(settings: &Settings, wanted: &AggregatorSettings) -> Result<Self, CliError> {
+        let failed = |error: nic::Error| CliError::new(format!("[aggregator]: {error}"));
+        let aggregator = Aggregator::new(crate::config::build::aggregator(wanted, settings))
+            .map_err(|error| CliError::new(format!("[aggregator]: {error}")))?;
+        let recv_buffer = usize::try_from(wanted.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
-        let receiver = match &translator.listen {
-            Listen::Udp(address) => Receiver::bind(*address, &options).map_err(told)?,
+        let receiver = match &wanted.listen {
+            Listen::Udp(address) => Receiver::bind(*address, &options).map_err(failed)?,
             other => {
                 let port = other.ports().first().copied().unwrap_or_default();
-                Receiver::bind_any(port, None, &options).map_err(told)?
+                Receiver::bind_any(port, None, &options).map_err(failed)?
             }
         };
         if let Some(warning) = receiver.warning() {
             tracing::warn!("{warning}");
         }
-        let outlets = translator.forward.iter().map(|to| Outlet::open(*to)).collect::<Result<_, _>>();
-        let outlets = Outlets(outlets.map_err(told)?);
-        Ok(Self { settings: translator.clone(), receiver, stage, outlets })
+        let outlets = wanted.forward.iter().map(|to| Outlet::open(*to)).collect::<Result<_, _>>();
+        let outlets = Outlets(outlets.map_err(failed)?);
+        Ok(Self { settings: wanted.clone(), receiver, aggregator, outlets })
     }
 
     /// Starts the thread.
@@ -89,17 +89,17 @@ impl Ready {
     /// The system has no thread for us.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
-        let Self { settings, receiver, stage, outlets } = self;
-        let mut worker = Worker { settings, receiver, stage, outlets, cut: 0, published: 0 };
+        let Self { settings, receiver, aggregator, outlets } = self;
+        let mut worker = Worker { settings, receiver, aggregator, outlets, cut: 0, published: 0 };
         let shared = Arc::new(Mutex::new(worker.view()));
         let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
         let failed = control.clone();
         let work = move || {
             if let Err(error) = worker.work(&stopped, &published) {
-                failed.failed(format!("the first stage cannot go on: {error}"));
+                failed.failed(format!("the aggregator cannot go on: {error}"));
             }
         };
-        Ok(Role { shared, address, stop, thread: Some(control.spawn("first-stage", work)?) })
+        Ok(Role { shared, address, stop, thread: Some(control.spawn("aggregator", work)?) })
     }
 }
 
@@ -126,7 +126,7 @@ impl Drop for Role {
         }
         let Stats { postcards, .. } = view(&self.shared).stats;
         let sent: u64 = view(&self.shared).forward.iter().map(|outlet| outlet.datagrams).sum();
-        tracing::info!(postcards, aggregates = sent, "the first stage stopped");
+        tracing::info!(postcards, aggregates = sent, "the aggregator stopped");
     }
 }
 
@@ -134,7 +134,7 @@ impl Drop for Role {
 struct Worker {
     settings: AggregatorSettings,
     receiver: Receiver,
-    stage: Aggregator,
+    aggregator: Aggregator,
     outlets: Outlets,
     /// Datagrams that were longer than a slot.
     cut: u64,
@@ -153,14 +153,14 @@ impl Worker {
             }
             let now = nic::time::monotonic();
             self.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
-            self.stage.take(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
+            self.aggregator.take(now, burst.iter().map(|packet| packet.data), &mut self.outlets);
             self.outlets.flush();
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
                 self.publish(shared);
             }
         }
-        self.stage.finish(&mut self.outlets);
+        self.aggregator.finish(&mut self.outlets);
         self.outlets.flush();
         self.publish(shared);
         failed.map_or(Ok(()), Err)
@@ -169,7 +169,7 @@ impl Worker {
     /// How long to wait for datagrams, ms: not beyond the time when a register is due. A socket counts milliseconds, so a
     /// timer below one is as good as one.
     fn patience(&self) -> u32 {
-        let Some(deadline) = self.stage.deadline() else { return SLEEP };
+        let Some(deadline) = self.aggregator.deadline() else { return SLEEP };
         let left = deadline.saturating_sub(nic::time::monotonic());
         u32::try_from(left.div_ceil(1_000_000)).unwrap_or(SLEEP).min(SLEEP)
     }
@@ -180,7 +180,7 @@ impl Worker {
     }
 
     fn view(&mut self) -> AggregatorView {
-        let stats = self.stage.stats();
+        let stats = self.aggregator.stats();
         let received = self.receiver.stats();
         let settings = &self.settings;
         let by_name = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
@@ -191,7 +191,7 @@ impl Worker {
             let sent = stats.sent[cause as usize];
             (cause.name(), SentView { datagrams: sent.aggregates, postcards: sent.postcards })
         });
-        let nodes = self.stage.nodes().take(MOST_NODES).map(|node| NodeView {
+        let nodes = self.aggregator.nodes().take(MOST_NODES).map(|node| NodeView {
             node: node.node,
             hw_id: node.hw_id,
             numbered: node.numbered,
@@ -205,8 +205,8 @@ impl Worker {
             kind: settings.kind.word().into(),
             r: settings.r,
             interop: settings.interop,
-            registers: self.stage.config().registers,
-            bytes: self.stage.config().bytes(),
+            registers: self.aggregator.config().registers,
+            bytes: self.aggregator.config().bytes(),
             datagrams: stats.datagrams,
             kernel_drops: received.kernel_drops,
             cut: self.cut,
@@ -214,7 +214,7 @@ impl Worker {
             unreadable: by_name(unreadable),
             refused: by_name(refused),
             postcards: stats.postcards,
-            held: stats.held,
+            pending: stats.pending,
             occupied: stats.occupied,
             sent: sent.into_iter().map(|(cause, sent)| (cause.into(), sent)).collect(),
             missing_values: stats.missing_values,
@@ -328,7 +328,7 @@ impl Out for Outlets {
     }
 }
 
-/// `/api/v1/translator`.
+/// `/api/v1/aggregator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AggregatorView {
@@ -345,7 +345,7 @@ pub(crate) struct AggregatorView {
     pub(crate) unreadable: NamedCounts,
     pub(crate) refused: NamedCounts,
     pub(crate) postcards: u64,
-    pub(crate) held: u64,
+    pub(crate) pending: u64,
     pub(crate) occupied: u64,
     pub(crate) sent: BTreeMap<Name, SentView>,
     missing_values: u64,

@@ -11,7 +11,7 @@ use nic::source::Packet;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Contents {
     Reports,
-    /// Aggregates of a first stage.
+    /// Aggregates of an aggregator.
     Aggregates,
 }
 

@@ -23,7 +23,7 @@ use crate::{
     config::{
         Overrides, Settings, build,
         memory::{MemoryMode, MemorySettings},
-        translator::{DtaMode, DtaSettings},
+        translator::{TranslatorSettings, TransportMode},
     },
     control::{Control, Message, Reloaded},
     exchange::secret::Fresh,
@@ -55,8 +55,8 @@ pub(crate) struct Server {
     pipeline: Pipeline,
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
-    translator: Option<aggregator::Role>,
-    dta: Option<translator_role::Role>,
+    aggregator: Option<aggregator::Role>,
+    translator: Option<translator_role::Role>,
     memory: Option<memory_role::Role>,
     api: Option<Api>,
     generation: u32,
@@ -87,8 +87,8 @@ pub(crate) struct Addresses {
     pub(crate) api: SocketAddr,
     /// The sockets of the inputs, as far as these are sockets.
     pub(crate) inputs: Vec<SocketAddr>,
-    /// The socket of the first stage, if there is one.
-    pub(crate) translator: Option<SocketAddr>,
+    /// The socket of the aggregator, if there is one.
+    pub(crate) aggregator: Option<SocketAddr>,
     /// Where DTA reports for each collector come to, if there is a translator of them.
     pub(crate) dta: Vec<SocketAddr>,
     /// Where RoCEv2 comes to and where translators ask, if there is memory.
@@ -126,7 +126,7 @@ impl Dta {
             translator.iter().flat_map(|dta| &dta.collectors).filter_map(|one| one.exchange.as_ref());
         if exchanges.any(nobodys) {
             return Err(CliError::new(
-                "[translator.dta] collectors: exchange has port 0, which is the memory of this very process, and there is none that is \
+                "[translator] collectors: exchange has port 0, which is the memory of this very process, and there is none that is \
                  open by now: add [collector.memory] (mode \"user\" or \"xdp\"), or write the collector's own port",
             ));
         }
@@ -147,14 +147,14 @@ impl Dta {
         Ok(())
     }
 
-    fn wanted(settings: &Settings) -> (Option<&DtaSettings>, Option<&MemorySettings>) {
-        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+    fn wanted(settings: &Settings) -> (Option<&TranslatorSettings>, Option<&MemorySettings>) {
+        let translator = settings.translator.as_ref();
         (translator, settings.collector.memory.as_ref())
     }
 
     fn has_rdma_devices(settings: &Settings) -> bool {
         let (translator, memory) = Self::wanted(settings);
-        translator.is_some_and(|dta| dta.mode == DtaMode::Verbs)
+        translator.is_some_and(|dta| dta.mode == TransportMode::Verbs)
             || memory.is_some_and(|memory| memory.mode == MemoryMode::Verbs)
     }
 }
@@ -186,8 +186,8 @@ impl Server {
             pipeline,
             collecting: None,
             switch: None,
+            aggregator: None,
             translator: None,
-            dta: None,
             memory: None,
             api: None,
             generation: 0,
@@ -224,8 +224,8 @@ impl Server {
         let settings = self.active_config.settings();
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
-        let translator = settings.translator.as_ref().filter(|stage| stage.aggregates());
-        let translator = translator.map(|stage| aggregator::Ready::open(&settings, stage)).transpose()?;
+        let aggregator = settings.aggregator.as_ref();
+        let aggregator = aggregator.map(|one| aggregator::Ready::open(&settings, one)).transpose()?;
         let mut dta = Dta::open(&settings)?;
         let switch = settings.switch.clone().map(switch::Ready::open).transpose()?;
         let opens_again = inputs.iter().any(Input::is_watched);
@@ -242,7 +242,7 @@ impl Server {
             giving.end();
         }
         dta.open_devices(&settings)?;
-        self.translator = translator.map(|stage| stage.start(&self.control)).transpose()?;
+        self.aggregator = aggregator.map(|ready| ready.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
             self.start_collecting(&settings, inputs, watch)?
@@ -264,8 +264,8 @@ impl Server {
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
-            translator: self.translator.as_ref().map(aggregator::Role::handle),
-            dta: self.dta.as_ref().map(translator_role::Role::handle),
+            aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
+            translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             store: self.reader(&settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
@@ -278,10 +278,10 @@ impl Server {
         started?;
         let api = address.unwrap_or(settings.api.listen);
         notify::ready();
-        let translator = self.translator.as_ref().map(aggregator::Role::address);
-        let dta = self.dta.as_ref().map(|dta| dta.addresses().to_vec()).unwrap_or_default();
+        let aggregator = self.aggregator.as_ref().map(aggregator::Role::address);
+        let dta = self.translator.as_ref().map(|role| role.addresses().to_vec()).unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
-        Ok(Addresses { api, inputs, translator, dta, memory })
+        Ok(Addresses { api, inputs, aggregator, dta, memory })
     }
 
     fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {
@@ -290,7 +290,7 @@ impl Server {
             let events = events.map(|outlet| (outlet, rule_names(settings)));
             self.memory = Some(memory.start(&self.control, events)?);
         }
-        self.dta = translator.map(|translator| translator.start(&self.control)).transpose()?;
+        self.translator = translator.map(|translator| translator.start(&self.control)).transpose()?;
         Ok(())
     }
 
@@ -451,7 +451,7 @@ impl Server {
     /// The secrets of the exchange, as their files have them now.
     fn read_secrets(&self) -> Result<Vec<Fresh>, String> {
         let memory = self.memory.iter().filter_map(memory_role::Role::secret);
-        let translator = self.dta.iter().flat_map(translator_role::Role::secrets);
+        let translator = self.translator.iter().flat_map(translator_role::Role::secrets);
         memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
     }
 
@@ -462,8 +462,8 @@ impl Server {
             api.stop();
         }
         drop(self.switch.take());
+        drop(self.aggregator.take());
         drop(self.translator.take());
-        drop(self.dta.take());
         if let Some(memory) = self.memory.take() {
             let handle = memory.handle();
             drop(memory);

@@ -10,7 +10,7 @@ use crate::{
     memory_role::view::MemoryView,
     monitor::{Busy, Monitor, merged, version_name},
     switch::{FilterView, PortView, SwitchView},
-    translator_role::view::DtaView,
+    translator_role::view::TranslatorView,
     view,
 };
 
@@ -47,8 +47,8 @@ impl Text {
 pub(crate) async fn text(
     monitor: &Monitor,
     switch: Option<&SwitchView>,
-    translator: Option<&AggregatorView>,
-    (reports, memory): (Option<&DtaView>, Option<&MemoryView>),
+    aggregator: Option<&AggregatorView>,
+    (reports, memory): (Option<&TranslatorView>, Option<&MemoryView>),
 ) -> Result<String, Busy> {
     let detail = monitor.detail().await?;
     let mut text = Text::default();
@@ -97,7 +97,7 @@ pub(crate) async fn text(
     );
     switching(&mut text, switch);
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
-    translating(&mut text, translator);
+    aggregating(&mut text, aggregator);
     dta::translating(&mut text, reports);
     dta::keeping(&mut text, memory);
     Ok(text.out)
@@ -425,33 +425,33 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
     }
 }
 
-/// What the first stage of this process did.
-fn translating(text: &mut Text, stage: Option<&AggregatorView>) {
+/// What the aggregator of this process did.
+fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
     let mut single = |name: &str, kind: &str, help: &str, value: fn(&AggregatorView) -> u64| {
         text.metric(name, kind, help);
-        stage.iter().for_each(|stage| text.sample(name, &[], value(stage)));
+        aggregator.iter().for_each(|view| text.sample(name, &[], value(view)));
     };
     single("aggregator_datagrams_total", "counter", "Datagrams received by the aggregator.", |s| s.datagrams);
     let help = "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
     single("aggregator_kernel_drops_total", "counter", help, |s| s.kernel_drops);
     let help = "Postcards accepted: sent + pending.";
     single("aggregator_postcards_total", "counter", help, |s| s.postcards);
-    single("aggregator_pending", "gauge", "Postcards pending in registers.", |s| s.held);
+    single("aggregator_pending", "gauge", "Postcards pending in registers.", |s| s.pending);
     single("aggregator_occupied", "gauge", "Registers with pending postcards.", |s| s.occupied);
     text.metric("aggregator_refused_total", "counter", "Datagrams and reports refused, by reason.");
-    for (reason, count) in stage.iter().flat_map(|stage| stage.refused.iter().chain(&stage.unreadable)) {
+    for (reason, count) in aggregator.iter().flat_map(|view| view.refused.iter().chain(&view.unreadable)) {
         text.sample("aggregator_refused_total", &[("reason", reason)], count);
     }
     text.metric("aggregator_sent_postcards_total", "counter", "Postcards sent, by cause of the flush.");
-    for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
+    for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
         text.sample("aggregator_sent_postcards_total", &[("cause", cause)], sent.postcards);
     }
     let help = "Aggregates sent, by cause of the flush.";
     text.metric("aggregator_aggregates_total", "counter", help);
-    for (cause, sent) in stage.iter().flat_map(|stage| &stage.sent) {
+    for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
         text.sample("aggregator_aggregates_total", &[("cause", cause)], sent.datagrams);
     }
-    let to = || stage.iter().flat_map(|stage| &stage.forward);
+    let to = || aggregator.iter().flat_map(|view| &view.forward);
     text.metric("aggregator_sent_datagrams_total", "counter", "Datagrams passed to the kernel.");
     to().for_each(|f| text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
     text.metric("aggregator_sent_bytes_total", "counter", "Payload bytes of these datagrams.");
@@ -463,7 +463,7 @@ fn translating(text: &mut Text, stage: Option<&AggregatorView>) {
     }
     let help = "Postcards lost (missing sequence numbers), by node.";
     text.metric("aggregator_lost_total", "counter", help);
-    for node in stage.iter().flat_map(|stage| &stage.nodes) {
+    for node in aggregator.iter().flat_map(|view| &view.nodes) {
         text.sample("aggregator_lost_total", &[("node", &node.node)], node.lost);
     }
 }

@@ -26,14 +26,14 @@ use translator::{Out, Translator};
 use wire::roce::{Ends, Packet};
 
 use crate::{
-    config::translator::{DtaMode, DtaSettings},
+    config::translator::{TranslatorSettings, TransportMode},
     control::Control,
     exchange::secret::SecretFile,
 };
 use links::{Parts, Peers};
 use road::Road;
 use terminal::CliError;
-use view::DtaView;
+use view::TranslatorView;
 
 /// Datagrams taken from a socket at once.
 const BURST: usize = 128;
@@ -46,7 +46,7 @@ const LAST: u64 = 1_000_000_000;
 
 /// A translator that was set up: its sockets are open.
 pub(crate) struct Ready {
-    settings: DtaSettings,
+    settings: TranslatorSettings,
     reports: Vec<Reports>,
     translator: Translator,
     /// None: a device, which is still to be opened.
@@ -68,10 +68,10 @@ pub(crate) struct Role {
 }
 
 /// What it counted, for others.
-pub(crate) type Handle = Arc<Mutex<DtaView>>;
+pub(crate) type Handle = Arc<Mutex<TranslatorView>>;
 
 /// The last that was published. A thread that died left a whole value.
-pub(crate) fn view(handle: &Handle) -> DtaView {
+pub(crate) fn view(handle: &Handle) -> TranslatorView {
     handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -89,8 +89,8 @@ impl Ready {
     ///
     /// # Errors
     /// A port in use, settings that cannot be used.
-    pub(crate) fn open(settings: &DtaSettings) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.dta]: {error}"));
+    pub(crate) fn open(settings: &TranslatorSettings) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, ..Options::default() };
         let secrets =
@@ -106,7 +106,7 @@ impl Ready {
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
         // A device comes last: see `open_device`.
-        let links = (settings.mode != DtaMode::Verbs).then(|| Road::open(settings)).transpose()?;
+        let links = (settings.mode != TransportMode::Verbs).then(|| Road::open(settings)).transpose()?;
         Ok(Self { settings: settings.clone(), reports, translator, links, secrets })
     }
 
@@ -201,7 +201,7 @@ impl Drop for Role {
 
 /// The thread's own.
 struct Worker {
-    settings: DtaSettings,
+    settings: TranslatorSettings,
     /// By collector.
     reports: Vec<Reports>,
     translator: Translator,
@@ -218,7 +218,7 @@ impl Worker {
         nic::time::monotonic() + self.offset
     }
 
-    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<DtaView>) -> Result<(), nic::Error> {
+    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
         let (mut burst, mut waiting) = (Burst::new(BURST, JUMBO_SLOT_SIZE), Waiting::default());
         let mut outcome = Ok(());
         while !stop.load(Ordering::Relaxed) {
@@ -331,7 +331,7 @@ impl Worker {
         self.said.clear();
     }
 
-    fn publish_when_due(&mut self, shared: &Mutex<DtaView>) {
+    fn publish_when_due(&mut self, shared: &Mutex<TranslatorView>) {
         let now = self.now();
         if now.saturating_sub(self.published) >= PUBLISH {
             self.published = now;

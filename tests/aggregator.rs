@@ -21,7 +21,7 @@ use wire::aggregate::Kind;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running first stage and the socket that its aggregates come to.
+/// A running aggregator and the socket that its aggregates come to.
 struct Stage {
     child: Child,
     lines: Receiver<String>,
@@ -37,9 +37,9 @@ impl Stage {
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
         collector.set_read_timeout(Some(PATIENCE)).unwrap();
         let to = collector.local_addr().unwrap();
-        let config = directory.join("stage.toml");
+        let config = directory.join("aggregator.toml");
         let file = format!(
-            "[api]\nlisten = \"127.0.0.1:0\"\n[translator]\nlisten = \"udp://127.0.0.1:0\"\nforward = [\"{to}\"]\n{settings}\n"
+            "[api]\nlisten = \"127.0.0.1:0\"\n[aggregator]\nlisten = \"udp://127.0.0.1:0\"\nforward = [\"{to}\"]\n{settings}\n"
         );
         fs::write(&config, file).unwrap();
         let mut run = command(["run", "-c", text(&config)]);
@@ -74,13 +74,13 @@ impl Stage {
     fn view(&self, done: impl Fn(&Value) -> bool) -> Value {
         // Each answer is at most as old as a sleep of the stage; what never comes fails by the number of tries.
         for _ in 0..100_000 {
-            let view: Value = serde_json::from_str(&self.get("/api/v1/translator").1).unwrap();
+            let view: Value = serde_json::from_str(&self.get("/api/v1/aggregator").1).unwrap();
             if done(&view) {
                 return view;
             }
             thread::yield_now();
         }
-        panic!("{}", self.get("/api/v1/translator").1);
+        panic!("{}", self.get("/api/v1/aggregator").1);
     }
 
     fn next(&self) -> Vec<u8> {
@@ -130,7 +130,7 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     let card = |flow| (Some(flow), Some(1500), Some((1, 42)));
     assert_eq!(cards, [card(7), card(8), card(9)]);
     let view = stage.view(|view| view["datagrams"] == 5);
-    assert_eq!((&view["postcards"], &view["held"], &view["adds_up"]), (&4.into(), &1.into(), &true.into()));
+    assert_eq!((&view["postcards"], &view["pending"], &view["adds_up"]), (&4.into(), &1.into(), &true.into()));
     assert_eq!(view["unreadable"], serde_json::json!({"unknown_version": 1}));
     assert_eq!(view["nodes"][0]["lost"], 1);
     assert_eq!(view["forward"][0]["datagrams"], 1);
@@ -150,7 +150,7 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     let aggregate = Aggregate::parse(&last).unwrap();
     assert_eq!((aggregate.header().sequence, aggregate.cards().count()), (1, 1), "what was held is sent");
     let said: Vec<String> = stage.lines.iter().collect();
-    assert!(said.iter().any(|line| line.contains("the first stage stopped")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("the aggregator stopped")), "{said:?}");
 }
 
 #[test]
@@ -175,15 +175,15 @@ fn a_wrong_section_is_told_with_its_line() {
         ("forward = [\"192.0.2.1:32767\"]\ninterop = true", "interop needs kind agg_n or agg_nf"),
         ("forward = [\"192.0.2.1:32767\"]\nregisters = 1000", "registers must be a power of two"),
         ("forward = [\"192.0.2.1:32767\"]\nprofile = \"x\"", "there is no profile `x`"),
-        ("forward = [\"127.0.0.1:32766\"]", "this is where the first stage itself listens"),
-        ("forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"", "a first stage reads UDP sockets"),
+        ("forward = [\"127.0.0.1:32766\"]", "this is where the aggregator itself listens"),
+        ("forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"", "an aggregator reads UDP sockets"),
     ] {
-        fs::write(&config, format!("[translator]\n{settings}\n")).unwrap();
+        fs::write(&config, format!("[aggregator]\n{settings}\n")).unwrap();
         let run = hopwise(["check", "-c", text(&config)]);
         assert_eq!(run.code, Some(2), "{settings}");
         assert!(run.stderr.contains(told) && run.stderr.contains("wrong.toml:"), "{}", run.stderr);
     }
-    fs::write(&config, "[translator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
+    fs::write(&config, "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
     let run = hopwise(["check", "-c", text(&config)]);
     let expected = "good: postcards on udp://*:32766 become agg(25) to 192.0.2.1:32767, 1 MiB, no collector, API on http://127.0.0.1:8080\n";
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), expected));

@@ -176,7 +176,7 @@ fn memory_that_the_kernel_or_a_card_writes_is_examined() {
     let config = directory.join("hopwise.toml");
     let text = "collector.listen = [\"udp://127.0.0.1:32766\"]\n[collector.memory]\nmode = \"xdp\"\ninterface = \"one\"\n\
         listen = \"192.0.2.1:4791\"\n[[collector.memory.stores]]\nname = \"paths\"\nkind = \"key-write\"\nid = 1\nslots = 1024\n\
-        data = 4\n[translator.dta]\nmode = \"verbs\"\nsource = \"192.0.2.7\"\n[[translator.dta.collectors]]\n\
+        data = 4\n[translator]\nmode = \"verbs\"\nsource = \"192.0.2.7\"\n[[translator.collectors]]\n\
         exchange = \"192.0.2.1:18515\"\n";
     fs::write(&config, text).unwrap();
     let config = config.to_str().unwrap();
@@ -188,9 +188,9 @@ fn memory_that_the_kernel_or_a_card_writes_is_examined() {
         [
             "udp://127.0.0.1:32766",
             "[collector.memory] on one",
-            "[translator.dta] by the RDMA device of 192.0.2.7",
+            "[translator] by the RDMA device of 192.0.2.7",
             "[collector.memory] exchange 127.0.0.1:18515",
-            "[translator.dta] exchange 192.0.2.1:18515"
+            "[translator] exchange 192.0.2.1:18515"
         ]
     );
     assert_eq!(check(&inputs[3], "exchange_secret"), good());

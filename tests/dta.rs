@@ -425,7 +425,7 @@ fn what_cannot_be_is_told_before_anything_starts() {
         (
             translator(
                 &["127.0.0.1:1".parse().unwrap()],
-                "[[translator.dta.triggers]]\nwhen = \"valu > 1\"\nentry = \"time\"",
+                "[[translator.triggers]]\nwhen = \"valu > 1\"\nentry = \"time\"",
             ),
             "there is no field `valu`",
         ),

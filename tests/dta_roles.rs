@@ -253,7 +253,7 @@ fn triggers_append_what_meets_a_condition_and_immediates_are_events() {
     let directory = TempDir::new();
     let at = directory.join("");
     let keeper = Program::start(&at, "c.toml", &collector(&at, "memory", ""));
-    let trigger = "[[translator.dta.triggers]]\noperation = \"key-write\"\nof = 1\nwhen = \"data[0:4] >= 1000\"\n\
+    let trigger = "[[translator.triggers]]\noperation = \"key-write\"\nof = 1\nwhen = \"data[0:4] >= 1000\"\n\
                    list = 10\nentry = \"data[0:4]\"\nimmediate = true\n";
     let stage = Program::start(&at, "t.toml", &translator(&[keeper.memory.unwrap().1], trigger));
     stage.translator("connected", |dta| connected(dta, 0));

@@ -40,8 +40,8 @@ fn collector(directory: &Path, family: usize, interface: &str) -> String {
 fn translator(family: usize) -> String {
     let exchange = std::net::SocketAddr::new(Pair::FAR[family], 18_515);
     format!(
-        "api.listen = \"127.0.0.1:0\"\n[translator.dta]\nlisten = \"127.0.0.1:40040\"\ncontrol_port = 0\n\
-         [[translator.dta.collectors]]\nexchange = \"{exchange}\"\n"
+        "api.listen = \"127.0.0.1:0\"\n[translator]\nlisten = \"127.0.0.1:40040\"\ncontrol_port = 0\n\
+         [[translator.collectors]]\nexchange = \"{exchange}\"\n"
     )
 }
 
@@ -104,7 +104,7 @@ fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) 
 /// Waits until the translator has done so many reports, and all of it was acknowledged.
 fn done(stage: &Server, reports: u64) {
     wait(stage, "/api/v1/translator", "all done", |view| {
-        let (dta, link) = (&view["dta"], &view["dta"]["collectors"][0]);
+        let (dta, link) = (&view["dta"], &view["collectors"][0]);
         let done = dta["done"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
         done == reports && dta["entries"]["held"] == 0 && link["held"] == 0 && link["state"] == "up"
     });
@@ -148,7 +148,7 @@ fn reports_are_written_by_the_kernel_and_asked_as_ever() {
         let directory = TempDir::new();
         let keeper = start(&pair, &memory(&directory), family);
         let stage = Server::start_raw_within(pair.near.name(), &translator(family)).unwrap();
-        wait(&stage, "/api/v1/translator", "connected", |view| view["dta"]["collectors"][0]["state"] == "up");
+        wait(&stage, "/api/v1/translator", "connected", |view| view["collectors"][0]["state"] == "up");
         let mut reporter = Reporter::new(&pair);
         reporter.report(11);
         done(&stage, 5);

@@ -83,7 +83,7 @@ impl Aggregator {
     pub fn stats(&self) -> Stats {
         let table = &self.core.table;
         let sent: u64 = self.core.stats.sent.iter().map(|sent| sent.postcards).sum();
-        Stats { held: self.core.stats.postcards - sent, occupied: table.occupied, ..self.core.stats }
+        Stats { pending: self.core.stats.postcards - sent, occupied: table.occupied, ..self.core.stats }
     }
 
     /// The sequence numbers that came in, by node: their gaps are not told to the collector, which sees the stage's own.

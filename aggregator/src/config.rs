@@ -1,4 +1,4 @@
-//! How a first stage is set up.
+//! How an aggregator is set up.
 
 use std::fmt;
 
@@ -76,7 +76,7 @@ impl Default for Config {
     }
 }
 
-/// Settings that make no first stage, and what would.
+/// Settings that make no aggregator, and what would.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// R is 0 or more than fit into a datagram; the most that do.

@@ -1,4 +1,4 @@
-//! What a first stage has counted. Everything adds up: see [`Stats::is_balanced`].
+//! What an aggregator has counted. Everything adds up: see [`Stats::is_balanced`].
 
 use wire::Refusal;
 
@@ -106,7 +106,7 @@ pub struct Stats {
     /// Bytes of UDP payload sent.
     pub sent_bytes: u64,
     /// Postcards that are held now.
-    pub held: u64,
+    pub pending: u64,
     /// Registers that hold them.
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
@@ -125,7 +125,7 @@ impl Stats {
         postcards: 0,
         sent: [Sent { aggregates: 0, postcards: 0 }; Cause::ALL.len()],
         sent_bytes: 0,
-        held: 0,
+        pending: 0,
         occupied: 0,
         missing_values: 0,
         nodes_full: 0,
@@ -135,7 +135,7 @@ impl Stats {
     pub fn is_balanced(&self) -> bool {
         let sent: u64 = self.sent.iter().map(|sent| sent.postcards).sum();
         self.reports == self.postcards + self.refused.iter().sum::<u64>()
-            && self.postcards == sent + self.held
+            && self.postcards == sent + self.pending
     }
 }
 

@@ -30,9 +30,9 @@ pub struct Case {
 
 /// The published cases.
 pub const CASES: [Case; 3] = [
-    Case { name: "stage-agg25", kind: Kind::Agg, r: 25, flows: 1000, registers: 1 },
-    Case { name: "stage-agg-nf-100k", kind: Kind::AggNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
-    Case { name: "stage-cor-nf-100k", kind: Kind::CorNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
+    Case { name: "aggregator-agg25", kind: Kind::Agg, r: 25, flows: 1000, registers: 1 },
+    Case { name: "aggregator-agg-nf-100k", kind: Kind::AggNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
+    Case { name: "aggregator-cor-nf-100k", kind: Kind::CorNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
 ];
 
 impl Case {

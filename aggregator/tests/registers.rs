@@ -1,4 +1,4 @@
-//! The first stage as a whole: the vectors of `vectors/stage`, and accounts that add up under any traffic.
+//! The aggregator as a whole: the vectors of `vectors/aggregator`, and accounts that add up under any traffic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +52,7 @@ fn counts(stats: &Stats) -> BTreeMap<&'static str, u64> {
     counts.extend(Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])));
     counts.extend(Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])));
     counts.retain(|_, count| *count > 0);
-    counts.extend([("postcards", stats.postcards), ("held", stats.held)]);
+    counts.extend([("postcards", stats.postcards), ("held", stats.pending)]);
     counts
 }
 
@@ -103,7 +103,7 @@ fn run(block: &str) -> Result<(), String> {
 
 #[test]
 fn every_vector_of_the_stage() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/stage/aggregates.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/aggregator/aggregates.txt");
     let text = fs::read_to_string(file).expect("it is there");
     let blocks: Vec<&str> = text.trim().split("\n\n").filter(|block| block.contains("kind:")).collect();
     let wrong: Vec<_> = blocks
@@ -212,7 +212,7 @@ fn everything_adds_up_whatever_comes() {
             let burst: Vec<_> = (0..dice.below(20)).map(|_| datagram(&mut dice, 60)).collect();
             stage.take(now, burst.iter().map(Vec::as_slice), &mut sent);
             let stats = stage.stats();
-            assert!(stats.is_balanced() && stats.occupied <= stats.held, "{config:?} {stats:?}");
+            assert!(stats.is_balanced() && stats.occupied <= stats.pending, "{config:?} {stats:?}");
             now += u64::from(dice.below(700));
             stage.tick(now, &mut sent);
             assert!(stage.deadline().is_none_or(|deadline| deadline > now));
@@ -221,7 +221,7 @@ fn everything_adds_up_whatever_comes() {
         let stats = stage.stats();
         let (datagrams, cards) = read(&config, &sent);
         let total = |count: fn(&aggregator::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
-        assert_eq!((stats.held, stats.occupied, stage.deadline()), (0, 0, None));
+        assert_eq!((stats.pending, stats.occupied, stage.deadline()), (0, 0, None));
         assert_eq!(total(|sent| sent.aggregates), datagrams);
         assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
         // A summary counts values, and some are missing in both metrics' tellings.

@@ -103,18 +103,18 @@ const CASES: &[Case] = &[
     Case { name: "switch-sf-transit", about: "an SF-INT transit switch trades records", run: switch::run },
     Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips it", run: switch::run },
     Case {
-        name: "stage-agg25",
-        about: "first stage: 25 postcards of any node together, per postcard",
+        name: "aggregator-agg25",
+        about: "aggregator: 25 postcards of any node together, per postcard",
         run: aggregator::run,
     },
     Case {
-        name: "stage-agg-nf-100k",
+        name: "aggregator-agg-nf-100k",
         about: "the same by node and flow, 100,000 flows",
         run: aggregator::run,
     },
     Case {
-        name: "stage-cor-nf-100k",
-        about: "first stage: summaries by node and flow, 100,000 flows, per postcard",
+        name: "aggregator-cor-nf-100k",
+        about: "aggregator: summaries by node and flow, 100,000 flows, per postcard",
         run: aggregator::run,
     },
     Case {

@@ -102,7 +102,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "postcards",
-        about: "What a first stage saves the server, by R",
+        about: "What an aggregator saves the server, by R",
         paper: "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
         run: postcards::run,
     },

@@ -16,12 +16,12 @@ use crate::topology::{Node, Port, Topology};
 
 /// The port of reports.
 const TELEMETRY_PORT: u16 = 32766;
-/// Where a first stage takes postcards.
-const STAGE_PORT: u16 = 32765;
+/// Where an aggregator takes postcards.
+const AGGREGATOR_PORT: u16 = 32765;
 /// Where the collector takes aggregates.
 const AGGREGATE_PORT: u16 = 32767;
 
-/// Where the API of a switch answers, in its own namespace; that of a first stage in the management network's.
+/// Where the API of a switch answers, in its own namespace; that of an aggregator in the management network's.
 pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
 
 /// Most bytes that the store of a lab may take: it lies in memory, unless the topology file says where else.
@@ -35,7 +35,7 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
     };
     let udp = |port: u16| plain(format!("udp://{}", SocketAddr::from((COLLECTOR, port))));
     let mut listen = vec![udp(TELEMETRY_PORT)];
-    listen.extend(topology.file.translator.is_some().then(|| udp(AGGREGATE_PORT)));
+    listen.extend(topology.file.aggregator.is_some().then(|| udp(AGGREGATE_PORT)));
     set_at(&mut settings, &["collector", "listen"], Shown::List(listen));
     set_at(&mut settings, &["collector", "namespace"], plain(namespace(&topology.name, MANAGEMENT)));
     set_at(&mut settings, &["api", "listen"], plain(api.to_string()));
@@ -107,7 +107,7 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     let switch = &topology.switches[index];
     let file = &topology.file;
     let written = &file.switches[index];
-    let reports = if file.translator.is_some() { STAGE_PORT } else { TELEMETRY_PORT };
+    let reports = if file.aggregator.is_some() { AGGREGATOR_PORT } else { TELEMETRY_PORT };
     let mut entries = vec![
         entry("node", plain(switch.node)),
         entry("name", plain(switch.name.as_str())),
@@ -137,17 +137,17 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     Shown::Table(vec![entry("switch", Shown::Table(entries)), entry("api", api)]).to_toml()
 }
 
-/// The configuration of the first stage, as TOML; `None` where there is none.
-pub(crate) fn translator(topology: &Topology) -> Option<String> {
-    let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else { return None };
+/// The configuration of the aggregator, as TOML; `None` where there is none.
+pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
+    let Some(Verbatim(Shown::Table(written))) = &topology.file.aggregator else { return None };
     let mut entries = written.clone();
     let interop = written.iter().any(|(key, value)| key == "interop" && *value == plain(true));
     let to = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
     let forward = plain(SocketAddr::from((COLLECTOR, to)).to_string());
-    set(&mut entries, "listen", plain(format!("udp://{COLLECTOR}:{STAGE_PORT}")));
+    set(&mut entries, "listen", plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}")));
     set(&mut entries, "forward", Shown::List(vec![forward]));
     let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
-    Some(Shown::Table(vec![entry("translator", Shown::Table(entries)), entry("api", api)]).to_toml())
+    Some(Shown::Table(vec![entry("aggregator", Shown::Table(entries)), entry("api", api)]).to_toml())
 }
 
 /// What a switch watches.

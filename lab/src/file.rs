@@ -29,9 +29,9 @@ section! {
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
         /// Further keys of `[switch]` for every switch, such as `report_version` or `queue_reports`.
         pub(crate) switch: Option<Verbatim> = None,
-        /// A first stage between the switches and the collector: `[translator]` of a configuration, without the addresses. All
+        /// An aggregator between the switches and the collector: `[aggregator]` of a configuration, without the addresses. All
         /// reports then go to it, and it reads postcards: modes `postcard` and `mx`.
-        pub(crate) translator: Option<Verbatim> = None,
+        pub(crate) aggregator: Option<Verbatim> = None,
         /// The collector: anything a configuration file can hold, such as `[collector.thresholds]` or `[[collector.rules]]`. The
         /// lab adds where to listen, the names of the nodes and the store. It may be empty, but must be there.
         pub(crate) collector: Option<Verbatim> = None,

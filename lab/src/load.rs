@@ -112,7 +112,7 @@ impl Maker<'_, '_> {
         let made = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
         self.connected(&made);
         self.switches(&made);
-        self.translator(&made);
+        self.aggregator(&made);
         Some(made)
     }
 
@@ -418,20 +418,20 @@ impl Maker<'_, '_> {
         }
     }
 
-    fn translator(&mut self, made: &Topology) {
+    fn aggregator(&mut self, made: &Topology) {
         for key in ["listen", "forward"] {
-            if is_written(self.root, &["translator", key]) {
+            if is_written(self.root, &["aggregator", key]) {
                 self.refuse(
-                    &["translator", key],
-                    "the lab decides where its first stage listens and sends to; remove this",
+                    &["aggregator", key],
+                    "the lab decides where its aggregator listens and sends to; remove this",
                 );
             }
         }
-        let Some(text) = configs::translator(made).filter(|_| self.reader.is_good()) else { return };
-        if let Err(error) = self.program.check(&text, "translator.toml") {
+        let Some(text) = configs::aggregator(made).filter(|_| self.reader.is_good()) else { return };
+        if let Err(error) = self.program.check(&text, "aggregator.toml") {
             self.refuse(
-                &["translator"],
-                format!("the first stage does not understand what this makes of it:\n{error}"),
+                &["aggregator"],
+                format!("the aggregator does not understand what this makes of it:\n{error}"),
             );
         }
     }
@@ -461,7 +461,8 @@ impl Maker<'_, '_> {
 }
 
 /// Words of the lab's own: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
-const RESERVED: [&str; 8] = ["lo", "mgmt", "collector", "translator", "state", "topology", "store", "all"];
+const RESERVED: [&str; 9] =
+    ["lo", "mgmt", "collector", "translator", "aggregator", "state", "topology", "store", "all"];
 
 fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

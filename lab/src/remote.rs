@@ -100,11 +100,11 @@ impl Lab {
         Ok(())
     }
 
-    /// Does the first stage answer?
+    /// Does the aggregator answer?
     ///
     /// # Errors
     /// It does not.
-    pub(crate) fn translator(&self) -> Result<Value, CliError> {
+    pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
         self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
     }
 

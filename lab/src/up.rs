@@ -86,8 +86,8 @@ fn make(
             configs::switch(topology, index, &Conditions::default()).as_bytes(),
         )?;
     }
-    if let Some(text) = configs::translator(topology) {
-        directory.write("translator.toml", text.as_bytes())?;
+    if let Some(text) = configs::aggregator(topology) {
+        directory.write("aggregator.toml", text.as_bytes())?;
     }
     for step in steps(topology) {
         carry_out(&step)?;
@@ -97,9 +97,9 @@ fn make(
         let inside = namespace(&topology.name, &switch.name);
         children.push(Started::new(directory, &switch.name, Some(&inside))?);
     }
-    if topology.file.translator.is_some() {
+    if topology.file.aggregator.is_some() {
         let inside = namespace(&topology.name, MANAGEMENT);
-        children.push(Started::new(directory, "translator", Some(&inside))?);
+        children.push(Started::new(directory, "aggregator", Some(&inside))?);
     }
     let api = children[0].address()?;
     let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
@@ -117,7 +117,7 @@ fn wait(lab: &Lab, children: &mut [Started]) -> Result<(), CliError> {
             let answer = match index {
                 0 => lab.collector("/status"),
                 _ if index <= lab.topology.switches.len() => lab.switch(index - 1),
-                _ => lab.translator(),
+                _ => lab.aggregator(),
             };
             let Err(error) = answer else { break };
             child.is_running()?;

@@ -318,11 +318,11 @@ pub(crate) async fn metrics(
         Some(switch) => switch.ask(|forwarder| forwarder.view()).await,
         None => None,
     };
-    let translator = context.translator.as_ref().map(crate::aggregator::view);
-    let reports = context.dta.as_ref().map(crate::translator_role::view);
+    let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
+    let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
-    let dta = (reports.as_ref(), memory.as_ref());
-    let text = metrics::text(&context.monitor, switch.as_ref(), translator.as_ref(), dta).await?;
+    let dta = (translator.as_ref(), memory.as_ref());
+    let text = metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

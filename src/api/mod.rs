@@ -1,5 +1,6 @@
 //! The HTTP API, the pages, and the figures for Prometheus: one thread, one asynchronous runtime, nothing that waits.
 
+mod aggregator;
 mod answers;
 mod dta;
 mod guard;
@@ -42,10 +43,10 @@ pub(crate) struct Context {
     pub(crate) control: Control,
     /// The switch, if there is one.
     pub(crate) switch: Option<crate::switch::Handle>,
-    /// The first stage, if there is one.
-    pub(crate) translator: Option<crate::aggregator::Handle>,
+    /// The aggregator, if there is one.
+    pub(crate) aggregator: Option<crate::aggregator::Handle>,
     /// The DTA translator, if there is one.
-    pub(crate) dta: Option<crate::translator_role::Handle>,
+    pub(crate) translator: Option<crate::translator_role::Handle>,
     /// The collector's memory, if there is one.
     pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The store, if there is one.
@@ -87,6 +88,7 @@ routes! {
     put "/api/v1/switch/filters" => switch::filters,
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
+    get "/api/v1/aggregator" => aggregator::view,
     get "/api/v1/translator" => translator::view,
     get "/api/v1/dta" => dta::view,
     get "/api/v1/dta/stores" => dta::stores,

@@ -101,15 +101,15 @@ fn summary(settings: &Settings) -> String {
         format!("a switch, node {node}, {ports} port(s), {routes} route(s), {watched} watched, {filters}")
     });
     let switch = switch.unwrap_or_default();
-    let stage = settings.translator.as_ref().filter(|stage| stage.aggregates()).map(|stage| {
-        let to: Vec<String> = stage.forward.iter().map(ToString::to_string).collect();
-        let (from, kind, r) = (&stage.listen, stage.kind.word(), stage.r);
-        let memory = build::stage(stage, settings).bytes().div_ceil(1 << 20);
+    let aggregator = settings.aggregator.as_ref().map(|aggregator| {
+        let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
+        let (from, kind, r) = (&aggregator.listen, aggregator.kind.word(), aggregator.r);
+        let memory = build::aggregator(aggregator, settings).bytes().div_ceil(1 << 20);
         format!("postcards on {from} become {kind}({r}) to {}, {memory} MiB, ", to.join(" "))
     });
-    let stage = stage.unwrap_or_default() + &dta(settings);
+    let others = aggregator.unwrap_or_default() + &dta(settings);
     if !settings.collects() {
-        return format!("good: {switch}{stage}no collector, API on http://{}\n", settings.api.listen);
+        return format!("good: {switch}{others}no collector, API on http://{}\n", settings.api.listen);
     }
     let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
     let store = match settings.store.enabled {
@@ -118,7 +118,7 @@ fn summary(settings: &Settings) -> String {
     };
     let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
-        "good: {switch}{stage}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        "good: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
         listen.join(" "),
         settings.api.listen
     )
@@ -126,7 +126,7 @@ fn summary(settings: &Settings) -> String {
 
 /// What would run of DTA.
 fn dta(settings: &Settings) -> String {
-    let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref()).map(|dta| {
+    let translator = settings.translator.as_ref().map(|dta| {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();
         format!("DTA reports on {} for {} collector(s), ", listens.join(" "), dta.collectors.len())
     });

@@ -61,11 +61,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(switch) = &settings.switch {
         tracing::info!("switching between {} ports as node {}", switch.ports.len(), switch.node);
     }
-    if let (Some(input), Some(stage)) = (addresses.translator, &settings.translator) {
-        let to: Vec<_> = stage.forward.iter().map(ToString::to_string).collect();
+    if let (Some(input), Some(aggregator)) = (addresses.aggregator, &settings.aggregator) {
+        let to: Vec<_> = aggregator.forward.iter().map(ToString::to_string).collect();
         tracing::info!(
             "taking postcards on udp://{input}, sending {} to {}",
-            stage.kind.word(),
+            aggregator.kind.word(),
             to.join(" ")
         );
     }

@@ -1,16 +1,16 @@
-//! `[translator]`: a first stage between switches and collector.
+//! `[aggregator]`: an aggregator between switches and collector.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{translator::DtaSettings, values::Listen};
+use super::values::Listen;
 use settings::{choice, section, values::Size};
 
 section! {
-    /// A first stage between switches and collector: takes postcards and sends aggregates of them, so that the collector has fewer
-    /// datagrams to take, or summaries only. A file with `[translator]` and without `[collector]` runs no collector. Postcards are
+    /// An aggregator between switches and collector: takes postcards and sends aggregates of them, so that the collector has fewer
+    /// datagrams to take, or summaries only. A file with `[aggregator]` and without `[collector]` runs no collector. Postcards are
     /// read as `profile` says; their time stamps and latencies must be nanoseconds.
-    pub(crate) struct AggregatorSettings("[translator]") {
+    pub(crate) struct AggregatorSettings("[aggregator]") {
         /// Where postcards come to: `udp://*:PORT`, or one address.
         pub(crate) listen: Listen = Listen::UdpAny(32766),
         /// Where aggregates go: addresses of collectors, with the port on which they expect aggregates (with `interop`: reports).
@@ -30,7 +30,7 @@ section! {
         pub(crate) registers: usize = 65_536,
         /// In how many registers a node and flow may be: 1 (as a switch's plain register array), 2, 4 or 8.
         pub(crate) ways: usize = 8,
-        /// Aggregator ID, by which the collector tells first stages apart.
+        /// Aggregator ID, by which the collector tells aggregators apart.
         pub(crate) aggregator: u32 = 1,
         /// By what a postcard chooses among several addresses of `forward`.
         pub(crate) spread: AggregateSpread = AggregateSpread::Flow,
@@ -43,13 +43,11 @@ section! {
         pub(crate) profile: String = "default".to_owned(),
         /// Socket receive buffer to ask the kernel for.
         pub(crate) receive_buffer: Size = Size(16 << 20),
-        /// Take DTA reports and write collectors' memory. With it and without `forward`, no postcards are taken.
-        pub(crate) dta: Option<DtaSettings> = None,
     }
 }
 
 choice! {
-    /// What a first stage makes.
+    /// What an aggregator makes.
     pub(crate) enum AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
         /// Agg(R).
         Agg = "agg",
@@ -73,12 +71,5 @@ choice! {
         Flow = "flow",
         /// The node.
         Node = "node",
-    }
-}
-
-impl AggregatorSettings {
-    /// Are postcards taken and aggregated?
-    pub(crate) fn aggregates(&self) -> bool {
-        self.dta.is_none() || !self.forward.is_empty()
     }
 }

@@ -261,25 +261,25 @@ pub(crate) fn drop_reasons(settings: &Settings) -> BTreeMap<u8, String> {
     names
 }
 
-/// The settings of the first stage.
-pub(crate) fn stage(stage: &AggregatorSettings, settings: &Settings) -> aggregator::Config {
-    let mut profile = profile(settings, &stage.profile).wire;
-    receive_on(&mut profile, &stage.listen.ports());
-    aggregator::Config {
-        kind: wire::aggregate::Kind::from_name(stage.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
-        r: stage.r,
-        timer: u64::try_from(stage.timer.as_nanos()).unwrap_or(u64::MAX),
-        registers: stage.registers,
-        ways: stage.ways,
-        aggregator: stage.aggregator,
-        destinations: stage.forward.len(),
-        spread: match stage.spread {
-            AggregateSpread::Flow => aggregator::Spread::Flow,
-            AggregateSpread::Node => aggregator::Spread::Node,
+/// The settings of the aggregator.
+pub(crate) fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> ::aggregator::Config {
+    let mut profile = profile(settings, &aggregator.profile).wire;
+    receive_on(&mut profile, &aggregator.listen.ports());
+    ::aggregator::Config {
+        kind: wire::aggregate::Kind::from_name(aggregator.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
+        r: aggregator.r,
+        timer: u64::try_from(aggregator.timer.as_nanos()).unwrap_or(u64::MAX),
+        registers: aggregator.registers,
+        ways: aggregator.ways,
+        aggregator: aggregator.aggregator,
+        destinations: aggregator.forward.len(),
+        spread: match aggregator.spread {
+            AggregateSpread::Flow => ::aggregator::Spread::Flow,
+            AggregateSpread::Node => ::aggregator::Spread::Node,
         },
-        interop: stage.interop,
-        pmtu: stage.pmtu,
-        over_ipv6: stage.forward.iter().any(SocketAddr::is_ipv6),
+        interop: aggregator.interop,
+        pmtu: aggregator.pmtu,
+        over_ipv6: aggregator.forward.iter().any(SocketAddr::is_ipv6),
         profile,
     }
 }

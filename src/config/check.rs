@@ -35,13 +35,13 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.rules(settings, text);
     checker.store(settings);
     checker.api(settings);
+    if let Some(aggregator) = &settings.aggregator {
+        for (key, message) in self::aggregator(aggregator, settings) {
+            checker.refuse(&["aggregator", key], message);
+        }
+    }
     if let Some(translator) = &settings.translator {
-        for (key, message) in self::translator(translator, settings) {
-            checker.refuse(&["translator", key], message);
-        }
-        if let Some(dta) = &translator.dta {
-            super::translator::check(dta, &mut |path, message| checker.refuse(path, message));
-        }
+        super::translator::check(translator, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
@@ -370,42 +370,39 @@ impl Checker<'_, '_> {
     }
 }
 
-/// What is wrong with `[translator]`: the key, and a sentence.
-fn translator(translator: &AggregatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
+/// What is wrong with `[aggregator]`: the key, and a sentence.
+fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
     use ::aggregator::ConfigError;
     let mut wrong = Vec::new();
-    if !translator.aggregates() {
-        return wrong;
+    if aggregator.listen.interface().is_some() {
+        wrong.push(("listen", "an aggregator reads UDP sockets; write \"udp://*:32766\"".to_owned()));
     }
-    if translator.listen.interface().is_some() {
-        wrong.push(("listen", "a first stage reads UDP sockets; write \"udp://*:32766\"".to_owned()));
-    }
-    if translator.forward.is_empty() {
+    if aggregator.forward.is_empty() {
         let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";
         wrong.push(("forward", what.to_owned()));
         return wrong;
     }
-    let ours = translator.listen.ports();
-    if translator
+    let ours = aggregator.listen.ports();
+    if aggregator
         .forward
         .iter()
         .any(|to| to.ip().is_loopback() && ours.contains(&to.port()) && to.port() != 0)
     {
         wrong.push((
             "forward",
-            "this is where the first stage itself listens; write the collector's".to_owned(),
+            "this is where the aggregator itself listens; write the collector's".to_owned(),
         ));
     }
-    if !BUILT_IN_PROFILES.contains(&translator.profile.as_str())
-        && !settings.profiles.contains_key(&translator.profile)
+    if !BUILT_IN_PROFILES.contains(&aggregator.profile.as_str())
+        && !settings.profiles.contains_key(&aggregator.profile)
     {
-        let name = &translator.profile;
+        let name = &aggregator.profile;
         wrong.push((
             "profile",
             format!("there is no profile `{name}`; write [profiles.{name}], or another name"),
         ));
     }
-    if let Err(error) = build::stage(translator, settings).check() {
+    if let Err(error) = build::aggregator(aggregator, settings).check() {
         let key = match error {
             ConfigError::R(0) => "pmtu",
             ConfigError::R(_) => "r",

@@ -56,7 +56,8 @@ impl Settings {
                 settings = read;
             }
             // A file for another role makes no collector.
-            let other = settings.switch.is_some() || settings.translator.is_some();
+            let other =
+                settings.switch.is_some() || settings.translator.is_some() || settings.aggregator.is_some();
             if other && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);
             }

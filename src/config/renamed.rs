@@ -8,8 +8,23 @@ use settings::read::{Node, Reader};
 
 /// Keys of the configuration file: the path of the old key, and its new name. A name without a dot stays in its table; one
 /// with dots is a path from the top of the file. `*` stands for a name that the user chooses and for an element of a list.
-const KEYS: &[(&str, &str)] =
-    &[("collector.rights", "capabilities"), ("collector.postcards.cards", "max_pending")];
+const KEYS: &[(&str, &str)] = &[
+    ("collector.rights", "capabilities"),
+    ("collector.postcards.cards", "max_pending"),
+    ("translator.forward", "aggregator.forward"),
+    ("translator.kind", "aggregator.kind"),
+    ("translator.r", "aggregator.r"),
+    ("translator.timer", "aggregator.timer"),
+    ("translator.registers", "aggregator.registers"),
+    ("translator.ways", "aggregator.ways"),
+    ("translator.aggregator", "aggregator.aggregator"),
+    ("translator.spread", "aggregator.spread"),
+    ("translator.interop", "aggregator.interop"),
+    ("translator.profile", "aggregator.profile"),
+];
+
+/// Tables of the configuration file: the path of the old one, and of the new one.
+const TABLES: &[(&str, &str)] = &[("translator.dta", "translator")];
 
 /// Values of the configuration file: the path of the key, its old value and its new one.
 const VALUES: &[(&str, &str, &str)] =
@@ -29,6 +44,15 @@ pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
             let DeValue::Table(table) = table.get_ref() else { continue };
             if let Some((key, _)) = table.get_key_value(old) {
                 reader.renamed(key.span(), moved(parent, old, new));
+            }
+        }
+    }
+    for (path, new) in TABLES {
+        let (parent, old) = path.rsplit_once('.').unwrap_or(("", path));
+        for table in matching(root, parent) {
+            let DeValue::Table(table) = table.get_ref() else { continue };
+            if let Some((key, _)) = table.get_key_value(old) {
+                reader.renamed(key.span(), format!("`[{path}]` is now `[{new}]`"));
             }
         }
     }
@@ -142,6 +166,18 @@ mod tests {
             assert!(keys.contains(&target), "{target} does not exist");
             let told = message(path, "1");
             assert!(told.contains(&moved(parent, old, new)), "{path}: {told}");
+            assert!(!told.contains("there is no key"), "{path}: {told}");
+        }
+    }
+
+    #[test]
+    fn every_old_table_is_refused_with_the_new_name_which_exists() {
+        let keys = keys();
+        for (path, new) in TABLES {
+            assert!(!keys.iter().any(|key| key.starts_with(&format!("{path}."))), "{path} still exists");
+            assert!(keys.iter().any(|key| key.starts_with(&format!("{new}."))), "{new} does not exist");
+            let told = message(path, "{}");
+            assert!(told.contains(&format!("`[{path}]` is now `[{new}]`")), "{path}: {told}");
             assert!(!told.contains("there is no key"), "{path}: {told}");
         }
     }

@@ -16,7 +16,7 @@ use settings::{
 section! {
     /// How reports come in, how the work is spread, and the bounds of every table. All memory is bounded by these numbers.
     pub(crate) struct CollectorSettings("[collector]") {
-        /// Receive reports, keep them, show the pages. Not set: yes, unless the file holds a `[switch]` or `[translator]`
+        /// Receive reports, keep them, show the pages. Not set: yes, unless the file holds a `[switch]`, `[translator]` or `[aggregator]`
         /// and no `[collector]`.
         pub(crate) enabled: Option<bool> = None,
         /// Where to listen. `udp://*:PORT` is every address of this machine, IPv4 and IPv6; each such entry has its own socket and
@@ -27,7 +27,7 @@ section! {
         /// Open the sockets of `udp://` in this network namespace (`ip netns list`), while the API stays in the program's own: for
         /// reports that come by a management network which the rest of the machine does not see. Entering it needs root.
         pub(crate) namespace: Option<String> = None,
-        /// UDP ports of aggregates: what a first stage makes of postcards (see `[translator]`). What comes to one of them, by
+        /// UDP ports of aggregates: what an aggregator makes of postcards (see `[aggregator]`). What comes to one of them, by
         /// whichever input, is read as such, and what comes to any other port as reports. Only ports that `listen` names are
         /// listened to.
         pub(crate) aggregate_ports: Vec<u16> = vec![32767],

@@ -9,6 +9,7 @@ use super::{
         StoreSettings, ThresholdSettings, UiSettings,
     },
     switch::SwitchSettings,
+    translator::TranslatorSettings,
 };
 use settings::section;
 
@@ -29,8 +30,10 @@ section! {
         [live] pub(crate) rules: Vec<RuleSettings> = Vec::new(),
         /// A switch between interfaces.
         pub(crate) switch: Option<SwitchSettings> = None,
-        /// A first stage between switches and collector.
-        pub(crate) translator: Option<AggregatorSettings> = None,
+        /// A translator of Direct Telemetry Access.
+        pub(crate) translator: Option<TranslatorSettings> = None,
+        /// An aggregator of postcards.
+        pub(crate) aggregator: Option<AggregatorSettings> = None,
         /// What is kept on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.

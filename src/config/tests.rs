@@ -88,7 +88,7 @@ fn the_examples_are_good_files_and_name_only_what_exists() {
 fn a_collector_without_a_secret_of_its_own_has_the_translators() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta-secret.toml");
     let settings = Settings::load(Some(&file)).unwrap();
-    let dta = settings.translator.unwrap().dta.unwrap();
+    let dta = settings.translator.unwrap();
     let files: Vec<_> =
         dta.collectors.iter().map(|one| dta.secret_file(one).unwrap().display().to_string()).collect();
     assert_eq!(files, ["/etc/hopwise/dta-secret", "/etc/hopwise/dta-secret-b"]);

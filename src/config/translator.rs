@@ -1,4 +1,4 @@
-//! `[translator.dta]`: DTA reports in, RDMA out.
+//! `[translator]`: DTA reports in, RDMA out.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -19,17 +19,17 @@ use settings::{
 section! {
     /// A translator of Direct Telemetry Access: takes DTA reports by UDP and writes what they say into collectors' memory by RDMA
     /// (RoCEv2). See [the how-to](../how-to/dta.md).
-    pub(crate) struct DtaSettings("[translator.dta]") {
+    pub(crate) struct TranslatorSettings("[translator]") {
         /// Where reports come to, for the first collector; others say their own `listen`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
         /// Port of the reporters to which NACKs and notices of congestion go.
         pub(crate) control_port: u16 = 40044,
         /// How reports are laid out. `v1`: as [the wire formats](../reference/wire-formats.md) say. `artifact`: as the code published
         /// with the paper has it, with the base header of three bytes (sequence numbers). `both`: told apart by the first byte.
-        pub(crate) layout: DtaLayout = DtaLayout::V1,
+        pub(crate) layout: ReportLayout = ReportLayout::V1,
         /// Who writes. `socket`: this program makes RoCEv2 packets and sends them by a UDP socket. `verbs`: the RDMA device that has the
         /// address `source`, by libibverbs.
-        pub(crate) mode: DtaMode = DtaMode::Socket,
+        pub(crate) mode: TransportMode = TransportMode::Socket,
         /// The address from which RoCEv2 leaves. Not set: the one from which the exchange is reached.
         pub(crate) source: Option<IpAddr> = None,
         /// UDP port of this side: RoCEv2 leaves from it, and acknowledgements come to it. 0: the kernel's choice.
@@ -60,7 +60,7 @@ section! {
         /// does not prove that it knows it is not talked to. Its content is read again by a reload.
         pub(crate) secret_file: Option<PathBuf> = None,
         /// Where it is written.
-        pub(crate) collectors: Vec<DtaCollectorSettings> = Vec::new(),
+        pub(crate) collectors: Vec<TargetSettings> = Vec::new(),
         /// Reports that are also appended to a list when a condition holds.
         pub(crate) triggers: Vec<TriggerSettings> = Vec::new(),
     }
@@ -68,7 +68,7 @@ section! {
 
 choice! {
     /// Who writes into collectors' memory.
-    pub(crate) enum DtaMode("\"socket\" or \"verbs\"") {
+    pub(crate) enum TransportMode("\"socket\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
         /// An RDMA device (libibverbs).
@@ -78,7 +78,7 @@ choice! {
 
 choice! {
     /// How reports are laid out.
-    pub(crate) enum DtaLayout("\"v1\", \"artifact\" or \"both\"") {
+    pub(crate) enum ReportLayout("\"v1\", \"artifact\" or \"both\"") {
         /// DTA v1.
         V1 = "v1",
         /// The published code's.
@@ -90,12 +90,12 @@ choice! {
 
 section! {
     /// A collector whose memory is written.
-    pub(crate) struct DtaCollectorSettings("[[translator.dta.collectors]]") {
+    pub(crate) struct TargetSettings("[[translator.collectors]]") {
         /// Its `[collector.memory] exchange`. With port 0: that of the memory in this very process.
         pub(crate) exchange: Option<SocketAddr> = None,
-        /// Where reports for this collector come to. Not set for the first: `[translator.dta] listen`.
+        /// Where reports for this collector come to. Not set for the first: `[translator] listen`.
         pub(crate) listen: Option<SocketAddr> = None,
-        /// A file with the secret of this collector. Not set: `[translator.dta] secret_file`.
+        /// A file with the secret of this collector. Not set: `[translator] secret_file`.
         pub(crate) secret_file: Option<PathBuf> = None,
         /// RDMA messages per second that it bears: above it reports of low priority are dropped first. Not set: no bound.
         pub(crate) rate: Option<PerSecond> = None,
@@ -107,7 +107,7 @@ section! {
 section! {
     /// A report of `operation` for which `when` holds makes an entry of a list, beside what it does itself: filtering while
     /// collecting, in the translator instead of in the collector.
-    pub(crate) struct TriggerSettings("[[translator.dta.triggers]]") {
+    pub(crate) struct TriggerSettings("[[translator.triggers]]") {
         /// Which reports. Of `append` each entry is looked at.
         pub(crate) operation: TriggerOperation = TriggerOperation::KeyWrite,
         /// Only reports for this collector, by its place in `collectors` from 0; not set: for all.
@@ -182,17 +182,17 @@ impl Setting for PerSecond {
     }
 }
 
-impl DtaSettings {
+impl TranslatorSettings {
     /// Where reports for each collector come to.
     pub(crate) fn listens(&self) -> Vec<SocketAddr> {
-        let one = |(index, collector): (usize, &DtaCollectorSettings)| {
+        let one = |(index, collector): (usize, &TargetSettings)| {
             collector.listen.or((index == 0).then_some(self.listen))
         };
         self.collectors.iter().enumerate().filter_map(one).collect()
     }
 
     /// The file with the secret of this collector.
-    pub(crate) fn secret_file<'s>(&'s self, collector: &'s DtaCollectorSettings) -> Option<&'s Path> {
+    pub(crate) fn secret_file<'s>(&'s self, collector: &'s TargetSettings) -> Option<&'s Path> {
         collector.secret_file.as_deref().or(self.secret_file.as_deref())
     }
 }
@@ -200,19 +200,19 @@ impl DtaSettings {
 /// Most collectors of a translator.
 const MOST_COLLECTORS: usize = translator::MAX_COLLECTORS;
 
-/// What is wrong with `[translator.dta]`: where, and a sentence.
-pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let mut wrong = |key: &str, message: &str| refuse(&["translator", "dta", key], message.to_owned());
+/// What is wrong with `[translator]`: where, and a sentence.
+pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let mut wrong = |key: &str, message: &str| refuse(&["translator", key], message.to_owned());
     if dta.collectors.is_empty() {
         wrong(
             "collectors",
-            "no collector to write to; add [[translator.dta.collectors]] with exchange = \"10.0.0.9:18515\"",
+            "no collector to write to; add [[translator.collectors]] with exchange = \"10.0.0.9:18515\"",
         );
     }
     if dta.collectors.len() > MOST_COLLECTORS {
         wrong("collectors", "at most 16 collectors; start another translator for the rest");
     }
-    if dta.mode == DtaMode::Verbs && dta.source.is_none() {
+    if dta.mode == TransportMode::Verbs && dta.source.is_none() {
         wrong("mode", "which RDMA device? add source = \"10.0.0.5\", its address");
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
@@ -227,7 +227,7 @@ pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) 
     for (index, collector) in dta.collectors.iter().enumerate() {
         let position = index.to_string();
         let mut wrong = |key: &str, message: String| {
-            refuse(&["translator", "dta", "collectors", &position, key], message);
+            refuse(&["translator", "collectors", &position, key], message);
         };
         if collector.exchange.is_none() {
             wrong(
@@ -254,15 +254,15 @@ pub(crate) fn check(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) 
         && let Err(translator::ConfigError::Setting(name, what)) = dta.config().check()
     {
         let key = if name == "local" { "waiting" } else { name };
-        refuse(&["translator", "dta", key], format!("write {what}"));
+        refuse(&["translator", key], format!("write {what}"));
     }
 }
 
-fn triggers(dta: &DtaSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, trigger) in dta.triggers.iter().enumerate() {
         let position = index.to_string();
         let mut wrong = |key: &str, message: String| {
-            refuse(&["translator", "dta", "triggers", &position, key], message);
+            refuse(&["translator", "triggers", &position, key], message);
         };
         if let Err(error) = translator::trigger_text::conditions(&trigger.when) {
             wrong("when", error);
@@ -300,15 +300,15 @@ impl TriggerSettings {
     }
 }
 
-impl DtaSettings {
+impl TranslatorSettings {
     /// The translator's settings, of collectors that are not known yet.
     pub(crate) fn config(&self) -> Config {
         Config {
             collectors: vec![None; self.collectors.len()],
             accept: match self.layout {
-                DtaLayout::V1 => Accept::V1,
-                DtaLayout::Artifact => Accept::Artifact,
-                DtaLayout::Both => Accept::Both,
+                ReportLayout::V1 => Accept::V1,
+                ReportLayout::Artifact => Accept::Artifact,
+                ReportLayout::Both => Accept::Both,
             },
             reporters: self.reporters,
             reporter_rate: self.reporter_rate.map_or(0, |rate| rate.0),
@@ -325,7 +325,7 @@ impl DtaSettings {
     }
 }
 
-impl DtaCollectorSettings {
+impl TargetSettings {
     /// How much it bears.
     pub(crate) fn limit(&self) -> translator::Rate {
         translator::Rate {

@@ -10,7 +10,7 @@ use nic::device::{Facts, Machine, RdmaDevice};
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::{
-    config::{Settings, memory::MemoryMode, translator::DtaMode},
+    config::{Settings, memory::MemoryMode, translator::TransportMode},
     exchange::secret::Secret,
     memory_role::regions::geometry,
 };
@@ -47,12 +47,12 @@ impl Writer {
                 }
             }
         }
-        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
-        if let Some(dta) = translator.filter(|dta| dta.mode == DtaMode::Verbs)
+        let translator = settings.translator.as_ref();
+        if let Some(dta) = translator.filter(|dta| dta.mode == TransportMode::Verbs)
             && let Some(address) = dta.source
         {
             let bytes = UNDER_WAY * dta.collectors.len() as u64;
-            writers.push(Self::Verbs { section: "[translator.dta]", address, bytes });
+            writers.push(Self::Verbs { section: "[translator]", address, bytes });
         }
         writers.extend(Self::exchanges(settings));
         writers
@@ -65,11 +65,11 @@ impl Writer {
             at: memory.exchange,
             secret_file: memory.secret_file.clone(),
         });
-        let translator = settings.translator.as_ref().and_then(|stage| stage.dta.as_ref());
+        let translator = settings.translator.as_ref();
         let others = translator.into_iter().flat_map(|dta| {
             dta.collectors.iter().filter_map(|collector| {
                 let secret_file = dta.secret_file(collector).map(PathBuf::from);
-                Some(Self::Exchange { section: "[translator.dta]", at: collector.exchange?, secret_file })
+                Some(Self::Exchange { section: "[translator]", at: collector.exchange?, secret_file })
             })
         });
         own.chain(others).collect()
@@ -153,7 +153,7 @@ pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
 
 fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
     let why = "Without a secret whoever reaches the exchange may write the collector's memory, or pose as a collector: set secret_file in \
-               [collector.memory] and in [translator.dta], or keep it on a loopback address. What is told and written is not encrypted in \
+               [collector.memory] and in [translator], or keep it on a loopback address. What is told and written is not encrypted in \
                any case.";
     let Some(file) = file else {
         let found = if at.ip().to_canonical().is_loopback() {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_card_takes_the_library_a_device_with_the_address_and_memory_that_may_be_locked() {
         let address = IpAddr::from([10, 0, 0, 9]);
-        let writer = Writer::Verbs { section: "[translator.dta]", address, bytes: 16 << 20 };
+        let writer = Writer::Verbs { section: "[translator]", address, bytes: 16 << 20 };
         let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
         let none = Found { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
         assert_eq!(

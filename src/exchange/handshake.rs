@@ -150,13 +150,13 @@ pub(super) fn admit(
             return Err(Refused::new(
                 Why::NotSecured,
                 "this collector has no secret: set [collector.memory] secret_file to a file with the translator's, or take secret_file out \
-                 of [translator.dta]",
+                 of [translator]",
             ));
         }
         (Message::Hello(_), Some(_)) => {
             return Err(Refused::new(
                 Why::NoSecret,
-                "this collector talks only to who knows its secret: set [translator.dta] secret_file to a file with the secret that \
+                "this collector talks only to who knows its secret: set [translator] secret_file to a file with the secret that \
                  [collector.memory] secret_file has",
             ));
         }
@@ -200,7 +200,7 @@ pub(super) fn prove(lines: &mut Lines, secret: &Secret, patience: &Patience<'_>)
     Ok(())
 }
 
-const UNPROVEN: &str = "it proves no secret, and [translator.dta] has a secret_file: give the collector the same by [collector.memory] secret_file";
+const UNPROVEN: &str = "it proves no secret, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
 
 /// What a translator makes of a refusal.
 pub(super) fn told(reason: &str, cause: Option<&str>) -> Refused {
@@ -219,7 +219,7 @@ fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) ->
             secret.is_proof(&proof, of, nonces).then_some(()).ok_or_else(|| {
                 Refused::new(
                     Why::WrongSecret,
-                    "the secrets differ: give [collector.memory] secret_file and [translator.dta] secret_file the same text, and reload both",
+                    "the secrets differ: give [collector.memory] secret_file and [translator] secret_file the same text, and reload both",
                 )
             })
         }

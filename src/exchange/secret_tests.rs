@@ -154,7 +154,7 @@ fn a_collector_with_a_secret_refuses_a_translator_without() {
     let place = Place::open(Some(SECRET));
     let (told, refusals) = place.tried(None);
     let News::Lost(0, reason) = told else { panic!("{told:?}") };
-    assert!(reason.contains("set [translator.dta] secret_file to a file with the secret"), "{reason}");
+    assert!(reason.contains("set [translator] secret_file to a file with the secret"), "{reason}");
     assert_eq!(refusals[Why::NoSecret as usize], 1);
     assert_eq!(place.became(), [("no_secret", 1)]);
     assert!(place.book.read().is_empty());

@@ -147,8 +147,7 @@ impl Memory {
         if let Some(verbs) = &self.verbs {
             if hello.port != PORT {
                 return Err(
-                    "RDMA devices answer to UDP port 4791 only: set [translator.dta] source_port = 4791"
-                        .to_owned(),
+                    "RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791".to_owned()
                 );
             }
             mtu = mtu.min(verbs.mtu());

@@ -72,7 +72,7 @@ impl Verbs {
                 tracing::warn!(
                     "the store `{}` has slots of {len} bytes, in several packets of {mtu}: a device writes them one after the other, so that one \
                      that is asked meanwhile may be half of another value; ask by policy = \"majority\" or \"strict\", or raise the path MTU \
-                     ([translator.dta] pmtu, and the interfaces' MTU)",
+                     ([translator] pmtu, and the interfaces' MTU)",
                     offered.store.name()
                 );
             }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::Text;
 use crate::memory_role::view::{MemoryView, XdpView};
-use crate::translator_role::view::{CollectorView, DtaView};
+use crate::translator_role::view::{CollectorView, TranslatorView};
 use crate::view::NamedCounts;
 
 /// One figure of a role.
@@ -34,7 +34,7 @@ fn by<V>(
 }
 
 /// What the DTA translator of this process did.
-pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
+pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     let help = "DTA reports received: = completed + dropped + unreadable + queued.";
     one(text, view, ("dta_reports_total", "counter", help), |view| view.reports);
     by(text, view, ("dta_completed_total", "primitive", "DTA reports completed, by primitive."), |view| {
@@ -63,7 +63,7 @@ pub(super) fn translating(text: &mut Text, view: Option<&DtaView>) {
     links(text, view);
 }
 
-fn links(text: &mut Text, view: Option<&DtaView>) {
+fn links(text: &mut Text, view: Option<&TranslatorView>) {
     let mut each = |(name, kind, help): (&str, &str, &str), value: &dyn Fn(&CollectorView) -> u64| {
         text.metric(name, kind, help);
         for collector in view.iter().flat_map(|view| &view.collectors) {

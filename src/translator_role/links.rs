@@ -15,7 +15,7 @@ use wire::roce::{PORT, Path, Psn};
 use super::road::Road;
 
 use crate::{
-    config::translator::DtaSettings,
+    config::translator::TranslatorSettings,
     control::Control,
     exchange::{
         End, Hello, Shape, StoreOffer, VERSION, Welcome,
@@ -47,7 +47,7 @@ pub(super) struct Peer {
 /// What news are for.
 pub(super) struct Parts<'p> {
     pub(super) now: u64,
-    pub(super) settings: &'p DtaSettings,
+    pub(super) settings: &'p TranslatorSettings,
     pub(super) translator: &'p mut Translator,
     pub(super) links: &'p mut Road,
 }
@@ -63,7 +63,7 @@ pub(super) struct Peers {
 impl Peers {
     /// Begins to connect to all.
     pub(super) fn start(
-        settings: &DtaSettings,
+        settings: &TranslatorSettings,
         secrets: &super::Secrets,
         (news, inbox): (Sender<News>, Inbox<News>),
         control: &Control,
@@ -180,7 +180,12 @@ impl Peers {
     }
 
     /// Where RoCEv2 comes from: a socket, or a device.
-    fn source(&mut self, number: u8, local: IpAddr, settings: &DtaSettings) -> Result<SocketAddr, String> {
+    fn source(
+        &mut self,
+        number: u8,
+        local: IpAddr,
+        settings: &TranslatorSettings,
+    ) -> Result<SocketAddr, String> {
         if let Some(address) = Road::verbs(settings) {
             return Ok(SocketAddr::new(address, PORT));
         }
@@ -192,7 +197,7 @@ impl Peers {
     }
 
     /// The socket of this address, which RoCEv2's checksum covers.
-    fn socket(&mut self, address: IpAddr, settings: &DtaSettings) -> Result<usize, String> {
+    fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
         if let Some(index) = self.sockets.iter().position(|socket| socket.local_addr().ip() == address) {
             return Ok(index);
         }
@@ -243,7 +248,7 @@ impl Peers {
         peer.lost = None;
         if let Some(trigger) = translator.unfit_trigger(number) {
             tracing::warn!(
-                "[[translator.dta.triggers]] {}: what it makes is not as long as the entries of its list at collector {number}, or there is no \
+                "[[translator.triggers]] {}: what it makes is not as long as the entries of its list at collector {number}, or there is no \
                  such list; it makes nothing there",
                 trigger + 1
             );
@@ -260,7 +265,11 @@ fn is_new(before: &[StoreOffer], store: &StoreOffer) -> bool {
 }
 
 /// What the translator must know of a collector's memory.
-fn memory(stores: &[StoreOffer], number: u8, settings: &DtaSettings) -> Result<CollectorConfig, String> {
+fn memory(
+    stores: &[StoreOffer],
+    number: u8,
+    settings: &TranslatorSettings,
+) -> Result<CollectorConfig, String> {
     let entry = |store: &StoreOffer| {
         let geometry = store.geometry().ok_or_else(|| format!("its store `{}` cannot be", store.name))?;
         let id = match geometry {

@@ -6,7 +6,7 @@ use rdma::requester::{Config, Connection, Event, Links, Offer, State, Stats};
 use rdma::transport::{Blocked, Place, Room, Way};
 
 use super::verbs::Verbs;
-use crate::config::translator::{DtaMode, DtaSettings};
+use crate::config::translator::{TranslatorSettings, TransportMode};
 use terminal::CliError;
 
 /// See the module's text.
@@ -21,8 +21,8 @@ impl Road {
     ///
     /// # Errors
     /// There is no such device, or the settings cannot be used.
-    pub(super) fn open(settings: &DtaSettings) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.dta]: {error}"));
+    pub(super) fn open(settings: &TranslatorSettings) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let seed = u64::from_str_radix(&crate::exchange::instance(), 16).unwrap_or_default();
         let collectors = settings.collectors.len();
         if let Some(address) = Self::verbs(settings) {
@@ -34,8 +34,8 @@ impl Road {
     }
 
     /// The address of the device that is to be used.
-    pub(super) fn verbs(settings: &DtaSettings) -> Option<IpAddr> {
-        settings.source.filter(|_| settings.mode == DtaMode::Verbs)
+    pub(super) fn verbs(settings: &TranslatorSettings) -> Option<IpAddr> {
+        settings.source.filter(|_| settings.mode == TransportMode::Verbs)
     }
 
     /// Where frames are made, if they are made here.

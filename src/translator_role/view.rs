@@ -12,7 +12,7 @@ use crate::view::{Name, NamedCounts};
 /// `dta` in `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct DtaView {
+pub(crate) struct TranslatorView {
     layout: Name,
     /// Reports taken: = done + dropped + unreadable + waiting.
     pub(crate) reports: u64,
@@ -123,14 +123,14 @@ fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
 
 impl Worker {
     /// All of it, now.
-    pub(super) fn view(&mut self) -> DtaView {
+    pub(super) fn view(&mut self) -> TranslatorView {
         let stats = self.translator.stats();
         let collectors = (0..self.peers.list.len()).filter_map(|number| self.collector(number)).collect();
         let refusals = |counts: &[u64; Refusal::COUNT]| {
             some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
         };
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
-        DtaView {
+        TranslatorView {
             layout: self.settings.layout.word().into(),
             reports: stats.reports.taken,
             done: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),

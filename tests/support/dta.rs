@@ -128,7 +128,7 @@ impl Program {
 
     /// The translator's part of DTA, once `done` is true of it.
     pub(crate) fn translator(&self, what: &str, done: impl Fn(&Value) -> bool) -> Value {
-        self.wait("/api/v1/translator", what, |view| done(&view["dta"]))["dta"].clone()
+        self.wait("/api/v1/translator", what, |view| done(view)).clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -234,11 +234,11 @@ pub(crate) fn translator(exchanges: &[SocketAddr], extra: &str) -> String {
 /// The same at this address (in brackets, if it is of IPv6).
 pub(crate) fn translator_at(address: &str, exchanges: &[SocketAddr], extra: &str) -> String {
     let mut out = format!(
-        "api.listen = \"127.0.0.1:0\"\n[translator.dta]\nlisten = \"{address}:0\"\ncontrol_port = 0\n{extra}\n"
+        "api.listen = \"127.0.0.1:0\"\n[translator]\nlisten = \"{address}:0\"\ncontrol_port = 0\n{extra}\n"
     );
     for exchange in exchanges {
         out.push_str(&format!(
-            "[[translator.dta.collectors]]\nexchange = \"{exchange}\"\nlisten = \"{address}:0\"\n"
+            "[[translator.collectors]]\nexchange = \"{exchange}\"\nlisten = \"{address}:0\"\n"
         ));
     }
     out

@@ -1,4 +1,4 @@
-//! Aggregates of postcards: what a first stage makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
+//! Aggregates of postcards: what an aggregator makes of many postcards and sends to UDP port [`PORT`]. Wire-formats
 //! section 4; Alhamed et al., "P4 Postcard Telemetry Collector in Packet-Optical Networks".
 //!
 //! An aggregate begins as a Report 1.0 does (version nibble 1): it is told by the port that it comes to, never by its bytes.

@@ -1,4 +1,4 @@
-//! The first stage on one core, in process: payloads of postcards in memory to payloads of aggregates.
+//! The aggregator on one core, in process: payloads of postcards in memory to payloads of aggregates.
 
 use aggregator::Aggregator;
 use aggregator::workload::{CASES, LEN, NODES};
@@ -24,7 +24,7 @@ impl aggregator::Out for Nowhere {
     }
 }
 
-/// `stage-…`: UDP payloads through reading, register and writing.
+/// `aggregator-…`: UDP payloads through reading, register and writing.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let Some(case) = CASES.into_iter().find(|case| case.name == name) else {
         let what = format!("the translator has no workload `{name}`; this is a fault of this build");

@@ -1,4 +1,4 @@
-//! What a first stage saves the server, and what it costs in delay: Agg(R) and Cor(R).
+//! What an aggregator saves the server, and what it costs in delay: Agg(R) and Cor(R).
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -269,7 +269,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         &["Agg", "Agg_N", "Agg_N,F"],
     );
     Findings {
-        method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the first stage of `hopwise run` in the order \
+        method: "Three nodes send 10,000 postcards a second each, about four flows. They go through the aggregator of `hopwise run` in the order \
                  and at the times given; what leaves it is sent over loopback, at the same pace, to a UDP socket and the collector, whose \
                  thread's time on a core is counted (user and system). R = 1 is without a stage. The delay is that of the first postcard of \
                  an aggregate, from its arrival until the aggregate leaves."

@@ -42,7 +42,7 @@ pub(super) fn complete(settings: &mut Settings, directory: &Path, control_port: 
     if let Some(memory) = &mut settings.collector.memory {
         memory.directory = directory.to_path_buf();
     }
-    if let Some(dta) = settings.translator.as_mut().and_then(|translator| translator.dta.as_mut()) {
+    if let Some(dta) = settings.translator.as_mut() {
         dta.control_port = control_port;
     }
 }
@@ -184,7 +184,7 @@ pub(super) struct Done {
 /// Waits for the translator to find the memory.
 pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
     let begun = Instant::now();
-    while Done::ask(client)?.translator["dta"]["collectors"][0]["state"] != "up" {
+    while Done::ask(client)?.translator["collectors"][0]["state"] != "up" {
         if begun.elapsed() > PATIENCE {
             // What the switches tell meanwhile is counted.
             eprintln!(
@@ -206,7 +206,7 @@ impl Done {
 
     /// The stages from what the switches know to what is in memory.
     fn stages(&self, told: &Told) -> Vec<Stage> {
-        let translator = &self.translator["dta"];
+        let translator = &self.translator;
         let collector = &translator["collectors"][0];
         let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
         let kept = told.kept.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
@@ -244,7 +244,7 @@ impl Done {
     /// Is everything told, and everything that was told done or counted?
     pub(super) fn is_settled(&self, told: &Told) -> bool {
         let held = |of: &Value| of["held"].as_u64().unwrap_or(0);
-        let translator = &self.translator["dta"];
+        let translator = &self.translator;
         let waits = [&translator["entries"], &translator["postcards"], &translator["collectors"][0]];
         let stages = self.stages(told);
         told.reports + told.again == told.datagrams + told.unsent + told.waiting
@@ -308,7 +308,7 @@ mod tests {
         let memory = json!({
             "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,
         });
-        Done { translator: json!({"dta": dta}), memory }
+        Done { translator: dta, memory }
     }
 
     fn told() -> Told {

@@ -20,7 +20,7 @@ export function noMemory(): HTMLElement {
     'Switches that report by DTA fill memory of the collector through a translator. Add ',
     code('[collector.memory]'),
     ' to the configuration of this program, and ',
-    code('[translator.dta]'),
+    code('[translator]'),
     ' to that of a program beside it, or to this one.',
   );
 }
