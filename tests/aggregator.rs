@@ -1,4 +1,4 @@
-//! The translator role in the real program: postcards over loopback, aggregates over loopback.
+//! The aggregator in the real program: postcards over loopback, aggregates over loopback.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -130,7 +130,10 @@ fn postcards_in_aggregates_out_and_everything_adds_up() {
     let card = |flow| (Some(flow), Some(1500), Some((1, 42)));
     assert_eq!(cards, [card(7), card(8), card(9)]);
     let view = stage.view(|view| view["datagrams"] == 5);
-    assert_eq!((&view["postcards"], &view["pending"], &view["adds_up"]), (&4.into(), &1.into(), &true.into()));
+    assert_eq!(
+        (&view["postcards"], &view["pending"], &view["adds_up"]),
+        (&4.into(), &1.into(), &true.into())
+    );
     assert_eq!(view["unreadable"], serde_json::json!({"unknown_version": 1}));
     assert_eq!(view["nodes"][0]["lost"], 1);
     assert_eq!(view["forward"][0]["datagrams"], 1);

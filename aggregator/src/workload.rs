@@ -31,8 +31,20 @@ pub struct Case {
 /// The published cases.
 pub const CASES: [Case; 3] = [
     Case { name: "aggregator-agg25", kind: Kind::Agg, r: 25, flows: 1000, registers: 1 },
-    Case { name: "aggregator-agg-nf-100k", kind: Kind::AggNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
-    Case { name: "aggregator-cor-nf-100k", kind: Kind::CorNodeFlow, r: 25, flows: 100_000, registers: 1 << 18 },
+    Case {
+        name: "aggregator-agg-nf-100k",
+        kind: Kind::AggNodeFlow,
+        r: 25,
+        flows: 100_000,
+        registers: 1 << 18,
+    },
+    Case {
+        name: "aggregator-cor-nf-100k",
+        kind: Kind::CorNodeFlow,
+        r: 25,
+        flows: 100_000,
+        registers: 1 << 18,
+    },
 ];
 
 impl Case {
