@@ -4,7 +4,8 @@ use detect::Match;
 use wire::dta::hash::{MAX_COPIES, MAX_KEY};
 use wire::dta::{BASE_LEN, MAX_DATA};
 
-use super::field::{Condition, Field};
+use super::condition::Condition;
+use super::field::Field;
 use super::known::Occasion;
 use super::{ConfigError, How, Part};
 

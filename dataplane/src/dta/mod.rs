@@ -11,6 +11,7 @@
 //! allocated in [`Reporter::new`]. Everything that is not sent is counted by its reason.
 
 mod attached;
+mod condition;
 mod destination;
 mod engine;
 pub mod field;
@@ -32,9 +33,10 @@ use wire::dta::{BASE_LEN, Control, MAX_DEPTH, Operation, Priority};
 
 pub use attached::Attached;
 pub(crate) use attached::Happened;
+pub use condition::Condition;
 pub use destination::{Repeat, Stats as DestinationStats, WINDOW};
 pub use engine::MappingStats;
-pub use field::{Condition, Field};
+pub use field::Field;
 pub use known::{Known, Occasion, PacketFacts, Sums};
 pub use mapping::{Action, MAX_SPREAD, Mapping, data_len};
 pub use outbox::{Datagram, Outbox};

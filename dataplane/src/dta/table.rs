@@ -3,11 +3,11 @@
 
 use detect::Match;
 
-use super::field::{Condition, Field, Scratch, Subject, Unfit};
+use super::condition::Condition;
+pub use super::field::MAX_KEY;
+use super::field::{Field, Scratch, Subject, Unfit};
 use super::known::{Counter, Known, Occasion, Sums, Window};
 
-/// The longest key of a table, bytes: a flow of IPv6 and a byte or two.
-pub const MAX_KEY: usize = 40;
 /// Most records of a table.
 pub const MAX_SLOTS: usize = 1 << 20;
 /// Records looked at in one call when a period is over.

@@ -1,0 +1,93 @@
+//! Conditions: comparisons of a number with a constant, as text in a configuration.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::field::{Field, FieldError, Subject, number_of};
+use super::known::Known;
+
+/// A comparison of a number with a constant. An unknown number meets no condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    field: Field,
+    operator: Operator,
+    value: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+/// Longer ones first: `<=` begins with `<`.
+const OPERATORS: [(&str, Operator); 6] = [
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("<", Operator::Less),
+    (">", Operator::More),
+];
+
+/// Units of numbers in conditions: bytes by powers of 1024, times in ns, parts in millionths.
+const UNITS: [(&str, u64); 8] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("%", 10_000),
+    ("", 1),
+];
+
+impl Condition {
+    /// What is compared.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    pub(super) fn is_met(&self, known: &Known<'_>, subject: &Subject, now: u64) -> bool {
+        let Some(value) = self.field.number(known, subject, now) else { return false };
+        match self.operator {
+            Operator::Equal => value == self.value,
+            Operator::NotEqual => value != self.value,
+            Operator::Less => value < self.value,
+            Operator::AtMost => value <= self.value,
+            Operator::More => value > self.value,
+            Operator::AtLeast => value >= self.value,
+        }
+    }
+}
+
+impl FromStr for Condition {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let refused = || FieldError::Condition(text.to_owned());
+        let (at, word, operator) = OPERATORS
+            .iter()
+            .find_map(|(word, operator)| text.find(word).map(|at| (at, *word, *operator)))
+            .ok_or_else(refused)?;
+        let field: Field = text[..at].parse()?;
+        let written = text[at + word.len()..].trim();
+        let (number, factor) = UNITS
+            .iter()
+            .find_map(|(unit, factor)| written.strip_suffix(unit).map(|number| (number.trim(), *factor)))
+            .ok_or_else(refused)?;
+        let value = number_of(number).and_then(|number| number.checked_mul(factor)).ok_or_else(refused)?;
+        if field.is_number() { Ok(Self { field, operator, value }) } else { Err(refused()) }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = OPERATORS.iter().find(|(_, operator)| *operator == self.operator);
+        write!(f, "{} {} {}", self.field, found.map_or("", |(word, _)| *word), self.value)
+    }
+}

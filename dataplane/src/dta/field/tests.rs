@@ -1,0 +1,171 @@
+use super::*;
+use crate::dta::Condition;
+use crate::dta::known::{Counter, Occasion, PacketFacts, Window};
+
+fn field(text: &str) -> Field {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn data(text: &str, known: &Known<'_>) -> Result<Vec<u8>, Unfit> {
+    let mut bytes = [0xa5; 64];
+    let mut out = Scratch::new(&mut bytes);
+    let subject = Subject { hop: known.last_hop(), number: 3 };
+    field(text).put_data(known, &subject, 0x1122_3344_5566_7788, &mut out)?;
+    let len = out.len();
+    Ok(bytes[..len].to_vec())
+}
+
+fn key(text: &str, known: &Known<'_>) -> Result<Vec<u8>, Unfit> {
+    let mut bytes = [0xa5; 64];
+    let mut out = Scratch::new(&mut bytes);
+    field(text).put_key(
+        known,
+        &Subject { hop: known.last_hop(), number: 3 },
+        0x1122_3344_5566_7788,
+        &mut out,
+    )?;
+    let len = out.len();
+    Ok(bytes[..len].to_vec())
+}
+
+#[test]
+fn a_field_reads_back_as_it_is_written() {
+    for text in ["flow", "flow6", "src", "dst6", "key", "key[13]", "top_key[4]", "node", "node[5]", "7:u32"] {
+        assert_eq!(field(text).to_string(), text);
+    }
+    assert_eq!(field(" hop_latency : u16 ").to_string(), "hop_latency:u16");
+    assert_eq!(field("hop_latency[3]:u24").to_string(), "hop_latency[3]:u24");
+    assert_eq!(field("sport:u16").to_string(), "sport");
+    assert_eq!(field("0xff:u8").to_string(), "255:u8");
+    for (name, ..) in NUMBERS.iter().filter(|(name, ..)| !name.starts_with("pint")) {
+        assert_eq!(field(name).to_string(), *name);
+    }
+}
+
+#[test]
+fn what_is_no_field_is_refused_by_what_is_wrong() {
+    let told = |text: &str| text.parse::<Field>().map(|field| field.to_string()).unwrap_err();
+    assert_eq!(told("flwo"), FieldError::Unknown("flwo".to_owned()));
+    assert_eq!(told("node:32"), FieldError::Width("32".to_owned()));
+    assert_eq!(told("node:u12"), FieldError::Width("u12".to_owned()));
+    assert_eq!(told("300:u8"), FieldError::Width("300:u8".to_owned()));
+    assert_eq!(told("7"), FieldError::Width("7".to_owned()));
+    assert_eq!(told("flow:u8"), FieldError::Fixed("flow:u8".to_owned()));
+    assert_eq!(told("sport[2]"), FieldError::Fixed("sport[2]".to_owned()));
+    assert_eq!(told("node[0]"), FieldError::Brackets("node".to_owned(), 255));
+    assert_eq!(told("pint_n"), FieldError::Brackets("pint_n".to_owned(), 255));
+    assert_eq!(told("top_key"), FieldError::Brackets("top_key".to_owned(), 40));
+    assert_eq!(told("key[41]"), FieldError::Brackets("key".to_owned(), 40));
+}
+
+#[test]
+fn the_canonical_key_is_that_of_wire_formats_5_6() {
+    let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
+    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Path, 7) };
+    let bytes = [0x0a, 0, 0, 1, 0x0a, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
+    assert_eq!(key("flow", &known).as_deref(), Ok(&bytes[..]));
+    assert_eq!(data("flow", &known).as_deref(), Ok(&bytes[..]));
+    assert_eq!(data("src", &known), Ok(vec![10, 0, 0, 1]));
+    assert_eq!(
+        data("dst6", &known),
+        Ok([[0; 12], [0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]]
+            .concat()
+            .split_at(8)
+            .1
+            .iter()
+            .enumerate()
+            .map(|(i, byte)| if i == 10 || i == 11 { 0xff } else { *byte })
+            .collect())
+    );
+}
+
+#[test]
+fn ipv6_has_a_long_key_and_no_place_in_short_data() {
+    let flow = FlowKey::v6([0x20; 16], [0x21; 16], Some((1, 2)), 17);
+    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Path, 7) };
+    assert_eq!(key("flow", &known).map(|key| key.len()), Ok(37));
+    assert_eq!(key("src", &known), Ok(vec![0x20; 16]));
+    assert_eq!((data("flow", &known), data("src", &known)), (Err(Unfit::Size), Err(Unfit::Size)));
+    assert_eq!(data("flow6", &known).map(|key| key.len()), Ok(37));
+    let id = FlowKey::of_id(7);
+    let known = Known { flow: Some(&id), ..known };
+    assert_eq!((key("flow", &known), data("flow6", &known)), (Err(Unfit::Absent), Err(Unfit::Absent)));
+}
+
+#[test]
+fn numbers_take_the_width_that_is_written() {
+    let own = Hop {
+        node_id: Some(11),
+        hop_latency: Some(0x0102_0304),
+        queue_id: Some(5),
+        ingress_ts: Some(0x1_0000_0002),
+        ..Hop::default()
+    };
+    let known = Known { own: Some(&own), reason: Some(0xff), ..Known::new(Occasion::Drop, 11) };
+    assert_eq!(data("hop_latency", &known), Ok(vec![1, 2, 3, 4]));
+    assert_eq!(data("hop_latency:u48", &known), Ok(vec![0, 0, 1, 2, 3, 4]));
+    assert_eq!(data("hop_latency:u16", &known), Ok(vec![0xff, 0xfe]), "too large is not the same as unknown");
+    assert_eq!(data("ingress_ts:u32", &known), Ok(vec![0, 0, 0, 2]), "of times the low bits");
+    assert_eq!(data("time:u16", &known), Ok(vec![0x77, 0x88]));
+    assert_eq!(data("egress_ts:u16", &known), Ok(vec![0xff, 0xff]), "unknown");
+    assert_eq!(key("egress_ts:u16", &known), Err(Unfit::Absent));
+    assert_eq!(data("reason", &known), Ok(vec![0xff]));
+    assert_eq!(data("hop", &known), Ok(vec![3]));
+    assert_eq!(data("0x1234:u24", &known), Ok(vec![0, 0x12, 0x34]));
+}
+
+#[test]
+fn a_list_is_the_path_from_its_source() {
+    let layout = wire::int::Layout::int_2(0xa000, 2, false).unwrap();
+    // Node and hop latency; the most recent hop first.
+    let bytes = [0, 0, 0, 12, 0, 0, 0, 200, 0, 0, 0, 11, 0xff, 0xff, 0xff, 0xff];
+    let stack = wire::int::Stack { bytes: &bytes, layout, count: 2 };
+    let own = Hop { node_id: Some(13), hop_latency: Some(70_000), ..Hop::default() };
+    let known = Known { stack, own: Some(&own), ..Known::new(Occasion::Path, 13) };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
+    assert_eq!(data("node[5]", &known), Ok(words(&[11, 12, 13, 0, 0])));
+    assert_eq!(data("node[2]", &known), Ok(words(&[11, 12])));
+    assert_eq!(data("hop_latency[3]:u16", &known), Ok(vec![0xff, 0xff, 0, 200, 0xff, 0xfe]));
+    assert_eq!(data("path_len", &known), Ok(vec![3]));
+    assert_eq!(data("flow_latency", &known), Ok(vec![0xff; 4]), "one hop does not tell");
+    let known = Known { stack: wire::int::Stack { bytes: &bytes[..8], count: 1, ..stack }, ..known };
+    assert_eq!(data("flow_latency", &known), Ok(words(&[70_200])));
+}
+
+#[test]
+fn a_tables_record_and_window_are_fields_too() {
+    let since = Sums { packets: 90, bytes: 9000, drops: 10 };
+    let total = Sums { packets: 1000, bytes: 90_000, drops: 10 };
+    let counter = Counter { key: &[1, 2, 3, 4], since, total, first: 1, last: 2 };
+    let known = Known { counter: Some(&counter), ..Known::new(Occasion::Evicted, 7) };
+    assert_eq!((key("key", &known), data("key[4]", &known)), (Ok(vec![1, 2, 3, 4]), Ok(vec![1, 2, 3, 4])));
+    assert_eq!(data("key[13]", &known), Err(Unfit::Size));
+    assert_eq!(data("packets:u8", &known), Ok(vec![90]));
+    assert_eq!(data("total_packets:u16", &known), Ok(vec![3, 0xe8]));
+    assert_eq!(data("loss_rate", &known), Ok(100_000_u32.to_be_bytes().to_vec()));
+    let window = Window { keys: 3, sums: since, top_key: &[9, 8], top: total };
+    let known = Known { window: Some(&window), ..Known::new(Occasion::Window, 7) };
+    assert_eq!(data("top_key[4]", &known), Ok(vec![9, 8, 0, 0]));
+    assert_eq!((data("keys:u8", &known), data("top_packets:u16", &known)), (Ok(vec![3]), Ok(vec![3, 0xe8])));
+    assert_eq!(data("total_packets:u8", &known), Ok(vec![0xff]), "a window has no such");
+}
+
+#[test]
+fn conditions_compare_what_is_known() {
+    let own = Hop { node_id: Some(11), hop_latency: Some(500_000), ..Hop::default() };
+    let packet = PacketFacts { bytes: 64, ..PacketFacts::default() };
+    let known = Known { own: Some(&own), packet, ..Known::new(Occasion::Hop, 11) };
+    let subject = Subject { hop: known.last_hop(), number: 0 };
+    let met = |text: &str| text.parse::<Condition>().unwrap().is_met(&known, &subject, 0);
+    for text in ["hop_latency >= 500us", "hop_latency == 500_000", "hop_latency<1ms", "packet_bytes <= 64"] {
+        assert!(met(text), "{text}");
+    }
+    for text in ["hop_latency != 500us", "hop_latency > 500us", "queue_occupancy >= 0", "reason == 1"] {
+        assert!(!met(text), "{text}");
+    }
+    let shown = "hop_latency>=500us".parse::<Condition>().unwrap().to_string();
+    assert_eq!(shown, "hop_latency >= 500000");
+    for text in ["", "hop_latency", "hop_latency = 5", "flow > 5", "node[3] > 5", "hop_latency > 5 weeks"] {
+        assert!(text.parse::<Condition>().is_err(), "{text}");
+    }
+}

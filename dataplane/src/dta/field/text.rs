@@ -1,0 +1,109 @@
+//! Fields as text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Field, FieldError, MAX_KEY, NAMES, Number, What, most};
+
+impl FromStr for Field {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let text = text.trim();
+        let (rest, width) = match text.split_once(':') {
+            Some((rest, width)) => (rest.trim(), Some(width_of(width.trim())?)),
+            None => (text, None),
+        };
+        let (name, count) = match rest.split_once('[') {
+            Some((name, count)) => {
+                let count = count.strip_suffix(']').and_then(|count| count.trim().parse::<u8>().ok());
+                let count = count.filter(|count| *count > 0);
+                (name.trim(), Some(count.ok_or_else(|| FieldError::Brackets(name.trim().to_owned(), 255))?))
+            }
+            None => (rest, None),
+        };
+        if let Some(value) = number_of(name) {
+            let width = width.filter(|width| value <= most(*width) && count.is_none());
+            let width = width.ok_or_else(|| FieldError::Width(text.to_owned()))?;
+            return Ok(Self { what: What::Constant(value), width, count: 0 });
+        }
+        if let Some((number, _, usual)) = Number::ALL.iter().find(|(_, word, _)| *word == name) {
+            if number.is_pint() && count.is_none() {
+                return Err(FieldError::Brackets(name.to_owned(), 255));
+            }
+            if count.is_some() && !number.is_of_hops() && !number.is_pint() {
+                return Err(FieldError::Fixed(text.to_owned()));
+            }
+            let count = count.unwrap_or(0);
+            return Ok(Self { what: What::Number(*number), width: width.unwrap_or(*usual), count });
+        }
+        named(name, text, width, count)
+    }
+}
+
+/// One of [`NAMES`].
+fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result<Field, FieldError> {
+    let what = match name {
+        "flow" => What::Flow { wide: false },
+        "flow6" => What::Flow { wide: true },
+        "src" => What::Address { source: true, wide: false },
+        "dst" => What::Address { source: false, wide: false },
+        "src6" => What::Address { source: true, wide: true },
+        "dst6" => What::Address { source: false, wide: true },
+        "key" => What::Key { top: false },
+        "top_key" => What::Key { top: true },
+        _ => return Err(FieldError::Unknown(name.to_owned())),
+    };
+    let is_key = matches!(what, What::Key { .. });
+    if width.is_some() || (count.is_some() && !is_key) {
+        return Err(FieldError::Fixed(text.to_owned()));
+    }
+    let longest = MAX_KEY as u8;
+    if count.is_some_and(|count| count > longest) || (count.is_none() && name == "top_key") {
+        return Err(FieldError::Brackets(name.to_owned(), longest.into()));
+    }
+    let width = NAMES.iter().find(|(word, ..)| *word == name).map_or(0, |(_, width, _)| *width);
+    Ok(Field { what, width, count: count.unwrap_or(0) })
+}
+
+fn width_of(text: &str) -> Result<u8, FieldError> {
+    let bits = text.strip_prefix('u').and_then(|bits| bits.parse::<u8>().ok());
+    let bits = bits.filter(|bits| bits.is_multiple_of(8) && (8..=64).contains(bits));
+    bits.map(|bits| bits / 8).ok_or_else(|| FieldError::Width(text.to_owned()))
+}
+
+/// A decimal or hexadecimal number, with `_` between digits where it reads better.
+pub(in crate::dta) fn number_of(text: &str) -> Option<u64> {
+    if !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let text = text.replace('_', "");
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, usual) = match self.what {
+            What::Constant(value) => return write!(f, "{value}:u{}", self.width * 8),
+            What::Flow { wide } => (if wide { "flow6" } else { "flow" }, self.width),
+            What::Address { source: true, wide } => (if wide { "src6" } else { "src" }, self.width),
+            What::Address { source: false, wide } => (if wide { "dst6" } else { "dst" }, self.width),
+            What::Key { top } => (if top { "top_key" } else { "key" }, self.width),
+            What::Number(number) => {
+                let found = Number::ALL.iter().find(|(other, ..)| *other == number);
+                found.map_or(("", 0), |(_, word, width)| (*word, *width))
+            }
+        };
+        f.write_str(name)?;
+        if self.count > 0 {
+            write!(f, "[{}]", self.count)?;
+        }
+        if self.width != usual {
+            write!(f, ":u{}", self.width * 8)?;
+        }
+        Ok(())
+    }
+}
