@@ -438,12 +438,12 @@ fn aggregate(tree: &Value) -> Value {
     numbers(tree, &mut out, &names);
     if kind < 4 {
         let card = |card: &Value| {
-            let value = |name: &str| nullable(card, &format!("aggregate.card.{name}"), name);
-            let queue = nullable(card, "aggregate.card.queue_id", "queue_occupancy");
+            let value = |name: &str| nullable(card, &format!("aggregate.postcard.{name}"), name);
+            let queue = nullable(card, "aggregate.postcard.queue_id", "queue_occupancy");
             json!({"node_id": value("node_id"), "flow_id": value("flow_id"), "ingress_ts": value("ingress_ts"),
                 "egress_ts": value("egress_ts"), "queue_id": queue, "queue_occupancy": value("queue_occupancy")})
         };
-        out.insert("cards".into(), all(tree, "aggregate.card").into_iter().map(card).collect());
+        out.insert("cards".into(), all(tree, "aggregate.postcard").into_iter().map(card).collect());
     } else {
         let summary = |summary: &Value| {
             let value = |name: &str| json!(number(summary, &format!("aggregate.summary.{name}")));

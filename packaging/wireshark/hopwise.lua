@@ -4,10 +4,10 @@
 -- Install: put this file into Wireshark's folder of personal Lua plugins (Help > About > Folders), or start with
 -- `-X lua_script:hopwise.lua`. Works with Wireshark 3.6 and newer. How to use it: docs/how-to/wireshark.md.
 --
--- What is refused here is what hopwise refuses, by the same name (`hopwise.refused`, docs/reference/refusals.md).
+-- This dissector refuses what hopwise refuses, by the same name (`hopwise.refused`, docs/reference/refusals.md).
 --
--- Layout of this file: numbers and settings; fields; reading (the walk through a packet: no Wireshark in it, bytes in,
--- a table out, a refusal thrown as a table); showing (the tables into the tree); dissectors.
+-- Layout of this file: numbers and settings; fields; reading (parses a packet without Wireshark: bytes in, a table out,
+-- an error thrown as a table); showing (the tables into the tree); dissectors.
 
 local P = Proto("hopwise", "In-band network telemetry (hopwise)")
 
@@ -77,8 +77,8 @@ local REFUSALS = {
   undefined_inner_type = "an inner type that is not defined; skipped",
   leftover_words = "inner type none, and yet words are left; skipped",
   int_truncated = "cut inside the INT shim, header or stack",
-  bad_shim = "the first bytes where INT is marked are no INT shim",
-  bad_next_protocol_type = "the shim's NPT contradicts the mark by which INT was found",
+  bad_shim = "the first bytes after the INT marker are no INT shim",
+  bad_next_protocol_type = "the shim's NPT contradicts the marker by which INT was found",
   bad_int_version = "an INT header of a version that its carrier does not allow",
   bad_int_length = "the INT length contradicts the header",
   bad_hop_ml = "the words per hop contradict the instruction bitmap",
@@ -110,7 +110,7 @@ local REFUSALS = {
   bad_hop = "a hop of 0, or beyond the path's end",
   bad_hop_value = "the value that means that there is none",
   bad_sketch = "no columns, rows not 1 to 16, or counters not of 4 or 8 bytes (samples: of 8)",
-  bad_merge_op = "the way of merging is not defined",
+  bad_merge_op = "undefined merge operation",
   bad_control = "a control message of a type, length or level that is none",
 }
 
@@ -128,7 +128,7 @@ P.prefs.dta_ports = Pref.range("DTA ports", "40040,40044",
   "UDP ports of Direct Telemetry Access: reports, and control messages", 65535)
 P.prefs.dialect = Pref.enum("Dialect", 1, "Whose variant of the formats is spoken", dialect_choices, false)
 P.prefs.dscp = Pref.string("INT DSCP", "",
-  "DSCP that marks INT, hexadecimal, perhaps with a mask: 17/3f. Empty: as usual in the dialect; 0/0: none")
+  "DSCP that marks INT, hexadecimal, perhaps with a mask: 17/3f. Empty: default of the dialect; 0/0: none")
 P.prefs.probe_marker = Pref.string("Probe marker", "",
   "The 8 bytes after the L4 header that announce INT, as 16 hexadecimal digits; empty: none")
 P.prefs.gre_protocol = Pref.string("GRE protocol type", "88b6", "GRE protocol type of INT, hexadecimal")
@@ -139,7 +139,7 @@ P.prefs.domains = Pref.string("Domains", "",
 P.prefs.find = Pref.bool("Look for INT in all packets", true,
   "Look behind the DSCP mark, the probe marker, in tunnels and in IPv6 options. Off: only behind the INT ports")
 P.prefs.inner = Pref.bool("Dissect the packets inside reports", true,
-  "Give the packet inside a report, without its INT, to Wireshark's own dissectors")
+  "Pass the packet inside a report, without its INT, to Wireshark's own dissectors")
 P.prefs.time_unit = Pref.string("Unit of time", "ns", "What the devices count time in; only shown beside the numbers")
 
 local C = {} -- the settings, as the walk uses them
@@ -225,7 +225,7 @@ for _, which in ipairs({ "flow", "tunnel" }) do
   field(which .. "_proto", "uint8", which .. ".proto", "Protocol", base.DEC)
 end
 
--- What a hop may say, three times: on the INT stack, in a report's own metadata, in an IOAM trace.
+-- Fields of a hop, three times: on the INT stack, in a report's own metadata, in an IOAM trace.
 local HOP_ITEMS = {
   { "node_id", "uint32", "Node ID" },
   { "ingress_if", "uint16", "Ingress interface" },
@@ -372,14 +372,14 @@ field("a_id", "uint32", "aggregate.aggregator", "Aggregator ID", base.DEC)
 field("a_seq", "uint32", "aggregate.seq", "Sequence number", base.DEC)
 field("a_node", "uint32", "aggregate.node_scope", "Node scope", base.DEC)
 field("a_flow", "uint32", "aggregate.flow_scope", "Flow scope", base.HEX)
-field("card", "none", "aggregate.card", "Postcard")
-field("c_node", "uint32", "aggregate.card.node_id", "Node ID", base.DEC)
-field("c_flow", "uint32", "aggregate.card.flow_id", "Flow ID", base.HEX)
-field("c_in", "uint32", "aggregate.card.ingress_ts", "Ingress time stamp", base.DEC)
-field("c_out", "uint32", "aggregate.card.egress_ts", "Egress time stamp", base.DEC)
-field("c_latency", "uint32", "aggregate.card.latency", "Hop latency", base.DEC)
-field("c_queue", "uint8", "aggregate.card.queue_id", "Queue ID", base.DEC)
-field("c_length", "uint24", "aggregate.card.queue_occupancy", "Queue occupancy", base.DEC)
+field("postcard", "none", "aggregate.postcard", "Postcard")
+field("c_node", "uint32", "aggregate.postcard.node_id", "Node ID", base.DEC)
+field("c_flow", "uint32", "aggregate.postcard.flow_id", "Flow ID", base.HEX)
+field("c_in", "uint32", "aggregate.postcard.ingress_ts", "Ingress time stamp", base.DEC)
+field("c_out", "uint32", "aggregate.postcard.egress_ts", "Egress time stamp", base.DEC)
+field("c_latency", "uint32", "aggregate.postcard.latency", "Hop latency", base.DEC)
+field("c_queue", "uint8", "aggregate.postcard.queue_id", "Queue ID", base.DEC)
+field("c_length", "uint24", "aggregate.postcard.queue_occupancy", "Queue occupancy", base.DEC)
 field("summary", "none", "aggregate.summary", "Summary")
 field("m_metric", "uint8", "aggregate.summary.metric", "Metric", base.DEC, { "hop latency", "queue occupancy" })
 field("m_min", "uint32", "aggregate.summary.min", "Smallest", base.DEC)
@@ -391,7 +391,7 @@ field("m_avg", "uint64", "aggregate.summary.avg", "Average (rounded down)", base
 local OPCODES = { "Key-Write", "Append", "Key-Increment", "Postcarding", "Sketch-Merge", [15] = "control" }
 field("d_version", "uint8", "dta.version", "Version", base.DEC, nil, 0xf0)
 field("d_opcode", "uint8", "dta.opcode", "Opcode", base.DEC, OPCODES, 0x0f)
-flag("d_immediate", "dta.immediate", "I: tell the collector's processor", 8, 0x80)
+flag("d_immediate", "dta.immediate", "I: notify the collector's CPU", 8, 0x80)
 flag("d_essential", "dta.essential", "R: essential, the sequence is tracked", 8, 0x40)
 field("d_priority", "uint8", "dta.priority", "Priority", base.DEC, { [0] = "low", "medium", "high" }, 0x30)
 field("d_seq", "uint16", "dta.seq", "Sequence number", base.DEC)
@@ -429,11 +429,11 @@ P.fields = field_list
 
 local X = {
   refused = ProtoExpert.new("hopwise.expert.refused", "Refused", expert.group.MALFORMED, expert.severity.ERROR),
-  odd = ProtoExpert.new("hopwise.expert.odd", "Odd", expert.group.PROTOCOL, expert.severity.NOTE),
+  anomaly = ProtoExpert.new("hopwise.expert.anomaly", "Anomaly", expert.group.PROTOCOL, expert.severity.NOTE),
   drop = ProtoExpert.new("hopwise.expert.drop", "A packet was dropped", expert.group.SEQUENCE, expert.severity.WARN),
   flags = ProtoExpert.new("hopwise.expert.flags", "INT is not complete", expert.group.PROTOCOL, expert.severity.NOTE),
 }
-P.experts = { X.refused, X.odd, X.drop, X.flags }
+P.experts = { X.refused, X.anomaly, X.drop, X.flags }
 
 ---------------------------------------------------------------------------------------------------------------------
 -- Records: which item lies where
@@ -1262,7 +1262,7 @@ local function version_of(w, at)
   if not first then return nil, "truncated" end
   local version, kind = bits(first, 4, 4), first % 16
   if version == 1 and C.dialect == "intcollector-gen" and kind < 4 then
-    -- The generator writes 1 into its reports 0.5 too; both go on with Ethernet, and the EtherType tells.
+    -- The generator writes 1 into its reports 0.5 too; both continue with Ethernet, so the EtherType decides.
     local function is_type(offset)
       local ethertype = u16(w, at + offset + 12)
       return ethertype == IP4 or ethertype == IP6 or ethertype == 0x8100
@@ -1351,7 +1351,7 @@ local function drop_reason(w, layout, at)
   return { at = at + item[2] + 1, value = u8(w, at + item[2] + 1) }
 end
 
--- Of two records of an SF packet the first is the reporter's own, if it has told none elsewhere.
+-- Of two records of an SF packet the first is the reporter's, unless the report has its record elsewhere.
 local function split_own(report)
   local int = report.walk and report.walk.int
   if not int or not int.sf or int.sf.urgent or int.count < 2 or report.problem then return end
@@ -1584,9 +1584,9 @@ local function refusal(tree, tvb, problem)
     "Refused (" .. problem.refused .. "): " .. (REFUSALS[problem.refused] or "contradicts itself"))
 end
 
-local function odd(tree, tvb, name, text)
+local function anomaly(tree, tvb, name, text)
   generated(tree:add(F.mark, range(tvb, 0, 0), name))
-  tree:add_proto_expert_info(X.odd, text)
+  tree:add_proto_expert_info(X.anomaly, text)
 end
 
 local PROTOCOLS = { [1] = "ICMP", [6] = "TCP", [17] = "UDP", [47] = "GRE", [58] = "ICMPv6", [132] = "SCTP" }
@@ -1868,7 +1868,7 @@ local function show_int(tree, tvb, w, zero, problem)
   end
   if w.int and not problem then show_stack(sub, tvb, w) end
   if tail and not problem then TRAIL.tail(sub, tvb, tail.at) end
-  if w.destination then odd(sub, tvb, "destination", "INT for the destination is stepped over") end
+  if w.destination then anomaly(sub, tvb, "destination", "INT for the destination is stepped over") end
   return sub
 end
 
@@ -2076,9 +2076,9 @@ local function show_report(tree, tvb, pinfo, report, number)
   end
   generated(sub:add(F.path, range(tvb, report.at, report.at), path_text(report.path)))
   generated(sub:add(F.path_hops, range(tvb, report.at, report.at), #report.path))
-  if report.partial then odd(sub, tvb, "partial", "A TLV runs over the report's end and is left out") end
-  if report.odd_drop then odd(sub, tvb, "odd_drop_reason", "A drop reason without the drop flag") end
-  if report.merged then odd(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end
+  if report.partial then anomaly(sub, tvb, "partial", "A TLV runs over the report's end and is left out") end
+  if report.odd_drop then anomaly(sub, tvb, "odd_drop_reason", "A drop reason without the drop flag") end
+  if report.merged then anomaly(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end
   if report.flags.drop then
     local reason = report.drop and report.drop.value
     sub:add_proto_expert_info(X.drop, "A watched packet was dropped" .. (reason and ", reason " .. reason or ""))
@@ -2228,7 +2228,7 @@ P.dissector = report_dissector
 local A = Proto("hopwise_aggregate", "Postcard aggregate (hopwise)")
 
 local function show_card(tree, tvb, w, at)
-  local sub = tree:add(F.card, tvb(at, 20))
+  local sub = tree:add(F.postcard, tvb(at, 20))
   local function item(key, offset, len, name)
     if all_ones(w, at + offset, len) then
       generated(sub:add(F.unavailable, tvb(at + offset, len), name)):set_text(name .. ": unavailable")

@@ -7,8 +7,8 @@ export async function open(page, base, hash) {
   await page.goto(`${base}#/${hash}`);
 }
 
-/** Text of the first match, once `fits` holds for it. */
-async function until(page, selector, fits, what) {
+/** Text of the first match, once `matches` holds for it. */
+async function until(page, selector, matches, what) {
   const deadline = Date.now() + WAIT.timeout;
   let text = '';
   while (Date.now() < deadline) {
@@ -18,7 +18,7 @@ async function until(page, selector, fits, what) {
         .first()
         .textContent()
         .catch(() => '')) ?? '';
-    if (fits(text)) return text;
+    if (matches(text)) return text;
     await page.waitForTimeout(100);
   }
   assert.fail(`${what}: ${selector} says ${JSON.stringify(text)}`);
@@ -100,7 +100,7 @@ export async function topology(page, base) {
   );
   await page.locator('.canvas').focus();
   await page.keyboard.press('ArrowRight');
-  await until(page, '.detail h3', (text) => /\d/.test(text), 'the node that was picked');
+  await until(page, '.detail h3', (text) => /\d/.test(text), 'the selected node');
   await until(
     page,
     '.detail .facts',
@@ -130,7 +130,7 @@ export async function flow(page, base) {
   const name = (await first.innerText()).split('\n')[0].trim();
   // The order may change in between.
   await list.locator('tbody tr').filter({ hasText: name }).first().click();
-  await until(page, '.flow-title h1', (text) => text.includes(name), 'the flow that was picked');
+  await until(page, '.flow-title h1', (text) => text.includes(name), 'the selected flow');
   await until(page, '.path-strip', (text) => (text.match(/\d/g) ?? []).length > 5, 'hops of the path');
   const hops = await page.locator('.path-strip li').count();
   assert.ok(hops >= 2, `a path of ${hops} hops`);
@@ -213,12 +213,12 @@ async function hasMemory(page, name) {
 export async function stores(page, base) {
   await open(page, base, 'stores');
   if (!(await hasMemory(page, 'stores'))) return;
-  await until(page, '.memory .facts', (text) => /adds up/.test(text), 'the balance');
+  await until(page, '.memory .facts', (text) => /(?<!un)balanced/.test(text), 'the balance');
   await until(page, '.panel[aria-label="Stores"] tbody', (text) => /key-write/.test(text), 'the stores');
   await page.locator('.panel[aria-label="Stores"] tbody tr', { hasText: 'key-write' }).first().click();
   await page.locator('#key').fill('10.0.0.1:1234 > 10.0.0.2:80 tcp');
-  await page.getByRole('button', { name: 'Ask' }).click();
-  await until(page, '.answer', (text) => /(say so|not there)/.test(text), 'an answer');
+  await page.getByRole('button', { name: 'Query' }).click();
+  await until(page, '.answer', (text) => /(agree|not found)/.test(text), 'an answer');
 }
 
 export async function lists(page, base) {

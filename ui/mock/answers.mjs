@@ -229,9 +229,9 @@ export function events(fabric, query) {
 export function rollups(fabric, query) {
   const from = Number(query.get('from') ?? 0);
   const wanted = { metric: query.get('metric'), node: query.get('node') };
-  const fits = (rollup) =>
+  const matches = (rollup) =>
     rollup.ts >= from &&
     (!wanted.metric || rollup.metric === wanted.metric) &&
     (!wanted.node || String(rollup.node) === wanted.node);
-  return { rollups: fabric.rollups.filter(fits) };
+  return { rollups: fabric.rollups.filter(matches) };
 }

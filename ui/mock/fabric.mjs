@@ -98,13 +98,13 @@ export class Fabric {
     for (const flow of this.flows) {
       if (flow.home !== 202 || ![102, 103].includes(flow.path[0])) continue;
       flow.path = [flow.path[0], broken ? 201 : 202, flow.path[2]];
-      this.tell({ kind: 'path_change', metric: 'flow_path', flow, path: flow.path, value: 3 });
+      this.emit({ kind: 'path_change', metric: 'flow_path', flow, path: flow.path, value: 3 });
     }
   }
 
   report(flow) {
     if (this.now < flow.first) return 0;
-    if (flow.reports === 0) this.tell({ kind: 'new', metric: 'flow_path', flow, path: flow.path, value: 3 });
+    if (flow.reports === 0) this.emit({ kind: 'new', metric: 'flow_path', flow, path: flow.path, value: 3 });
     const hops = flow.path.map((node, i) => this.hop(flow, node, i));
     this.noticeChanges(flow, hops);
     const reports = Math.floor(flow.weight * (0.9 + this.random() * 0.2));
@@ -148,7 +148,7 @@ export class Fabric {
     const value = Math.round(1e6 * this.load.get(202));
     const previous = this.link ?? value;
     this.link = value;
-    this.tell({
+    this.emit({
       kind: 'change',
       metric: 'link_utilization',
       node: 202,
@@ -161,27 +161,27 @@ export class Fabric {
 
   noticeChanges(flow, hops) {
     for (const [i, hop] of hops.entries()) {
-      const told = flow.told?.[hop.node];
-      flow.told ??= {};
-      if (told === undefined) flow.told[hop.node] = hop.hop_latency;
-      else if (Math.abs(hop.hop_latency - told) > 2000) {
-        this.tell({
+      const reported = flow.reported?.[hop.node];
+      flow.reported ??= {};
+      if (reported === undefined) flow.reported[hop.node] = hop.hop_latency;
+      else if (Math.abs(hop.hop_latency - reported) > 2000) {
+        this.emit({
           kind: 'change',
           metric: 'hop_latency',
           flow,
           node: hop.node,
           value: hop.hop_latency,
-          previous: told,
+          previous: reported,
           threshold: 2000,
         });
-        flow.told[hop.node] = hop.hop_latency;
+        flow.reported[hop.node] = hop.hop_latency;
       }
       const slow = hop.queue_occupancy > 120;
       if (i === 1 && slow !== Boolean(flow.slow)) {
         flow.slow = slow;
-        this.tell({ kind: slow ? 'rule_on' : 'rule_off', flow, node: hop.node, rule: 'deep_queue' });
+        this.emit({ kind: slow ? 'rule_on' : 'rule_off', flow, node: hop.node, rule: 'deep_queue' });
         const value = hop.queue_occupancy;
-        this.tell({
+        this.emit({
           kind: 'change',
           metric: 'queue_occupancy',
           node: hop.node,
@@ -193,7 +193,7 @@ export class Fabric {
       }
       if (hop.queue_occupancy > 170 && this.random() < 0.08) {
         this.nodes.get(hop.node).drops += 1;
-        this.tell({
+        this.emit({
           kind: 'drop',
           flow,
           node: hop.node,
@@ -213,7 +213,7 @@ export class Fabric {
       const lost = 3 + Math.floor(this.random() * 9);
       total.expected += lost;
       total.lost += lost;
-      this.tell({ kind: 'loss', node: 103, value: lost });
+      this.emit({ kind: 'loss', node: 103, value: lost });
     }
     if (age % 40 === 0) total.truncated += 1;
     if (age % 130 === 0) total.nested += 2;
@@ -238,7 +238,7 @@ export class Fabric {
     while (this.rollups[0]?.ts < old) this.rollups.shift();
   }
 
-  tell({ flow = null, ...fields }) {
+  emit({ flow = null, ...fields }) {
     this.totals.events += 1;
     const event = {
       ts: ns(this.now) + Math.floor(this.random() * 9e8),

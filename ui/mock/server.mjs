@@ -15,7 +15,7 @@ const POLICY =
   "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
-/** Starts it; resolves to `{ url, fabric, close }`. Port 0 takes a free one. */
+/** Starts it; resolves to `{ url, fabric, close }`. Port 0 selects a free one. */
 export function start({ port = 0, empty = false, token = '' } = {}) {
   const fabric = new Fabric(Math.floor(Date.now() / 1000) - 900);
   if (!empty) for (let i = 0; i < 900; i += 1) fabric.step();

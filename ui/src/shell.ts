@@ -93,7 +93,7 @@ function showTrouble(banner: HTMLElement): void {
   show(banner, trouble !== null && !trouble.unauthorised);
   if (!trouble) return;
   const since = span((Date.now() - trouble.since) / 1000);
-  const kept = status ? ' The page shows what was last known.' : '';
+  const kept = status ? ' The page shows the last known state.' : '';
   const next = `Next try in ${span(trouble.waitMs / 1000)}.`;
   setText(banner, `${capital(trouble.message)} (for ${since}). ${next}${kept}`);
 }

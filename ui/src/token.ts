@@ -7,7 +7,7 @@ export interface TokenDialog {
   ask(): void;
 }
 
-/** Asks for the API token; it is kept for this browser tab only. */
+/** Asks for the API token, which is stored for this browser tab only. */
 export function tokenDialog(given: () => void): TokenDialog {
   const input = h('input', { type: 'password', id: 'token', autocomplete: 'off', spellcheck: 'false' });
   const note = h('p', { class: 'muted' });
@@ -15,7 +15,7 @@ export function tokenDialog(given: () => void): TokenDialog {
     'form',
     {},
     h('h2', {}, 'This API needs a token'),
-    h('p', {}, 'It is the one in the configuration of the hopwise program. It stays in this browser tab.'),
+    h('p', {}, 'Enter [api] token of the hopwise configuration. It is stored for this browser tab only.'),
     h('label', { for: 'token' }, 'Token'),
     input,
     note,

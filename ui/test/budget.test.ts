@@ -67,14 +67,14 @@ test('nothing in means nothing to judge', () => {
   assert.equal(judge(nothing).headline, 'Nothing received yet');
 });
 
-test('counters that are wrong for a moment only are not told', () => {
+test('counters that disagree briefly are not reported', () => {
   const steady = new Steady();
   const settle = (out: number): number =>
     steady.settle(stageView({ stage: 'state', in: 100, out, drops: {} })).missing;
   assert.deepEqual([101, 100, 102, 102, 102, 100].map(settle), [0, 0, 0, 0, -2, 0]);
 });
 
-test('the unit and what is held come from the server where it tells them', () => {
+test('the unit and the number in flight come from the server where it sends them', () => {
   const view = stageView({
     stage: 'decode',
     unit: 'datagrams',
@@ -83,7 +83,7 @@ test('the unit and what is held come from the server where it tells them', () =>
     held: 4,
     drops: { nested: 3 },
   });
-  assert.deepEqual([view.takes, view.gives, view.waiting, view.missing], ['datagram', 'datagram', 4, 3]);
+  assert.deepEqual([view.input, view.output, view.waiting, view.missing], ['datagram', 'datagram', 4, 3]);
 });
 
 test('a stage that gives more than it took is a mistake of ours', () => {
@@ -92,7 +92,7 @@ test('a stage that gives more than it took is a mistake of ours', () => {
   assert.equal(found.headline, 'The counters of stage state do not add up by 5');
 });
 
-test('what is in a stage is on its way; one datagram can hold several reports', () => {
+test('what is in a stage is in flight; one datagram can hold several reports', () => {
   assert.equal(stageView({ stage: 'queue', in: 100, out: 90, drops: { shed: 4 } }).waiting, 6);
   assert.equal(stageView({ stage: 'decode', in: 100, out: 250, drops: {} }).waiting, 0);
 });

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { NewsEvent } from '../src/api/types';
+import type { TelemetryEvent } from '../src/api/types';
 import { beforeParameter, EventLog, isFlowText, KINDS, sentence } from '../src/model/events';
 
-const PLAIN: NewsEvent = {
+const PLAIN: TelemetryEvent = {
   ts: 1_795_296_688e9,
   id: '00000000000000aa',
   kind: 'change',
@@ -22,12 +22,12 @@ const PLAIN: NewsEvent = {
   path: null,
 };
 
-const event = (changes: Partial<NewsEvent>): NewsEvent => ({ ...PLAIN, ...changes });
+const event = (changes: Partial<TelemetryEvent>): TelemetryEvent => ({ ...PLAIN, ...changes });
 
 test('events are sentences', () => {
   const hop = { metric: 'hop_latency', node: 102 };
   const queue = { metric: 'queue_occupancy', node: 102, queue: 3 };
-  const cases: [Partial<NewsEvent>, string][] = [
+  const cases: [Partial<TelemetryEvent>, string][] = [
     [
       { ...hop, value: 48_000, previous: 1200, threshold: 5000 },
       'hop latency at 102 rose 1.2 µs → 48 µs (threshold 5 µs)',
@@ -79,7 +79,7 @@ test('a flood of one kind does not push out the rare ones', () => {
   assert.equal(log.select({ kinds: new Set(['change']), metric: '', flow: '' }, 1000).length, 12);
 });
 
-test('the same event twice is one', () => {
+test('a duplicate event is removed', () => {
   const log = new EventLog(10);
   assert.equal(log.add(event({})), true);
   assert.equal(log.add(event({})), false);
@@ -106,7 +106,7 @@ test('the cursor for older events is an exact integer, not before the event itse
   assert.equal(beforeParameter(1_795_296_688_658_000_128), '1795296688658000384');
 });
 
-test('whole flows are told from parts of them', () => {
+test('complete flow texts are distinguished from parts', () => {
   const flows = ['10.0.0.1:5000>10.0.0.2:80/17', '[2001:db8::1]:5>[2001:db8::2]:6/6', '10.0.0.1>10.0.0.2/1'];
   assert.deepEqual(flows.map(isFlowText), [true, true, true]);
   assert.deepEqual(['10.0.0.1', '10.0.0.1:5000>', 'a > b/6', ''].map(isFlowText), [

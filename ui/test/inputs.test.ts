@@ -32,18 +32,18 @@ test('an input on a lower receive path says why', () => {
     { rx_path: 'xdp-native', reason: 'a program is there' },
   ];
   const { tone, text, why } = inputState({ ...input, kind: 'packet', tried, reopened: 2 });
-  const expected = 'not xdp-zerocopy: veth cannot; not xdp-native: a program is there; opened again 2 ×';
+  const expected = 'not xdp-zerocopy: veth cannot; not xdp-native: a program is there; reopened 2 ×';
   assert.deepEqual([tone, text, why], ['warn', 'packet', expected]);
 });
 
 test('an input that is down says so first', () => {
   const { tone, text, why } = inputState({ ...input, up: false, message: 'the interface is gone' });
-  assert.deepEqual([tone, text, why], ['bad', 'down', 'the interface is gone; it is tried again']);
+  assert.deepEqual([tone, text, why], ['bad', 'down', 'the interface is gone; retrying']);
 });
 
-test('drops are told in words, the largest first', () => {
+test('drops are described in words, the largest first', () => {
   assert.equal(
     dropText({ ring_full: 3, socket_buffer_full: 1_200, new_reason: 2 }),
-    '1\u202f200: the socket’s buffer was full\n3: our ring was full\n2: new reason',
+    '1\u202f200: the socket’s buffer was full\n3: the ring was full\n2: new reason',
   );
 });

@@ -57,7 +57,7 @@ test('asks at once and after each interval', async () => {
   assert.deepEqual(shown, [1, 2, 3]);
 });
 
-test('never asks twice at once, however slow the answer', async () => {
+test('never has two requests in flight, however slow the answer', async () => {
   answer = () => new Promise(() => undefined);
   begin();
   await pass(60_000);

@@ -34,7 +34,7 @@ test('stores say what they are made of', () => {
   assert.equal(shapeText(store({ kind: 'postcarding', slots: 8, hops: 5 })), '8 paths of 5 hops');
 });
 
-test('what can be expected is told by copies', () => {
+test('expected answers are listed by copies', () => {
   assert.equal(expectedText(store({})), '–');
   const expected = [
     { copies: 1, load: 0.5, answered: 0.787 },
@@ -68,21 +68,21 @@ const answer = (more: Partial<Answer>): Answer => ({
 });
 
 test('answers are sentences, and doubt is said', () => {
-  assert.deepEqual(answerText(answer({})), { good: true, text: '0b (2 copies of 2 say so)' });
+  assert.deepEqual(answerText(answer({})), { good: true, text: '0b (2 copies of 2 agree)' });
   const fields = { path: [11, null, 13], reason: 71 };
   assert.equal(
     answerText(answer({ fields, agreeing: 1 })).text,
-    'path 11 › – › 13, reason 71 (1 copy of 2 say so)',
+    'path 11 › – › 13, reason 71 (1 copy of 2 agree)',
   );
   assert.equal(answerText(answer({ path: [1, null, 3], copies: null })).text, '1 › ? › 3');
   assert.equal(answerText(answer({ answer: 'empty' })).good, false);
   assert.match(answerText(answer({ answer: 'ambiguous' })).text, /2 copies with different values/);
-  assert.match(answerText(answer({ answer: 'torn' })).text, /ask again/);
+  assert.match(answerText(answer({ answer: 'torn' })).text, /try again/);
   const unproven = answerText(answer({ answer: 'unproven', path: [11, null], copies: null }));
   assert.deepEqual(unproven, { good: true, text: '11 › ? (unproven: the slot does not say whose it is)' });
 });
 
-test('counts and sketches tell their error', () => {
+test('counts and sketches state their error', () => {
   const count = { key: 'k', estimate: 4242, copies: 2, total: 9_000_000, error: 23.7, confidence: 0.865 };
   assert.match(countText(count), /^4\s?242 \(too large by at most 24, with 86\.5 % certainty; 9 M in all\)$/);
   const epoch = { epoch: 17, columns: 8, reporters: 1 };

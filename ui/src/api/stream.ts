@@ -1,10 +1,10 @@
 import { address, token, type Params } from './client';
-import type { NewsEvent } from './types';
+import type { TelemetryEvent } from './types';
 
 const RETRY_MS = 3_000;
 
 export interface StreamHandlers {
-  event(event: NewsEvent): void;
+  event(event: TelemetryEvent): void;
   /** We were too slow and the server left out this many. */
   shed(count: number): void;
   state(state: 'connecting' | 'live' | 'lost'): void;
@@ -40,9 +40,9 @@ export function stream(params: Params, handlers: StreamHandlers): { stop(): void
   };
 }
 
-function parse(data: string): NewsEvent | null {
+function parse(data: string): TelemetryEvent | null {
   try {
-    return JSON.parse(data) as NewsEvent;
+    return JSON.parse(data) as TelemetryEvent;
   } catch {
     return null;
   }

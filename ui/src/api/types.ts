@@ -30,11 +30,11 @@ export interface Input {
   message: string | null;
   interface: string | null;
   queues: number;
-  /** Better ways to receive, and why they were not taken. */
+  /** Faster ways to receive, and why they were not used. */
   tried: { rx_path: string; reason: string }[];
   reopened: number;
   datagrams: number;
-  /** Of these, those without news that ended in the kernel. */
+  /** Of these, those without a significant change, aggregated in the kernel. */
   decided_in_kernel: number;
   bytes: number;
   kernel_drops: number;
@@ -78,7 +78,7 @@ export interface StoreStatus {
   bytes: number;
 }
 
-/** Things per second at a moment, ns. */
+/** Rates at one time, ns. */
 export interface RatesThen {
   ts: number;
   reports: number;
@@ -143,7 +143,7 @@ export interface Flow {
   path: (number | null)[];
   flow_latency: number | null;
   basis: string;
-  /** How the order of the path is known; not told by older servers. */
+  /** How the order of the path is known; absent from older servers. */
   path_basis?: string;
   reports: number;
   first_seen: number;
@@ -181,7 +181,7 @@ export interface PathUse {
   reports: number;
 }
 
-export interface NewsEvent {
+export interface TelemetryEvent {
   ts: number;
   id: string;
   kind: string;

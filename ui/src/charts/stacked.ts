@@ -10,7 +10,7 @@ import { tooltip, type Reading } from './tooltip';
 export class StackedChart {
   private readonly chart: Chart;
   private shown: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
-  private marks: PathChange[] = [];
+  private changes: PathChange[] = [];
   private key = '';
   private withTotal = true;
 
@@ -25,9 +25,9 @@ export class StackedChart {
     return this.chart.element;
   }
 
-  update(stack: Stack, marks: PathChange[]): void {
+  update(stack: Stack, changes: PathChange[]): void {
     this.shown = stack;
-    this.marks = marks;
+    this.changes = changes;
     const key = `${stack.labels.join('|')} ${this.withTotal}`;
     const changed = key !== this.key;
     this.key = key;
@@ -85,15 +85,15 @@ export class StackedChart {
     ctx.textBaseline = 'alphabetic';
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     let free = bbox.left;
-    for (const mark of this.marks) {
-      const x = plot.valToPos(mark.time, 'x', true);
+    for (const change of this.changes) {
+      const x = plot.valToPos(change.time, 'x', true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      const text = pathText(mark.path);
+      const text = pathText(change.path);
       const start = Math.min(x, bbox.left + bbox.width - ctx.measureText(text).width);
       if (start < free) continue;
       ctx.fillText(text, start, bbox.top - 5 * devicePixelRatio);
@@ -118,7 +118,7 @@ function area(label: string, index: number): uPlot.Series {
   };
 }
 
-/** A value holds until another is told. */
+/** A value holds until the next report. */
 function stepped(): Pick<uPlot.Series, 'paths'> {
   const paths = uPlot.paths.stepped?.({ align: 1 });
   return paths ? { paths } : {};

@@ -23,8 +23,8 @@ export interface TableOptions<T> {
   columns: Column<T>[];
   empty: string;
   /** Makes rows clickable and reachable by keyboard. */
-  pick?(row: T): void;
-  picked?(row: T): boolean;
+  select?(row: T): void;
+  selected?(row: T): boolean;
 }
 
 /** A table that is refreshed in place: focus, selection and scroll position survive. */
@@ -67,22 +67,22 @@ export class LiveTable<T> {
     if (existing) return existing;
     const row = this.body.insertRow();
     for (const column of this.options.columns) row.append(h('td', { class: cellClass(column) }));
-    if (this.options.pick) this.makePickable(row, index);
+    if (this.options.select) this.makeSelectable(row, index);
     return row;
   }
 
-  private makePickable(row: HTMLTableRowElement, index: number): void {
-    const pick = (): void => {
+  private makeSelectable(row: HTMLTableRowElement, index: number): void {
+    const select = (): void => {
       const value = this.rows[index];
-      if (value !== undefined) this.options.pick?.(value);
+      if (value !== undefined) this.options.select?.(value);
     };
     row.tabIndex = 0;
     row.classList.add('pickable');
-    row.addEventListener('click', pick);
+    row.addEventListener('click', select);
     row.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter' && event.key !== ' ') return;
       event.preventDefault();
-      pick();
+      select();
     });
   }
 
@@ -92,10 +92,10 @@ export class LiveTable<T> {
       const view = column.cell(row);
       if (cell) patchCell(cell, typeof view === 'string' ? { text: view } : view, cellClass(column));
     });
-    if (this.options.picked) {
-      const picked = this.options.picked(row);
-      element.classList.toggle('picked', picked);
-      element.setAttribute('aria-current', String(picked));
+    if (this.options.selected) {
+      const selected = this.options.selected(row);
+      element.classList.toggle('selected', selected);
+      element.setAttribute('aria-current', String(selected));
     }
   }
 }

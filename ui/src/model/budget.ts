@@ -4,8 +4,8 @@ import { exact, plural } from '../lib/format';
 /** What a stage's numbers count, in words; `decode` turns datagrams into reports. */
 interface Words {
   title: string;
-  takes: string;
-  gives: string;
+  input: string;
+  output: string;
   place: string;
   hint: string;
 }
@@ -13,64 +13,64 @@ interface Words {
 const WORDS: Readonly<Record<string, Words>> = {
   network: {
     title: 'Network',
-    takes: 'report',
-    gives: 'report',
+    input: 'report',
+    output: 'report',
     place: 'in the network',
-    hint: 'Reports that reporters numbered, and those of them that arrived',
+    hint: 'Reports sent with a sequence number, and those received',
   },
   nic: {
     title: 'Interface',
-    takes: 'frame',
-    gives: 'frame',
+    input: 'frame',
+    output: 'frame',
     place: 'at the interface',
-    hint: 'Frames that reached our interfaces, and those that they had room for; drops of other traffic count, too',
+    hint: 'Frames that reached the interfaces, and those not dropped there; includes drops of other traffic',
   },
   kernel: {
     title: 'Kernel',
-    takes: 'datagram',
-    gives: 'datagram',
+    input: 'datagram',
+    output: 'datagram',
     place: 'in the kernel',
-    hint: 'Datagrams for our sockets and rings, and those that we read in time',
+    hint: 'Datagrams for the sockets and rings, and those read before a buffer was full',
   },
   decode: {
     title: 'Decode',
-    takes: 'datagram',
-    gives: 'report',
+    input: 'datagram',
+    output: 'report',
     place: 'while decoding',
-    hint: 'Datagrams that became reports; one can hold several',
+    hint: 'Datagrams decoded into reports; one can hold several',
   },
   join: {
     title: 'SF-INT',
-    takes: 'record',
-    gives: 'record',
-    place: 'in sets that lack some',
-    hint: 'Records of single nodes, joined into whole paths or taken as samples of their node',
+    input: 'record',
+    output: 'record',
+    place: 'in incomplete sets',
+    hint: 'Records of single nodes, joined into complete paths or used as samples of their node',
   },
   state: {
     title: 'State',
-    takes: 'report',
-    gives: 'report',
+    input: 'report',
+    output: 'report',
     place: 'at full tables',
     hint: 'Reports applied to flows, nodes, queues and links',
   },
   fanout: {
     title: 'Fan-out',
-    takes: 'datagram',
-    gives: 'datagram',
+    input: 'datagram',
+    output: 'datagram',
     place: 'at the fan-out',
-    hint: 'Datagrams handed to the workers, by the flow inside',
+    hint: 'Datagrams distributed to the workers by inner flow',
   },
   queue: {
     title: 'Queue',
-    takes: 'record',
-    gives: 'record',
+    input: 'record',
+    output: 'record',
     place: 'at the queue',
-    hint: 'Events, roll-ups and rows on their way to the store',
+    hint: 'Events, roll-ups and rows queued for the store',
   },
   store: {
     title: 'Store',
-    takes: 'record',
-    gives: 'record',
+    input: 'record',
+    output: 'record',
     place: 'in the store',
     hint: 'Records committed to disk',
   },
@@ -85,17 +85,17 @@ export interface StageView {
   stage: string;
   title: string;
   hint: string;
-  takes: string;
-  gives: string;
+  input: string;
+  output: string;
   place: string;
   in: number;
   out: number;
   /** Largest first. */
   drops: DropView[];
   dropped: number;
-  /** On its way through the stage. */
+  /** In flight in the stage. */
   waiting: number;
-  /** What does not add up: in − out − drops − on its way. Anything but 0 is a mistake of the program. */
+  /** What does not add up: in − out − drops − in flight. Anything but 0 is a bug. */
   missing: number;
 }
 
@@ -103,8 +103,8 @@ function words(stage: string): Words {
   return (
     WORDS[stage] ?? {
       title: stage,
-      takes: 'record',
-      gives: 'record',
+      input: 'record',
+      output: 'record',
       place: `at ${stage}`,
       hint: `Stage ${stage}`,
     }
@@ -118,25 +118,25 @@ function singular(unit: string): string {
 
 export function stageView(stage: BudgetStage): StageView {
   const known = words(stage.stage);
-  const takes = stage.unit ? singular(stage.unit) : known.takes;
-  const gives = stage.unit ? takes : known.gives;
+  const input = stage.unit ? singular(stage.unit) : known.input;
+  const output = stage.unit ? input : known.output;
   const drops = Object.entries(stage.drops)
     .filter(([, count]) => count > 0)
     .map(([reason, count]) => ({ reason, count }))
     .sort((a, b) => b.count - a.count);
   const dropped = drops.reduce((sum, drop) => sum + drop.count, 0);
   const rest = stage.in - stage.out - dropped;
-  // Without a word from the server, what did not leave is on its way; one datagram may have given several reports.
+  // An older server does not send `held`: then the rest is in flight. One datagram may hold several reports.
   const waiting = stage.held ?? Math.max(0, rest);
-  const missing = takes === gives ? rest - waiting : 0;
+  const missing = input === output ? rest - waiting : 0;
   const { title, place, hint } = known;
   const { in: into, out } = stage;
   return {
     stage: stage.stage,
     title,
     hint,
-    takes,
-    gives,
+    input,
+    output,
     place,
     in: into,
     out,
@@ -153,13 +153,13 @@ export interface Verdict {
   detail: string;
 }
 
-/** Refusing what cannot be read is not losing a report, but it must be said. */
+/** A refused datagram is not a lost report, so it has its own verb. */
 function verbFor(stage: string): string {
   return stage === 'decode' ? 'refused' : stage === 'queue' ? 'shed' : 'lost';
 }
 
 function lossSentence(view: StageView): string {
-  return `${plural(view.dropped, view.takes)} ${verbFor(view.stage)} ${view.place}`;
+  return `${plural(view.dropped, view.input)} ${verbFor(view.stage)} ${view.place}`;
 }
 
 function reasonList(view: StageView): string {

@@ -1,4 +1,4 @@
-import type { NewsEvent } from '../api/types';
+import type { TelemetryEvent } from '../api/types';
 import { metricValue, pathText, plural } from '../lib/format';
 
 export const KINDS = [
@@ -16,10 +16,10 @@ export const KINDS = [
   'latest',
 ] as const;
 
-/** What is told periodically, changed or not. */
+/** Reported periodically, changed or not. */
 export const PUSHED = 'latest';
 
-/** Few, and what one opens the page for: they are fetched apart, or a flood of changes would hide them. */
+/** Rare and important: they are fetched separately, because a flood of changes would hide them. */
 export const RARE_KINDS = [
   'rule_on',
   'rule_off',
@@ -67,7 +67,7 @@ export function metricLabel(metric: string | null): string {
 }
 
 /** What the value belongs to, besides the flow: `at 102 queue 3`. */
-function where(event: NewsEvent): string {
+function where(event: TelemetryEvent): string {
   const parts: string[] = [];
   if (event.node !== null) parts.push(`at ${event.node}`);
   if (event.queue !== null) parts.push(`queue ${event.queue}`);
@@ -75,24 +75,24 @@ function where(event: NewsEvent): string {
   return parts.join(' ');
 }
 
-function subject(event: NewsEvent): string {
+function subject(event: TelemetryEvent): string {
   return [metricLabel(event.metric), where(event)].filter((part) => part !== '').join(' ');
 }
 
-function change(event: NewsEvent): string {
+function change(event: TelemetryEvent): string {
   const { metric, previous } = event;
   const value = metricValue(metric, event.value);
   if (previous === null || event.value === null) return `${subject(event)} is now ${value}`;
   const direction = event.value >= previous ? 'rose' : 'fell';
   const before = metricValue(metric, previous);
-  // Two that read alike differ in digits that are not shown: then the difference says more.
+  // Two values can look equal after rounding: then the difference is shown.
   const difference = metricValue(metric, Math.abs(event.value - previous));
   const course = before === value ? `by ${difference} to ${value}` : `${before} → ${value}`;
   const limit = event.threshold ? ` (threshold ${metricValue(metric, event.threshold)})` : '';
   return `${subject(event)} ${direction} ${course}${limit}`;
 }
 
-function first(event: NewsEvent): string {
+function first(event: TelemetryEvent): string {
   if (event.metric === 'flow_path') {
     return event.path?.length ? `new flow on path ${pathText(event.path)}` : 'new flow';
   }
@@ -100,7 +100,7 @@ function first(event: NewsEvent): string {
   return `${subject(event)} first seen${value}`;
 }
 
-function dropped(event: NewsEvent): string {
+function dropped(event: TelemetryEvent): string {
   const reason = event.reason === null ? '' : `: ${reasonText(event.reason)}`;
   return `packet dropped ${where(event)}`.trimEnd() + reason;
 }
@@ -110,26 +110,26 @@ function reasonText(reason: string | number): string {
   return typeof reason === 'number' ? `reason ${reason}` : reason.replaceAll('_', ' ');
 }
 
-function rule(event: NewsEvent, became: string): string {
+function rule(event: TelemetryEvent, became: string): string {
   const at = where(event);
   return `rule ${event.rule ?? '?'} became ${became}${at === '' ? '' : ` ${at}`}`;
 }
 
-function loss(event: NewsEvent): string {
+function loss(event: TelemetryEvent): string {
   const whose = event.node === null ? '' : ` from ${event.node}`;
   if (event.value === null) return `reports${whose} never arrived`;
   return `${plural(event.value, 'report')}${whose} never arrived`;
 }
 
-function stuck(event: NewsEvent, cause: string): string {
+function stuck(event: TelemetryEvent, cause: string): string {
   return `a hop ${where(event)} could not add its data: ${cause}`.replace('  ', ' ');
 }
 
-function expired(event: NewsEvent): string {
+function expired(event: TelemetryEvent): string {
   return event.metric === 'flow_path' ? 'flow not seen any more' : `${subject(event)} not seen any more`;
 }
 
-const SENTENCES: Readonly<Record<string, (event: NewsEvent) => string>> = {
+const SENTENCES: Readonly<Record<string, (event: TelemetryEvent) => string>> = {
   new: first,
   change,
   path_change: (event) => `path changed to ${pathText(event.path)}`,
@@ -145,15 +145,15 @@ const SENTENCES: Readonly<Record<string, (event: NewsEvent) => string>> = {
 };
 
 /** An event as a sentence; the flow, the time and the kind stand beside it. */
-export function sentence(event: NewsEvent): string {
+export function sentence(event: TelemetryEvent): string {
   const known = SENTENCES[event.kind];
   return known ? known(event) : `${kindLabel(event.kind)} ${subject(event)}`;
 }
 
-/** Marks of a latency that is not a plain measurement; people must see them beside the value. */
+/** Annotations of a latency that is not a plain measurement; people must see them beside the value. */
 export function basisMark(basis: string | null): { mark: string; hint: string } | null {
   if (basis === 'hop_sum' || basis === 'hopsum') {
-    return { mark: 'Σ hops', hint: 'Sum of the hops: time on the links is not in it' };
+    return { mark: 'Σ hops', hint: 'Sum of the hop latencies, without the time on the links' };
   }
   if (basis === 'corrected') return { mark: '≈', hint: 'Corrected by an estimated clock offset' };
   if (basis === 'unsynchronised') {
@@ -172,7 +172,7 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
 }
 
 export interface Filter {
-  /** Empty: all but the periodic push, which is no news. */
+  /** Empty: all but the periodic push, which is no change. */
   kinds: ReadonlySet<string>;
   /** Empty: all. */
   metric: string;
@@ -189,7 +189,7 @@ function isWanted(kind: string, chosen: ReadonlySet<string>): boolean {
   return chosen.size === 0 ? kind !== PUSHED : chosen.has(kind);
 }
 
-function fits(event: NewsEvent, { metric, flow }: Filter): boolean {
+function matches(event: TelemetryEvent, { metric, flow }: Filter): boolean {
   return (metric === '' || event.metric === metric) && (flow === '' || (event.text ?? '').includes(flow));
 }
 
@@ -198,7 +198,7 @@ function fits(event: NewsEvent, { metric, flow }: Filter): boolean {
  * kinds × `perKind`.
  */
 export class EventLog {
-  private readonly kinds = new Map<string, NewsEvent[]>();
+  private readonly kinds = new Map<string, TelemetryEvent[]>();
   private readonly ids = new Set<string>();
   readonly counts = new Map<string, number>();
   /** From this time on every event is here; of older ones only those of rarer kinds. */
@@ -212,7 +212,7 @@ export class EventLog {
   }
 
   /** Returns false for one that is there already. */
-  add(event: NewsEvent): boolean {
+  add(event: TelemetryEvent): boolean {
     const id = identity(event);
     if (this.ids.has(id)) return false;
     this.ids.add(id);
@@ -225,11 +225,11 @@ export class EventLog {
   }
 
   /** Newest first. */
-  select(filter: Filter, limit: number): NewsEvent[] {
+  select(filter: Filter, limit: number): TelemetryEvent[] {
     const lists = [...this.kinds].filter(([kind]) => isWanted(kind, filter.kinds));
     const all = lists.flatMap(([, list]) => list);
-    const fitting = all.filter((event) => fits(event, filter));
-    return fitting.sort((a, b) => b.ts - a.ts).slice(0, limit);
+    const matching = all.filter((event) => matches(event, filter));
+    return matching.sort((a, b) => b.ts - a.ts).slice(0, limit);
   }
 
   clear(): void {
@@ -239,26 +239,26 @@ export class EventLog {
     this.completeSince = 0;
   }
 
-  private forget(event: NewsEvent | undefined): void {
+  private forget(event: TelemetryEvent | undefined): void {
     if (!event) return;
     this.ids.delete(identity(event));
     this.completeSince = Math.max(this.completeSince, event.ts);
   }
 }
 
-/** The record id is made of what was reported; the same news on two metrics or nodes stays two. */
-function identity(event: NewsEvent): string {
+/** The record id is derived from the content; the same change on two metrics or nodes stays two events. */
+function identity(event: TelemetryEvent): string {
   return [event.id, event.ts, event.kind, event.metric, event.node, event.queue, event.rule].join('|');
 }
 
 /** Newest first; almost always the new one belongs at the front. */
-function insert(list: NewsEvent[], event: NewsEvent): void {
+function insert(list: TelemetryEvent[], event: TelemetryEvent): void {
   let at = 0;
   while (at < list.length && (list[at]?.ts ?? 0) > event.ts) at += 1;
   list.splice(at, 0, event);
 }
 
-/** Value of `before` for the page older than this time. One step of a double above it: what comes twice is known by its id. */
+/** Value of `before` for the page older than this time. One step of a double above it: duplicates are removed by their id. */
 export function beforeParameter(ts: number): string {
   return (BigInt(Math.round(ts)) + 256n).toString();
 }

@@ -1,22 +1,24 @@
 import type { Drops, Input } from '../api/types';
 import { exact } from '../lib/format';
 
-/** What the ways to receive mean, in a sentence. */
-const WAYS: Readonly<Record<string, string>> = {
-  udp: 'A UDP socket: every datagram goes through the network stack.',
-  packet: 'A ring of packet sockets: the kernel copies each frame there, and the network stack sees it, too.',
-  'xdp-generic': 'AF_XDP behind any driver: the kernel copies frames into our memory.',
-  'xdp-native': 'AF_XDP in the driver: frames are copied into our memory before the network stack sees them.',
-  'xdp-zerocopy': 'AF_XDP without a copy: the card writes into our memory.',
-  'kernel-native': 'A program in the driver decides, and tells us only reports that hold an event.',
-  'kernel-generic': 'A program in the kernel decides, and tells us only reports that hold an event.',
+/** What the receive paths mean, in a sentence. */
+const HINTS: Readonly<Record<string, string>> = {
+  udp: 'A UDP socket: every datagram passes through the network stack.',
+  packet: 'A ring of packet sockets: the kernel copies each frame, and the network stack processes it too.',
+  'xdp-generic': 'AF_XDP behind any driver: the kernel copies frames into the program’s memory.',
+  'xdp-native': 'AF_XDP in the driver: frames are copied into the program’s memory before the network stack.',
+  'xdp-zerocopy': 'AF_XDP without a copy: the NIC writes into the program’s memory.',
+  'kernel-native':
+    'An XDP program in the driver detects changes and passes only reports with an event to user space.',
+  'kernel-generic':
+    'A generic XDP program detects changes and passes only reports with an event to user space.',
 };
 
 const REASONS: Readonly<Record<string, string>> = {
   socket_buffer_full: 'the socket’s buffer was full',
-  ring_full: 'our ring was full',
+  ring_full: 'the ring was full',
   fill_empty: 'no free frame was left',
-  frame_refused: 'the frame held no datagram',
+  frame_refused: 'the frame held no valid datagram',
 };
 
 export interface InputState {
@@ -29,13 +31,12 @@ export interface InputState {
   why: string;
 }
 
-/** How an input receives, and why not in a better way. */
+/** How an input receives, and why not by a faster path. */
 export function inputState(input: Input): InputState {
-  const hint = WAYS[input.kind] ?? input.kind;
-  if (!input.up)
-    return { tone: 'bad', text: 'down', hint, why: `${input.message ?? 'closed'}; it is tried again` };
+  const hint = HINTS[input.kind] ?? input.kind;
+  if (!input.up) return { tone: 'bad', text: 'down', hint, why: `${input.message ?? 'closed'}; retrying` };
   const tried = input.tried.map(({ rx_path, reason }) => `not ${rx_path}: ${reason}`);
-  const reopened = input.reopened > 0 ? [`opened again ${exact(input.reopened)} ×`] : [];
+  const reopened = input.reopened > 0 ? [`reopened ${exact(input.reopened)} ×`] : [];
   return {
     tone: tried.length > 0 ? 'warn' : 'ok',
     text: input.kind,

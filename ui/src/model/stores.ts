@@ -58,7 +58,7 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
       const path = answer.path ? answer.path.map((hop) => hop ?? '?').join(' › ') : null;
       const what = path ?? (answer.fields ? fieldsText(answer.fields) : (answer.data ?? ''));
       const by =
-        copies > 0 ? ` (${plural(answer.agreeing ?? copies, 'copy', 'copies')} of ${copies} say so)` : '';
+        copies > 0 ? ` (${plural(answer.agreeing ?? copies, 'copy', 'copies')} of ${copies} agree)` : '';
       return { good: true, text: `${what}${by}` };
     }
     case 'ambiguous':
@@ -71,9 +71,9 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
       return { good: true, text: `${path} (unproven: the slot does not say whose it is)` };
     }
     case 'torn':
-      return { good: false, text: 'is being written just now; ask again' };
+      return { good: false, text: 'is being written; try again' };
     case 'empty':
-      return { good: false, text: 'not there: never reported, or overwritten since' };
+      return { good: false, text: 'not found: never reported, or overwritten since' };
   }
 }
 

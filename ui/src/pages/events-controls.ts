@@ -2,15 +2,15 @@ import { h, setText, show } from '../lib/dom';
 import { exact } from '../lib/format';
 import { KINDS, kindLabel, METRICS, metricLabel, PUSHED, tone } from '../model/events';
 import type { Route } from '../router';
-import type { Wish } from './events-feed';
+import type { EventQuery } from './events-feed';
 
 export interface Controls {
   element: HTMLElement;
-  wish(): Wish;
+  query(): EventQuery;
   showCounts(counts: ReadonlyMap<string, number>): void;
 }
 
-/** The buttons of the kinds, and the fields. `changed` is called when the wish became another. */
+/** The buttons of the kinds, and the fields. `changed` is called when the query changes. */
 export function eventControls(route: Route, changed: () => void, pause: HTMLElement): Controls {
   const chosen = new Set((route.query.get('kind') ?? '').split(',').filter((kind) => kind !== ''));
   const chips = new Map(KINDS.map((kind) => [kind as string, chip(kind)]));
@@ -39,7 +39,7 @@ export function eventControls(route: Route, changed: () => void, pause: HTMLElem
   const kinds = h('div', { class: 'chips', role: 'group', aria: { label: 'Kinds' } }, ...buttons);
   return {
     element: h('div', { class: 'event-controls' }, kinds, bar),
-    wish: () => ({
+    query: () => ({
       kinds: new Set(chosen),
       metric: metric.value,
       node: node.value.trim(),
@@ -77,7 +77,7 @@ function chip(kind: string) {
     update(count: number, chosen: boolean): void {
       setText(number, exact(count));
       element.classList.toggle('zero', count === 0);
-      // The periodic push is no news; its button comes with its first event.
+      // The periodic push is no change; its button appears with its first event.
       show(element, count > 0 || chosen || kind !== PUSHED);
     },
   };

@@ -1,7 +1,7 @@
 import { get } from '../api/client';
 import { stream } from '../api/stream';
 import { live } from '../live';
-import type { NewsEvent } from '../api/types';
+import type { TelemetryEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
 const KEPT_PER_KIND = 300;
@@ -14,7 +14,7 @@ const RARE = 40;
 export type Connection = 'connecting' | 'live' | 'lost';
 
 /** What the fields say. */
-export interface Wish extends Filter {
+export interface EventQuery extends Filter {
   node: string;
 }
 
@@ -23,7 +23,7 @@ export class EventFeed {
   readonly log = new EventLog(KEPT_PER_KIND);
   connection: Connection = 'connecting';
   paused = false;
-  waiting: NewsEvent[] = [];
+  waiting: TelemetryEvent[] = [];
   /** Left out: by the server, because we were slow, or by us, because we were paused for long. */
   shed = 0;
   /** The last page was the last; or why there is none. */
@@ -35,12 +35,12 @@ export class EventFeed {
   private loads = 0;
   private stopped = false;
 
-  constructor(private wish: Wish) {}
+  constructor(private query: EventQuery) {}
 
-  /** Another wish. What the server filters (node, flow) begins anew; what the page filters only asks for more. */
-  change(wish: Wish): void {
+  /** Changes the query. A change of what the server filters (node, flow) reloads; a change of what the page filters only loads more. */
+  change(query: EventQuery): void {
     const before = JSON.stringify(this.serverPart());
-    this.wish = wish;
+    this.query = query;
     this.dirty = true;
     if (JSON.stringify(this.serverPart()) === before) void this.load(null);
     else this.connect();
@@ -67,13 +67,13 @@ export class EventFeed {
     this.loads += 1;
   }
 
-  selection(): NewsEvent[] {
-    return this.log.select(this.wish, this.most);
+  selection(): TelemetryEvent[] {
+    return this.log.select(this.query, this.most);
   }
 
   /** Does the page itself leave something out? */
   isNarrowed(): boolean {
-    const { kinds, metric, flow } = this.wish;
+    const { kinds, metric, flow } = this.query;
     return kinds.size > 0 || metric !== '' || (flow !== '' && !isFlowText(flow));
   }
 
@@ -95,7 +95,7 @@ export class EventFeed {
     void this.load(!this.isNarrowed() && completeSince > 0 ? completeSince : oldest);
   }
 
-  private take(event: NewsEvent): void {
+  private take(event: TelemetryEvent): void {
     if (!this.paused) {
       this.log.add(event);
       this.dirty = true;
@@ -105,7 +105,7 @@ export class EventFeed {
 
   /** The server knows a node and a whole flow; a part of a flow's text is looked for here. */
   private serverPart(): { node: string; flow: string } {
-    const { node, flow } = this.wish;
+    const { node, flow } = this.query;
     return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };
   }
 
@@ -113,7 +113,7 @@ export class EventFeed {
   private async loadRare(): Promise<void> {
     const part = this.serverPart();
     for (const kind of RARE_KINDS) {
-      const answer = await get<{ events: NewsEvent[] }>('events', { ...part, kind, limit: RARE }).catch(
+      const answer = await get<{ events: TelemetryEvent[] }>('events', { ...part, kind, limit: RARE }).catch(
         () => null,
       );
       if (this.stopped || JSON.stringify(part) !== JSON.stringify(this.serverPart())) return;
@@ -125,16 +125,16 @@ export class EventFeed {
   private async load(before: number | null): Promise<void> {
     const mine = (this.loads += 1);
     if (!live.hasStore()) {
-      this.end = 'nothing is kept on disk';
+      this.end = 'nothing is stored on disk';
       return;
     }
-    const { kinds, metric } = this.wish;
+    const { kinds, metric } = this.query;
     const narrowed = kinds.size > 0 || metric !== '';
     const kind = kinds.size === 1 ? [...kinds][0] : null;
     const cursor = before === null ? null : beforeParameter(before);
     try {
       const asked = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
-      const { events } = await get<{ events: NewsEvent[] }>('events', asked);
+      const { events } = await get<{ events: TelemetryEvent[] }>('events', asked);
       if (mine !== this.loads) return;
       for (const event of events) this.log.add(event);
       this.end = events.length < PAGE ? 'last' : 'more';

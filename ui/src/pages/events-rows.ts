@@ -1,4 +1,4 @@
-import type { NewsEvent } from '../api/types';
+import type { TelemetryEvent } from '../api/types';
 import { code, empty, h } from '../lib/dom';
 import { clock, dateTime, flowName, pathText } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
@@ -11,13 +11,13 @@ export function eventRows() {
   const horizon = h(
     'li',
     { class: 'horizon' },
-    'Before this, only the newest of each kind are kept here: choose a kind, or ask for older events',
+    'Before this, only the newest of each kind are shown: choose a kind, or load older events',
   );
-  const made = new Map<NewsEvent, HTMLElement>();
+  const made = new Map<TelemetryEvent, HTMLElement>();
   return {
     element: h('div', {}, list, nothing),
     /** `completeSince`: before this time not all kinds are here; a line says so. */
-    update(events: readonly NewsEvent[], filtered: boolean, completeSince: number): void {
+    update(events: readonly TelemetryEvent[], filtered: boolean, completeSince: number): void {
       const wanted = new Set(events);
       for (const [event, element] of made) {
         if (wanted.has(event)) continue;
@@ -42,8 +42,8 @@ export function eventRows() {
 
 function nothingFits(): HTMLElement {
   return empty(
-    'Nothing fits the filter',
-    'Kinds are chosen by the buttons above; an empty field takes everything.',
+    'No matching events',
+    'Choose kinds with the buttons above; an empty field matches everything.',
   );
 }
 
@@ -56,7 +56,7 @@ function nothingYet(): HTMLElement {
   );
 }
 
-function eventRow(event: NewsEvent): HTMLElement {
+function eventRow(event: TelemetryEvent): HTMLElement {
   const details = h('div', { class: 'event-details' });
   details.hidden = true;
   const mark = basisMark(event.basis);
@@ -81,7 +81,7 @@ function eventRow(event: NewsEvent): HTMLElement {
   return h('li', { data: { tone: tone(event.kind), kind: event.kind } }, button, details);
 }
 
-function eventDetails(event: NewsEvent): HTMLElement {
+function eventDetails(event: TelemetryEvent): HTMLElement {
   const facts: [string, string | null][] = [
     ['time', `${dateTime(event.ts)} (${BigInt(Math.round(event.ts))} ns)`],
     ['record', event.id],

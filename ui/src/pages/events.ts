@@ -7,11 +7,11 @@ import { eventRows } from './events-rows';
 
 const DRAW_EVERY_MS = 250;
 
-/** Live news, newest first. */
+/** Live events, newest first. */
 export function eventsPage(route: Route): Page {
   const pause = h('button', { type: 'button', aria: { pressed: 'false' } }, 'Pause');
-  const controls = eventControls(route, () => feed.change(controls.wish()), pause);
-  const feed = new EventFeed(controls.wish());
+  const controls = eventControls(route, () => feed.change(controls.query()), pause);
+  const feed = new EventFeed(controls.query());
   const rows = eventRows();
   const note = h('p', { class: 'stream-state', role: 'status' });
   const older = h('button', { type: 'button' }, 'Older events');

@@ -34,7 +34,7 @@ export function flowView() {
     element,
     update(flow: FlowDetail): void {
       head.update(flow);
-      // Postcards tell of hops, not of their order: no path is drawn of them.
+      // Postcards carry hops without their order, so no path is drawn.
       path.update(flow.path.length > 0 ? flow.hops : []);
       hops.update(flow.hops);
       drawing.add(flow);
@@ -47,10 +47,10 @@ export function flowView() {
 /** Links take so much more time than hops that the hops would be a line at the bottom. */
 const DWARFED = 4;
 
-/** What was told about the flow before, and what it says while one watches, in one drawing. */
+/** Stored and live latencies of the flow in one chart. */
 class StackDrawing {
   private labels = '';
-  private told: FlowHistory = { series: [], paths: [] };
+  private stored: FlowHistory = { series: [], paths: [] };
   private samples: HistoryPoint[] = [];
   private firstSeen = 0;
   /** Is the flow's own latency drawn? Undecided until there are data. */
@@ -76,15 +76,15 @@ class StackDrawing {
   }
 
   history(answer: FlowHistory): void {
-    this.told = answer;
+    this.stored = answer;
     this.draw();
   }
 
   private draw(): void {
-    const stacked = stack([...this.told.series, ...this.samples]);
+    const stacked = stack([...this.stored.series, ...this.samples]);
     if (this.total === null && stacked.times.length > 0)
       this.showTotal(highest(stacked.total) < DWARFED * hopsHighest(stacked));
-    this.chart.update(stacked, pathChanges(this.told.paths, this.firstSeen));
+    this.chart.update(stacked, pathChanges(this.stored.paths, this.firstSeen));
     const measured = stacked.own.some((column) => column.some((value) => value !== null));
     show(this.nothing, stacked.times.length > 0 && !measured);
     if (this.labels === stacked.labels.join()) return;

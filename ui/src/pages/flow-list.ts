@@ -8,12 +8,12 @@ import { LiveTable } from '../lib/table';
 const SHOWN = 100;
 
 export interface FlowListOptions {
-  picked(): string;
-  pick(flow: Flow): void;
+  selected(): string;
+  select(flow: Flow): void;
   arrived?(flows: readonly Flow[]): void;
 }
 
-/** Flows to pick from, with search and order. */
+/** The list of flows, with search and order. */
 export function flowList(options: FlowListOptions) {
   const search = h('input', {
     type: 'search',
@@ -32,9 +32,9 @@ export function flowList(options: FlowListOptions) {
   const total = h('span', { class: 'muted', role: 'status' });
   const table = new LiveTable<Flow>({
     label: 'Flows',
-    empty: 'No flow fits.',
-    pick: options.pick,
-    picked: (flow) => [flow.id, flow.text].includes(options.picked()),
+    empty: 'No matching flows.',
+    select: options.select,
+    selected: (flow) => [flow.id, flow.text].includes(options.selected()),
     columns: [
       {
         title: 'Flow',

@@ -14,10 +14,10 @@ export function flowPage(route: Route): Page {
   let name = route.argument;
   let shown: { stop(): void } | null = null;
   const list = flowList({
-    picked: () => name,
-    pick: (flow) => (location.hash = link('flow', flow.id)),
+    selected: () => name,
+    select: (flow) => (location.hash = link('flow', flow.id)),
     arrived: (flows) => {
-      // Who comes without a wish sees the slowest.
+      // Without a selection, show the slowest flow.
       if (name === '' && flows[0]) show(flows[0].id);
     },
   });
@@ -85,11 +85,14 @@ function noFlow(): HTMLElement {
   return panel(
     'Flow',
     {},
-    empty('No flow picked', 'Pick one from the list: its path, its hops and where its time goes.'),
+    empty(
+      'Nothing selected',
+      'Select a flow from the list to see its path, its hops and the latency of each.',
+    ),
   );
 }
 
 function gone(name: string): HTMLElement {
-  const text = `${name} was not seen for its timeout, or never. What was told about it is still under SQL.`;
+  const text = `${name} has expired or was never seen. Its stored events are still available under SQL.`;
   return panel('Flow', {}, empty('This flow is not known any more', text));
 }

@@ -24,9 +24,9 @@ class ListsPage implements Page {
   private rows: List[] = [];
   private followed: { id: string; stop(): void } | null = null;
 
-  constructor(private picked: string) {
+  constructor(private selected: string) {
     this.table = listTable(
-      (list) => String(list.list) === this.picked,
+      (list) => String(list.list) === this.selected,
       (list) => (location.hash = link('lists', String(list.list))),
     );
     const page = h(
@@ -37,7 +37,11 @@ class ListsPage implements Page {
     );
     this.element = h('div', {}, page);
     this.box.append(
-      panel('Entries', {}, empty('No list picked', 'Pick one: its entries come in as they are written.')),
+      panel(
+        'Entries',
+        {},
+        empty('No list selected', 'Select a list to see its entries as they are written.'),
+      ),
     );
     this.lists = poll<{ lists: List[] }>({
       intervalMs: 2000,
@@ -45,8 +49,8 @@ class ListsPage implements Page {
       show: ({ lists }) => {
         if (!page.isConnected) this.element.replaceChildren(page);
         this.rows = lists;
-        // Who comes without a wish sees the first that has something.
-        this.picked ||= String(lists.find((list) => list.newest !== null)?.list ?? lists[0]?.list ?? '');
+        // Without a selection, show the first list that has entries.
+        this.selected ||= String(lists.find((list) => list.newest !== null)?.list ?? lists[0]?.list ?? '');
         this.table.update(lists);
         this.follow();
       },
@@ -57,7 +61,7 @@ class ListsPage implements Page {
   }
 
   route(route: Route): void {
-    this.picked = route.argument;
+    this.selected = route.argument;
     this.table.update(this.rows);
     this.follow();
   }
@@ -68,25 +72,25 @@ class ListsPage implements Page {
   }
 
   private follow(): void {
-    if (this.picked === '' || this.followed?.id === this.picked) return;
+    if (this.selected === '' || this.followed?.id === this.selected) return;
     this.followed?.stop();
-    this.followed = { id: this.picked, ...follow(this.picked, this.box) };
+    this.followed = { id: this.selected, ...follow(this.selected, this.box) };
   }
 }
 
-function listTable(picked: (list: List) => boolean, pick: (list: List) => void): LiveTable<List> {
+function listTable(selected: (list: List) => boolean, select: (list: List) => void): LiveTable<List> {
   return new LiveTable<List>({
     label: 'Lists',
     empty: 'No lists: add a store of kind "append" to the configuration.',
-    pick,
-    picked,
+    select,
+    selected,
     columns: [
       { title: 'List', numeric: true, cell: (list) => exact(list.list) },
       { title: 'Store', class: 'grow', cell: (list) => list.store },
       {
         title: 'Batches',
         numeric: true,
-        hint: 'The number of the newest',
+        hint: 'Sequence number of the newest batch',
         cell: (list) => count(list.newest),
       },
       { title: 'Events', cell: (list) => (list.events ? 'yes' : NONE) },
@@ -94,17 +98,17 @@ function listTable(picked: (list: List) => boolean, pick: (list: List) => void):
   });
 }
 
-/** Shows a list's entries in `box`, and adds what comes. */
+/** Shows the entries of a list in `box`, and appends new ones. */
 function follow(id: string, box: HTMLElement): { stop(): void } {
   const state = h('span', { class: 'muted', role: 'status' });
   const table = new LiveTable<Entry>({
     label: 'Entries',
-    empty: 'Nothing was written to this list yet.',
+    empty: 'No entries yet.',
     columns: [
       { title: 'Batch', numeric: true, cell: (entry) => exact(entry.sequence) },
       { title: 'Entry', numeric: true, cell: (entry) => exact(entry.index) },
       {
-        title: 'What it says',
+        title: 'Value',
         class: 'grow',
         cell: (entry) => ({ text: entry.fields ? fieldsText(entry.fields) : entry.data, title: entry.data }),
       },
@@ -134,10 +138,10 @@ function follow(id: string, box: HTMLElement): { stop(): void } {
 function stateText(store: string, lapped: number, missing: number): string {
   const lost =
     lapped + missing === 0
-      ? 'nothing missed'
+      ? 'complete'
       : [
           lapped > 0 ? `${plural(lapped, 'batch', 'batches')} overwritten before they were read` : '',
-          missing > 0 ? `${plural(missing, 'batch', 'batches')} never came whole` : '',
+          missing > 0 ? `${plural(missing, 'batch', 'batches')} incomplete` : '',
         ]
           .filter((text) => text !== '')
           .join(', ');

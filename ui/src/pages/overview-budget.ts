@@ -67,8 +67,8 @@ function stage(): Stage {
       element.title = view.hint;
       setText(title, view.title);
       setText(out, exact(view.out));
-      setText(outUnit, plural(view.gives, view.out));
-      setText(into, `of ${exact(view.in)} ${plural(view.takes, view.in)}`);
+      setText(outUnit, plural(view.output, view.out));
+      setText(into, `of ${exact(view.in)} ${plural(view.input, view.in)}`);
       drawPipe(pipe, share, share * survivors(view), view.dropped > 0);
       showDrops(drops, view);
     },
@@ -88,7 +88,7 @@ function showDrops(list: HTMLElement, view: StageView): void {
     };
   });
   if (lines.length === 0) lines.push({ class: 'none', text: 'nothing dropped', note: '' });
-  if (view.waiting > 0) lines.push({ class: 'waiting', text: `${exact(view.waiting)} on the way`, note: '' });
+  if (view.waiting > 0) lines.push({ class: 'waiting', text: `${exact(view.waiting)} in flight`, note: '' });
   const key = JSON.stringify(lines);
   if (list.dataset['shown'] === key) return;
   list.dataset['shown'] = key;

@@ -47,7 +47,7 @@ export function flowTable() {
 /** A count that is a failure when it is not zero. Of a source that cannot be counted nothing is known. */
 function failing(row: Source, value: number): CellView {
   if (!row.countable) {
-    const title = 'Its sequence number never moves: whether reports are missing cannot be told';
+    const title = 'Its sequence number never advances, so losses cannot be counted';
     return { text: 'not countable', class: 'unknown', title };
   }
   return { text: exact(value), class: value > 0 ? 'bad' : 'zero' };
@@ -96,7 +96,7 @@ export function sourceTable() {
       { title: 'Restarts', numeric: true, cell: (row) => (row.countable ? mild(row.restarts) : '') },
       {
         title: 'Refused',
-        hint: 'Received but not readable',
+        hint: 'Received but malformed or unsupported',
         numeric: true,
         cell: (row) => ({ ...mild(sumOf(row.refused)), title: reasons(row.refused) }),
       },
@@ -108,11 +108,11 @@ export function sourceTable() {
 export function inputTable() {
   return new LiveTable<Input>({
     label: 'Inputs',
-    empty: 'Nothing is listened on.',
+    empty: 'No inputs.',
     columns: [
       { title: 'Input', class: 'mono', cell: (row) => row.listen },
       {
-        title: 'How',
+        title: 'Receive path',
         cell: (row) => {
           const { tone, text, hint } = inputState(row);
           return { text, title: hint, class: tone === 'ok' ? '' : tone };
@@ -125,8 +125,8 @@ export function inputTable() {
         cell: (row) => ({ text: count(row.datagrams), title: exact(row.datagrams) }),
       },
       {
-        title: 'Decided in kernel',
-        hint: 'Held no news and ended in the kernel: no copy, no wake-up',
+        title: 'Handled in kernel',
+        hint: 'Without a significant change, so aggregated in the kernel: no copy, no wake-up',
         numeric: true,
         cell: (row) => ({
           text: row.kind.startsWith('kernel')
@@ -137,13 +137,13 @@ export function inputTable() {
       },
       {
         title: 'Dropped',
-        hint: 'Sent to us and not received: we were too slow',
+        hint: 'Dropped under overload, before they were read',
         numeric: true,
         cell: (row) => ({ ...mild(sumOf(row.drops)), title: dropText(row.drops) }),
       },
       {
         title: 'By socket',
-        hint: 'Frames that the interface’s program left to the network stack: fragments, too long, unusual. They come by a socket.',
+        hint: 'Frames that the XDP program passed to the network stack: fragments, too long, unusual. A socket receives them.',
         numeric: true,
         cell: (row) => ({
           text: row.interface === null ? '' : exact(sumOf(row.passed)),
@@ -152,7 +152,7 @@ export function inputTable() {
         }),
       },
       {
-        title: 'Why so',
+        title: 'Reason',
         class: 'grow why',
         cell: (row) => {
           const { why } = inputState(row);
@@ -165,7 +165,7 @@ export function inputTable() {
 
 export function fillPanel() {
   return new LiveTable<TableFill>({
-    label: 'How full the tables are',
+    label: 'Table usage',
     empty: '',
     columns: [
       { title: 'Table', cell: (row) => row.name },
@@ -201,7 +201,7 @@ export function storePanel() {
 }
 
 function storeText({ store }: Status): string {
-  if (!store) return 'off: nothing is kept on disk';
+  if (!store) return 'off: nothing is stored on disk';
   const shed = store.shed > 0 ? `, ${exact(store.shed)} shed` : '';
   const message = store.message ? `: ${store.message}` : '';
   return `${store.state.toLowerCase()}${message}, ${count(store.written)} records, ${bytes(store.bytes)}, ${count(store.queue)} queued${shed}`;

@@ -33,7 +33,7 @@ export const EXAMPLES: readonly { title: string; sql: string }[] = [
 export const SCHEMA: readonly { table: string; hint: string; columns: string }[] = [
   {
     table: 'events',
-    hint: 'what was worth telling',
+    hint: 'significant changes',
     columns:
       'ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, threshold, rule, path, reason, basis',
   },

@@ -5,9 +5,9 @@ import { answerText, countText, questionOf, sketchText } from '../model/stores';
 import { link } from '../router';
 
 const WORDS = {
-  get: 'What does it know of',
-  count: 'How much was counted for',
-  sketch: 'What does it estimate for',
+  get: 'Get',
+  count: 'Count of',
+  sketch: 'Estimate for',
 };
 
 /** A form that asks a store about a key. */
@@ -21,7 +21,7 @@ export function askPanel() {
     aria: { label: 'Key' },
   });
   const label = h('label', { for: 'key' });
-  const button = h('button', { class: 'primary', type: 'submit' }, 'Ask');
+  const button = h('button', { class: 'primary', type: 'submit' }, 'Query');
   const form = h('form', { class: 'bar ask' }, label, key, button);
   const result = h('p', { class: 'answer', role: 'status' });
   const lists = h(
@@ -31,7 +31,7 @@ export function askPanel() {
     h('a', { href: link('lists') }, 'their entries'),
     ' are read in order.',
   );
-  const element = panel('Ask', { class: 'ask-panel' }, form, lists, result);
+  const element = panel('Query', { class: 'ask-panel' }, form, lists, result);
   let store: Store | null = null;
   let running: AbortController | null = null;
 
@@ -40,7 +40,7 @@ export function askPanel() {
     if (!store || !kind) return;
     running?.abort();
     const mine = (running = new AbortController());
-    setText(result, 'asking …');
+    setText(result, 'querying …');
     try {
       const path = `dta/stores/${encodeURIComponent(store.name)}/${kind}`;
       const answer = await get<unknown>(path, { key: key.value.trim() }, mine.signal);

@@ -111,37 +111,37 @@ class StoresPage implements Page {
   }
 }
 
-function storeTable(picked: (store: Store) => boolean, pick: (store: Store) => void): LiveTable<Store> {
+function storeTable(selected: (store: Store) => boolean, select: (store: Store) => void): LiveTable<Store> {
   return new LiveTable<Store>({
     label: 'Stores',
     empty: 'No stores: add [[collector.memory.stores]] to the configuration.',
-    pick,
-    picked,
+    select,
+    selected,
     columns: [
       { title: 'Store', cell: (store) => store.name },
       { title: 'Id', numeric: true, cell: (store) => exact(store.id) },
       { title: 'Kind', cell: (store) => store.kind },
       {
-        title: 'Made of',
+        title: 'Layout',
         class: 'grow',
         cell: (store) => ({ text: shapeText(store), title: store.fields ?? '' }),
       },
       { title: 'Memory', numeric: true, cell: (store) => bytes(store.bytes) },
       {
         title: 'Pages',
-        hint: 'huge: 2 MiB, kept for it; transparent: asked for',
+        hint: 'huge: reserved 2 MiB pages; transparent: huge pages requested with madvise',
         cell: (store) => store.pages,
       },
       {
         title: 'Filled',
-        hint: 'Slots that hold something, from a sample',
+        hint: 'Share of slots in use, from a sample',
         numeric: true,
         cell: (store) =>
           store.occupied === null ? NONE : { text: percent(store.occupied), bar: store.occupied },
       },
       {
         title: 'Expected to answer',
-        hint: 'The share of all keys reported so far that are still there, if each was written with so many copies',
+        hint: 'Share of all keys reported so far that a query finds, by number of copies',
         cell: (store) => expectedText(store),
       },
     ],
@@ -158,7 +158,7 @@ function linkTable(): LiveTable<Memory['links'][number]> {
         class: 'grow',
         cell: (row) => ({ text: row.from, title: `${row.instance}, link ${row.link}` }),
       },
-      { title: 'State', cell: (row) => ({ text: row.up ? 'up' : 'gone', class: row.up ? 'good' : 'bad' }) },
+      { title: 'State', cell: (row) => ({ text: row.up ? 'up' : 'down', class: row.up ? 'good' : 'bad' }) },
       { title: 'Since', numeric: true, cell: (row) => span(row.since_s) },
       { title: 'Queue pairs', cell: (row) => `${row.unreliable} / ${row.reliable}` },
     ],
@@ -183,18 +183,18 @@ function showFacts(box: HTMLElement, memory: Memory): void {
   const refused = Object.values(memory.refused).reduce((sum, one) => sum + one, 0);
   const facts: [string, string, string?][] = [
     ['RoCEv2 to', memory.listen],
-    ['translators ask', memory.exchange],
+    ['exchange', memory.exchange],
     ['in', bytes(memory.bytes), memory.directory],
     ['packets', count(memory.packets), exact(memory.packets)],
-    ['messages done', count(memory.messages), exact(memory.messages)],
+    ['messages executed', count(memory.messages), exact(memory.messages)],
     ['bytes written', bytes(memory.written_bytes)],
-    ['additions', count(memory.adds), exact(memory.adds)],
+    ['fetch-adds', count(memory.adds), exact(memory.adds)],
     ['refused', count(refused), reasons(memory.refused)],
-    ['not carried out', count(lost), reasons(memory.dropped)],
-    ['missing', count(memory.missing), 'Packets of unreliable queue pairs that never came'],
+    ['not executed', count(lost), reasons(memory.dropped)],
+    ['missing', count(memory.missing), 'Packets of unreliable queue pairs that were lost'],
     ['dropped by the kernel', count(memory.kernel_drops)],
-    ['in = done + refused', memory.adds_up ? 'adds up' : 'does not add up'],
-    ['entries told as events', count(memory.events.entries)],
+    ['in = executed + refused', memory.adds_up ? 'balanced' : 'unbalanced'],
+    ['entries reported as events', count(memory.events.entries)],
   ];
   const rows = facts.flatMap(([name, value, title]) => [
     h('dt', {}, name),

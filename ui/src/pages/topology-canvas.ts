@@ -4,7 +4,7 @@ import { h } from '../lib/dom';
 import { onTheme } from '../lib/theme';
 import { arrange, type Arrangement, type Positions } from '../model/layout';
 import { edgeValue, nodeValue, scaleFor, type Graph, type Lens, type Scale } from '../model/topology';
-import { paint, styles, type Picked, type Picture } from './topology-paint';
+import { paint, styles, type Selection, type Picture } from './topology-paint';
 
 const PADDING = 34;
 const LARGEST_ZOOM = 1.45;
@@ -22,7 +22,7 @@ export class TopologyCanvas {
   private arranged: Arrangement = { shape: 'free', positions: new Map() };
   private last: Picture | null = null;
 
-  constructor(pick: (picked: Picked | null) => void) {
+  constructor(select: (selected: Selection | null) => void) {
     this.element = h('div', { class: 'canvas', role: 'application', tabindex: '0' });
     this.element.setAttribute('aria-label', 'Map of the network. Arrow keys go from node to node.');
     this.cy = cytoscape({
@@ -33,8 +33,8 @@ export class TopologyCanvas {
       maxZoom: 3,
       selectionType: 'single',
     });
-    listen(this.cy, pick);
-    keyboard(this.element, this.cy, pick, () => this.last?.picked ?? null);
+    listen(this.cy, select);
+    keyboard(this.element, this.cy, select, () => this.last?.selected ?? null);
     this.observer.observe(this.element);
     this.endTheme = onTheme(() => {
       this.cy.style(styles());
@@ -128,13 +128,13 @@ function sync(cy: Core, graph: Graph): void {
   cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id ?? '').empty()));
 }
 
-function listen(cy: Core, pick: (picked: Picked | null) => void): void {
-  cy.on('tap', 'node', (event) => pick({ node: Number(event.target.data('node')) }));
+function listen(cy: Core, select: (selected: Selection | null) => void): void {
+  cy.on('tap', 'node', (event) => select({ node: Number(event.target.data('node')) }));
   cy.on('tap', 'edge', (event) =>
-    pick({ from: Number(event.target.data('from')), to: Number(event.target.data('to')) }),
+    select({ from: Number(event.target.data('from')), to: Number(event.target.data('to')) }),
   );
   cy.on('tap', (event) => {
-    if (event.target === cy) pick(null);
+    if (event.target === cy) select(null);
   });
 }
 
@@ -142,19 +142,19 @@ function listen(cy: Core, pick: (picked: Picked | null) => void): void {
 function keyboard(
   element: HTMLElement,
   cy: Core,
-  pick: (picked: Picked | null) => void,
-  picked: () => Picked | null,
+  select: (selected: Selection | null) => void,
+  selected: () => Selection | null,
 ): void {
   element.addEventListener('keydown', (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (event.key === 'Escape') pick(null);
+    if (event.key === 'Escape') select(null);
     if (step === undefined) return;
     event.preventDefault();
     const ids = cy.nodes().map((node) => Number(node.data('node')));
     ids.sort((a, b) => a - b);
-    const now = picked();
+    const now = selected();
     const at = now && 'node' in now ? ids.indexOf(now.node) : step > 0 ? -1 : 0;
     const next = ids[(at + step + ids.length) % ids.length];
-    if (next !== undefined) pick({ node: next });
+    if (next !== undefined) select({ node: next });
   });
 }

@@ -8,17 +8,17 @@ import { live } from '../live';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import { edgeId, type Graph } from '../model/topology';
 import { link } from '../router';
-import type { Picked } from './topology-paint';
+import type { Selection } from './topology-paint';
 
 type Fact = [name: string, value: string];
 
-/** What is known of the node, the link or the flow that was picked. */
+/** Facts about the selected node, link or flow. */
 export function detailView() {
   const title = h('h3');
   const facts = h('dl', { class: 'facts' });
   const links = h('p', { class: 'links' });
   const chartBox = h('div', { class: 'node-chart' });
-  const hint = empty('Nothing picked', 'Click a node or a link, or follow a flow from the list.');
+  const hint = empty('Nothing selected', 'Click a node or a link, or follow a flow from the list.');
   let chart: { node: number; stop(): void } | null = null;
 
   function showChart(node: number | null): void {
@@ -43,10 +43,10 @@ export function detailView() {
 
   return {
     element: h('div', { class: 'detail' }, hint, title, facts, chartBox, links),
-    update(graph: Graph, picked: Picked | null, flow: Flow | null): void {
-      const shown = describe(graph, picked, flow);
+    update(graph: Graph, selected: Selection | null, flow: Flow | null): void {
+      const shown = describe(graph, selected, flow);
       hint.hidden = shown !== null;
-      showChart(shown && picked && 'node' in picked ? picked.node : null);
+      showChart(shown && selected && 'node' in selected ? selected.node : null);
       fill(shown?.title ?? '', shown?.facts ?? [], shown?.links ?? []);
     },
     stop: () => chart?.stop(),
@@ -59,9 +59,9 @@ interface Description {
   links: HTMLElement[];
 }
 
-function describe(graph: Graph, picked: Picked | null, flow: Flow | null): Description | null {
-  if (picked && 'node' in picked) return describeNode(graph, picked.node);
-  if (picked) return describeLink(graph, picked.from, picked.to);
+function describe(graph: Graph, selected: Selection | null, flow: Flow | null): Description | null {
+  if (selected && 'node' in selected) return describeNode(graph, selected.node);
+  if (selected) return describeLink(graph, selected.from, selected.to);
   return flow ? describeFlow(flow) : null;
 }
 
@@ -72,7 +72,7 @@ function describeNode(graph: Graph, id: number): Description | null {
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
   return {
     title,
-    facts: entry.node ? nodeFacts(entry.node) : [['reports', 'none of its own']],
+    facts: entry.node ? nodeFacts(entry.node) : [['reports', 'none']],
     links: [events],
   };
 }

@@ -14,13 +14,13 @@ import {
 } from '../model/topology';
 import { lensText } from './topology-legend';
 
-export type Picked = { node: number } | { from: number; to: number };
+export type Selection = { node: number } | { from: number; to: number };
 
 export interface Picture {
   graph: Graph;
   lens: Lens;
   path: (number | null)[] | null;
-  picked: Picked | null;
+  selected: Selection | null;
 }
 
 export interface Look {
@@ -33,18 +33,18 @@ interface Brush extends Look {
   lens: Lens;
   fill(value: number | null): string;
   on: ReadonlySet<string> | null;
-  picked: Picked | null;
+  selected: Selection | null;
 }
 
 const INK = { dark: '#0b1016', light: '#f4f7fa' };
 
 /** Colours, widths, labels and highlights of a picture. */
 export function paint(cy: Core, picture: Picture, scale: Scale, look: Look): void {
-  const { graph, lens, picked } = picture;
+  const { graph, lens, selected } = picture;
   const stops = [1, 2, 3, 4, 5].map((step) => colour(`ramp-${step}`));
   const grey = colour('unknown');
   const fill = (value: number | null): string => mix(stops, place(scale, value)) ?? grey;
-  const brush: Brush = { ...look, lens, picked, fill, on: highlighted(picture) };
+  const brush: Brush = { ...look, lens, selected, fill, on: highlighted(picture) };
   const most = Math.max(1, ...graph.edges.map((edge) => edge.link.flows ?? 0));
   for (const entry of graph.nodes) {
     paintNode(cy.getElementById(`n${entry.id}`), entry, nodeValue(entry, graph, lens), brush);
@@ -61,9 +61,9 @@ function paintNode(element: NodeSingular, entry: GraphNode, value: number | null
     ink: brightness(fill) > 105 ? INK.dark : INK.light,
     label: `${entry.id}${name}\n${lensText(brush.lens, value)}`,
   });
-  const { on, picked } = brush;
+  const { on, selected } = brush;
   element.toggleClass('faded', on !== null && !on.has(element.id()));
-  element.toggleClass('picked', picked !== null && 'node' in picked && picked.node === entry.id);
+  element.toggleClass('selected', selected !== null && 'node' in selected && selected.node === entry.id);
 }
 
 function paintEdge(element: EdgeSingular, edge: GraphEdge, most: number, brush: Brush): void {
@@ -76,12 +76,12 @@ function paintEdge(element: EdgeSingular, edge: GraphEdge, most: number, brush: 
     near: brush.tiered ? text : '',
     middle: brush.tiered ? '' : text,
   });
-  const { on, picked } = brush;
+  const { on, selected } = brush;
   element.toggleClass('faded', on !== null && !on.has(element.id()));
   element.toggleClass('on-path', on?.has(element.id()) ?? false);
   element.toggleClass(
-    'picked',
-    picked !== null && 'from' in picked && picked.from === edge.from && picked.to === edge.to,
+    'selected',
+    selected !== null && 'from' in selected && selected.from === edge.from && selected.to === edge.to,
   );
 }
 
@@ -147,7 +147,7 @@ export function styles(): StylesheetJson {
     { selector: 'edge.faded', style: { opacity: 0.16 } },
     { selector: 'node.faded', style: { 'background-color': colour('raised'), color: colour('muted') } },
     {
-      selector: 'edge.on-path, edge.picked',
+      selector: 'edge.on-path, edge.selected',
       style: {
         label: 'data(middle)',
         'source-label': 'data(near)',
@@ -161,9 +161,9 @@ export function styles(): StylesheetJson {
       },
     },
     { selector: 'edge.on-path', style: { 'z-index': 10 } },
-    { selector: 'node.picked', style: { 'border-color': colour('text'), 'border-width': 3 } },
+    { selector: 'node.selected', style: { 'border-color': colour('text'), 'border-width': 3 } },
     {
-      selector: 'edge.picked',
+      selector: 'edge.selected',
       style: { 'underlay-color': colour('text'), 'underlay-opacity': 0.35, 'underlay-padding': 4 },
     },
   ] as StylesheetJson;

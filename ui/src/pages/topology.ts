@@ -7,7 +7,7 @@ import { buildGraph, type Graph, type Lens } from '../model/topology';
 import type { Page, Route } from '../router';
 import { flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
-import type { Picked } from './topology-paint';
+import type { Selection } from './topology-paint';
 import { detailView } from './topology-detail';
 import { legendView, lensPicker } from './topology-legend';
 
@@ -26,7 +26,7 @@ class TopologyPage implements Page {
   readonly element: HTMLElement;
   private lens: Lens = 'latency';
   private graph: Graph = { nodes: [], edges: [] };
-  private picked: Picked | null;
+  private selected: Selection | null;
   /** The flow whose path is highlighted. */
   private flow: Flow | null = null;
   private flowPoll: Poll | undefined;
@@ -36,12 +36,12 @@ class TopologyPage implements Page {
   private readonly summary = h('span', { class: 'muted map-summary' });
   private readonly nothing = empty(
     'No nodes yet',
-    'Nodes and links are learnt from the paths in reports. They appear with the first report that names hops.',
+    'Nodes and links are learnt from the paths in reports. They appear with the first report that has hops.',
   );
-  private readonly canvas = new TopologyCanvas((picked) => this.pick(picked));
+  private readonly canvas = new TopologyCanvas((selected) => this.select(selected));
   private readonly list = flowList({
-    picked: () => this.flow?.id ?? '',
-    pick: (flow) => this.follow(this.flow?.id === flow.id ? null : flow),
+    selected: () => this.flow?.id ?? '',
+    select: (flow) => this.follow(this.flow?.id === flow.id ? null : flow),
   });
   private readonly answers = poll<Answer>({
     intervalMs: 1000,
@@ -50,13 +50,13 @@ class TopologyPage implements Page {
   });
 
   constructor(route: Route) {
-    this.picked = nodeOf(route);
+    this.selected = nodeOf(route);
     this.element = this.build();
     void this.followNamed(route);
   }
 
   route(route: Route): void {
-    this.pick(nodeOf(route) ?? this.picked);
+    this.select(nodeOf(route) ?? this.selected);
     void this.followNamed(route);
   }
 
@@ -103,14 +103,14 @@ class TopologyPage implements Page {
   }
 
   private draw(): void {
-    const { graph, lens, picked, flow } = this;
-    const scale = this.canvas.draw({ graph, lens, path: flow?.path ?? null, picked });
+    const { graph, lens, selected, flow } = this;
+    const scale = this.canvas.draw({ graph, lens, path: flow?.path ?? null, selected });
     this.legend.update(lens, scale);
-    this.detail.update(graph, picked, flow);
+    this.detail.update(graph, selected, flow);
   }
 
-  private pick(picked: Picked | null): void {
-    this.picked = picked;
+  private select(selected: Selection | null): void {
+    this.selected = selected;
     this.draw();
   }
 
@@ -151,7 +151,7 @@ async function askAll(signal: AbortSignal): Promise<Answer> {
   return { ...nodes, ...links, ...paths };
 }
 
-function nodeOf(route: Route): Picked | null {
+function nodeOf(route: Route): Selection | null {
   const id = Number(route.argument);
   return route.argument !== '' && Number.isFinite(id) ? { node: id } : null;
 }
