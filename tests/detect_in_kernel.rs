@@ -11,7 +11,7 @@
 
 #[path = "../xdp/tests/support/random.rs"]
 mod random;
-#[path = "../collector/tests/support/mod.rs"]
+#[path = "../collector/tests/collector/support.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,12 +5,12 @@
 //! and the latest state of every flow. Not compared are times.
 
 use testkit::dice;
-#[path = "../../collector/tests/support/network.rs"]
+#[path = "../../collector/tests/collector/network.rs"]
 mod network;
 #[path = "../../xdp/tests/support/random.rs"]
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod random;
-#[path = "../../collector/tests/support/mod.rs"]
+#[path = "../../collector/tests/collector/support.rs"]
 mod support;
 use testkit::vectors;
 

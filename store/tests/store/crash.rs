@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::testing::{Dir, SECOND, START, changes};
 use rusqlite::Connection;
 use store::{Config, Policy, QueryOptions, Reader, State, Store, Value};
-use testing::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
 const CHILD: &str = "HOPWISE_STORE_TEST_CHILD";
@@ -50,7 +47,7 @@ fn child_writes_until_it_is_killed() {
 
 fn start_child(dir: &Dir) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_writes_until_it_is_killed", "--nocapture"])
+        .args(["--exact", "crash::child_writes_until_it_is_killed", "--nocapture"])
         .env(CHILD, dir.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

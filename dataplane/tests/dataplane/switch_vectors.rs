@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-#[path = "support/switch_vectors.rs"]
-mod switch_vectors;
-
 use std::fmt::Write as _;
 
+use crate::reader::{Line, Vector};
 use dataplane::filter::{Filter, Units};
 use dataplane::report::{Outbox, Version};
 use dataplane::sf::{self, Entry, Form};
@@ -15,13 +13,12 @@ use dataplane::watchlist::Mode;
 use dataplane::{Filters, Role, Roles, Watch, Watchlist};
 use detect::detector::Change;
 use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
-use switch_vectors::{Line, Vector};
 use wire::FlowKey;
 use wire::int::sf::State;
 
 #[test]
 fn every_switch_vector_holds() {
-    let vectors = switch_vectors::of_kind("switch");
+    let vectors = crate::reader::of_kind("switch");
     assert!(vectors.len() > 20, "only {} vectors", vectors.len());
     let mut wrong = String::new();
     for vector in &vectors {

@@ -3,22 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
 
-#[path = "support/network.rs"]
-mod network;
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use crate::network::{Network, Random, detection};
+use crate::support::{Bench, Log, SECOND, START, Sent, config, node};
 use collector::event::Nanos;
 use collector::{
     Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kind, Removed, Rollup, Run, SeriesView,
     StreamId, SuppressedFlow, SuppressedHop, SuppressedKey,
 };
 use detect::{Detection, Metric, Thresholds};
-use network::{Network, Random, detection};
-use support::{Bench, Log, SECOND, START, Sent, config, node};
 use wire::{Decoder, FlowKey, Report};
 
 /// The counters that are the filter's for what it swallowed.
@@ -412,7 +408,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
     bench.collector.track_removals(4);
     let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];
     let kept = |number: u16, last_seen| SuppressedFlow {
-        key: support::flow(number, false),
+        key: crate::support::flow(number, false),
         reports: 3,
         latency: Some(1010),
         basis: None,
@@ -431,7 +427,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
         bench.pass(SECOND);
         assert!(bench.collector.apply_suppressed(&kept(1, bench.now), &mut bench.log));
     }
-    let view = bench.collector.flow(&support::flow(1, false)).unwrap();
+    let view = bench.collector.flow(&crate::support::flow(1, false)).unwrap();
     assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
     assert_eq!(view.hops().next().unwrap().hop_latency, Some(1010));
     let minutes: Vec<_> = bench.log.rollups.iter().filter(|rollup| rollup.flow.is_some()).collect();
@@ -444,7 +440,7 @@ fn what_is_not_known_is_not_absorbed_and_what_is_forgotten_is_named() {
         [
             gone(Metric::QueueOccupancy, 0),
             gone(Metric::LinkUtilization, 2),
-            Removed::Flow(support::flow(2, false))
+            Removed::Flow(crate::support::flow(2, false))
         ]
     );
     let heard = bench.heard();

@@ -1,14 +1,11 @@
 //! SQL over the files: what is allowed, what bounds it, what it is planned like, and many files as one.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::time::{Duration, Instant};
 
+use crate::testing::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 use collector::{Batch, Event, Kind, Sink as _};
 use store::{Config, EventFilter, Period, Policy, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
-use testing::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 
 const HOUR: u64 = 3600 * SECOND;
 

@@ -2,14 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::time::Duration;
 
+use crate::testing::{Dir, SECOND, START, changes};
 use collector::Batch;
 use store::{Config, Error, Period, Policy, QueryOptions, Reader, State, Stats, Store, Value};
-use testing::{Dir, SECOND, START, changes};
 
 const HOUR: u64 = 3600 * SECOND;
 const FILE: &str = "hopwise-2026-11-21.db";

@@ -1,0 +1,12 @@
+//! The collector from datagrams to events, roll-ups and counters. One binary, because linking each file by itself takes longer than its tests.
+
+mod aggregates;
+mod bounds;
+mod captures;
+mod events;
+mod fabric;
+mod filter;
+mod network;
+mod postcards;
+mod sf_run;
+mod support;

@@ -1,0 +1,11 @@
+//! Vectors, captures, headers and writers: bytes to fields and back. One binary, because linking each file by itself takes longer than its tests.
+
+mod bounded;
+mod brief;
+mod captures;
+mod dta;
+mod headers;
+mod roce;
+mod single;
+mod vectors;
+mod writers;
