@@ -138,7 +138,7 @@ impl FabricSink for Witness {
     }
 }
 
-/// Four leaves, two spines, clocks that disagree, 24 flows, a burst that overflows a queue, a link that fails and is mended.
+/// Four leaves, two spines, clocks that disagree, 24 flows, a burst that overflows a queue, a link that fails and is restored.
 fn busy(channel: Channel, format: Format, mode: Mode, seed: u64) -> Fabric {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();

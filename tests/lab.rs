@@ -306,7 +306,7 @@ fn a_burst_is_found(lab: &Lab, collector: &Collector) {
     });
 }
 
-/// A link that is cut drops packets, and the switch before it tells; when it is mended, they arrive again.
+/// A link that is cut drops packets, and the switch before it tells; when it is restored, they arrive again.
 fn a_fault_is_found(lab: &Lab, collector: &Collector) {
     lab.run("fault cut s2-s3");
     assert_eq!(lab.status()["faults"].as_array().map(Vec::len), Some(1));

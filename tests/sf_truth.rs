@@ -128,7 +128,7 @@ impl FabricSink for Witness {
 }
 
 /// A fat tree: paths of one, three and five switches; clocks that disagree; bursts that overflow queues; a link that fails
-/// and is mended; registers that are wiped.
+/// and is restored; registers that are wiped.
 fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::fat_tree(4, wire).unwrap();

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use dataplane::dta::{
-    Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
+    Action, Config, Context, Field, How, Mapping, Outbox, PacketFacts, Reporter, Trigger, sketches, table,
 };
 use detect::Match;
 use wire::dta::layout::{Columns, SketchKind};
@@ -17,7 +17,7 @@ fn fields(text: &str) -> Vec<Field> {
     text.split(' ').filter_map(|text| text.parse().ok()).collect()
 }
 
-fn mapping(on: Occasion, essential: bool, action: Action) -> Mapping {
+fn mapping(on: Trigger, essential: bool, action: Action) -> Mapping {
     Mapping {
         name: String::new(),
         on,
@@ -31,7 +31,7 @@ fn mapping(on: Occasion, essential: bool, action: Action) -> Mapping {
     }
 }
 
-fn cases() -> Vec<(&'static str, Occasion, Config)> {
+fn cases() -> Vec<(&'static str, Trigger, Config)> {
     let flow = || fields("flow");
     let key_write = || Action::KeyWrite { store: 1, copies: 2, key: flow(), data: fields("node[5]") };
     let append = |entries| Action::Append {
@@ -68,14 +68,14 @@ fn cases() -> Vec<(&'static str, Occasion, Config)> {
     };
     let with = |mapping| Config { mappings: vec![mapping], ..Config::default() };
     vec![
-        ("path, key-write of 5 nodes", Occasion::Path, with(mapping(Occasion::Path, false, key_write()))),
-        ("the same, essential", Occasion::Path, with(mapping(Occasion::Path, true, key_write()))),
-        ("drop, append 18 B", Occasion::Drop, with(mapping(Occasion::Drop, false, append(1)))),
-        ("drop, append 18 B, 16 together", Occasion::Drop, with(mapping(Occasion::Drop, false, append(16)))),
-        ("packet, table", Occasion::Packet, Config { tables: vec![table], ..Config::default() }),
+        ("path, key-write of 5 nodes", Trigger::Path, with(mapping(Trigger::Path, false, key_write()))),
+        ("the same, essential", Trigger::Path, with(mapping(Trigger::Path, true, key_write()))),
+        ("drop, append 18 B", Trigger::Drop, with(mapping(Trigger::Drop, false, append(1)))),
+        ("drop, append 18 B, 16 together", Trigger::Drop, with(mapping(Trigger::Drop, false, append(16)))),
+        ("packet, table", Trigger::Packet, Config { tables: vec![table], ..Config::default() }),
         (
             "packet, count-min of 4 rows",
-            Occasion::Packet,
+            Trigger::Packet,
             Config { sketches: vec![sketch], ..Config::default() },
         ),
     ]
@@ -90,25 +90,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let flows: Vec<FlowKey> = (0..FLOWS)
         .map(|i| FlowKey::v4([10, 0, (i >> 8) as u8, i as u8], [10, 0, 0, 2], Some((i as u16, 80)), 6))
         .collect();
-    for (name, occasion, config) in cases() {
+    for (name, trigger, config) in cases() {
         let (mut reporter, mut out) = (Reporter::new(config)?, Outbox::default());
         let mut costs: Vec<f64> = (0..ROUNDS)
             .map(|_| {
                 let begin = Instant::now();
                 for flow in &flows {
                     let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
-                    let known = Known {
+                    let context = Context {
                         flow: Some(flow),
                         stack,
                         own: Some(&own),
                         reason: Some(1),
                         packet,
-                        ..Known::new(occasion, 15)
+                        ..Context::new(trigger, 15)
                     };
-                    if occasion == Occasion::Packet {
-                        reporter.packet(black_box(&known), 1, &mut out);
+                    if trigger == Trigger::Packet {
+                        reporter.packet(black_box(&context), 1, &mut out);
                     } else {
-                        reporter.report(black_box(&known), 1, &mut out);
+                        reporter.report(black_box(&context), 1, &mut out);
                     }
                 }
                 black_box(out.len());

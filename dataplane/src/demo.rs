@@ -1,5 +1,5 @@
 //! A small leaf–spine network with a script to watch: about ten thousand reports per second, a microburst every twenty
-//! seconds, and every minute a link that fails, is routed around, and is mended.
+//! seconds, and every minute a link that fails, is routed around, and is restored.
 
 use detect::Match;
 
@@ -44,7 +44,7 @@ const ACT: u64 = 60 * SECOND;
 const ACTS: u64 = 24 * 60;
 /// Seconds into each minute at which a microburst begins.
 const BURSTS: [u64; 3] = [5, 25, 45];
-/// Seconds into each minute at which the link fails and is mended.
+/// Seconds into each minute at which the link fails and is restored.
 const CUT: u64 = 30;
 const MEND: u64 = 38;
 /// The hosts that send the microburst, and the one that gets it.
@@ -147,11 +147,11 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
                 format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
             lines.push(Line { at, text });
         }
-        let (cut, mend) = (act * ACT + CUT * SECOND, act * ACT + MEND * SECOND);
+        let (cut, restore) = (act * ACT + CUT * SECOND, act * ACT + MEND * SECOND);
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
-        fabric.schedule(start + mend, Action::MendLink { a, b })?;
+        fabric.schedule(start + restore, Action::MendLink { a, b })?;
         lines.push(Line { at: cut, text: format!("link {link} fails; new routes in 200 ms") });
-        lines.push(Line { at: mend, text: format!("link {link} is mended") });
+        lines.push(Line { at: restore, text: format!("link {link} is restored") });
     }
     lines.sort_by_key(|line| line.at);
     Ok(lines)
@@ -236,7 +236,7 @@ mod tests {
                 "5 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
                 "25 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
                 "30 link leaf1-spine1 (101-201) fails; new routes in 200 ms",
-                "38 link leaf1-spine1 (101-201) is mended",
+                "38 link leaf1-spine1 (101-201) is restored",
                 "45 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
             ]
         );

@@ -2,7 +2,7 @@
 
 use wire::FlowKey;
 
-use crate::dta::Occasion;
+use crate::dta::Trigger;
 use crate::node::{Done, Node, Outcome};
 use crate::packet::Carried;
 use crate::report::Outbox;
@@ -22,7 +22,7 @@ pub(crate) fn postcard(
     if node.suppresses_record(Some(flow), bits, visit) {
         return Outcome::forward(Done::Filtered);
     }
-    if !node.report_dta(frame, (Some(flow), None), (Occasion::Hop, bits), visit) {
+    if !node.report_dta(frame, (Some(flow), None), (Trigger::Hop, bits), visit) {
         node.exporter.postcard(flow, bits, &visit.hop(node.id, u16::MAX), out);
     }
     Outcome::forward(Done::Reported)
@@ -41,7 +41,7 @@ pub(crate) fn mx(
     if node.suppresses_record(flow, bits, visit) {
         return Done::Filtered;
     }
-    if !node.report_dta(frame, (flow, Some(carried)), (Occasion::Hop, bits), visit) {
+    if !node.report_dta(frame, (flow, Some(carried)), (Trigger::Hop, bits), visit) {
         node.exporter.postcard_with_packet(frame, carried, bits, &visit.hop(node.id, u16::MAX), out);
     }
     Done::Reported

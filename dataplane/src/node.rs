@@ -4,7 +4,7 @@ use wire::int::{Flags, Sf, Stack, Version};
 use wire::{FlowKey, Profile, Refusal};
 
 use crate::config::Config;
-use crate::dta::{Attached, Happened, Occasion};
+use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::filter::{Filters, Own};
 use crate::packet::{Carried, Headers, Parsed, Seen, direct};
 use crate::report::Exporter;
@@ -60,7 +60,7 @@ pub(crate) struct Node {
     pub(crate) cache: direct::Cache,
     pub(crate) stats: Stats,
     /// The DTA reporter.
-    pub(crate) dta: Option<Box<Attached>>,
+    pub(crate) dta: Option<Box<SwitchReporter>>,
 }
 
 /// The result of processing a packet.
@@ -123,14 +123,14 @@ impl Node {
         &mut self,
         frame: &[u8],
         (flow, carried): (Option<&FlowKey>, Option<&Carried>),
-        (occasion, bits): (Occasion, u16),
+        (occasion, bits): (Trigger, u16),
         visit: &Visit,
     ) -> bool {
         let Some(dta) = &mut self.dta else { return false };
         let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
         let seen = Seen { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
         let own = visit.hop(self.id, bits);
-        dta.report(self.id, frame, &seen, visit, Happened::new(occasion, &own))
+        dta.report(self.id, frame, &seen, visit, Event::new(occasion, &own))
     }
 
     /// Writes this switch's record in the form of the packet's stack.

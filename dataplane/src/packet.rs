@@ -279,7 +279,7 @@ impl Headers {
     }
 
     /// Headers at known places, if they are whole, of protocols we know, and the IPv4 checksum is right: a switch would not
-    /// forward the packet otherwise, and mending the checksum would hide the damage.
+    /// forward the packet otherwise, and updating the checksum would hide the damage.
     fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
         let v6 = frame.get(ip)? >> 4 == 6;
         let class = if v6 {
@@ -349,7 +349,7 @@ impl Headers {
         if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
             header.set_dport(port);
         }
-        self.mend_l4(frame, &[(old, port)]);
+        self.update_l4(frame, &[(old, port)]);
     }
 
     /// Sets the DSCP and leaves the ECN bits.
@@ -366,7 +366,7 @@ impl Headers {
         }
     }
 
-    /// Replaces the bytes of `range`, which lies behind the L4 header, and mends lengths and checksums.
+    /// Replaces the bytes of `range`, which lies behind the L4 header, and updates lengths and checksums.
     pub(crate) fn splice(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
         if self.has_option() {
             return self.splice_option(frame, range, with);
@@ -382,13 +382,13 @@ impl Headers {
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
         {
             header.set_len(header.len().wrapping_add(long).wrapping_sub(short));
-            self.mend_l4(frame, &[(old, new), (short, long), (short, long)]);
+            self.update_l4(frame, &[(old, new), (short, long), (short, long)]);
         } else {
-            self.mend_l4(frame, &[(old, new), (short, long)]);
+            self.update_l4(frame, &[(old, new), (short, long)]);
         }
     }
 
-    /// Replaces bytes of the INT option's data, and mends its length, the padding behind it and the lengths of the headers
+    /// Replaces bytes of the INT option's data, and updates its length, the padding behind it and the lengths of the headers
     /// around it. No checksum covers any of them: a pseudo-header has the upper layer's length.
     fn splice_option(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
         let before = self.ip_len(frame);
@@ -466,7 +466,7 @@ impl Headers {
         self.set_ip_len(frame, before - taken);
     }
 
-    /// Opens a gap of `len` bytes at `at`, which lies at an even offset behind the L4 header, has it filled, mends the lengths, and
+    /// Opens a gap of `len` bytes at `at`, which lies at an even offset behind the L4 header, has it filled, updates the lengths, and
     /// lets `change` change the bytes in front of the gap from `from` on; then the checksums.
     #[inline]
     pub(crate) fn grow(
@@ -488,9 +488,9 @@ impl Headers {
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
         {
             header.set_len(header.len().wrapping_add(len as u16));
-            self.mend_l4(frame, &[(old, new), (short, long), (short, long)]);
+            self.update_l4(frame, &[(old, new), (short, long), (short, long)]);
         } else {
-            self.mend_l4(frame, &[(old, new), (short, long)]);
+            self.update_l4(frame, &[(old, new), (short, long)]);
         }
     }
 
@@ -527,7 +527,7 @@ impl Headers {
         let old = sum(&frame[range.clone()]);
         let told = change(&mut frame[range.clone()]);
         let new = sum(&frame[range]);
-        self.mend_l4(frame, &[(old, new)]);
+        self.update_l4(frame, &[(old, new)]);
         told
     }
 
@@ -565,7 +565,7 @@ impl Headers {
         }
     }
 
-    /// Sets the protocol; the IPv4 checksum is mended with the length, which always changes too.
+    /// Sets the protocol; the IPv4 checksum is updated with the length, which always changes too.
     fn set_proto(&self, frame: &mut [u8], proto: u8) {
         let rest = &mut frame[self.ip..];
         if self.v6 {
@@ -577,22 +577,22 @@ impl Headers {
         }
     }
 
-    /// Mends the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
+    /// Updates the L4 checksum after sums it covers went from the first to the second of each pair, so that a packet that came in
     /// broken goes out broken. A UDP checksum of 0 (none) stays 0, and one that comes out as 0 is written as 0xffff. Nothing
     /// else comes out as 0xffff, so that taking out what was put in gives the same checksum back.
     #[inline]
-    fn mend_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
-        let mend = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
+    fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
+        let updated = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
         let rest = &mut frame[self.l4..];
         if self.proto == TCP {
             if let Ok(mut header) = tcp::Packet::new_checked(rest) {
-                header.set_checksum(mend(header.checksum()));
+                header.set_checksum(updated(header.checksum()));
             }
         } else if let Ok(mut header) = udp::Packet::new_checked(rest)
             && header.checksum() != 0
         {
-            let mended = mend(header.checksum());
-            header.set_checksum(if mended == 0 { 0xffff } else { mended });
+            let sum = updated(header.checksum());
+            header.set_checksum(if sum == 0 { 0xffff } else { sum });
         }
     }
 }

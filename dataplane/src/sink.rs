@@ -9,7 +9,7 @@ use wire::packet::Mark;
 
 pub(crate) use self::direct::process as process_direct;
 
-use crate::dta::Occasion;
+use crate::dta::Trigger;
 use crate::export;
 use crate::node::{Done, Node, Outcome, verdict};
 use crate::packet::{Carried, OPTION_HEAD, Seen};
@@ -45,7 +45,7 @@ pub(crate) fn process(
         return Outcome { done: Done::Filtered, verdict, sf: None };
     }
     let bits = carried.bitmap & node.config.available;
-    if node.report_dta(frame, (flow, Some(carried)), (Occasion::Path, bits), visit) {
+    if node.report_dta(frame, (flow, Some(carried)), (Trigger::Path, bits), visit) {
         strip(frame, carried);
         return Outcome { done: Done::Reported, verdict, sf: carried.sf };
     }
@@ -69,7 +69,7 @@ fn report_sf(
     out: &mut Outbox,
 ) {
     let bits = carried.bitmap & node.config.available;
-    if node.report_dta(frame, (flow, Some(carried)), (Occasion::Sample, bits), visit) {
+    if node.report_dta(frame, (flow, Some(carried)), (Trigger::Sample, bits), visit) {
         return strip(frame, carried);
     }
     let own = visit.hop(node.id, u16::MAX);

@@ -10,7 +10,7 @@ pub use crate::config::{Config, ConfigError, Congestion, Mark};
 pub use crate::node::Stats;
 pub use crate::visit::{Verdict, Visit};
 
-use crate::dta::{Attached, Happened, Occasion};
+use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::export;
 use crate::filter::Filters;
 use crate::node::{Done, Node, Outcome, verdict};
@@ -90,17 +90,17 @@ impl Switch {
     }
 
     /// Reports by DTA from now on, instead of by Telemetry Reports or beside them, or no longer.
-    pub fn set_dta(&mut self, dta: Option<Attached>) {
+    pub fn set_dta(&mut self, dta: Option<SwitchReporter>) {
         self.node.dta = dta.map(Box::new);
     }
 
     /// What it reports by DTA.
-    pub fn dta(&self) -> Option<&Attached> {
+    pub fn dta(&self) -> Option<&SwitchReporter> {
         self.node.dta.as_deref()
     }
 
     /// What it reports by DTA, to take reports out and give control messages in.
-    pub fn dta_mut(&mut self) -> Option<&mut Attached> {
+    pub fn dta_mut(&mut self) -> Option<&mut SwitchReporter> {
         self.node.dta.as_deref_mut()
     }
 
@@ -192,7 +192,7 @@ impl Switch {
         let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
         let own = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
-            let happened = Happened { reason: Some(reason), ..Happened::new(Occasion::Drop, &own) };
+            let happened = Event { reason: Some(reason), ..Event::new(Trigger::Drop, &own) };
             if !watched {
                 dta.dropped(node.id, frame, &seen, visit);
             }
@@ -357,8 +357,7 @@ impl Switch {
         node.stats.congested_reported += 1;
         let own = visit.hop(node.id, u16::MAX);
         if let Some(dta) = &mut node.dta {
-            let happened =
-                Happened { congested: Some(true), ..Happened::new(Occasion::CongestedPacket, &own) };
+            let happened = Event { congested: Some(true), ..Event::new(Trigger::CongestedPacket, &own) };
             if dta.report(node.id, frame, seen, visit, happened) {
                 return;
             }

@@ -46,7 +46,7 @@ impl Visit {
 
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
     /// whatever of `out` is left, are all-ones. `out` is as long as the bitmap says, or longer. Answers the sum of its words
-    /// (see [`wire::checksum::mended`]).
+    /// (see [`wire::checksum::adjusted`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
         const MOST: u32 = 0xff_fffe; // all-ones would say that it is unavailable

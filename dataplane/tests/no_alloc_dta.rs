@@ -7,7 +7,7 @@ use testkit::allocations::{Counting, allocations};
 static ALLOCATOR: Counting = Counting;
 
 use dataplane::dta::{
-    Action, Config, Field, How, Known, Mapping, Occasion, Outbox, PacketFacts, Reporter, sketches, table,
+    Action, Config, Context, Field, How, Mapping, Outbox, PacketFacts, Reporter, Trigger, sketches, table,
 };
 use detect::Match;
 use wire::dta::control::{Body, Cause};
@@ -20,7 +20,7 @@ fn fields(text: &str) -> Vec<Field> {
 }
 
 fn config() -> Config {
-    let mapping = |on: Occasion, action| Mapping {
+    let mapping = |on: Trigger, action| Mapping {
         name: String::new(),
         on,
         table: on.is_of_a_table().then_some(0),
@@ -28,20 +28,20 @@ fn config() -> Config {
         when: Vec::new(),
         every: 1,
         each_hop: false,
-        how: How { priority: Priority::High, essential: on == Occasion::Drop, immediate: false },
+        how: How { priority: Priority::High, essential: on == Trigger::Drop, immediate: false },
         action,
     };
     let (key, data) = (fields("flow"), fields("node[5]"));
     let entry = fields("flow node reason");
     let (lists, spread, hold) = (4, fields("flow"), 1_000_000);
     let mappings = vec![
-        mapping(Occasion::Path, Action::KeyWrite { store: 1, copies: 2, key: key.clone(), data }),
-        mapping(Occasion::Drop, Action::Append { list: 1, lists, spread, entry, entries: 16, hold }),
+        mapping(Trigger::Path, Action::KeyWrite { store: 1, copies: 2, key: key.clone(), data }),
+        mapping(Trigger::Drop, Action::Append { list: 1, lists, spread, entry, entries: 16, hold }),
         mapping(
-            Occasion::Evicted,
+            Trigger::Evicted,
             Action::KeyIncrement { store: 2, copies: 2, key: fields("key"), delta: fields("packets")[0] },
         ),
-        mapping(Occasion::Path, Action::Postcard { store: 3, key: key.clone(), value: fields("node")[0] }),
+        mapping(Trigger::Path, Action::Postcard { store: 3, key: key.clone(), value: fields("node")[0] }),
     ];
     let flows = Match::default();
     let (name, at) = (String::new(), table::At::Anywhere);
@@ -84,10 +84,11 @@ fn a_reporter_at_work_allocates_nothing() {
         let now = i * 1000;
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((i as u16 % 500, 80)), 6);
         let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
-        let known = Known { flow: Some(&flow), own: Some(&own), packet, ..Known::new(Occasion::Packet, 7) };
-        reporter.packet(&known, now, &mut out);
-        let occasion = if i % 3 == 0 { Occasion::Drop } else { Occasion::Path };
-        reporter.report(&Known { occasion, reason: Some(1), ..known }, now, &mut out);
+        let context =
+            Context { flow: Some(&flow), own: Some(&own), packet, ..Context::new(Trigger::Packet, 7) };
+        reporter.packet(&context, now, &mut out);
+        let trigger = if i % 3 == 0 { Trigger::Drop } else { Trigger::Path };
+        reporter.report(&Context { trigger, reason: Some(1), ..context }, now, &mut out);
         if i % 500 == 0 {
             let body = Body::Nack { cause: Cause::Gap, last: (i / 500) as u16, trigger: 0 };
             let len = Control { sequence: 1, reporter: 7, body }.emit(&mut nack).unwrap_or_default();

@@ -36,7 +36,7 @@ use terminal::{Align, Table, Terminal, units};
 ///
 /// Four leaf switches, two spines and eight hosts send about ten thousand reports per second over loopback. They report by DTA as
 /// well, through a translator into the collector's memory, which answers `get`, `count`, `sketch` and `tail`. Every minute
-/// there are microbursts, and a link that fails and is mended. Needs no root, no hardware, no configuration. Ctrl-C ends it
+/// there are microbursts, and a link that fails and is restored. Needs no root, no hardware, no configuration. Ctrl-C ends it
 /// and says whether every report is accounted for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dataplane::dta::{
-    Action, Condition, Config, ConfigError, Field, How, Mapping, Occasion, Part, Repeat, Spread, sketches,
+    Action, Condition, Config, ConfigError, Field, How, Mapping, Part, Repeat, Spread, Trigger, sketches,
     table,
 };
 use detect::{Match, PortRange, Prefix};
@@ -448,10 +448,10 @@ impl MappingSettings {
             })?),
             None => None,
         };
-        let occasion = Occasion::ALL.into_iter().find(|occasion| occasion.word() == on.word());
+        let occasion = Trigger::ALL.into_iter().find(|occasion| occasion.word() == on.word());
         Ok(Mapping {
             name: self.name.clone(),
-            on: occasion.unwrap_or(Occasion::Path),
+            on: occasion.unwrap_or(Trigger::Path),
             table,
             flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
             when: conditions(&self.when),

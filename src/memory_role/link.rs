@@ -146,9 +146,8 @@ impl Memory {
         }
         if let Some(verbs) = &self.verbs {
             if hello.port != PORT {
-                return Err(
-                    "RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791".to_owned()
-                );
+                return Err("RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791"
+                    .to_owned());
             }
             mtu = mtu.min(verbs.mtu());
             verbs.tell_of_long_slots(&self.offered, mtu);

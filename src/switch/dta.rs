@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dataplane::{
-    dta::{Attached, DestinationStats, MappingStats, Reporter, Spread},
+    dta::{DestinationStats, MappingStats, Reporter, Spread, SwitchReporter},
     switch::Switch,
 };
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl Dta {
         let reporter = Reporter::new(config).map_err(|error| told(&error))?;
         let (collectors, _) = settings.ways().map_err(|error| told(&error))?;
         sockets.set_collectors(&collectors);
-        switch.set_dta(Some(Attached::new(reporter, settings.also_reports)));
+        switch.set_dta(Some(SwitchReporter::new(reporter, settings.also_reports)));
         Ok(Self { collectors, sockets, next_tick: 0 })
     }
 
@@ -76,7 +76,7 @@ impl Dta {
         now: u64,
         switch: &mut Switch,
     ) -> Result<(), String> {
-        if let Some(Attached { reporter, .. }) = switch.dta_mut() {
+        if let Some(SwitchReporter { reporter, .. }) = switch.dta_mut() {
             reporter
                 .set_spread(spread, first_sequence(now))
                 .map_err(|error| format!("[switch.dta] map: {error}"))?;
@@ -88,7 +88,7 @@ impl Dta {
 
     /// Takes control messages, does what is due, sends what there is.
     pub(crate) fn turn(&mut self, now: u64, switch: &mut Switch) {
-        let Some(Attached { reporter, outbox, .. }) = switch.dta_mut() else { return };
+        let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else { return };
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             self.sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));

@@ -61,7 +61,7 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The sum of the 32-bit words of `bytes`, for [`mended`]; what is left of the last word counts as followed by zeros.
+/// The sum of the 32-bit words of `bytes`, for [`adjusted`]; what is left of the last word counts as followed by zeros.
 #[inline(always)]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -71,16 +71,16 @@ pub fn words(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// What takes the place of `sum` in [`mended`] when that much has gone.
+/// What takes the place of `sum` in [`adjusted`] when that much has gone.
 #[inline(always)]
-pub fn less(sum: u64) -> u64 {
+pub fn negated(sum: u64) -> u64 {
     u64::from(!fold(sum))
 }
 
 /// Mends a checksum after what it covers has become more by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and 2^16
 /// leave 1, modulo 0xffff). Never 0xffff.
 #[inline(always)]
-pub fn mended(checksum: u16, more: u64) -> u16 {
+pub fn adjusted(checksum: u16, more: u64) -> u16 {
     // 0xffff is nothing, but keeps the sum from being 0.
     !fold(u64::from(!checksum) + 0xffff + u64::from(fold(more)))
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mended_sum_is_what_a_new_one_would_be() {
+    fn an_adjusted_sum_is_what_a_new_one_would_be() {
         let mut state = 7_u64;
         for len in 0..200_usize {
             let bytes: std::vec::Vec<u8> = (0..len)
@@ -133,12 +133,12 @@ mod tests {
             if whole == 0xffff {
                 continue; // nothing but zeros
             }
-            assert_eq!(mended(of(front), words(back)), whole, "{bytes:02x?}");
-            assert_eq!(mended(whole, less(words(back))), mended(of(front), 0), "{bytes:02x?}");
+            assert_eq!(adjusted(of(front), words(back)), whole, "{bytes:02x?}");
+            assert_eq!(adjusted(whole, negated(words(back))), adjusted(of(front), 0), "{bytes:02x?}");
         }
-        assert_eq!(mended(0xffff, 0), 0, "both say nothing");
-        assert_eq!(mended(0x1234, less(0)), 0x1234);
-        assert_eq!(mended(0x1234, u64::MAX), 0x1234);
+        assert_eq!(adjusted(0xffff, 0), 0, "both say nothing");
+        assert_eq!(adjusted(0x1234, negated(0)), 0x1234);
+        assert_eq!(adjusted(0x1234, u64::MAX), 0x1234);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::context::Context;
 use super::field::{Field, FieldError, Subject, number_of};
-use super::known::Known;
 
 /// A comparison of a number with a constant. An unknown number meets no condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl Condition {
         &self.field
     }
 
-    pub(super) fn is_met(&self, known: &Known<'_>, subject: &Subject, now: u64) -> bool {
-        let Some(value) = self.field.number(known, subject, now) else { return false };
+    pub(super) fn is_met(&self, context: &Context<'_>, subject: &Subject, now: u64) -> bool {
+        let Some(value) = self.field.number(context, subject, now) else { return false };
         match self.operator {
             Operator::Equal => value == self.value,
             Operator::NotEqual => value != self.value,

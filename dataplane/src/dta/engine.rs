@@ -3,9 +3,9 @@
 use detect::Match;
 use wire::dta::{Base, Operation, Report};
 
+use super::context::{Context, Trigger};
 use super::destination::{Destination, Repeat};
 use super::field::{Field, Scratch, Subject, Unfit};
-use super::known::{Known, Occasion};
 use super::mapping::{Action, Mapping, data_len};
 use super::outbox::Outbox;
 use super::spread::Spread;
@@ -43,7 +43,7 @@ pub(super) struct Engine {
     pub(super) reporter: u32,
     mappings: Vec<Compiled>,
     /// Which mappings there are for each occasion.
-    by_occasion: [Vec<u16>; Occasion::ALL.len()],
+    by_occasion: [Vec<u16>; Trigger::ALL.len()],
     pub(super) spread: Spread,
     pub(super) destinations: Vec<Destination>,
     pub(super) repeat: Repeat,
@@ -57,7 +57,7 @@ struct Compiled {
     mapping: Mapping,
     /// A field asks for the hop it is about.
     needs_hop: bool,
-    /// Where its record's bit is, for [`Occasion::Passed`].
+    /// Where its record's bit is, for [`Trigger::Passed`].
     bit: u8,
     seen: u32,
     packs: Vec<Pack>,
@@ -106,13 +106,13 @@ impl Engine {
         repeat: Repeat,
         (longest_essential, first): (usize, u16),
     ) -> Self {
-        let mut by_occasion: [Vec<u16>; Occasion::ALL.len()] = Default::default();
+        let mut by_occasion: [Vec<u16>; Trigger::ALL.len()] = Default::default();
         let mut passed = 0_u8;
         let mut compiled = Vec::with_capacity(mappings.len());
         for (index, mapping) in mappings.into_iter().enumerate() {
             by_occasion[mapping.on as usize].push(index as u16);
-            let bit = if mapping.on == Occasion::Passed { 1 << (passed & 7) } else { 0 };
-            passed += u8::from(mapping.on == Occasion::Passed);
+            let bit = if mapping.on == Trigger::Passed { 1 << (passed & 7) } else { 0 };
+            passed += u8::from(mapping.on == Trigger::Passed);
             compiled.push(Compiled::new(mapping, bit, &spread));
         }
         let longest = compiled.iter().map(|one| one.mapping.longest()).max().unwrap_or(0);
@@ -148,8 +148,8 @@ impl Engine {
     }
 
     /// Is there a mapping for this occasion?
-    pub(super) fn listens_to(&self, occasion: Occasion) -> bool {
-        !self.by_occasion[occasion as usize].is_empty()
+    pub(super) fn listens_to(&self, trigger: Trigger) -> bool {
+        !self.by_occasion[trigger as usize].is_empty()
     }
 
     /// The mappings, and what became of each.
@@ -161,20 +161,20 @@ impl Engine {
     /// which now.
     pub(super) fn tell(
         &mut self,
-        known: &Known<'_>,
+        context: &Context<'_>,
         table: Option<usize>,
         passed: u8,
         now: u64,
         out: &mut Outbox,
     ) -> u8 {
         let mut told = passed;
-        for i in 0..self.by_occasion[known.occasion as usize].len() {
-            let index = usize::from(self.by_occasion[known.occasion as usize][i]);
+        for i in 0..self.by_occasion[context.trigger as usize].len() {
+            let index = usize::from(self.by_occasion[context.trigger as usize][i]);
             let one = &self.mappings[index];
-            if one.mapping.table != table || !one.is_for(known) || one.bit & told != 0 {
+            if one.mapping.table != table || !one.is_for(context) || one.bit & told != 0 {
                 continue;
             }
-            if self.consider(index, known, now, out) {
+            if self.consider(index, context, now, out) {
                 told |= self.mappings[index].bit;
             }
         }
@@ -182,20 +182,20 @@ impl Engine {
     }
 
     /// One mapping. Did its conditions hold? A path's postcards are counted as one.
-    fn consider(&mut self, index: usize, known: &Known<'_>, now: u64, out: &mut Outbox) -> bool {
+    fn consider(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
-        let each = one.mapping.each_hop || (postcards && known.occasion == Occasion::Path);
+        let each = one.mapping.each_hop || (postcards && context.trigger == Trigger::Path);
         if !each {
-            let hop = if one.needs_hop { known.last_hop() } else { None };
-            return self.one(index, known, &Subject { hop, number: hop_number(known) }, (now, None), out);
+            let hop = if one.needs_hop { context.last_hop() } else { None };
+            return self.one(index, context, &Subject { hop, number: hop_number(context) }, (now, None), out);
         }
         let (needs_hop, mut met) = (one.needs_hop, false);
         // A path is told whole, or not at all.
         let whole = postcards.then(|| one.comes_next());
-        for i in 0..known.hops().min(usize::from(u8::MAX)) {
-            let hop = if needs_hop { known.hop(i) } else { None };
-            met |= self.one(index, known, &Subject { hop, number: i as u8 + 1 }, (now, whole), out);
+        for i in 0..context.hops().min(usize::from(u8::MAX)) {
+            let hop = if needs_hop { context.hop(i) } else { None };
+            met |= self.one(index, context, &Subject { hop, number: i as u8 + 1 }, (now, whole), out);
         }
         if met && whole.is_some() {
             self.mappings[index].is_chosen();
@@ -206,20 +206,20 @@ impl Engine {
     fn one(
         &mut self,
         index: usize,
-        known: &Known<'_>,
+        context: &Context<'_>,
         subject: &Subject,
         (now, chosen): (u64, Option<bool>),
         out: &mut Outbox,
     ) -> bool {
         let one = &mut self.mappings[index];
-        if !one.mapping.when.iter().all(|condition| condition.is_met(known, subject, now)) {
+        if !one.mapping.when.iter().all(|condition| condition.is_met(context, subject, now)) {
             return false;
         }
         if !chosen.unwrap_or_else(|| one.is_chosen()) {
             return true;
         }
         one.stats.made += 1;
-        let done = self.make(index, known, subject, now, out);
+        let done = self.make(index, context, subject, now, out);
         let stats = &mut self.mappings[index].stats;
         match done {
             Ok(Done::Sent) => stats.sent += 1,
@@ -235,7 +235,7 @@ impl Engine {
     fn make(
         &mut self,
         index: usize,
-        known: &Known<'_>,
+        context: &Context<'_>,
         subject: &Subject,
         now: u64,
         out: &mut Outbox,
@@ -245,16 +245,16 @@ impl Engine {
         let mut key = [0; wire::dta::hash::MAX_KEY];
         let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, Unfit> {
             let mut scratch = Scratch::new(bytes);
-            fields.iter().try_for_each(|field| field.put_key(known, subject, now, &mut scratch))?;
+            fields.iter().try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
             Ok(scratch.len())
         };
-        let number = |field: &Field| field.number(known, subject, now).ok_or(Unfit::Absent);
+        let number = |field: &Field| field.number(context, subject, now).ok_or(Unfit::Absent);
         let operation = match &mapping.action {
-            Action::Append { .. } => return self.append(index, known, subject, now, out),
+            Action::Append { .. } => return self.append(index, context, subject, now, out),
             Action::KeyWrite { store, copies, key: fields, data: parts } => {
                 let len = bytes(fields, &mut key)?;
                 let mut scratch = Scratch::new(data);
-                parts.iter().try_for_each(|field| field.put_data(known, subject, now, &mut scratch))?;
+                parts.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
                 let end = scratch.len();
                 Operation::KeyWrite { copies: *copies, store: *store, key: &key[..len], data: &data[..end] }
             }
@@ -268,7 +268,8 @@ impl Engine {
                 let value = u32::try_from(number(value)?).map_err(|_| Unfit::Size)?;
                 let value = Some(value).filter(|value| *value != u32::MAX).ok_or(Unfit::Absent)?;
                 let hop = Some(subject.number).filter(|hop| *hop > 0).ok_or(Unfit::Absent)?;
-                let path_len = if known.occasion == Occasion::Path { known.hops().min(255) as u8 } else { 0 };
+                let path_len =
+                    if context.trigger == Trigger::Path { context.hops().min(255) as u8 } else { 0 };
                 Operation::Postcard { hop, path_len, store: *store, value, key: &key[..len] }
             }
         };
@@ -284,7 +285,7 @@ impl Engine {
     fn append(
         &mut self,
         index: usize,
-        known: &Known<'_>,
+        context: &Context<'_>,
         subject: &Subject,
         now: u64,
         out: &mut Outbox,
@@ -296,7 +297,7 @@ impl Engine {
             lists => {
                 let mut key = [0; wire::dta::hash::MAX_KEY];
                 let mut scratch = Scratch::new(&mut key);
-                spread.iter().try_for_each(|field| field.put_key(known, subject, now, &mut scratch))?;
+                spread.iter().try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
                 let len = scratch.len();
                 let hash = wire::dta::hash::hashes(&key[..len]).checksum;
                 ((u64::from(hash) * lists as u64) >> 32) as usize
@@ -308,7 +309,7 @@ impl Engine {
             return Err(Kept::Suppressed.into());
         }
         let mut scratch = Scratch::new(&mut self.data);
-        entry.iter().try_for_each(|field| field.put_data(known, subject, now, &mut scratch))?;
+        entry.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
         let len = scratch.len();
         let start = len * usize::from(pack.count);
         let place = pack.bytes.get_mut(start..start + len).ok_or(Kept::NoRoom)?;
@@ -416,19 +417,19 @@ impl Compiled {
 
     /// Is it for this flow?
     #[inline]
-    fn is_for(&self, known: &Known<'_>) -> bool {
+    fn is_for(&self, context: &Context<'_>) -> bool {
         let flows = &self.mapping.flows;
-        *flows == Match::default() || known.flow.is_some_and(|flow| flows.matches(flow))
+        *flows == Match::default() || context.flow.is_some_and(|flow| flows.matches(flow))
     }
 }
 
 /// Which hop of the path this switch is, from 1; 0: unknown. A sink is the last; elsewhere it is what the hop limit has lost of
 /// one of the values that hosts begin with.
-fn hop_number(known: &Known<'_>) -> u8 {
-    if known.occasion == Occasion::Path {
-        return known.hops().min(usize::from(u8::MAX)) as u8;
+fn hop_number(context: &Context<'_>) -> u8 {
+    if context.trigger == Trigger::Path {
+        return context.hops().min(usize::from(u8::MAX)) as u8;
     }
-    let limit = known.packet.hop_limit;
+    let limit = context.packet.hop_limit;
     let first = [64, 128, 255].into_iter().find(|first| *first >= limit).unwrap_or(u8::MAX);
     if limit == 0 { 0 } else { first - limit }
 }

@@ -12,7 +12,7 @@ use wire::{FlowKey, Hop};
 
 pub(super) use text::number_of;
 
-use super::known::{Known, Sums};
+use super::context::{Context, Sums};
 use super::pint;
 
 /// The longest key of a table, bytes: a flow of IPv6 and a byte or two.
@@ -276,57 +276,57 @@ pub(super) struct Subject {
 
 impl Field {
     /// Its value, if it is a number and known. Of a list the first element.
-    pub(super) fn number(&self, known: &Known<'_>, subject: &Subject, now: u64) -> Option<u64> {
+    pub(super) fn number(&self, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u64> {
         match self.what {
             What::Constant(value) => Some(value),
-            What::Number(number) => self.read(number, known, subject, now),
+            What::Number(number) => self.read(number, context, subject, now),
             What::Flow { .. } | What::Address { .. } | What::Key { .. } => None,
         }
     }
 
     /// Its value as 32 bits: an IPv4 address, a flow's id, or a number that fits.
-    pub(super) fn word(&self, known: &Known<'_>, subject: &Subject, now: u64) -> Option<u32> {
+    pub(super) fn word(&self, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u32> {
         match self.what {
-            What::Flow { .. } => whole(known.flow).ok().map(FlowKey::flow_id),
+            What::Flow { .. } => whole(context.flow).ok().map(FlowKey::flow_id),
             What::Address { source, .. } => {
-                let flow = whole(known.flow).ok()?;
+                let flow = whole(context.flow).ok()?;
                 match if source { flow.src() } else { flow.dst() } {
                     IpAddr::V4(address) => Some(address.into()),
                     IpAddr::V6(_) => None,
                 }
             }
-            _ => self.number(known, subject, now).map(|value| value.min(u64::from(u32::MAX)) as u32),
+            _ => self.number(context, subject, now).map(|value| value.min(u64::from(u32::MAX)) as u32),
         }
     }
 
-    fn read(&self, number: Number, known: &Known<'_>, subject: &Subject, now: u64) -> Option<u64> {
+    fn read(&self, number: Number, context: &Context<'_>, subject: &Subject, now: u64) -> Option<u64> {
         use Number as N;
-        let flow = known.flow.filter(|flow| flow.known_id().is_none());
+        let flow = context.flow.filter(|flow| flow.known_id().is_none());
         let nonzero = |value: u32| (value != 0).then_some(u64::from(value));
         match number {
             N::SrcPort => flow.and_then(FlowKey::src_port).map(u64::from),
             N::DstPort => flow.and_then(FlowKey::dst_port).map(u64::from),
             N::Proto => flow.map(|flow| u64::from(flow.proto())),
-            N::Switch => Some(known.node.into()),
-            N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(known.node).into()),
+            N::Switch => Some(context.node.into()),
+            N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(context.node).into()),
             N::Place => nonzero(subject.number.into()),
-            N::PathLen => Some(known.hops() as u64).filter(|hops| *hops > 0),
-            N::FlowLatency => known.flow_latency(),
-            N::Reason => known.reason.map(u64::from),
-            N::Congested => known.congested.map(u64::from),
-            N::PacketId => Some(known.packet.id.into()),
-            N::PacketBytes => nonzero(known.packet.bytes),
-            N::HopLimit => nonzero(known.packet.hop_limit.into()),
+            N::PathLen => Some(context.hops() as u64).filter(|hops| *hops > 0),
+            N::FlowLatency => context.flow_latency(),
+            N::Reason => context.reason.map(u64::from),
+            N::Congested => context.congested.map(u64::from),
+            N::PacketId => Some(context.packet.id.into()),
+            N::PacketBytes => nonzero(context.packet.bytes),
+            N::HopLimit => nonzero(context.packet.hop_limit.into()),
             N::Time => Some(now),
-            N::First => known.counter.map(|counter| counter.first),
-            N::Last => known.counter.map(|counter| counter.last),
-            N::Keys => known.window.map(|window| window.keys),
-            N::TopPackets => known.window.map(|window| window.top.packets),
-            N::TopBytes => known.window.map(|window| window.top.bytes),
-            N::PintN => Some(pint::n_of(known, self.count).into()),
-            N::PintDigest => pint::digest_of(known, self.count).map(u64::from),
+            N::First => context.counter.map(|counter| counter.first),
+            N::Last => context.counter.map(|counter| counter.last),
+            N::Keys => context.window.map(|window| window.keys),
+            N::TopPackets => context.window.map(|window| window.top.packets),
+            N::TopBytes => context.window.map(|window| window.top.bytes),
+            N::PintN => Some(pint::n_of(context, self.count).into()),
+            N::PintDigest => pint::digest_of(context, self.count).map(u64::from),
             hop if hop.is_of_hops() => subject.hop.as_ref().and_then(|subject| hop.of_hop(subject)),
-            sum => match (known.counter, known.window) {
+            sum => match (context.counter, context.window) {
                 (Some(counter), _) => sum.of_sums(&counter.since, Some(&counter.total)),
                 (None, Some(window)) => sum.of_sums(&window.sums, None),
                 (None, None) => None,
@@ -406,38 +406,38 @@ impl Field {
     /// Writes it as a part of a key: all of it must be known.
     pub(super) fn put_key(
         &self,
-        known: &Known<'_>,
+        context: &Context<'_>,
         subject: &Subject,
         now: u64,
         out: &mut Scratch<'_>,
     ) -> Result<(), Unfit> {
         match self.what {
             What::Flow { wide: false } => {
-                let flow = whole(known.flow)?;
+                let flow = whole(context.flow)?;
                 if flow.is_v6() { put_flow(flow, true, out) } else { put_flow(flow, false, out) }
             }
             What::Address { source, wide: false } => {
-                let flow = whole(known.flow)?;
+                let flow = whole(context.flow)?;
                 match if source { flow.src() } else { flow.dst() } {
                     IpAddr::V4(address) => out.put(&address.octets()),
                     IpAddr::V6(address) => out.put(&address.octets()),
                 }
             }
             What::Key { top: false } if self.count == 0 => {
-                out.put(known.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?)
+                out.put(context.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?)
             }
             What::Number(_) if self.count == 0 || self.is_pint() => {
-                let value = self.number(known, subject, now).ok_or(Unfit::Absent)?;
+                let value = self.number(context, subject, now).ok_or(Unfit::Absent)?;
                 out.put_number(self.fitted(value), self.width)
             }
-            _ => self.put_data(known, subject, now, out),
+            _ => self.put_data(context, subject, now, out),
         }
     }
 
     /// Writes it as a part of data: a number that is not known is all ones, as in INT.
     pub(super) fn put_data(
         &self,
-        known: &Known<'_>,
+        context: &Context<'_>,
         subject: &Subject,
         now: u64,
         out: &mut Scratch<'_>,
@@ -445,11 +445,11 @@ impl Field {
         match self.what {
             What::Constant(value) => out.put_number(value, self.width),
             What::Flow { wide } => {
-                let flow = whole(known.flow)?;
+                let flow = whole(context.flow)?;
                 if flow.is_v6() && !wide { Err(Unfit::Size) } else { put_flow(flow, wide, out) }
             }
             What::Address { source, wide } => {
-                let flow = whole(known.flow)?;
+                let flow = whole(context.flow)?;
                 let octets = if source { flow.src_octets() } else { flow.dst_octets() };
                 match (wide, flow.is_v6()) {
                     (true, _) => out.put(octets),
@@ -457,36 +457,38 @@ impl Field {
                     (false, true) => Err(Unfit::Size),
                 }
             }
-            What::Key { top } => self.put_table_key(known, top, out),
-            What::Number(number) if self.count > 0 && !number.is_pint() => self.put_list(number, known, out),
+            What::Key { top } => self.put_table_key(context, top, out),
+            What::Number(number) if self.count > 0 && !number.is_pint() => {
+                self.put_list(number, context, out)
+            }
             What::Number(_) => {
-                let value = self.number(known, subject, now);
+                let value = self.number(context, subject, now);
                 out.put_number(value.map_or(u64::MAX, |value| self.fitted(value)), self.width)
             }
         }
     }
 
-    fn put_table_key(&self, known: &Known<'_>, top: bool, out: &mut Scratch<'_>) -> Result<(), Unfit> {
+    fn put_table_key(&self, context: &Context<'_>, top: bool, out: &mut Scratch<'_>) -> Result<(), Unfit> {
         let len = usize::from(self.count);
         if !top {
-            let key = known.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?;
+            let key = context.counter.map(|counter| counter.key).ok_or(Unfit::Absent)?;
             return if key.len() == len { out.put(key) } else { Err(Unfit::Size) };
         }
-        let key = known.window.map(|window| window.top_key).ok_or(Unfit::Absent)?;
+        let key = context.window.map(|window| window.top_key).ok_or(Unfit::Absent)?;
         let key = &key[..key.len().min(len)];
         out.put(key)?;
         (key.len()..len).try_for_each(|_| out.put(&[0]))
     }
 
     /// The item of the first hops, the source first; zero for those that the path does not have.
-    fn put_list(&self, number: Number, known: &Known<'_>, out: &mut Scratch<'_>) -> Result<(), Unfit> {
-        let hops = known.hops();
+    fn put_list(&self, number: Number, context: &Context<'_>, out: &mut Scratch<'_>) -> Result<(), Unfit> {
+        let hops = context.hops();
         for i in 0..usize::from(self.count) {
             let value = match number {
                 _ if i >= hops => 0,
-                Number::Node => known.node_of(i).map_or(u64::MAX, u64::from),
+                Number::Node => context.node_of(i).map_or(u64::MAX, u64::from),
                 other => {
-                    let value = known.hop(i).and_then(|hop| other.of_hop(&hop));
+                    let value = context.hop(i).and_then(|hop| other.of_hop(&hop));
                     value.map_or(u64::MAX, |value| self.fitted(value))
                 }
             };

@@ -5,8 +5,8 @@ use wire::dta::hash::{MAX_COPIES, MAX_KEY};
 use wire::dta::{BASE_LEN, MAX_DATA};
 
 use super::condition::Condition;
+use super::context::Trigger;
 use super::field::Field;
-use super::known::Occasion;
 use super::{ConfigError, How, Part};
 
 /// What becomes of what a switch knows.
@@ -15,7 +15,7 @@ pub struct Mapping {
     /// For people.
     pub name: String,
     /// When.
-    pub on: Occasion,
+    pub on: Trigger,
     /// The table whose records or windows are meant, where the occasion is one of those.
     pub table: Option<usize>,
     /// Which flows. Occasions without a flow only match when this asks for nothing.
@@ -151,13 +151,13 @@ impl Mapping {
             (true, Some(table)) if table >= tables => return refuse("table", "there is no such table"),
             _ => {}
         }
-        if self.each_hop && self.on != Occasion::Path {
+        if self.each_hop && self.on != Trigger::Path {
             return refuse("each_hop", "only a path has several hops; write on = \"path\", or remove this");
         }
-        if self.on == Occasion::Passed && self.when.is_empty() {
+        if self.on == Trigger::Passed && self.when.is_empty() {
             return refuse("when", "say when a record has passed, such as when = [\"drops >= 10\"]");
         }
-        let flowless = matches!(self.on, Occasion::Evicted | Occasion::Period | Occasion::Window);
+        let flowless = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
         if flowless && self.flows != Match::default() {
             return refuse(
                 "on",

@@ -1,7 +1,7 @@
 //! The reporter of Direct Telemetry Access: what a switch knows becomes operations on a collector's memory (the DTA paper, 3.1 and
 //! 4.1; wire-formats 5).
 //!
-//! [`Mapping`]s say on which [`Occasion`] what is made of [`Known`]: which operation, and of which [`Field`]s its key and data are.
+//! [`Mapping`]s say on which [`Trigger`] what is made of [`Context`]: which operation, and of which [`Field`]s its key and data are.
 //! Beside what happens to single packets, [`table`]s count per key and [`sketches`] summarise, both of fixed size; what they tell
 //! is mapped, or sent column by column. Which collector a report goes to is decided by its key, list or sketch alone ([`Spread`]).
 //! Essential reports are numbered, kept, and sent again when a translator misses them; congestion keeps back what is less
@@ -10,17 +10,17 @@
 //! No I/O and no clock: packets, events, control messages and the time go in; reports come out in an [`Outbox`]. All memory is
 //! allocated in [`Reporter::new`]. Everything that is not sent is counted by its reason.
 
-mod attached;
 mod condition;
+pub mod context;
 mod destination;
 mod engine;
 pub mod field;
-pub mod known;
 mod mapping;
 mod outbox;
 pub mod pint;
 pub mod sketches;
 mod spread;
+mod switch_reporter;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -31,16 +31,16 @@ use wire::dta::control::{Body, Cause};
 use wire::dta::layout::SketchKind;
 use wire::dta::{BASE_LEN, Control, MAX_DEPTH, Operation, Priority};
 
-pub use attached::Attached;
-pub(crate) use attached::Happened;
 pub use condition::Condition;
+pub use context::{Context, PacketFacts, Sums, Trigger};
 pub use destination::{Repeat, Stats as DestinationStats, WINDOW};
 pub use engine::MappingStats;
 pub use field::Field;
-pub use known::{Known, Occasion, PacketFacts, Sums};
 pub use mapping::{Action, MAX_SPREAD, Mapping, data_len};
 pub use outbox::{Datagram, Outbox};
 pub use spread::{MAX_COLLECTORS, Spread};
+pub(crate) use switch_reporter::Event;
+pub use switch_reporter::SwitchReporter;
 
 use engine::Engine;
 use sketches::Sketch;
@@ -52,7 +52,7 @@ pub const MAX_MAPPINGS: usize = 64;
 pub const MAX_TABLES: usize = 16;
 /// Most sketches.
 pub const MAX_SKETCHES: usize = 16;
-/// Mappings to [`Occasion::Passed`] at most.
+/// Mappings to [`Trigger::Passed`] at most.
 const MAX_PASSED: usize = 8;
 /// Reports of a sketch sent in one call.
 const BURST: usize = 64;
@@ -219,37 +219,37 @@ impl Reporter {
 
     /// Must it be shown every packet, by [`Reporter::packet`]?
     pub fn wants_packets(&self) -> bool {
-        !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Occasion::Packet)
+        !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Trigger::Packet)
     }
 
     /// Is something done on this occasion?
-    pub fn wants(&self, occasion: Occasion) -> bool {
-        self.engine.listens_to(occasion) || (occasion == Occasion::Drop && !self.tables.is_empty())
+    pub fn wants(&self, trigger: Trigger) -> bool {
+        self.engine.listens_to(trigger) || (trigger == Trigger::Drop && !self.tables.is_empty())
     }
 
-    /// A packet passes: `known.occasion` is [`Occasion::Packet`].
-    pub fn packet(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
+    /// A packet passes: `known.occasion` is [`Trigger::Packet`].
+    pub fn packet(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.packets += 1;
-        let sums = Sums { packets: 1, bytes: known.packet.bytes.into(), drops: 0 };
-        self.count(known, sums, now, out);
+        let sums = Sums { packets: 1, bytes: context.packet.bytes.into(), drops: 0 };
+        self.count(context, sums, now, out);
         for sketch in &mut self.sketches {
-            sketch.count(known, now);
+            sketch.count(context, now);
         }
-        self.engine.tell(known, None, 0, now, out);
+        self.engine.tell(context, None, 0, now, out);
     }
 
-    /// Something else has happened, see [`Occasion`]; tables count packets that are dropped.
-    pub fn report(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
+    /// Something else has happened, see [`Trigger`]; tables count packets that are dropped.
+    pub fn report(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.occasions += 1;
-        if known.occasion == Occasion::Drop {
-            self.count_drop(known, now, out);
+        if context.trigger == Trigger::Drop {
+            self.count_drop(context, now, out);
         }
-        self.engine.tell(known, None, 0, now, out);
+        self.engine.tell(context, None, 0, now, out);
     }
 
     /// A packet is dropped that nobody wants to be told of: only tables count it.
-    pub fn count_drop(&mut self, known: &Known<'_>, now: u64, out: &mut Outbox) {
-        self.count(known, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
+    pub fn count_drop(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
+        self.count(context, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
     }
 
     /// Sends an operation that is not of a mapping, to the collector of its key, list or sketch.
@@ -360,10 +360,10 @@ impl Reporter {
         })
     }
 
-    fn count(&mut self, known: &Known<'_>, sums: Sums, now: u64, out: &mut Outbox) {
+    fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, out: &mut Outbox) {
         let Self { engine, tables, .. } = self;
         for (index, table) in tables.iter_mut().enumerate() {
-            table.count(known, sums, now, &mut Told { engine, index, now, out });
+            table.count(context, sums, now, &mut Told { engine, index, now, out });
         }
     }
 }
@@ -390,8 +390,8 @@ struct Told<'a> {
 }
 
 impl table::Tell for Told<'_> {
-    fn tell(&mut self, known: &Known<'_>, passed: u8) -> u8 {
-        self.engine.tell(known, Some(self.index), passed, self.now, self.out)
+    fn tell(&mut self, context: &Context<'_>, passed: u8) -> u8 {
+        self.engine.tell(context, Some(self.index), passed, self.now, self.out)
     }
 }
 
@@ -431,7 +431,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     let mut passed = 0;
     for (index, mapping) in config.mappings.iter().enumerate() {
         mapping.check(index, config.tables.len(), config.longest)?;
-        passed += usize::from(mapping.on == Occasion::Passed);
+        passed += usize::from(mapping.on == Trigger::Passed);
         if passed > MAX_PASSED {
             let why = format!("at most {MAX_PASSED} mappings can be on \"passed\"");
             return Err(ConfigError { part: Part::Mapping(index), key: "on", why });

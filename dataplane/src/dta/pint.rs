@@ -5,7 +5,7 @@
 //! whoever asks for a flow's K bytes knows what each of them says, and can tell the path's nodes among those of the network. The
 //! reports go to keys `flow, n`: DTA's copies of one key all hold the same, so what the paper calls redundancies are keys here.
 
-use super::known::Known;
+use super::context::Context;
 
 /// n of a packet, less than `count`. `packet`: any number that differs between packets.
 pub fn n(packet: u32, count: u8) -> u8 {
@@ -13,9 +13,9 @@ pub fn n(packet: u32, count: u8) -> u8 {
 }
 
 /// n of what is known of a packet. Not every sender numbers its packets, so when it came is a part of it.
-pub(super) fn n_of(known: &Known<'_>, count: u8) -> u8 {
-    let came = known.own.and_then(|own| own.ingress_ts).unwrap_or(0);
-    n(mix(u64::from(known.packet.id) << 32 ^ came) as u32, count)
+pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
+    let came = context.own.and_then(|own| own.ingress_ts).unwrap_or(0);
+    n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
 /// Which hop of a path of `hops` nodes is told under `n`, from 0. Each node decides by itself, not knowing how many follow:
@@ -30,9 +30,9 @@ pub fn digest(node: u32, n: u8) -> u8 {
 }
 
 /// The digest that a path gives.
-pub(super) fn digest_of(known: &Known<'_>, count: u8) -> Option<u8> {
-    let n = n_of(known, count);
-    let node = known.node_of(hop(n, known.hops())?)?;
+pub(super) fn digest_of(context: &Context<'_>, count: u8) -> Option<u8> {
+    let n = n_of(context, count);
+    let node = context.node_of(hop(n, context.hops())?)?;
     Some(digest(node, n))
 }
 

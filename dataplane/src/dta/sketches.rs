@@ -6,8 +6,8 @@ use detect::Match;
 use wire::dta::layout::{Columns, SketchKind};
 use wire::dta::{Operation, hash, sketch};
 
+use super::context::Context;
 use super::field::{Field, Scratch, Subject, Unfit};
-use super::known::Known;
 use super::table::At;
 
 /// Most counters of a sketch.
@@ -118,12 +118,12 @@ impl Sketch {
     }
 
     /// Counts a packet.
-    pub(super) fn count(&mut self, known: &Known<'_>, now: u64) {
-        let Some(flow) = known.flow.filter(|_| self.config.at.is_here(known)) else { return };
+    pub(super) fn count(&mut self, context: &Context<'_>, now: u64) {
+        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else { return };
         if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
             return;
         }
-        let Ok((hashes, item)) = self.hashes(known, now) else {
+        let Ok((hashes, item)) = self.hashes(context, now) else {
             self.stats.keyless += 1;
             return;
         };
@@ -136,7 +136,7 @@ impl Sketch {
             SketchKind::CountMin | SketchKind::Count => {
                 let amount = match config.counts {
                     Counts::Packets => 1,
-                    Counts::Bytes => u64::from(known.packet.bytes),
+                    Counts::Bytes => u64::from(context.packet.bytes),
                 };
                 for row in 0..depth {
                     let hash = sketch::row_hash(&hashes, row);
@@ -158,16 +158,16 @@ impl Sketch {
         }
     }
 
-    fn hashes(&self, known: &Known<'_>, now: u64) -> Result<(hash::Hashes, u32), Unfit> {
+    fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), Unfit> {
         let fields = || self.config.key.iter().chain(&self.config.item);
-        let hop = if fields().any(Field::needs_hop) { known.last_hop() } else { None };
+        let hop = if fields().any(Field::needs_hop) { context.last_hop() } else { None };
         let subject = Subject { hop, number: 0 };
         let mut key = [0; hash::MAX_KEY];
         let mut out = Scratch::new(&mut key);
-        self.config.key.iter().try_for_each(|field| field.put_key(known, &subject, now, &mut out))?;
+        self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         let len = out.len();
         let item = match &self.config.item {
-            Some(item) => item.word(known, &subject, now).ok_or(Unfit::Absent)?,
+            Some(item) => item.word(context, &subject, now).ok_or(Unfit::Absent)?,
             None => 0,
         };
         Ok((hash::hashes(&key[..len]), item))

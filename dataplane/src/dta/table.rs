@@ -4,9 +4,9 @@
 use detect::Match;
 
 use super::condition::Condition;
+use super::context::{Context, Counter, Sums, Trigger, Window};
 pub use super::field::MAX_KEY;
 use super::field::{Field, Scratch, Subject, Unfit};
-use super::known::{Counter, Known, Occasion, Sums, Window};
 
 /// Most records of a table.
 pub const MAX_SLOTS: usize = 1 << 20;
@@ -28,11 +28,11 @@ pub enum At {
 impl At {
     /// Is it to count the packet of `known`?
     #[inline]
-    pub(super) fn is_here(self, known: &Known<'_>) -> bool {
+    pub(super) fn is_here(self, context: &Context<'_>) -> bool {
         match self {
             Self::Anywhere => true,
-            Self::Source => known.packet.from_edge,
-            Self::Sink => known.packet.to_edge,
+            Self::Source => context.packet.from_edge,
+            Self::Sink => context.packet.to_edge,
         }
     }
 }
@@ -146,7 +146,7 @@ impl Round {
 
 /// Takes what a table tells: the record or window, and of which mappings it was told that they have passed. Gives those back.
 pub(super) trait Tell {
-    fn tell(&mut self, known: &Known<'_>, passed: u8) -> u8;
+    fn tell(&mut self, context: &Context<'_>, passed: u8) -> u8;
 }
 
 impl Table {
@@ -157,13 +157,13 @@ impl Table {
     }
 
     /// Counts a packet.
-    pub(super) fn count(&mut self, known: &Known<'_>, sums: Sums, now: u64, tell: &mut impl Tell) {
-        let Some(flow) = known.flow.filter(|_| self.config.at.is_here(known)) else { return };
+    pub(super) fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, tell: &mut impl Tell) {
+        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else { return };
         if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
             return;
         }
         let mut key = [0; MAX_KEY];
-        let Ok(len) = self.key_of(known, now, &mut key) else {
+        let Ok(len) = self.key_of(context, now, &mut key) else {
             self.stats.keyless += 1;
             return;
         };
@@ -174,7 +174,7 @@ impl Table {
             self.stats.made += 1;
             if record.len > 0 {
                 self.stats.evicted += 1;
-                let out = Known { counter: Some(&record.counter()), ..told(Occasion::Evicted, known) };
+                let out = Context { counter: Some(&record.counter()), ..told(Trigger::Evicted, context) };
                 tell.tell(&out, 0);
             } else {
                 self.stats.records += 1;
@@ -183,15 +183,15 @@ impl Table {
         }
         record.total.add(sums);
         record.last = now;
-        let passed = Known { occasion: Occasion::Passed, counter: Some(&record.counter()), ..*known };
+        let passed = Context { trigger: Trigger::Passed, counter: Some(&record.counter()), ..*context };
         record.passed = tell.tell(&passed, record.passed);
     }
 
-    fn key_of(&self, known: &Known<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, Unfit> {
-        let hop = if self.config.key.iter().any(Field::needs_hop) { known.last_hop() } else { None };
+    fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, Unfit> {
+        let hop = if self.config.key.iter().any(Field::needs_hop) { context.last_hop() } else { None };
         let subject = Subject { hop, number: 0 };
         let mut out = Scratch::new(key);
-        self.config.key.iter().try_for_each(|field| field.put_key(known, &subject, now, &mut out))?;
+        self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         Ok(out.len() as u8)
     }
 
@@ -232,10 +232,10 @@ impl Table {
             *record = Record::EMPTY;
             return;
         }
-        let known = Known { counter: Some(&counter), ..Known::new(Occasion::Period, node) };
+        let context = Context { counter: Some(&counter), ..Context::new(Trigger::Period, node) };
         let subject = Subject::default();
-        if self.config.having.iter().all(|condition| condition.is_met(&known, &subject, now)) {
-            tell.tell(&known, 0);
+        if self.config.having.iter().all(|condition| condition.is_met(&context, &subject, now)) {
+            tell.tell(&context, 0);
             self.round.keys += 1;
             self.round.sums.add(since);
             if self.round.top_len == 0 || since.packets > self.round.top.packets {
@@ -250,7 +250,7 @@ impl Table {
     fn finish(&mut self, node: u32, tell: &mut impl Tell) {
         let Round { keys, sums, top, top_key, top_len } = std::mem::replace(&mut self.round, Round::NEW);
         let window = Window { keys, sums, top_key: &top_key[..usize::from(top_len)], top };
-        tell.tell(&Known { window: Some(&window), ..Known::new(Occasion::Window, node) }, 0);
+        tell.tell(&Context { window: Some(&window), ..Context::new(Trigger::Window, node) }, 0);
         self.stats.periods += 1;
     }
 
@@ -261,8 +261,8 @@ impl Table {
 }
 
 /// What is known of a record that is not the packet's.
-fn told<'a>(occasion: Occasion, known: &Known<'a>) -> Known<'a> {
-    Known::new(occasion, known.node)
+fn told<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
+    Context::new(trigger, context.node)
 }
 
 /// The place of a key. The seed keeps senders from aiming at one.

@@ -5,7 +5,7 @@ use wire::dta::{Control, Operation, Report, hash, sketch};
 use wire::int::{Layout, Stack};
 use wire::{FlowKey, Hop};
 
-use super::known::Known;
+use super::context::Context;
 use super::*;
 
 mod tables;
@@ -24,10 +24,10 @@ impl Path {
         Self { bytes, own: Hop { node_id: Some(15), ingress_ts: Some(3), ..Hop::default() } }
     }
 
-    fn known<'a>(&'a self, flow: &'a FlowKey) -> Known<'a> {
+    fn context<'a>(&'a self, flow: &'a FlowKey) -> Context<'a> {
         let layout = Layout::int_2(0x8000, 1, false).unwrap();
         let stack = Stack { bytes: &self.bytes, layout, count: 4 };
-        Known { flow: Some(flow), stack, own: Some(&self.own), ..Known::new(Occasion::Path, 15) }
+        Context { flow: Some(flow), stack, own: Some(&self.own), ..Context::new(Trigger::Path, 15) }
     }
 }
 
@@ -39,7 +39,7 @@ fn fields(text: &str) -> Vec<Field> {
     text.split(' ').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap()).collect()
 }
 
-fn mapping(on: Occasion, action: Action) -> Mapping {
+fn mapping(on: Trigger, action: Action) -> Mapping {
     Mapping {
         name: "m".to_owned(),
         on,
@@ -96,12 +96,12 @@ const ESSENTIAL: How = How { priority: Priority::High, essential: true, immediat
 #[test]
 fn a_path_is_the_key_write_of_wire_formats_5_7() {
     let path = Path::new();
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let flow = flow(1234);
     for _ in 0..0x0102 {
         out.clear();
-        reporter.report(&path.known(&flow), 0, &mut out);
+        reporter.report(&path.context(&flow), 0, &mut out);
     }
     let expected = hex(
         "1160 01020000 0007020d 00140001 00000a00 00010a00 000204d2 00500600 00000b00 00000c00 00000d00 00000e00 00000f",
@@ -114,22 +114,22 @@ fn the_other_operations_are_those_of_5_7() {
     let entry = "0xa0a1a2a3a4a5a6a7:u64 0xa8a9aaabacadaeaf:u64 0xb0b1:u16";
     let list = Mapping {
         how: How { immediate: true, ..How::default() },
-        ..mapping(Occasion::Drop, append(5, entry, 1))
+        ..mapping(Trigger::Drop, append(5, entry, 1))
     };
     let low = How { priority: Priority::Low, ..How::default() };
     let delta = "5:u8".parse().unwrap();
     let counter = Action::KeyIncrement { store: 1, copies: 2, key: fields("src"), delta };
-    let counter = Mapping { how: low, ..mapping(Occasion::Packet, counter) };
+    let counter = Mapping { how: low, ..mapping(Trigger::Packet, counter) };
     let card = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
-    let card = Mapping { how: low, ..mapping(Occasion::Path, card) };
+    let card = Mapping { how: low, ..mapping(Trigger::Path, card) };
     let (mut reporter, mut out) = (reporter(vec![list, counter, card]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1234));
-    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Drop, 7) };
-    reporter.report(&known, 0, &mut out);
-    reporter.packet(&Known { occasion: Occasion::Packet, ..known }, 0, &mut out);
-    let three = Known {
-        stack: Stack { bytes: &path.bytes[8..], count: 2, ..path.known(&flow).stack },
-        ..path.known(&flow)
+    let context = Context { flow: Some(&flow), ..Context::new(Trigger::Drop, 7) };
+    reporter.report(&context, 0, &mut out);
+    reporter.packet(&Context { trigger: Trigger::Packet, ..context }, 0, &mut out);
+    let three = Context {
+        stack: Stack { bytes: &path.bytes[8..], count: 2, ..path.context(&flow).stack },
+        ..path.context(&flow)
     };
     reporter.report(&three, 0, &mut out);
     let made = sent(&mut out);
@@ -145,7 +145,7 @@ fn the_other_operations_are_those_of_5_7() {
 
 #[test]
 fn conditions_flows_and_samples_choose_what_is_told() {
-    let base = mapping(Occasion::Hop, append(0, "hop_latency", 1));
+    let base = mapping(Trigger::Hop, append(0, "hop_latency", 1));
     let slow = Mapping { when: vec!["hop_latency > 10us".parse().unwrap()], ..base.clone() };
     let web = Match { dst_port: "80".parse().unwrap(), ..Match::default() };
     let web = Mapping { flows: web, ..base.clone() };
@@ -154,8 +154,8 @@ fn conditions_flows_and_samples_choose_what_is_told() {
     for (i, latency) in [5_000, 10_001, 70_000, 1, 2, 3, 4].into_iter().enumerate() {
         let own = Hop { hop_latency: Some(latency), ..Hop::default() };
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, if i == 0 { 80 } else { 81 })), 6);
-        let known = Known { flow: Some(&flow), own: Some(&own), ..Known::new(Occasion::Hop, 7) };
-        reporter.report(&known, 0, &mut out);
+        let context = Context { flow: Some(&flow), own: Some(&own), ..Context::new(Trigger::Hop, 7) };
+        reporter.report(&context, 0, &mut out);
     }
     let told: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
     assert_eq!(told, [2, 1, 3]);
@@ -164,10 +164,10 @@ fn conditions_flows_and_samples_choose_what_is_told() {
 
 #[test]
 fn each_hop_of_a_path_can_be_told_by_itself() {
-    let each = Mapping { each_hop: true, ..mapping(Occasion::Path, append(9, "node hop", 5)) };
+    let each = Mapping { each_hop: true, ..mapping(Trigger::Path, append(9, "node hop", 5)) };
     let (mut reporter, mut out) = (reporter(vec![each]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1));
-    reporter.report(&path.known(&flow), 0, &mut out);
+    reporter.report(&path.context(&flow), 0, &mut out);
     let made = sent(&mut out);
     let report = Report::parse(&made[0]).unwrap();
     let Operation::Append { list: 9, entry_len: 5, entries } = report.operation else { panic!("{report:?}") };
@@ -178,11 +178,11 @@ fn each_hop_of_a_path_can_be_told_by_itself() {
 #[test]
 fn of_one_path_in_so_many_all_hops_are_told_or_none() {
     let action = Action::Postcard { store: 1, key: fields("flow"), value: "node".parse().unwrap() };
-    let third = Mapping { every: 3, ..mapping(Occasion::Path, action) };
+    let third = Mapping { every: 3, ..mapping(Trigger::Path, action) };
     let (mut reporter, mut out) = (reporter(vec![third]), Outbox::default());
     let path = Path::new();
     let told = [1, 2, 3, 4, 5, 6, 7].map(|number| {
-        reporter.report(&path.known(&flow(number)), 0, &mut out);
+        reporter.report(&path.context(&flow(number)), 0, &mut out);
         sent(&mut out).len()
     });
     assert_eq!(told, [5, 0, 0, 5, 0, 0, 5]);
@@ -190,15 +190,15 @@ fn of_one_path_in_so_many_all_hops_are_told_or_none() {
 
 #[test]
 fn entries_wait_for_others_but_not_for_long() {
-    let packed = mapping(Occasion::Queue, append(3, "node", 4));
+    let packed = mapping(Trigger::Queue, append(3, "node", 4));
     let (mut reporter, mut out) = (reporter(vec![packed]), Outbox::default());
-    let known = Known::new(Occasion::Queue, 7);
+    let context = Context::new(Trigger::Queue, 7);
     let held = |reporter: &Reporter| reporter.mappings().map(|(_, stats)| stats.held).sum::<u64>();
-    (0..3).for_each(|i| reporter.report(&known, i, &mut out));
+    (0..3).for_each(|i| reporter.report(&context, i, &mut out));
     assert_eq!((out.len(), held(&reporter), reporter.next()), (0, 3, Some(1_000_000)));
-    reporter.report(&known, 3, &mut out);
+    reporter.report(&context, 3, &mut out);
     assert_eq!((sent(&mut out)[0].len(), held(&reporter)), (16 + 4 * 4, 0));
-    reporter.report(&known, 5_000_000, &mut out);
+    reporter.report(&context, 5_000_000, &mut out);
     reporter.tick(5_999_999, &mut out);
     assert_eq!(out.len(), 0);
     reporter.tick(6_000_000, &mut out);
@@ -210,11 +210,11 @@ fn entries_wait_for_others_but_not_for_long() {
 fn lists_are_spread_by_a_key_and_stay_with_it() {
     let Action::Append { list, entry, entries, hold, .. } = append(100, "sport", 1) else { panic!() };
     let spread = Action::Append { list, lists: 8, spread: fields("flow"), entry, entries, hold };
-    let (mut reporter, mut out) = (reporter(vec![mapping(Occasion::Packet, spread)]), Outbox::default());
+    let (mut reporter, mut out) = (reporter(vec![mapping(Trigger::Packet, spread)]), Outbox::default());
     let mut lists = Vec::new();
     for src_port in (0..64).chain(0..64) {
         let flow = flow(src_port);
-        reporter.packet(&Known { flow: Some(&flow), ..Known::new(Occasion::Packet, 7) }, 0, &mut out);
+        reporter.packet(&Context { flow: Some(&flow), ..Context::new(Trigger::Packet, 7) }, 0, &mut out);
         let made = sent(&mut out);
         let Operation::Append { list, .. } = Report::parse(&made[0]).unwrap().operation else { panic!() };
         assert!((100..108).contains(&list));
@@ -228,16 +228,16 @@ fn lists_are_spread_by_a_key_and_stay_with_it() {
 
 #[test]
 fn keys_choose_the_collector_and_each_has_its_own_sequence() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let spread = Spread::new(3, None, vec![(4, 4, 2)], 1).unwrap();
-    let list = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, append(4, "node", 1)) };
+    let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, append(4, "node", 1)) };
     let config =
         Config { reporter: 7, spread: spread.clone(), mappings: vec![keyed, list], ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
     let mut expected = [0_u16; 3];
     for src_port in 0..200 {
-        reporter.report(&path.known(&flow(src_port)), 0, &mut out);
+        reporter.report(&path.context(&flow(src_port)), 0, &mut out);
     }
     for one in out.datagrams() {
         let report = Report::parse(one.payload).unwrap();
@@ -254,14 +254,14 @@ fn keys_choose_the_collector_and_each_has_its_own_sequence() {
 
 #[test]
 fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
-    let list = mapping(Occasion::Path, append(3, "node", 4));
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let list = mapping(Trigger::Path, append(3, "node", 4));
     let config = Config { reporter: 7, mappings: vec![keyed, list], ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
     let mut report = |reporter: &mut Reporter, flows: std::ops::Range<u16>| {
         out.clear();
-        flows.for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
+        flows.for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
         out.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect::<Vec<_>>()
     };
     assert!(report(&mut reporter, 0..3).iter().all(|(collector, _)| *collector == 0));
@@ -292,10 +292,10 @@ fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone
 
 #[test]
 fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
-    (0..10).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
+    (0..10).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), (1..=10).collect::<Vec<_>>());
     reporter.control(0, &nack(6), 1000, &mut out);
@@ -313,17 +313,17 @@ fn a_nack_brings_back_everything_behind_the_last_that_arrived() {
 #[test]
 fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
     const MS: u64 = 1_000_000;
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     let full = |last| control(Body::Nack { cause: Cause::Overload, last, trigger: last + 1 });
-    (0..200).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
+    (0..200).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     out.clear();
     for round in 1..5 {
         reporter.control(0, &full(6), round * MS, &mut out);
         assert_eq!(sequences(&sent(&mut out)), [7], "once for each time that it is asked for");
         // New ones stand behind those that wait.
-        reporter.report(&path.known(&flow(1000)), round * MS + 1, &mut out);
+        reporter.report(&path.context(&flow(1000)), round * MS + 1, &mut out);
         reporter.tick(round * MS + MS - 1, &mut out);
         assert!(out.is_empty());
         assert_eq!(reporter.next(), Some(round * MS + MS));
@@ -343,12 +343,12 @@ fn a_full_translator_is_asked_with_one_report_and_gets_the_others_later() {
 
 #[test]
 fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     (0..1000).for_each(|src_port| {
         out.clear();
-        reporter.report(&path.known(&flow(src_port)), 0, &mut out);
+        reporter.report(&path.context(&flow(src_port)), 0, &mut out);
     });
     out.clear();
     reporter.control(0, &nack(700), 0, &mut out);
@@ -359,11 +359,11 @@ fn what_is_no_longer_kept_is_counted_and_the_rest_sent() {
 
 #[test]
 fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
-    let other = mapping(Occasion::Path, key_write("flow", "path_len"));
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let other = mapping(Trigger::Path, key_write("flow", "path_len"));
     let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
     let path = Path::new();
-    (0..300).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
+    (0..300).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     let kept: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
     assert_eq!(kept, [(300, 0), (1, 299)]);
     let to = reporter.destinations(0).next().unwrap();
@@ -379,12 +379,12 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
 
 #[test]
 fn the_sequence_goes_round() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "path_len")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "path_len")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let (path, flow) = (Path::new(), flow(1));
     (0..65_536 + 3).for_each(|_| {
         out.clear();
-        reporter.report(&path.known(&flow), 0, &mut out);
+        reporter.report(&path.context(&flow), 0, &mut out);
     });
     out.clear();
     reporter.control(0, &nack(65_534), 0, &mut out);
@@ -393,11 +393,11 @@ fn the_sequence_goes_round() {
 
 #[test]
 fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "sport")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "sport")) };
     let config = Config { reporter: 7, mappings: vec![keyed], first_sequence: 1000, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let path = Path::new();
-    (0..5).for_each(|src_port| reporter.report(&path.known(&flow(src_port)), 0, &mut out));
+    (0..5).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
     let first = sent(&mut out);
     assert_eq!(sequences(&first), [1000, 1001, 1002, 1003, 1004]);
     // The translator has 900 from before: none of ours, and nothing between was ever made.
@@ -405,7 +405,7 @@ fn a_reporter_that_begins_again_takes_up_the_translators_numbers() {
     let again = sent(&mut out);
     assert_eq!(sequences(&again), [901, 902, 903, 904, 905]);
     assert!(again.iter().zip(&first).all(|(new, old)| new[4..] == old[4..] && new[..2] == old[..2]));
-    reporter.report(&path.known(&flow(9)), 2000, &mut out);
+    reporter.report(&path.context(&flow(9)), 2000, &mut out);
     assert_eq!(sequences(&sent(&mut out)), [906]);
     reporter.control(0, &nack(903), 2000, &mut out);
     assert_eq!(sequences(&sent(&mut out)), [904, 905, 906]);
@@ -457,14 +457,14 @@ impl Tracker {
 #[test]
 fn all_essential_reports_arrive_in_order_whatever_is_lost() {
     for (dice, loss, every) in [(1, 0, 5), (2, 1, 5), (3, 10, 5), (4, 30, 25)] {
-        let list = Mapping { how: ESSENTIAL, ..mapping(Occasion::Drop, append(1, "node", 3)) };
+        let list = Mapping { how: ESSENTIAL, ..mapping(Trigger::Drop, append(1, "node", 3)) };
         let (mut reporter, mut out) = (reporter(vec![list]), Outbox::default());
         let mut tracker = Tracker { last: 0, accepted: Vec::new(), nack_at: 0, dice, loss };
         let mut answers: Vec<(u64, Vec<u8>)> = Vec::new();
         for step in 0..200_000_u64 {
             let now = step * 50_000;
             if step < 20_000 && step % every == 0 {
-                reporter.report(&Known::new(Occasion::Drop, step as u32), now, &mut out);
+                reporter.report(&Context::new(Trigger::Drop, step as u32), now, &mut out);
             }
             while answers.first().is_some_and(|(at, _)| *at <= now) {
                 let (_, answer) = answers.remove(0);
@@ -486,17 +486,17 @@ fn all_essential_reports_arrive_in_order_whatever_is_lost() {
 fn congestion_keeps_back_what_is_less_important() {
     let at = |priority| Mapping {
         how: How { priority, ..How::default() },
-        ..mapping(Occasion::Hop, append(1, "node", 1))
+        ..mapping(Trigger::Hop, append(1, "node", 1))
     };
     let all = [Priority::Low, Priority::Medium, Priority::High].map(at);
     let (mut reporter, mut out) = (reporter(all.to_vec()), Outbox::default());
-    let known = Known::new(Occasion::Hop, 7);
+    let context = Context::new(Trigger::Hop, 7);
     let mut told = |reporter: &mut Reporter, level: Option<u8>, now| {
         if let Some(level) = level {
             let body = Body::Congestion { level, hold_us: 500, dropped: 10 };
             reporter.control(0, &control(body), now, &mut out);
         }
-        reporter.report(&known, now, &mut out);
+        reporter.report(&context, now, &mut out);
         let priorities: Vec<_> =
             sent(&mut out).iter().map(|one| Report::parse(one).unwrap().base.priority as u8).collect();
         priorities
@@ -517,9 +517,9 @@ fn congestion_keeps_back_what_is_less_important() {
 
 #[test]
 fn control_messages_that_are_not_for_us_are_counted() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
-    reporter.report(&Path::new().known(&flow(1)), 0, &mut out);
+    reporter.report(&Path::new().context(&flow(1)), 0, &mut out);
     out.clear();
     let mut other = nack(0);
     other[7] = 8;
@@ -538,7 +538,7 @@ fn control_messages_that_are_not_for_us_are_counted() {
 
 #[test]
 fn the_last_report_is_sent_again_until_it_is_known_to_have_arrived() {
-    let keyed = Mapping { how: ESSENTIAL, ..mapping(Occasion::Path, key_write("flow", "node[5]")) };
+    let keyed = Mapping { how: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
     let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
     let path = Path::new();
     let again = |reporter: &mut Reporter, out: &mut Outbox, from: u64| {
@@ -551,11 +551,11 @@ fn the_last_report_is_sent_again_until_it_is_known_to_have_arrived() {
             .collect();
         times.iter().map(|at| (at - from) / 1_000_000).collect::<Vec<_>>()
     };
-    reporter.report(&path.known(&flow(1)), 0, &mut out);
+    reporter.report(&path.context(&flow(1)), 0, &mut out);
     out.clear();
     assert_eq!(reporter.next(), Some(20_000_000));
     assert_eq!(again(&mut reporter, &mut out, 0), [20, 60, 140]);
-    reporter.report(&path.known(&flow(2)), 1_000_000_000, &mut out);
+    reporter.report(&path.context(&flow(2)), 1_000_000_000, &mut out);
     out.clear();
     reporter.control(0, &control(Body::Ack { last: 2 }), 1_000_000_000, &mut out);
     assert_eq!(again(&mut reporter, &mut out, 1_000_000_000), [0_u64; 0]);
@@ -569,30 +569,30 @@ fn configurations_that_cannot_be_carried_out_name_the_setting() {
         Reporter::new(config).map(|_| ()).unwrap_err().key
     };
     let of = |on, action| told(vec![mapping(on, action)], vec![]);
-    assert_eq!(of(Occasion::Path, key_write("", "node")), "key");
-    assert_eq!(of(Occasion::Path, key_write("flow6 flow", "node")), "key", "74 bytes");
-    assert_eq!(of(Occasion::Path, key_write("flow", "")), "data");
-    assert_eq!(of(Occasion::Path, key_write("flow", "node[255] node[255]")), "data");
-    assert_eq!(of(Occasion::Path, key_write("packets", "node")), "key", "of a table");
-    assert_eq!(of(Occasion::Evicted, key_write("key", "packets")), "table");
-    assert_eq!(told(vec![of_table(Occasion::Path, key_write("flow", "node"))], vec![]), "table");
+    assert_eq!(of(Trigger::Path, key_write("", "node")), "key");
+    assert_eq!(of(Trigger::Path, key_write("flow6 flow", "node")), "key", "74 bytes");
+    assert_eq!(of(Trigger::Path, key_write("flow", "")), "data");
+    assert_eq!(of(Trigger::Path, key_write("flow", "node[255] node[255]")), "data");
+    assert_eq!(of(Trigger::Path, key_write("packets", "node")), "key", "of a table");
+    assert_eq!(of(Trigger::Evicted, key_write("key", "packets")), "table");
+    assert_eq!(told(vec![of_table(Trigger::Path, key_write("flow", "node"))], vec![]), "table");
     assert_eq!(
-        told(vec![of_table(Occasion::Evicted, key_write("flow", "packets"))], vec![table("flow", 8, 0)]),
+        told(vec![of_table(Trigger::Evicted, key_write("flow", "packets"))], vec![table("flow", 8, 0)]),
         "key"
     );
     assert_eq!(
-        told(vec![of_table(Occasion::Passed, key_write("key", "packets"))], vec![table("flow", 8, 0)]),
+        told(vec![of_table(Trigger::Passed, key_write("key", "packets"))], vec![table("flow", 8, 0)]),
         "when"
     );
-    assert_eq!(of(Occasion::Path, append(1, "node[255]", 2)), "entries", "too long for a datagram");
-    assert_eq!(of(Occasion::Path, append(1, "node", 0)), "entries");
+    assert_eq!(of(Trigger::Path, append(1, "node[255]", 2)), "entries", "too long for a datagram");
+    assert_eq!(of(Trigger::Path, append(1, "node", 0)), "entries");
     let copies = Action::KeyWrite { store: 1, copies: 5, key: fields("flow"), data: fields("node") };
-    assert_eq!(of(Occasion::Path, copies), "copies");
+    assert_eq!(of(Trigger::Path, copies), "copies");
     let value = Action::Postcard { store: 1, key: fields("flow"), value: "flow".parse().unwrap() };
-    assert_eq!(of(Occasion::Path, value), "value");
+    assert_eq!(of(Trigger::Path, value), "value");
     assert_eq!(told(vec![], vec![table("flow", 7, 0)]), "slots");
     assert_eq!(told(vec![], vec![table("flow6 flow", 8, 0)]), "key");
-    let each = Mapping { each_hop: true, ..mapping(Occasion::Hop, append(1, "node", 1)) };
+    let each = Mapping { each_hop: true, ..mapping(Trigger::Hop, append(1, "node", 1)) };
     assert_eq!(told(vec![each], vec![]), "each_hop");
     let sketch = |change: fn(&mut sketches::Config)| {
         let mut config = sketch_config(SketchKind::CountMin, 4, 100, 4);

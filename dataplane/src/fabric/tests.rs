@@ -26,7 +26,7 @@ impl FabricSink for Diary {
             }
             Truth::PathChange { at, old, new, .. } => format!("{at:>8} path {old:?} to {new:?}"),
             Truth::Link { at, a, b, up } => {
-                format!("{at:>8} link {a}-{b} {}", if *up { "mended" } else { "cut" })
+                format!("{at:>8} link {a}-{b} {}", if *up { "restored" } else { "cut" })
             }
             Truth::Converged { at } => format!("{at:>8} converged"),
             Truth::Datagram(_) | Truth::Arrival(_) => return,
@@ -136,7 +136,7 @@ fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
             "    4000 converged",
             "    4400 dropped 3 at 101: no_route",
             "    6900 dropped 4 at 101: no_route",
-            "    8000 link 101-102 mended",
+            "    8000 link 101-102 restored",
             "    3000 dropped 0 at 101: lost_on_link", // noticed when it does not arrive, at 9000
             "    9000 converged",
             "   29900 delivered 5 101:0+0 102:0+0",
@@ -174,7 +174,7 @@ fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
             "141580 dropped 7 at 101: link_down".to_owned(),
             "151000 converged".to_owned(),
             format!("165820 {paths}"),
-            format!("201000 link 101-{spine} mended"),
+            format!("201000 link 101-{spine} restored"),
             "251000 converged".to_owned(),
             format!("265820 {back}"),
         ]

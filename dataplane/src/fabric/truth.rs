@@ -219,7 +219,7 @@ pub enum Truth<'a> {
     Datagram(&'a DatagramTruth),
     /// A datagram of reports arrived.
     Arrival(Arrival),
-    /// A link was cut or mended.
+    /// A link was cut or restored.
     Link {
         /// When, true time, ns.
         at: u64,

@@ -482,7 +482,7 @@ fn odd_packets_pass_untouched() {
     let (frames, datagrams) = travel(&mut path, &marked);
     assert_eq!((&frames[1], datagrams.len()), (&marked, 0));
     assert_eq!((path[0].stats().refused, path[1].stats().refused), (1, 1));
-    // A broken IP header is not mended on the way.
+    // A malformed IP header is not repaired.
     let mut broken = frame(Family::V4, Transport::Udp, 5);
     broken[22] ^= 1;
     let (frames, datagrams) =

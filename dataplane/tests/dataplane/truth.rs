@@ -182,7 +182,7 @@ impl FabricSink for Auditor {
     }
 }
 
-/// Four leaves, two spines, clocks that disagree, 40 flows, bursts into one host, a link that fails and is mended.
+/// Four leaves, two spines, clocks that disagree, 40 flows, bursts into one host, a link that fails and is restored.
 fn busy(config: Config, seed: u64) -> Fabric {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();

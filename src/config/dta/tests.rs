@@ -1,7 +1,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use dataplane::dta::{Known, Outbox, PacketFacts, Reporter};
+use dataplane::dta::{Context, Outbox, PacketFacts, Reporter};
 use wire::int::{Layout, Stack};
 use wire::{FlowKey, Hop};
 
@@ -47,7 +47,7 @@ impl Example {
 
     fn packets(&mut self, flow: &FlowKey, count: u32, now: u64) {
         let packet = PacketFacts { bytes: 100, from_edge: true, to_edge: true, ..PacketFacts::default() };
-        let known = Known { flow: Some(flow), packet, ..Known::new(Occasion::Packet, 11) };
+        let known = Context { flow: Some(flow), packet, ..Context::new(Trigger::Packet, 11) };
         (0..count).for_each(|_| self.reporter.packet(&known, now, &mut self.out));
     }
 }
@@ -82,18 +82,18 @@ fn path(example: &mut Example, flow: &FlowKey) {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     let layout = Layout::int_2(0xd000, 3, false).unwrap();
     let own = own();
-    let known = Known {
+    let known = Context {
         flow: Some(flow),
         stack: Stack { bytes: &bytes, layout, count: 4 },
         own: Some(&own),
-        ..Known::new(Occasion::Path, 11)
+        ..Context::new(Trigger::Path, 11)
     };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
-fn happens(example: &mut Example, occasion: Occasion, reason: Option<u8>) {
+fn happens(example: &mut Example, occasion: Trigger, reason: Option<u8>) {
     let (flow, own) = (flow(), own());
-    let known = Known { flow: Some(&flow), own: Some(&own), reason, ..Known::new(occasion, 11) };
+    let known = Context { flow: Some(&flow), own: Some(&own), reason, ..Context::new(occasion, 11) };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
@@ -165,8 +165,8 @@ fn marple_host_counters() {
 fn marple_lossy_connections() {
     let mut example = Example::of("marple-lossy-connections.toml");
     example.packets(&flow(), 99, 5);
-    happens(&mut example, Occasion::Drop, Some(1));
-    happens(&mut example, Occasion::Drop, Some(1));
+    happens(&mut example, Trigger::Drop, Some(1));
+    happens(&mut example, Trigger::Drop, Some(1));
     assert!(example.sent().is_empty(), "99 are too few to say");
     example.packets(&flow(), 100, 5);
     assert_eq!(example.sent(), [format!("126000010000000b 00000002000d0100{FLOW}")], "once");
@@ -175,7 +175,7 @@ fn marple_lossy_connections() {
 #[test]
 fn netseer_loss_events() {
     let mut example = Example::of("netseer-loss-events.toml");
-    happens(&mut example, Occasion::Drop, Some(7));
+    happens(&mut example, Trigger::Drop, Some(7));
     assert_eq!(example.sent(), [format!("12e000010000000b 0000000300120100{FLOW}0000000f07")]);
 }
 
@@ -217,7 +217,7 @@ fn pint() {
         let words: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
         let stack = Stack { bytes: &words, layout: Layout::int_2(0x8000, 1, false).unwrap(), count: 4 };
         let flow = flow();
-        let known = Known { flow: Some(&flow), stack, own: Some(&own), ..Known::new(Occasion::Path, 11) };
+        let known = Context { flow: Some(&flow), stack, own: Some(&own), ..Context::new(Trigger::Path, 11) };
         example.reporter.report(&known, 5, &mut example.out);
     }
     for sent in example.sent() {
@@ -233,7 +233,7 @@ fn pint() {
 #[test]
 fn packetscope_flow_troubleshooting() {
     let mut example = Example::of("packetscope-flow.toml");
-    happens(&mut example, Occasion::Hop, None);
+    happens(&mut example, Trigger::Hop, None);
     let value = "0001 0002 03 00010000 00001234 05060708".replace(' ', "");
     assert_eq!(example.sent(), [format!("110000000000000b 02110011000600000000000b{FLOW}{value}")]);
 }
@@ -241,7 +241,7 @@ fn packetscope_flow_troubleshooting() {
 #[test]
 fn packetscope_insight_into_losses() {
     let mut example = Example::of("packetscope-loss.toml");
-    happens(&mut example, Occasion::Drop, Some(9));
+    happens(&mut example, Trigger::Drop, Some(9));
     assert_eq!(
         example.sent(),
         ["126000010000000b 00000004000e0100".to_owned()

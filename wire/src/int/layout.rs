@@ -332,7 +332,7 @@ impl Layout {
         self.word(record, CONGESTION)
     }
 
-    /// Checksum complement; all-ones when absent, or when the hop mended the checksum itself.
+    /// Checksum complement; all-ones when absent, or when the hop updated the checksum itself.
     #[inline]
     pub fn checksum_complement(&self, record: &[u8]) -> u32 {
         self.word(record, CHECKSUM)

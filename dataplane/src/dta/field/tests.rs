@@ -1,26 +1,26 @@
 use super::*;
 use crate::dta::Condition;
-use crate::dta::known::{Counter, Occasion, PacketFacts, Window};
+use crate::dta::context::{Counter, PacketFacts, Trigger, Window};
 
 fn field(text: &str) -> Field {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn data(text: &str, known: &Known<'_>) -> Result<Vec<u8>, Unfit> {
+fn data(text: &str, context: &Context<'_>) -> Result<Vec<u8>, Unfit> {
     let mut bytes = [0xa5; 64];
     let mut out = Scratch::new(&mut bytes);
-    let subject = Subject { hop: known.last_hop(), number: 3 };
-    field(text).put_data(known, &subject, 0x1122_3344_5566_7788, &mut out)?;
+    let subject = Subject { hop: context.last_hop(), number: 3 };
+    field(text).put_data(context, &subject, 0x1122_3344_5566_7788, &mut out)?;
     let len = out.len();
     Ok(bytes[..len].to_vec())
 }
 
-fn key(text: &str, known: &Known<'_>) -> Result<Vec<u8>, Unfit> {
+fn key(text: &str, context: &Context<'_>) -> Result<Vec<u8>, Unfit> {
     let mut bytes = [0xa5; 64];
     let mut out = Scratch::new(&mut bytes);
     field(text).put_key(
-        known,
-        &Subject { hop: known.last_hop(), number: 3 },
+        context,
+        &Subject { hop: context.last_hop(), number: 3 },
         0x1122_3344_5566_7788,
         &mut out,
     )?;
@@ -61,13 +61,13 @@ fn what_is_no_field_is_refused_by_what_is_wrong() {
 #[test]
 fn the_canonical_key_is_that_of_wire_formats_5_6() {
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
-    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Path, 7) };
+    let context = Context { flow: Some(&flow), ..Context::new(Trigger::Path, 7) };
     let bytes = [0x0a, 0, 0, 1, 0x0a, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
-    assert_eq!(key("flow", &known).as_deref(), Ok(&bytes[..]));
-    assert_eq!(data("flow", &known).as_deref(), Ok(&bytes[..]));
-    assert_eq!(data("src", &known), Ok(vec![10, 0, 0, 1]));
+    assert_eq!(key("flow", &context).as_deref(), Ok(&bytes[..]));
+    assert_eq!(data("flow", &context).as_deref(), Ok(&bytes[..]));
+    assert_eq!(data("src", &context), Ok(vec![10, 0, 0, 1]));
     assert_eq!(
-        data("dst6", &known),
+        data("dst6", &context),
         Ok([[0; 12], [0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]]
             .concat()
             .split_at(8)
@@ -82,14 +82,14 @@ fn the_canonical_key_is_that_of_wire_formats_5_6() {
 #[test]
 fn ipv6_has_a_long_key_and_no_place_in_short_data() {
     let flow = FlowKey::v6([0x20; 16], [0x21; 16], Some((1, 2)), 17);
-    let known = Known { flow: Some(&flow), ..Known::new(Occasion::Path, 7) };
-    assert_eq!(key("flow", &known).map(|key| key.len()), Ok(37));
-    assert_eq!(key("src", &known), Ok(vec![0x20; 16]));
-    assert_eq!((data("flow", &known), data("src", &known)), (Err(Unfit::Size), Err(Unfit::Size)));
-    assert_eq!(data("flow6", &known).map(|key| key.len()), Ok(37));
+    let context = Context { flow: Some(&flow), ..Context::new(Trigger::Path, 7) };
+    assert_eq!(key("flow", &context).map(|key| key.len()), Ok(37));
+    assert_eq!(key("src", &context), Ok(vec![0x20; 16]));
+    assert_eq!((data("flow", &context), data("src", &context)), (Err(Unfit::Size), Err(Unfit::Size)));
+    assert_eq!(data("flow6", &context).map(|key| key.len()), Ok(37));
     let id = FlowKey::of_id(7);
-    let known = Known { flow: Some(&id), ..known };
-    assert_eq!((key("flow", &known), data("flow6", &known)), (Err(Unfit::Absent), Err(Unfit::Absent)));
+    let context = Context { flow: Some(&id), ..context };
+    assert_eq!((key("flow", &context), data("flow6", &context)), (Err(Unfit::Absent), Err(Unfit::Absent)));
 }
 
 #[test]
@@ -101,17 +101,21 @@ fn numbers_take_the_width_that_is_written() {
         ingress_ts: Some(0x1_0000_0002),
         ..Hop::default()
     };
-    let known = Known { own: Some(&own), reason: Some(0xff), ..Known::new(Occasion::Drop, 11) };
-    assert_eq!(data("hop_latency", &known), Ok(vec![1, 2, 3, 4]));
-    assert_eq!(data("hop_latency:u48", &known), Ok(vec![0, 0, 1, 2, 3, 4]));
-    assert_eq!(data("hop_latency:u16", &known), Ok(vec![0xff, 0xfe]), "too large is not the same as unknown");
-    assert_eq!(data("ingress_ts:u32", &known), Ok(vec![0, 0, 0, 2]), "of times the low bits");
-    assert_eq!(data("time:u16", &known), Ok(vec![0x77, 0x88]));
-    assert_eq!(data("egress_ts:u16", &known), Ok(vec![0xff, 0xff]), "unknown");
-    assert_eq!(key("egress_ts:u16", &known), Err(Unfit::Absent));
-    assert_eq!(data("reason", &known), Ok(vec![0xff]));
-    assert_eq!(data("hop", &known), Ok(vec![3]));
-    assert_eq!(data("0x1234:u24", &known), Ok(vec![0, 0x12, 0x34]));
+    let context = Context { own: Some(&own), reason: Some(0xff), ..Context::new(Trigger::Drop, 11) };
+    assert_eq!(data("hop_latency", &context), Ok(vec![1, 2, 3, 4]));
+    assert_eq!(data("hop_latency:u48", &context), Ok(vec![0, 0, 1, 2, 3, 4]));
+    assert_eq!(
+        data("hop_latency:u16", &context),
+        Ok(vec![0xff, 0xfe]),
+        "too large is not the same as unknown"
+    );
+    assert_eq!(data("ingress_ts:u32", &context), Ok(vec![0, 0, 0, 2]), "of times the low bits");
+    assert_eq!(data("time:u16", &context), Ok(vec![0x77, 0x88]));
+    assert_eq!(data("egress_ts:u16", &context), Ok(vec![0xff, 0xff]), "unknown");
+    assert_eq!(key("egress_ts:u16", &context), Err(Unfit::Absent));
+    assert_eq!(data("reason", &context), Ok(vec![0xff]));
+    assert_eq!(data("hop", &context), Ok(vec![3]));
+    assert_eq!(data("0x1234:u24", &context), Ok(vec![0, 0x12, 0x34]));
 }
 
 #[test]
@@ -121,15 +125,15 @@ fn a_list_is_the_path_from_its_source() {
     let bytes = [0, 0, 0, 12, 0, 0, 0, 200, 0, 0, 0, 11, 0xff, 0xff, 0xff, 0xff];
     let stack = wire::int::Stack { bytes: &bytes, layout, count: 2 };
     let own = Hop { node_id: Some(13), hop_latency: Some(70_000), ..Hop::default() };
-    let known = Known { stack, own: Some(&own), ..Known::new(Occasion::Path, 13) };
+    let context = Context { stack, own: Some(&own), ..Context::new(Trigger::Path, 13) };
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
-    assert_eq!(data("node[5]", &known), Ok(words(&[11, 12, 13, 0, 0])));
-    assert_eq!(data("node[2]", &known), Ok(words(&[11, 12])));
-    assert_eq!(data("hop_latency[3]:u16", &known), Ok(vec![0xff, 0xff, 0, 200, 0xff, 0xfe]));
-    assert_eq!(data("path_len", &known), Ok(vec![3]));
-    assert_eq!(data("flow_latency", &known), Ok(vec![0xff; 4]), "one hop does not tell");
-    let known = Known { stack: wire::int::Stack { bytes: &bytes[..8], count: 1, ..stack }, ..known };
-    assert_eq!(data("flow_latency", &known), Ok(words(&[70_200])));
+    assert_eq!(data("node[5]", &context), Ok(words(&[11, 12, 13, 0, 0])));
+    assert_eq!(data("node[2]", &context), Ok(words(&[11, 12])));
+    assert_eq!(data("hop_latency[3]:u16", &context), Ok(vec![0xff, 0xff, 0, 200, 0xff, 0xfe]));
+    assert_eq!(data("path_len", &context), Ok(vec![3]));
+    assert_eq!(data("flow_latency", &context), Ok(vec![0xff; 4]), "one hop does not tell");
+    let context = Context { stack: wire::int::Stack { bytes: &bytes[..8], count: 1, ..stack }, ..context };
+    assert_eq!(data("flow_latency", &context), Ok(words(&[70_200])));
 }
 
 #[test]
@@ -137,26 +141,32 @@ fn a_tables_record_and_window_are_fields_too() {
     let since = Sums { packets: 90, bytes: 9000, drops: 10 };
     let total = Sums { packets: 1000, bytes: 90_000, drops: 10 };
     let counter = Counter { key: &[1, 2, 3, 4], since, total, first: 1, last: 2 };
-    let known = Known { counter: Some(&counter), ..Known::new(Occasion::Evicted, 7) };
-    assert_eq!((key("key", &known), data("key[4]", &known)), (Ok(vec![1, 2, 3, 4]), Ok(vec![1, 2, 3, 4])));
-    assert_eq!(data("key[13]", &known), Err(Unfit::Size));
-    assert_eq!(data("packets:u8", &known), Ok(vec![90]));
-    assert_eq!(data("total_packets:u16", &known), Ok(vec![3, 0xe8]));
-    assert_eq!(data("loss_rate", &known), Ok(100_000_u32.to_be_bytes().to_vec()));
+    let context = Context { counter: Some(&counter), ..Context::new(Trigger::Evicted, 7) };
+    assert_eq!(
+        (key("key", &context), data("key[4]", &context)),
+        (Ok(vec![1, 2, 3, 4]), Ok(vec![1, 2, 3, 4]))
+    );
+    assert_eq!(data("key[13]", &context), Err(Unfit::Size));
+    assert_eq!(data("packets:u8", &context), Ok(vec![90]));
+    assert_eq!(data("total_packets:u16", &context), Ok(vec![3, 0xe8]));
+    assert_eq!(data("loss_rate", &context), Ok(100_000_u32.to_be_bytes().to_vec()));
     let window = Window { keys: 3, sums: since, top_key: &[9, 8], top: total };
-    let known = Known { window: Some(&window), ..Known::new(Occasion::Window, 7) };
-    assert_eq!(data("top_key[4]", &known), Ok(vec![9, 8, 0, 0]));
-    assert_eq!((data("keys:u8", &known), data("top_packets:u16", &known)), (Ok(vec![3]), Ok(vec![3, 0xe8])));
-    assert_eq!(data("total_packets:u8", &known), Ok(vec![0xff]), "a window has no such");
+    let context = Context { window: Some(&window), ..Context::new(Trigger::Window, 7) };
+    assert_eq!(data("top_key[4]", &context), Ok(vec![9, 8, 0, 0]));
+    assert_eq!(
+        (data("keys:u8", &context), data("top_packets:u16", &context)),
+        (Ok(vec![3]), Ok(vec![3, 0xe8]))
+    );
+    assert_eq!(data("total_packets:u8", &context), Ok(vec![0xff]), "a window has no such");
 }
 
 #[test]
 fn conditions_compare_what_is_known() {
     let own = Hop { node_id: Some(11), hop_latency: Some(500_000), ..Hop::default() };
     let packet = PacketFacts { bytes: 64, ..PacketFacts::default() };
-    let known = Known { own: Some(&own), packet, ..Known::new(Occasion::Hop, 11) };
-    let subject = Subject { hop: known.last_hop(), number: 0 };
-    let met = |text: &str| text.parse::<Condition>().unwrap().is_met(&known, &subject, 0);
+    let context = Context { own: Some(&own), packet, ..Context::new(Trigger::Hop, 11) };
+    let subject = Subject { hop: context.last_hop(), number: 0 };
+    let met = |text: &str| text.parse::<Condition>().unwrap().is_met(&context, &subject, 0);
     for text in ["hop_latency >= 500us", "hop_latency == 500_000", "hop_latency<1ms", "packet_bytes <= 64"] {
         assert!(met(text), "{text}");
     }

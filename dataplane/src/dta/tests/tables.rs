@@ -14,12 +14,12 @@ pub(super) fn table(key: &str, slots: usize, period: u64) -> table::Config {
     }
 }
 
-pub(super) fn packet(flow: &FlowKey, bytes: u32) -> Known<'_> {
+pub(super) fn packet(flow: &FlowKey, bytes: u32) -> Context<'_> {
     let packet = PacketFacts { bytes, ..PacketFacts::default() };
-    Known { flow: Some(flow), packet, ..Known::new(Occasion::Packet, 7) }
+    Context { flow: Some(flow), packet, ..Context::new(Trigger::Packet, 7) }
 }
 
-pub(super) fn of_table(on: Occasion, action: Action) -> Mapping {
+pub(super) fn of_table(on: Trigger, action: Action) -> Mapping {
     Mapping { table: Some(0), ..mapping(on, action) }
 }
 
@@ -27,7 +27,7 @@ pub(super) fn of_table(on: Occasion, action: Action) -> Mapping {
 fn a_record_that_makes_room_is_told_and_nothing_is_counted_twice() {
     let delta = "packets".parse().unwrap();
     let counter = || Action::KeyIncrement { store: 1, copies: 2, key: fields("key"), delta };
-    let mappings = vec![of_table(Occasion::Evicted, counter()), of_table(Occasion::Period, counter())];
+    let mappings = vec![of_table(Trigger::Evicted, counter()), of_table(Trigger::Period, counter())];
     let tables = vec![table("flow", 64, 1_000_000_000)];
     let config = Config { reporter: 7, mappings, tables, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
@@ -59,9 +59,9 @@ fn a_record_that_makes_room_is_told_and_nothing_is_counted_twice() {
 
 #[test]
 fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
-    let heavy = of_table(Occasion::Period, key_write("key", "packets:u32 total_packets:u32"));
+    let heavy = of_table(Trigger::Period, key_write("key", "packets:u32 total_packets:u32"));
     let window =
-        of_table(Occasion::Window, key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"));
+        of_table(Trigger::Window, key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"));
     let having = vec!["packets >= 10".parse().unwrap()];
     let tables = vec![table::Config { having, ..table("src", 1024, 1_000_000_000) }];
     let config = Config { reporter: 7, mappings: vec![heavy, window], tables, ..Config::default() };
@@ -99,7 +99,7 @@ fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
 fn a_flow_that_loses_too_much_is_told_once_a_period() {
     let lossy = Mapping {
         when: vec!["loss_rate > 1%".parse().unwrap(), "packets >= 50".parse().unwrap()],
-        ..of_table(Occasion::Passed, append(2, "key[13] drops:u8", 1))
+        ..of_table(Trigger::Passed, append(2, "key[13] drops:u8", 1))
     };
     let tables = vec![table("flow", 1024, 1_000_000_000)];
     let config = Config { reporter: 7, mappings: vec![lossy], tables, ..Config::default() };
@@ -112,8 +112,8 @@ fn a_flow_that_loses_too_much_is_told_once_a_period() {
             for i in 0..100 {
                 let (now, drop) = (second * 1_000_000_000 + i, i < losses);
                 if drop {
-                    let known = Known { occasion: Occasion::Drop, ..packet(&flow, 100) };
-                    reporter.report(&known, now, &mut out);
+                    let context = Context { trigger: Trigger::Drop, ..packet(&flow, 100) };
+                    reporter.report(&context, now, &mut out);
                 } else {
                     reporter.packet(&packet(&flow, 100), now, &mut out);
                 }

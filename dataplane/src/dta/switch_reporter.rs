@@ -1,15 +1,15 @@
-//! A reporter at a switch: what the switch sees in a packet, as [`Known`].
+//! A reporter at a switch: what the switch sees in a packet, as [`Context`].
 
 use wire::{FlowKey, Hop, ipv4, ipv6, tcp};
 
-use super::known::packet_id;
-use super::{Known, Occasion, Outbox, PacketFacts, Reporter};
+use super::context::packet_id;
+use super::{Context, Outbox, PacketFacts, Reporter, Trigger};
 use crate::packet::{Headers, Seen, TCP};
 use crate::visit::Visit;
 
 /// A reporter, what it has to send, and whether the switch makes Telemetry Reports too.
 #[derive(Debug)]
-pub struct Attached {
+pub struct SwitchReporter {
     /// The reporter.
     pub reporter: Reporter,
     /// Reports that are ready to be sent. The caller takes them out and clears it.
@@ -22,21 +22,21 @@ pub struct Attached {
 
 /// What has happened to a packet, beside what is seen in it.
 #[derive(Clone, Copy)]
-pub(crate) struct Happened<'a> {
-    pub(crate) occasion: Occasion,
+pub(crate) struct Event<'a> {
+    pub(crate) trigger: Trigger,
     /// What this node measured.
     pub(crate) own: Option<&'a Hop>,
     pub(crate) reason: Option<u8>,
     pub(crate) congested: Option<bool>,
 }
 
-impl<'a> Happened<'a> {
-    pub(crate) fn new(occasion: Occasion, own: &'a Hop) -> Self {
-        Self { occasion, own: Some(own), reason: None, congested: None }
+impl<'a> Event<'a> {
+    pub(crate) fn new(trigger: Trigger, own: &'a Hop) -> Self {
+        Self { trigger, own: Some(own), reason: None, congested: None }
     }
 }
 
-impl Attached {
+impl SwitchReporter {
     /// A reporter with an outbox of the usual size.
     pub fn new(reporter: Reporter, also_reports: bool) -> Self {
         let wants_packets = reporter.wants_packets();
@@ -52,9 +52,9 @@ impl Attached {
     /// A packet passes.
     pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
         let own = visit.hop(node, u16::MAX);
-        let happened = Happened::new(Occasion::Packet, &own);
-        let known = known(node, frame, seen, visit, happened);
-        self.reporter.packet(&known, visit.egress_ts, &mut self.outbox);
+        let event = Event::new(Trigger::Packet, &own);
+        let context = context(node, frame, seen, visit, event);
+        self.reporter.packet(&context, visit.egress_ts, &mut self.outbox);
     }
 
     /// Something else has happened to a packet. True: that is all, no Telemetry Report is wanted.
@@ -64,41 +64,42 @@ impl Attached {
         frame: &[u8],
         seen: &Seen,
         visit: &Visit,
-        happened: Happened<'_>,
+        event: Event<'_>,
     ) -> bool {
-        let known = known(node, frame, seen, visit, happened);
-        self.reporter.report(&known, visit.egress_ts, &mut self.outbox);
+        let context = context(node, frame, seen, visit, event);
+        self.reporter.report(&context, visit.egress_ts, &mut self.outbox);
         !self.also_reports
     }
 
     /// A packet is dropped of which nobody wants to know, but tables count it.
     pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &Seen, visit: &Visit) {
         let own = visit.hop(node, u16::MAX);
-        let known = known(node, frame, seen, visit, Happened::new(Occasion::Drop, &own));
-        self.reporter.count_drop(&known, visit.egress_ts, &mut self.outbox);
+        let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &own));
+        self.reporter.count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
 
     /// Something has happened to a queue. True: that is all.
     pub(crate) fn queue(&mut self, node: u32, own: &Hop, congested: bool, now: u64) -> bool {
-        let known = Known { own: Some(own), congested: Some(congested), ..Known::new(Occasion::Queue, node) };
-        self.reporter.report(&known, now, &mut self.outbox);
+        let context =
+            Context { own: Some(own), congested: Some(congested), ..Context::new(Trigger::Queue, node) };
+        self.reporter.report(&context, now, &mut self.outbox);
         !self.also_reports
     }
 }
 
-fn known<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, happened: Happened<'a>) -> Known<'a> {
-    let Happened { occasion, own, reason, congested } = happened;
+fn context<'a>(node: u32, frame: &'a [u8], seen: &'a Seen, visit: &Visit, event: Event<'a>) -> Context<'a> {
+    let Event { trigger, own, reason, congested } = event;
     let flow = seen.flow.as_ref();
     let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
     // Other protocols and fragments are as long as an untagged frame says.
     let other = PacketFacts { bytes: frame.len().saturating_sub(14) as u32, ..PacketFacts::default() };
     let facts = facts.unwrap_or(other);
     let packet = PacketFacts { from_edge: visit.from_edge, to_edge: visit.to_edge, ..facts };
-    let stack = match (&seen.carried, occasion) {
-        (Some(carried), Occasion::Path | Occasion::Sample | Occasion::Drop) => carried.records(frame),
+    let stack = match (&seen.carried, trigger) {
+        (Some(carried), Trigger::Path | Trigger::Sample | Trigger::Drop) => carried.records(frame),
         _ => wire::int::Stack::EMPTY,
     };
-    Known { flow, stack, own, reason, congested, packet, ..Known::new(occasion, node) }
+    Context { flow, stack, own, reason, congested, packet, ..Context::new(trigger, node) }
 }
 
 /// What the headers say, INT or not.
@@ -147,7 +148,7 @@ mod tests {
         to_edge: false,
     };
 
-    fn append(on: Occasion, list: u32, entry: &str) -> Mapping {
+    fn append(on: Trigger, list: u32, entry: &str) -> Mapping {
         let entry = entry.split(' ').map(|field| field.parse().unwrap()).collect();
         let action = Action::Append { list, lists: 1, spread: Vec::new(), entry, entries: 1, hold: 0 };
         let (flows, when, how) = (Match::default(), Vec::new(), How::default());
@@ -155,9 +156,9 @@ mod tests {
         Mapping { name, on, table: None, flows, when, every: 1, each_hop: false, how, action }
     }
 
-    fn attached(mappings: Vec<Mapping>, also: bool) -> Attached {
+    fn switch_reporter(mappings: Vec<Mapping>, also: bool) -> SwitchReporter {
         let reporter = Reporter::new(Config { reporter: 3, mappings, ..Config::default() }).unwrap();
-        Attached::new(reporter, also)
+        SwitchReporter::new(reporter, also)
     }
 
     fn switch(node: u32, mode: Mode) -> Switch {
@@ -168,13 +169,13 @@ mod tests {
 
     /// List and entry of each report.
     fn told(switch: &mut Switch) -> Vec<(u32, Vec<u8>)> {
-        let attached = switch.dta_mut().unwrap();
+        let switch_reporter = switch.dta_mut().unwrap();
         let read = |payload| match Report::parse(payload).unwrap().operation {
             Operation::Append { list, entries, .. } => (list, entries.to_vec()),
             other => panic!("{other:?}"),
         };
-        let told = attached.outbox.datagrams().map(|one| read(one.payload)).collect();
-        attached.outbox.clear();
+        let told = switch_reporter.outbox.datagrams().map(|one| read(one.payload)).collect();
+        switch_reporter.outbox.clear();
         told
     }
 
@@ -192,9 +193,9 @@ mod tests {
         let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
         for (v6, mode) in [(false, Mode::Md21), (true, Mode::Md21), (false, Mode::Md10)] {
             for also in [false, true] {
-                let path = append(Occasion::Path, 1, "node[4] path_len hop_latency");
+                let path = append(Trigger::Path, 1, "node[4] path_len hop_latency");
                 let (mut plain, mut sink) = (switch(3, mode), switch(3, mode));
-                sink.set_dta(Some(attached(vec![path], also)));
+                sink.set_dta(Some(switch_reporter(vec![path], also)));
                 let (mut one, mut other) = (at_the_sink(mode, v6), at_the_sink(mode, v6));
                 let (mut reports, mut same) = (Reports::default(), Reports::default());
                 let done = plain.forward(&mut one, &calm, &mut reports);
@@ -212,8 +213,8 @@ mod tests {
     #[test]
     fn a_sample_of_sf_int_is_no_path() {
         let mut sink = switch(3, Mode::Sf);
-        let both = vec![append(Occasion::Path, 1, "node"), append(Occasion::Sample, 2, "node[3]")];
-        sink.set_dta(Some(attached(both, false)));
+        let both = vec![append(Trigger::Path, 1, "node"), append(Trigger::Sample, 2, "node[3]")];
+        sink.set_dta(Some(switch_reporter(both, false)));
         let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
         let (mut frame, mut reports) = (at_the_sink(Mode::Sf, false), Reports::default());
         sink.forward(&mut frame, &calm, &mut reports);
@@ -227,12 +228,12 @@ mod tests {
         for mode in [Mode::Mx21, Mode::Postcard] {
             let mut node = switch(3, mode);
             let mappings = vec![
-                append(Occasion::Hop, 1, "node:u8 queue_occupancy:u8 sport"),
-                append(Occasion::Drop, 2, "node:u8 reason sport"),
-                append(Occasion::Queue, 3, "node:u8 queue_id congested"),
-                append(Occasion::CongestedPacket, 4, "node:u8 queue_occupancy:u8 proto"),
+                append(Trigger::Hop, 1, "node:u8 queue_occupancy:u8 sport"),
+                append(Trigger::Drop, 2, "node:u8 reason sport"),
+                append(Trigger::Queue, 3, "node:u8 queue_id congested"),
+                append(Trigger::CongestedPacket, 4, "node:u8 queue_occupancy:u8 proto"),
             ];
-            node.set_dta(Some(attached(mappings, false)));
+            node.set_dta(Some(switch_reporter(mappings, false)));
             let port = node.flow_of(&template(5, false)).and_then(|flow| flow.src_port()).unwrap();
             let with_port = |bytes: [u8; 2]| [bytes, port.to_be_bytes()].concat();
             let mut reports = Reports::default();
@@ -266,10 +267,10 @@ mod tests {
             table("in", table::At::Source),
             table("out", table::At::Sink),
         ];
-        let mappings = vec![append(Occasion::Packet, 1, "packet_bytes:u16 hop_limit")];
+        let mappings = vec![append(Trigger::Packet, 1, "packet_bytes:u16 hop_limit")];
         let config = Config { reporter: 3, mappings, tables, ..Config::default() };
         let mut node = switch(3, Mode::Md21);
-        node.set_dta(Some(Attached::new(Reporter::new(config).unwrap(), false)));
+        node.set_dta(Some(SwitchReporter::new(Reporter::new(config).unwrap(), false)));
         for (from_edge, to_edge) in [(true, false), (false, true), (false, false), (true, true)] {
             let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
             node.forward(&mut template(5, false), &visit, &mut Reports::default());
@@ -290,7 +291,7 @@ mod tests {
             wire::ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
             for (node, from_edge, to_edge) in [(1, true, false), (2, false, false), (3, false, true)] {
                 let mut switch = switch(node, Mode::Md21);
-                switch.set_dta(Some(attached(vec![append(Occasion::Packet, 1, "packet_id")], false)));
+                switch.set_dta(Some(switch_reporter(vec![append(Trigger::Packet, 1, "packet_id")], false)));
                 let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
                 switch.forward(&mut frame, &visit, &mut Reports::default());
                 numbers.extend(told(&mut switch));

@@ -5,7 +5,7 @@ use wire::{FlowKey, Hop};
 
 /// What has just happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Occasion {
+pub enum Trigger {
     /// A sink took a packet's INT out, and finds its way worth telling: `stack` and `own` are the path.
     Path,
     /// A node measured a packet and tells of itself only (INT-MX, postcards).
@@ -30,7 +30,7 @@ pub enum Occasion {
     Window,
 }
 
-impl Occasion {
+impl Trigger {
     /// All, in the order of their declaration.
     pub const ALL: [Self; 11] = [
         Self::Path,
@@ -71,9 +71,9 @@ impl Occasion {
 
 /// What a switch knows of one packet, record or table. What it does not know is `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct Context<'a> {
     /// Why it is told now.
-    pub occasion: Occasion,
+    pub trigger: Trigger,
     /// Node id of the switch.
     pub node: u32,
     /// The packet's flow, as it was before INT.
@@ -84,7 +84,7 @@ pub struct Known<'a> {
     pub own: Option<&'a Hop>,
     /// The device's reason of a drop.
     pub reason: Option<u8>,
-    /// The queue is congested. For [`Occasion::Queue`] and [`Occasion::CongestedPacket`].
+    /// The queue is congested. For [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
     pub congested: Option<bool>,
     /// The packet itself.
     pub packet: PacketFacts,
@@ -176,11 +176,11 @@ pub struct Window<'a> {
     pub top: Sums,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Context<'a> {
     /// Nothing but the occasion and the node.
-    pub fn new(occasion: Occasion, node: u32) -> Self {
+    pub fn new(trigger: Trigger, node: u32) -> Self {
         Self {
-            occasion,
+            trigger,
             node,
             flow: None,
             stack: Stack::EMPTY,
