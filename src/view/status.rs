@@ -46,7 +46,7 @@ pub(crate) struct StatusView {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
 pub(crate) struct PostcardsView {
     pub(crate) received: u64,
-    /// Cards of sets that told, or confirmed, a path; and those sets.
+    /// Postcards of sets that gave, or confirmed, a path; and those sets.
     pub(crate) joined: u64,
     pub(crate) sets: u64,
     /// Waiting for others.
@@ -55,10 +55,10 @@ pub(crate) struct PostcardsView {
     pub(crate) partial: NamedCounts,
     /// Never pending, by reason.
     pub(crate) unjoinable: NamedCounts,
-    /// Cards whose Flow ID stood for a flow that is known, and those whose ID stands for several.
+    /// Postcards whose Flow ID stood for a known flow, and those whose ID stands for several.
     pub(crate) resolved: u64,
     pub(crate) ambiguous: u64,
-    /// Aggregates of a first stage, and the cards and summaries that they held.
+    /// Aggregates of an aggregator, and the postcards and summaries in them.
     pub(crate) aggregates: u64,
     pub(crate) unfolded: u64,
     pub(crate) summaries: u64,

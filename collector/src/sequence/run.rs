@@ -1,12 +1,13 @@
-//! Numbers that were received elsewhere: by a filter in front of the collector that lets the expected ones pass unseen.
+//! Runs of sequence numbers that a filter in front of the collector received and suppressed.
 //!
-//! The filter follows each stream by itself: a number that continues its present run (the next one each time, or the same
-//! one each time) may pass unseen; any other comes to the collector and begins a run. What passed is told here
-//! ([`Sequencer::receive_run`]) before anything that came after it. Totals are then those of a sequencer that saw every
-//! number, at the time at which it is told: what is missing in the window is found lost when the run is told, not at the
-//! datagram that pushed it out.
+//! The filter follows each stream: a number that continues its present run (the next one each time, or the same one each
+//! time) may be suppressed; any other goes to the collector and begins a run. The filter reports the suppressed numbers
+//! here ([`Sequencer::receive_run`]) before anything that came after them. The totals are then those of a sequencer that
+//! saw every number; a number that is missing in the window is found lost when the run is reported, not at the datagram
+//! that pushed it out of the window.
 
-use super::{Nanos, Sequencer, Sink, Stream, StreamId, WINDOW, eon, mask};
+use super::stream::{Stream, mask};
+use super::{Nanos, Sequencer, Sink, StreamId, WINDOW, eon};
 
 /// Datagrams of one stream that were received one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +16,7 @@ pub struct Run {
     pub last: u32,
     /// How many.
     pub count: u64,
-    /// All have that number; otherwise each has the one after that of the one before.
+    /// All have that number; otherwise each has the number after the one before.
     pub same: bool,
 }
 
@@ -33,8 +34,8 @@ impl Sequencer {
                 self.index.touch(id.hash(self.seed), slot, count, eon(now));
             }
             None => {
-                let circle = u32::MAX >> (32 - id.bits());
-                let first = if same { last } else { last.wrapping_sub((count - 1) as u32) & circle };
+                let mask = u32::MAX >> (32 - id.bits());
+                let first = if same { last } else { last.wrapping_sub((count - 1) as u32) & mask };
                 self.observe(id, first, now, sink);
                 let slot = self.find(id);
                 if let Some(stream) = self.streams.get_mut(slot as usize) {
@@ -63,9 +64,9 @@ impl Stream {
             }
             let before = (self.reordered, self.duplicated);
             left -= 1;
-            let number = if same { last } else { self.before(last, left as u32) };
-            self.observe(number, now, sink);
-            if same && number != self.highest && count - left > SINGLY {
+            let seq = if same { last } else { self.before(last, left as u32) };
+            self.observe(seq, now, sink);
+            if same && seq != self.highest && count - left > SINGLY {
                 // Late, or a stray: whatever this one was, the others are too.
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
@@ -76,20 +77,20 @@ impl Stream {
     }
 
     /// The highest number, so many times. `false`: that is more than a repetition.
-    fn repeat_all(&mut self, number: u32, count: u64, now: Nanos) -> bool {
-        if self.moved || number != self.highest {
+    fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
+        if self.advancing || seq != self.highest {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);
         self.last_seen = now;
-        self.still = self.still.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.stalled = self.stalled.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         true
     }
 
     /// So many numbers that follow the highest, up to `last`. `false`: they do not, or there is something to settle first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, sink: &mut dyn Sink) -> bool {
-        let odd = !self.moved || self.still != 0 || self.suspect.is_some();
-        if odd || self.highest != self.before(last, count as u32) {
+        let anomaly = !self.advancing || self.stalled != 0 || self.suspect.is_some();
+        if anomaly || self.highest != self.before(last, count as u32) {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);

@@ -1,0 +1,251 @@
+//! Loss, reordering and duplicates, from the sequence numbers of reports.
+//!
+//! # The algorithm
+//!
+//! A **stream** is a sequence space: (version, node id, `hw_id`, listener) for reports 1.0 and 2.0, (version, source
+//! address, `hw_id`, listener) for 0.5, which carries no node id; the listener stands for "our address" in the
+//! specification. Sequence numbers count datagrams, modulo 2^22 in 2.0 and 2^32 in 1.0 and 0.5, and are compared by serial
+//! number arithmetic (RFC 1982).
+//!
+//! For each stream the sequencer stores the highest number seen and a **window** of the [`WINDOW`] numbers up to it, one
+//! bit each: received, or still missing. With `d` = number − highest:
+//!
+//! | d | meaning | counted as |
+//! | --- | --- | --- |
+//! | 1 | the next | nothing |
+//! | > 1 | a gap opens: `d - 1` are missing, none is lost yet | a missing number that leaves the window: **lost** |
+//! | 0 or in the window, received before | | **duplicated** |
+//! | in the window, missing | late | **reordered** |
+//! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
+//!
+//! **Far away.** One number far back may be a very late packet, one far ahead a malformed or a forged one: by itself it is
+//! not believed. If the next one follows it (by at most a window), then far back the reporter has restarted: what was
+//! missing is lost, and counting starts again there; far ahead everything between is lost. If not, the first was a stray
+//! and counts as reordered (if it was counted lost when it left the window, it stays so). A jump *forward* to one of the
+//! first [`WINDOW`] numbers of the sequence space is a restart too: modulo 2^22 a reporter that restarts at 0 lies "ahead"
+//! of every number in the upper half, and the loss of exactly all numbers up to the wrap is far less likely.
+//!
+//! **Start.** Nothing before the first number is expected. A number from before it counts as reordered.
+//!
+//! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: neither lost nor
+//! duplicated means anything there, and [`StreamView::countable`] says so. A stream becomes countable when its number
+//! first advances, and stops being so when one number comes [`STALLED`] times in a row.
+//!
+//! **Silence.** What is missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) is counted lost;
+//! if it still comes, it counts as reordered as well.
+//!
+//! So, for a countable stream without restarts: numbers from first to highest = datagrams − duplicated − strays + lost +
+//! still missing.
+
+mod run;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use run::Run;
+
+use crate::event::{Loss, Nanos, Sink};
+use crate::index::{BUSY, Index, NO_SLOT, Room};
+use crate::stream::StreamId;
+
+use stream::Stream;
+
+/// Numbers up to the highest within which a late one is no restart.
+pub const WINDOW: u32 = u128::BITS;
+/// A forward jump of more than this is believed when the next number follows it.
+pub const FAR: u32 = 1 << 16;
+/// One number this many times in a row: the stream is not countable.
+pub const STALLED: u32 = 64;
+/// Silence after which what is missing is lost.
+pub const SETTLE: Nanos = 2_000_000_000;
+
+/// Totals of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamView {
+    /// Which.
+    pub id: StreamId,
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Lost for good.
+    pub lost: u64,
+    /// Arrived late.
+    pub reordered: u64,
+    /// Arrived again.
+    pub duplicated: u64,
+    /// Restarts of the reporter.
+    pub restarts: u64,
+    /// Does its number advance? If not, the counters above mean nothing.
+    pub countable: bool,
+    /// Missing, and not counted lost yet.
+    pub missing: u32,
+    /// Receive time of the latest datagram.
+    pub last_seen: Nanos,
+}
+
+/// Loss accounting for a bounded number of streams. Where one thread receives and others work, the receiving thread
+/// owns the sequencer, since only there the numbers come in order.
+///
+/// A full table evicts the stream that had the fewest datagrams in the last minute. A busy stream is never evicted; the
+/// newcomer is then refused: its reports are handled, their loss is not counted.
+#[derive(Debug)]
+pub struct Sequencer {
+    streams: Vec<Stream>,
+    capacity: usize,
+    index: Index,
+    seed: u64,
+    latest: u32,
+    evicted: u64,
+    refused: u64,
+    /// Lost in streams that were evicted.
+    gone: u64,
+}
+
+impl Sequencer {
+    /// Room for `capacity` streams; the seed is that of the hash.
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self {
+            streams: Vec::with_capacity(capacity),
+            capacity,
+            index: Index::with_capacity(capacity),
+            seed,
+            latest: u32::MAX,
+            evicted: 0,
+            refused: 0,
+            gone: 0,
+        }
+    }
+
+    /// A datagram with this number arrived; `false`, and nothing done, if the last datagram was of another stream.
+    #[inline(always)]
+    pub(crate) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, sink: &mut dyn Sink) -> bool {
+        match self.streams.get_mut(self.latest as usize) {
+            Some(stream) if stream.packed == packed => {
+                stream.observe(seq, now, sink);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A datagram with this number arrived.
+    pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        if let Some(stream) = self.streams.get_mut(self.latest as usize)
+            && stream.id.is(id)
+        {
+            stream.observe(seq, now, sink);
+            return;
+        }
+        self.observe_other(id, seq, now, sink);
+    }
+
+    #[inline(never)]
+    fn observe_other(&mut self, id: &StreamId, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        let hash = id.hash(self.seed);
+        let streams = &self.streams;
+        let slot = self.index.find(hash, |slot| streams[slot as usize].id.is(id));
+        if slot != NO_SLOT {
+            self.index.touch(hash, slot, 1, eon(now));
+            self.latest = slot;
+            self.streams[slot as usize].observe(seq, now, sink);
+            return;
+        }
+        self.warm_latest(now);
+        match self.index.room(hash, eon(now), self.streams.len() == self.capacity) {
+            Room::Free(place) => {
+                let slot = self.streams.len() as u32;
+                self.index.put(place, hash, slot, (1, eon(now)));
+                self.streams.push(Stream::new(*id, seq, now));
+                self.latest = slot;
+            }
+            Room::Evict(place, slot) => {
+                self.evict(slot, now, sink);
+                self.index.put(place, hash, slot, (1, eon(now)));
+                self.streams[slot as usize] = Stream::new(*id, seq, now);
+                self.latest = slot;
+            }
+            Room::Refused => self.refused += 1,
+        }
+    }
+
+    /// The latest stream is found without the index, which therefore does not know that it is busy.
+    fn warm_latest(&mut self, now: Nanos) {
+        if let Some(stream) = self.streams.get(self.latest as usize)
+            && stream.datagrams >= u64::from(BUSY)
+        {
+            let (hash, seen) = (stream.id.hash(self.seed), eon(stream.last_seen.min(now)));
+            self.index.touch(hash, self.latest, u64::from(BUSY), seen);
+        }
+    }
+
+    fn evict(&mut self, slot: u32, now: Nanos, sink: &mut dyn Sink) {
+        let stream = &mut self.streams[slot as usize];
+        stream.settle(now, sink);
+        stream.report(now, sink);
+        self.gone += if stream.advancing { stream.lost } else { 0 };
+        self.evicted += 1;
+    }
+
+    /// Once per accounting interval: settles silent streams and reports what was counted since, one [`Loss`] per
+    /// stream that counted anything.
+    pub fn account(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.account_with(now, sink, |_, _| {});
+    }
+
+    pub(crate) fn account_with(
+        &mut self,
+        now: Nanos,
+        sink: &mut dyn Sink,
+        mut reported: impl FnMut(&Loss, &mut dyn Sink),
+    ) {
+        for stream in &mut self.streams {
+            if now.saturating_sub(stream.last_seen) >= SETTLE {
+                stream.settle(now, sink);
+            }
+            if let Some(loss) = stream.report(now, sink) {
+                reported(&loss, sink);
+            }
+        }
+    }
+
+    /// The end of the input: everything missing is lost, everything counted is told.
+    pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.finish_with(now, sink, |_, _| {});
+    }
+
+    pub(crate) fn finish_with(
+        &mut self,
+        now: Nanos,
+        sink: &mut dyn Sink,
+        told: impl FnMut(&Loss, &mut dyn Sink),
+    ) {
+        for stream in &mut self.streams {
+            stream.settle(now, sink);
+        }
+        self.account_with(now, sink, told);
+    }
+
+    /// Totals per stream, in the order they were first heard.
+    pub fn streams(&self) -> impl ExactSizeIterator<Item = StreamView> {
+        self.streams.iter().map(Stream::view)
+    }
+
+    /// Datagrams lost in streams that were given up since: what [`Sequencer::streams`] no longer shows.
+    pub fn lost_before(&self) -> u64 {
+        self.gone
+    }
+
+    /// Streams held, room for, given up, refused.
+    pub fn table(&self) -> crate::stats::Table {
+        crate::stats::Table {
+            used: self.streams.len() as u64,
+            capacity: self.capacity as u64,
+            evicted: self.evicted,
+            refused: self.refused,
+        }
+    }
+}
+
+/// The unit of heat for streams: 8.6 s, so that a reporter that sends once per second counts as busy.
+fn eon(now: Nanos) -> u32 {
+    (now >> 33) as u32
+}

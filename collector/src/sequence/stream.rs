@@ -1,0 +1,274 @@
+//! One stream: the numbers around its highest, and what was counted.
+
+use super::{FAR, STALLED, WINDOW};
+use crate::event::{Loss, Nanos, SequenceEvent, SequenceEventKind, Sink};
+use crate::sequence::StreamView;
+use crate::stream::{StreamId, pack};
+
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub(super) id: StreamId,
+    /// [`pack`]ed, where there is a node id.
+    pub(super) packed: u64,
+    /// Bits of 32 that the sequence space does not use.
+    unused: u8,
+    /// Its number advances and did so last time, and there is no suspect.
+    pub(super) steady: bool,
+    pub(super) window: u128,
+    pub(super) highest: u32,
+    /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
+    pub(super) known: u32,
+    pub(super) suspect: Option<u32>,
+    pub(super) stalled: u32,
+    pub(super) advancing: bool,
+    pub(super) datagrams: u64,
+    pub(super) lost: u64,
+    pub(super) reordered: u64,
+    pub(super) duplicated: u64,
+    restarts: u64,
+    /// Lost, reordered, duplicated as last reported.
+    reported: [u64; 3],
+    pub(super) last_seen: Nanos,
+}
+
+impl Stream {
+    pub(super) fn new(id: StreamId, seq: u32, now: Nanos) -> Self {
+        Self {
+            id,
+            packed: id.node.map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
+            unused: (32 - id.bits()) as u8,
+            steady: false,
+            window: u128::MAX,
+            highest: seq,
+            known: 1,
+            suspect: None,
+            stalled: 0,
+            advancing: false,
+            datagrams: 1,
+            lost: 0,
+            reordered: 0,
+            duplicated: 0,
+            restarts: 0,
+            reported: [0; 3],
+            last_seen: now,
+        }
+    }
+
+    /// How far `number` lies after `from`, negative when before.
+    #[inline]
+    fn distance(&self, seq: u32, from: u32) -> i32 {
+        // At most 10, which the compiler cannot know.
+        let unused = u32::from(self.unused) & 31;
+        (seq.wrapping_sub(from) << unused).cast_signed() >> unused
+    }
+
+    #[inline]
+    pub(super) fn before(&self, seq: u32, by: u32) -> u32 {
+        seq.wrapping_sub(by) & (u32::MAX >> (32 - self.id.bits()))
+    }
+
+    #[inline(always)]
+    pub(super) fn observe(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.datagrams = self.datagrams.wrapping_add(1);
+        self.last_seen = now;
+        let ahead = self.distance(seq, self.highest);
+        // The steady state: the next number, nothing missing at the window's far end, no suspect.
+        if ahead == 1 && self.steady && self.window >> 127 == 1 {
+            self.highest = seq;
+            self.window = self.window << 1 | 1;
+            self.known = self.known.wrapping_add(1).min(WINDOW);
+        } else {
+            self.observe_anomaly(seq, ahead, now, sink);
+            self.steady = self.advancing && self.stalled == 0 && self.suspect.is_none();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, sink: &mut dyn Sink) {
+        if ahead == 0 {
+            self.repeat(seq, now, sink);
+            return;
+        }
+        if !self.begin_to_advance(seq) {
+            return;
+        }
+        let distance = ahead.unsigned_abs();
+        if distance > FAR || (ahead < 0 && distance >= WINDOW) {
+            self.look_far(seq, now, sink);
+        } else if ahead > 0 {
+            self.settle_suspect(now, sink);
+            self.advance(seq, distance, now, sink);
+        } else {
+            self.look_back(seq, distance, now, sink);
+        }
+    }
+
+    /// The number advances. `false`: it was constant until now, and counting starts here.
+    fn begin_to_advance(&mut self, seq: u32) -> bool {
+        let stalled = std::mem::take(&mut self.stalled);
+        if self.advancing {
+            return true;
+        }
+        self.advancing = true;
+        if stalled < STALLED {
+            // Few repeats of the very first number: duplicates after all.
+            self.duplicated += u64::from(stalled);
+            return true;
+        }
+        self.begin(seq);
+        false
+    }
+
+    fn begin(&mut self, seq: u32) {
+        self.window = u128::MAX;
+        self.highest = seq;
+        self.known = 1;
+        self.suspect = None;
+    }
+
+    fn repeat(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        // A constant number comes without end.
+        self.stalled = self.stalled.saturating_add(1);
+        if self.advancing {
+            self.duplicated += 1;
+            self.note(now, SequenceEventKind::Duplicate(seq), sink);
+            if self.stalled >= STALLED {
+                self.advancing = false;
+            }
+        }
+    }
+
+    fn advance(&mut self, seq: u32, by: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.give_up(by.min(WINDOW), now, sink);
+        if by > WINDOW {
+            let first = self.before(seq, by - 1);
+            self.lose(first, by - WINDOW, now, sink);
+        }
+        self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
+        self.known = self.known.saturating_add(by).min(WINDOW);
+        self.highest = seq;
+        if by > 1 {
+            self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, sink);
+        }
+    }
+
+    /// Counts as lost what is missing among the oldest `count` numbers of the window.
+    pub(super) fn give_up(&mut self, count: u32, now: Nanos, sink: &mut dyn Sink) {
+        let mut missing = !self.window;
+        if count < WINDOW {
+            missing &= !(u128::MAX >> count);
+        }
+        // Runs of missing numbers, the oldest first.
+        while missing != 0 {
+            let oldest = WINDOW - 1 - missing.leading_zeros();
+            let run = (missing << missing.leading_zeros()).leading_ones();
+            self.lose(self.before(self.highest, oldest), run, now, sink);
+            missing &= !(mask(run) << (oldest + 1 - run));
+        }
+    }
+
+    fn lose(&mut self, first: u32, count: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.lost += u64::from(count);
+        self.note(now, SequenceEventKind::Lost { first, count }, sink);
+    }
+
+    fn look_back(&mut self, seq: u32, back: u32, now: Nanos, sink: &mut dyn Sink) {
+        if back >= self.known {
+            self.reordered += 1;
+            self.note(now, SequenceEventKind::Late(seq), sink);
+        } else if self.window >> back & 1 == 1 {
+            self.duplicated += 1;
+            self.note(now, SequenceEventKind::Duplicate(seq), sink);
+        } else {
+            self.window |= 1 << back;
+            self.reordered += 1;
+            self.note(now, SequenceEventKind::Late(seq), sink);
+        }
+    }
+
+    fn look_far(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        if let Some(suspect) = self.suspect
+            && let ahead = self.distance(seq, suspect)
+            && (1..=WINDOW.cast_signed()).contains(&ahead)
+        {
+            match self.distance(suspect, self.highest) {
+                gap if gap > 0 && suspect >= WINDOW => {
+                    self.suspect = None;
+                    self.advance(suspect, gap.unsigned_abs(), now, sink);
+                }
+                _ => self.restart(suspect, now, sink),
+            }
+            self.advance(seq, ahead.unsigned_abs(), now, sink);
+            return;
+        }
+        self.settle_suspect(now, sink);
+        self.suspect = Some(seq);
+    }
+
+    fn settle_suspect(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        if let Some(stray) = self.suspect.take() {
+            self.reordered += 1;
+            self.note(now, SequenceEventKind::Stray(stray), sink);
+        }
+    }
+
+    fn restart(&mut self, seq: u32, now: Nanos, sink: &mut dyn Sink) {
+        self.give_up(WINDOW, now, sink);
+        self.begin(seq);
+        self.restarts += 1;
+        self.note(now, SequenceEventKind::Restart(seq), sink);
+    }
+
+    /// Counts as lost everything that is missing.
+    pub(super) fn settle(&mut self, now: Nanos, sink: &mut dyn Sink) {
+        self.settle_suspect(now, sink);
+        if self.window != u128::MAX {
+            self.give_up(WINDOW, now, sink);
+            self.window = u128::MAX;
+            self.known = 1;
+        }
+    }
+
+    /// Reports what was counted since the last time.
+    pub(super) fn report(&mut self, now: Nanos, sink: &mut dyn Sink) -> Option<Loss> {
+        let counted = [self.lost, self.reordered, self.duplicated];
+        if counted == self.reported || !self.advancing {
+            return None;
+        }
+        let loss = Loss {
+            ts: now,
+            node: self.id.node,
+            source: self.id.source,
+            hw_id: self.id.hw_id,
+            lost: counted[0] - self.reported[0],
+            reordered: counted[1] - self.reported[1],
+            duplicated: counted[2] - self.reported[2],
+        };
+        self.reported = counted;
+        sink.loss(&loss);
+        Some(loss)
+    }
+
+    fn note(&self, ts: Nanos, kind: SequenceEventKind, sink: &mut dyn Sink) {
+        sink.sequence(&SequenceEvent { ts, stream: self.id, kind });
+    }
+
+    pub(super) fn view(&self) -> StreamView {
+        StreamView {
+            id: self.id,
+            datagrams: self.datagrams,
+            lost: self.lost,
+            reordered: self.reordered,
+            duplicated: self.duplicated,
+            restarts: self.restarts,
+            countable: self.advancing,
+            missing: self.window.count_zeros(),
+            last_seen: self.last_seen,
+        }
+    }
+}
+
+pub(super) fn mask(bits: u32) -> u128 {
+    if bits >= WINDOW { u128::MAX } else { (1 << bits) - 1 }
+}

@@ -1,0 +1,254 @@
+//! Loss accounting against known sequences and a model.
+
+use super::*;
+use crate::event::{SequenceEvent, SequenceEventKind};
+
+const V10: StreamId = StreamId { version: 10, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] };
+const V20: StreamId = StreamId { version: 20, ..V10 };
+
+#[derive(Default)]
+struct Notes(Vec<SequenceEventKind>, Vec<Loss>);
+
+impl Sink for Notes {
+    fn sequence(&mut self, note: &SequenceEvent) {
+        self.0.push(note.kind);
+    }
+    fn loss(&mut self, loss: &Loss) {
+        self.1.push(*loss);
+    }
+}
+
+/// Lost, reordered, duplicated, restarts, missing, countable.
+type Counted = (u64, u64, u64, u64, u32, bool);
+
+fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<SequenceEventKind>) {
+    let mut sequencer = Sequencer::new(4, 0);
+    let mut notes = Notes::default();
+    for (at, number) in numbers.into_iter().enumerate() {
+        sequencer.observe(&id, number, at as Nanos, &mut notes);
+    }
+    let v = sequencer.streams().next().unwrap();
+    ((v.lost, v.reordered, v.duplicated, v.restarts, v.missing, v.countable), notes.0)
+}
+
+#[test]
+fn the_table_of_the_module() {
+    const M22: u32 = (1 << 22) - 1;
+    let cases: [(&str, StreamId, Vec<u32>, Counted); 20] = [
+        ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, true)),
+        ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 2, true)),
+        (
+            "lost when it falls out",
+            V10,
+            [1, 2].into_iter().chain(5..=2 + 128 + 2).collect(),
+            (2, 0, 0, 0, 0, true),
+        ),
+        ("one falls out", V10, [1, 2].into_iter().chain(5..=3 + 128).collect(), (1, 0, 0, 0, 1, true)),
+        ("late, filled", V10, vec![1, 2, 5, 4, 3, 6], (0, 2, 0, 0, 0, true)),
+        ("twice", V10, vec![1, 2, 2, 3], (0, 0, 1, 0, 0, true)),
+        ("late and twice", V10, vec![1, 4, 2, 2], (0, 1, 1, 0, 1, true)),
+        ("wrap of 32 bits", V10, vec![u32::MAX - 1, u32::MAX, 0, 1], (0, 0, 0, 0, 0, true)),
+        ("gap over the wrap", V10, vec![u32::MAX - 1, 1, u32::MAX], (0, 1, 0, 0, 1, true)),
+        ("wrap of 22 bits", V20, vec![M22 - 1, M22, 0, 1], (0, 0, 0, 0, 0, true)),
+        ("late over the wrap of 22 bits", V20, vec![M22 - 1, 1, 0, M22], (0, 2, 0, 0, 0, true)),
+        ("a jump wider than the window", V10, vec![1, 2, 1002], (1002 - 2 - 128, 0, 0, 0, 127, true)),
+        ("before the first", V10, vec![10, 11, 9], (0, 1, 0, 0, 0, true)),
+        ("restart", V10, (5000..5010).chain(0..10).collect(), (0, 0, 0, 1, 0, true)),
+        ("restart with a gap open", V10, vec![5000, 5002, 5003, 0, 1, 2], (1, 0, 0, 1, 0, true)),
+        (
+            "restart from the upper half, 22 bits",
+            V20,
+            vec![3_000_000, 3_000_001, 0, 1],
+            (0, 0, 0, 1, 0, true),
+        ),
+        ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 1, 0, 0, 0, true)),
+        ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, false)),
+        (
+            "stood still, then counts",
+            V10,
+            [0; 100].into_iter().chain(500..510).collect(),
+            (0, 0, 0, 0, 0, true),
+        ),
+        ("counts, then stands still", V10, (1..10).chain([9; 100]).collect(), (0, 0, 64, 0, 0, false)),
+    ];
+    for (name, id, numbers, expected) in cases {
+        assert_eq!(run(id, numbers).0, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
+    const FORGED: u32 = 2_000_000_000;
+    const OUTAGE: u32 = 100_000;
+    let cases: [(&str, StreamId, Vec<u32>, Counted); 4] = [
+        ("one number far ahead is not believed", V10, vec![10, 11, FORGED, 12, 13], (0, 1, 0, 0, 0, true)),
+        (
+            "nor many without order",
+            V10,
+            vec![10, 11, FORGED, 12, 3 * OUTAGE, 13, FORGED],
+            (0, 2, 0, 0, 0, true),
+        ),
+        (
+            "a long outage is, when the next one follows",
+            V10,
+            [10, 11].into_iter().chain(OUTAGE..OUTAGE + 200).collect(),
+            (u64::from(OUTAGE) - 12, 0, 0, 0, 0, true),
+        ),
+        (
+            "over the wrap too",
+            V10,
+            vec![u32::MAX - 5, u32::MAX - 4, OUTAGE, OUTAGE + 1],
+            (u64::from(OUTAGE) + 4 - 126, 0, 0, 0, 126, true),
+        ),
+    ];
+    for (name, id, numbers, expected) in cases {
+        assert_eq!(run(id, numbers).0, expected, "{name}");
+    }
+}
+
+#[test]
+fn each_gap_is_explained() {
+    let numbers = [1, 2, 5, 4, 7].into_iter().chain(8..=3 + 128);
+    assert_eq!(
+        run(V10, numbers).1,
+        [
+            SequenceEventKind::Gap { first: 3, count: 2 },
+            SequenceEventKind::Late(4),
+            SequenceEventKind::Gap { first: 6, count: 1 },
+            SequenceEventKind::Lost { first: 3, count: 1 },
+        ]
+    );
+    assert_eq!(
+        run(V10, [10, 11, 400, 3000, 11, 12]).1,
+        [
+            SequenceEventKind::Lost { first: 12, count: 261 },
+            SequenceEventKind::Gap { first: 12, count: 388 },
+            SequenceEventKind::Lost { first: 273, count: 127 },
+            SequenceEventKind::Lost { first: 401, count: 2472 },
+            SequenceEventKind::Gap { first: 401, count: 2599 },
+            SequenceEventKind::Lost { first: 2873, count: 127 },
+            SequenceEventKind::Restart(11),
+        ]
+    );
+}
+
+#[test]
+fn numbers_add_up_whatever_arrives() {
+    for id in [V10, V20] {
+        let mut jitter = crate::hash::Jitter::new(3);
+        let mut sequencer = Sequencer::new(4, 0);
+        let (mut notes, mut number) = (Notes::default(), 4_194_000_u32);
+        let first = number;
+        let mut highest = number;
+        let modulo = |n: u32| if id.version == 20 { n & 0x3f_ffff } else { n };
+        sequencer.observe(&id, modulo(first), 0, &mut notes);
+        for at in 1..100_000 {
+            number = match jitter.around(20) {
+                1..=4 => highest.wrapping_add(jitter.around(50)),
+                5..=8 => highest - jitter.around(60).min(highest - first),
+                _ => highest + 1,
+            };
+            highest = highest.max(number);
+            sequencer.observe(&id, modulo(number), at, &mut notes);
+        }
+        let v = sequencer.streams().next().unwrap();
+        let span = u64::from(highest - first) + 1;
+        assert_eq!(span, v.datagrams - v.duplicated + v.lost + u64::from(v.missing), "{v:?}");
+        let lost: u64 = notes
+            .0
+            .iter()
+            .map(|n| if let SequenceEventKind::Lost { count, .. } = n { u64::from(*count) } else { 0 })
+            .sum();
+        assert_eq!((v.lost, v.restarts), (lost, 0));
+    }
+}
+
+#[test]
+fn silence_settles_what_is_missing_once() {
+    let mut sequencer = Sequencer::new(4, 0);
+    let mut notes = Notes::default();
+    for (at, number) in [1, 2, 5].into_iter().enumerate() {
+        sequencer.observe(&V10, number, at as Nanos, &mut notes);
+    }
+    sequencer.account(SETTLE, &mut notes);
+    assert_eq!(notes.1, []);
+    for second in 1..4 {
+        sequencer.account(2 + second * SETTLE, &mut notes);
+    }
+    sequencer.observe(&V10, 4, 5 * SETTLE, &mut notes);
+    sequencer.finish(5 * SETTLE, &mut notes);
+    let loss = |ts, lost, reordered| Loss {
+        ts,
+        node: Some(7),
+        source: [0; 16],
+        hw_id: 1,
+        lost,
+        reordered,
+        duplicated: 0,
+    };
+    assert_eq!(notes.1, [loss(2 + SETTLE, 2, 0), loss(5 * SETTLE, 0, 1)]);
+}
+
+#[test]
+fn streams_are_apart_by_what_identifies_them() {
+    let mut sequencer = Sequencer::new(64, 9);
+    let v05 = |last: u8| StreamId { version: 5, node: None, source: [last; 16], ..V10 };
+    let ids = [
+        V10,
+        V20,
+        StreamId { hw_id: 2, ..V10 },
+        StreamId { listener: 1, ..V10 },
+        v05(1),
+        v05(2),
+        V10,
+        v05(1),
+    ];
+    for (at, id) in ids.iter().enumerate() {
+        sequencer.observe(id, at as u32 * 1000, 0, &mut Notes::default());
+    }
+    sequencer.observe(&StreamId { source: [9; 16], ..V10 }, 6001, 0, &mut Notes::default());
+    let seen: Vec<_> = sequencer.streams().map(|v| (v.id, v.datagrams)).collect();
+    assert_eq!(seen, [(V10, 3), (V20, 1), (ids[2], 1), (ids[3], 1), (v05(1), 2), (v05(2), 1)]);
+}
+
+#[test]
+fn what_given_up_streams_lost_is_still_known() {
+    let mut sequencer = Sequencer::new(4, 9);
+    for node in 0..1000 {
+        for n in [1, 2, 5] {
+            let id = StreamId { node: Some(node), ..V10 };
+            sequencer.observe(&id, n, u64::from(node) * 100 * SETTLE, &mut Notes::default());
+        }
+    }
+    sequencer.finish(1, &mut Notes::default());
+    let table = sequencer.table();
+    let seen: u64 = sequencer.streams().map(|view| view.lost).sum();
+    assert!(table.evicted > 0);
+    assert_eq!(seen + sequencer.lost_before(), 2 * (table.used + table.evicted));
+}
+
+#[test]
+fn a_stream_that_was_alone_is_spared_too() {
+    let mut sequencer = Sequencer::new(4, 9);
+    for n in 0..100 {
+        sequencer.observe(&V10, n, 0, &mut Notes::default());
+    }
+    for n in 0..100 {
+        sequencer.observe(&StreamId { node: Some(n + 100), ..V10 }, n, 0, &mut Notes::default());
+    }
+    assert_eq!(sequencer.streams().filter(|v| v.id == V10).count(), 1);
+}
+
+#[test]
+fn a_flood_of_streams_stays_bounded_and_spares_the_heard() {
+    let mut sequencer = Sequencer::new(32, 9);
+    let busy = StreamId { node: Some(u32::MAX), ..V10 };
+    for n in 0..100_000 {
+        sequencer.observe(&StreamId { node: Some(n), ..V10 }, n, 0, &mut Notes::default());
+        sequencer.observe(&busy, n, 0, &mut Notes::default());
+    }
+    let view = sequencer.streams().find(|v| v.id == busy).unwrap();
+    assert_eq!((view.datagrams, view.lost), (100_000, 0));
+    let table = sequencer.table();
+    assert!(table.used <= 32 && table.used + table.evicted + table.refused == 100_001, "{table:?}");
+}
