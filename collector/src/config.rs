@@ -1,4 +1,4 @@
-//! What a collector is told at its start: sizes, times, what devices mean by their numbers.
+//! The configuration of a collector: sizes, times, what devices mean by their numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Profile {
     pub latency_unit_ns: u32,
     /// What queue occupancy is counted in, for people.
     pub queue_unit: String,
-    /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Held as a whole number of
+    /// A utilisation of 1 as a fraction of the link: 0.01 where devices send per cent. Stored as a whole number of
     /// millionths, at least one.
     pub utilization_scale: f64,
     /// May stamps of different nodes be compared?
@@ -87,9 +87,9 @@ impl Default for Rollups {
 /// How records of SF-INT are joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinConfig {
-    /// Flows kept: about 300 bytes each.
+    /// Flows in the table: about 300 bytes each.
     pub max_flows: usize,
-    /// Sets kept: 140 bytes and 64 per record each.
+    /// Sets in the table: 140 bytes and 64 per record each.
     pub max_sets: usize,
     /// Nodes of a path, the sink among them, at most.
     pub max_nodes: usize,
@@ -128,7 +128,7 @@ pub struct Link {
 pub struct PostcardConfig {
     /// How long a postcard waits for the others of its packet, ns: longer than an aggregator keeps a postcard.
     pub timeout: Nanos,
-    /// Postcards held at a time, about 150 bytes each; 0: none are joined.
+    /// Postcards pending at a time, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
     /// The longest time from one node to the next, ns, for postcards that are joined by their time stamps.
     pub proximity: Nanos,
@@ -156,19 +156,19 @@ impl Default for PostcardConfig {
     }
 }
 
-/// Everything a collector is told. All memory is reserved by these numbers at the start; see each for its price.
+/// The configuration of a collector. All memory is reserved by these numbers at the start; see each for its cost.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Flows kept: about 480 bytes each while they have up to eight hops, and 8 more for each value that rules remember
+    /// Flows in the table: about 480 bytes each while they have up to eight hops, and 8 more for each value that rules remember
     /// of earlier reports.
     pub max_flows: usize,
-    /// Queues (node and queue) kept: about 550 bytes each.
+    /// Queues (node and queue) in the table: about 550 bytes each.
     pub max_queues: usize,
-    /// Links (node and egress interface) kept: likewise.
+    /// Links (node and egress interface) in the table: likewise.
     pub max_links: usize,
-    /// Nodes kept: likewise.
+    /// Nodes in the table: likewise.
     pub max_nodes: usize,
-    /// Reporters kept, for loss accounting and refusals by source: about 450 bytes each.
+    /// Reporters in the table, for loss accounting and refusals by source: about 450 bytes each.
     pub max_sources: usize,
     /// Silence after which a flow or key has expired.
     pub flow_timeout: Nanos,

@@ -9,13 +9,13 @@ use crate::stream::StreamId;
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
 pub type Nanos = u64;
 
-/// What kind of news an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
     /// A metric key seen for the first time.
     New = 0,
-    /// A value moved by more than its threshold from the last reported value.
+    /// A value differs from the last reported value by more than its threshold.
     Change = 1,
     /// A flow's path is another than before.
     PathChange = 2,
@@ -35,7 +35,7 @@ pub enum Kind {
     HopLimit = 9,
     /// The M bit: a hop could not add data because of the MTU.
     Mtu = 10,
-    /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not news.
+    /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
     Latest = 11,
 }
 
@@ -96,7 +96,7 @@ pub enum Basis {
     Topology = 6,
 }
 
-/// Something worth telling. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
+/// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
 ///
 /// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) travel beside the event as a
 /// slice, so that an event has a fixed size.
@@ -104,9 +104,9 @@ pub enum Basis {
 pub struct Event {
     /// When it was observed (receive time).
     pub ts: Nanos,
-    /// Deterministic record id (hash of reporter, sequence, time, key): equal for equal news seen twice.
+    /// Deterministic record id (hash of reporter, sequence, time, key): equal for equal events found twice.
     pub id: u64,
-    /// What kind of news.
+    /// The kind.
     pub kind: Kind,
     /// Which metric, where one is concerned.
     pub metric: Option<Metric>,
@@ -120,11 +120,11 @@ pub struct Event {
     pub queue: Option<u8>,
     /// The new value.
     pub value: Option<u64>,
-    /// The last value told before.
+    /// The value reported before.
     pub previous: Option<u64>,
     /// The threshold that was passed.
     pub threshold: Option<u64>,
-    /// Index of the rule in the rule set in force (`RuleOn`, `RuleOff`).
+    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`).
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
@@ -133,7 +133,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// News of this kind, with nothing else known.
+    /// An event of this kind, with nothing else known.
     pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
         Self {
             ts,
@@ -154,7 +154,7 @@ impl Event {
     }
 }
 
-/// The record id of an event found in the report of `seed`: a hash of what is told about what.
+/// The record id of an event found in the report of `seed`: a hash of the event's content.
 pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
     let what = u64::from(event.kind as u8) << 8 | event.metric.map_or(0xff, |metric| u64::from(metric as u8));
     let part = event.interface.map_or(0, |part| u64::from(part) | 1 << 32)
@@ -239,7 +239,7 @@ pub struct Drop {
 pub struct Loss {
     /// End of the interval.
     pub ts: Nanos,
-    /// The reporter's node id; `None` where the dialect carries none (then the source address tells).
+    /// The reporter's node id; `None` where the dialect carries none (then the source address identifies it).
     pub node: Option<u32>,
     /// Source address of the reports (IPv4 mapped into IPv6).
     pub source: [u8; 16],
@@ -247,14 +247,14 @@ pub struct Loss {
     pub hw_id: u8,
     /// Missing for good: fell out of the reorder window.
     pub lost: u64,
-    /// Arrived late, inside the window.
+    /// Arrived reordered, inside the window.
     pub reordered: u64,
     /// Arrived twice.
     pub duplicated: u64,
 }
 
 impl Loss {
-    /// The event that tells of it; `None` when nothing was lost. For whoever runs a [`Sequencer`] in front of collectors.
+    /// The event that reports it; `None` when nothing was lost. For whoever runs a [`Sequencer`] in front of collectors.
     pub fn event(&self) -> Option<Event> {
         if self.lost == 0 {
             return None;
@@ -304,9 +304,9 @@ pub enum SequenceEventKind {
     Restart(u32),
 }
 
-/// Takes what the collector found. Every method does nothing by default.
+/// Receives what the collector found. Every method does nothing by default.
 pub trait Sink {
-    /// News. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
+    /// An event. `path` is the flow's nodes in forwarding order (`u32::MAX` = unavailable), empty where it does not apply.
     fn event(&mut self, event: &Event, path: &[u32]) {
         let _ = (event, path);
     }

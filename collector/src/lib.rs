@@ -3,21 +3,26 @@
 //! No socket, clock, thread or file: bytes and `now` go in, results leave through a [`Sink`]. Equal input gives equal
 //! output, to the last record id.
 //!
-//! # The walk of a report
+//! # The path of a report
 //!
-//! 1. [`Collector::handle`] takes a burst. The common report is read by constant offsets (`wire`'s `Brief`), its number is
-//!    accounted for ([`sequence`]), and the memory that its flow lies in is asked for; up to 16 reports are under way.
-//!    Everything else is decoded whole (`reports`).
-//! 2. The flow is found or admitted (`flows`, over `index`: bounded, and a flood pushes out nothing that is busy).
-//! 3. Each hop is compared with what the flow's path remembers; its values go to the node, queue and link they belong to
-//!    ([`series`]), whose places the path remembers too. A value that is neither a new extreme of its second nor further
-//!    from the last told than its threshold costs a few instructions (`update`).
-//! 4. What is news leaves as an [`Event`] (`tell`).
-//! 5. [`Collector::tick`] brings what time brings: finished seconds and minutes, expiry, the periodic push (`sweep`), a
-//!    bounded part of it per call.
+//! 1. [`Collector::handle`] gets a burst. The common report is read by constant offsets (`wire`'s `Brief`), its sequence
+//!    number is accounted for ([`sequence`]), and the memory of its flow is prefetched; up to 16 reports are in flight.
+//!    Everything else is decoded whole (`collector::report`).
+//! 2. The flow is found or admitted (`state::flows`, over `index`: bounded, and a flood evicts nothing that is busy).
+//! 3. Each hop is compared with what the flow's path remembers; its values go to the series of its node, queue and link
+//!    (`state::series`), whose slots the path remembers too. A value inside its deadband, that is, neither a new extreme of
+//!    its second nor further from the last reported value than its threshold, costs a few instructions (`state::update`).
+//! 4. A significant change leaves as an [`Event`] (`state::emit`).
+//! 5. [`Collector::tick`] does the work of time: finished seconds and minutes, expiry, the periodic push
+//!    (`collector::time`), a bounded part of it per call.
 //!
-//! All tables are reserved at the start and count what they turn away ([`Tables`]); what went in, came out or was dropped
+//! All tables are reserved at the start and count what they refuse ([`Tables`]); what went in, came out or was dropped
 //! adds up ([`Stats`]). Nothing is allocated per report.
+//!
+//! # Levels
+//!
+//! A module uses only those of lower levels: `event`, `stats`, `config` and small tools; `decode`; `state`; `join`,
+//! `postcards` and `sequence`; [`Collector`].
 #![forbid(unsafe_code)]
 
 pub mod batch;

@@ -35,7 +35,7 @@ pub(crate) struct Source {
     pub(crate) profile: u8,
 }
 
-/// A bounded table of sources. When it is full the one heard least lately goes, unless all are heard often; a source
+/// A bounded table of sources. When it is full, the least recently active one is evicted, unless all are busy; a source
 /// without an entry is read by its profile all the same, but nothing is counted for it alone.
 #[derive(Debug)]
 pub(crate) struct Sources {

@@ -2,7 +2,7 @@
 
 use crate::hash::{fold, fold_octets};
 
-/// What numbers its datagrams by itself.
+/// A sequence space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StreamId {
     /// Report version: 5 for 0.5, 10 for 1.0, 20 for 2.0.
@@ -18,7 +18,7 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// Numbers on the circle, as a power of two.
+    /// Bits of a sequence number.
     #[inline]
     pub(crate) fn bits(&self) -> u32 {
         if self.version == 20 { 22 } else { 32 }
@@ -41,7 +41,7 @@ impl StreamId {
     }
 }
 
-/// What tells apart the streams of node ids: a number, to be compared at once.
+/// The identity of a stream with a node id as one number, to be compared at once.
 #[inline(always)]
 pub(crate) fn pack(version: u8, hw_id: u8, listener: u16, node: u32) -> u64 {
     u64::from(version) << 56 | u64::from(hw_id) << 48 | u64::from(listener) << 32 | u64::from(node)

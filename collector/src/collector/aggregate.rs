@@ -1,13 +1,13 @@
-//! Aggregates of a first stage (wire-formats 4.3): postcards unfolded as if each had come by itself, summaries merged.
+//! Aggregates of an aggregator (wire-formats 4.3): postcards unfolded as if each had come by itself, summaries merged.
 //!
-//! **Agg** postcards take the way of postcards: same state, same joins. They name their flow by its Flow ID; see
+//! **Agg** postcards are handled as postcards: same state, same joins. They name their flow by its Flow ID; see
 //! [`crate::postcards`] for when a flow that is known stands for it.
 //!
 //! **Cor** summaries are merged into the node's and queue's series exactly (count, least, greatest, sum), and make their
-//! seconds and minutes without quantiles, which no summary tells. A summary names no queue: its occupancies are kept under
-//! the node alone. Of least and greatest the one further from what was told last is compared with the threshold, and is what
-//! an event tells; the first event of a key tells the greatest. The latest value of a series is then the average. A summary
-//! of one node and one flow is compared with what that hop of the flow last told, too.
+//! seconds and minutes without quantiles, which no summary contains. A summary names no queue: its occupancies are stored
+//! under the node alone. Of least and greatest the one further from the value reported last is compared with the threshold
+//! and reported; the first event of a key reports the greatest. The latest value of a series is then the average. A
+//! summary of one node and one flow is compared with the last reported latency of that hop of the flow, too.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -38,8 +38,8 @@ struct Unfolded {
 }
 
 impl Collector {
-    /// Takes a burst of datagrams that hold aggregates of postcards, as [`Collector::handle`] takes reports. Which of the two
-    /// a datagram holds is told by the port it came to, not by its bytes.
+    /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Which of the two
+    /// a datagram contains follows from its port, not from its bytes.
     pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
         let (inner, readers) = (&mut self.inner, &mut self.readers);
         inner.stats.datagrams += burst.len() as u64;
@@ -218,7 +218,7 @@ impl Inner {
         let mut emitter = self.state.detection.emitter(about, set, sink);
         let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };
-        // What a hop of a flow tells is told with the flow.
+        // The latency of a hop of a flow is reported with the flow.
         let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
         let threshold = emitter.threshold(series.metric());
         if let Some((value, previous)) = series.merge(key, head.about.profile, &merged, threshold)

@@ -81,9 +81,9 @@ impl Collector {
         Self { readers: profiles.map(reader).collect(), inner }
     }
 
-    /// Takes a burst of datagrams. Their receive times move the collector's time; results go to `sink`.
+    /// Handles a burst of datagrams. Their receive times advance the collector's time; results go to `sink`.
     ///
-    /// A burst is decoded first, then taken, so that the memory which the one needs is on its way while others are
+    /// A burst is decoded first, then applied, so that the memory which one report needs is prefetched while others are
     /// decoded.
     pub fn handle(&mut self, burst: &[Datagram<'_>], sink: &mut dyn Sink) {
         let mut pending = Burst::new();
@@ -113,7 +113,7 @@ impl Collector {
             } else {
                 // In the order of arrival.
                 self.inner.flush(&mut pending, sink);
-                // A copy, so that the common way keeps it in registers.
+                // A copy, so that the common path keeps it in registers.
                 self.inner.datagram(&{ envelope }, datagram.payload, reader, sink);
                 let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, sink);
                 if handled > 0 {
@@ -125,24 +125,24 @@ impl Collector {
         self.inner.flush(&mut pending, sink);
     }
 
-    /// Moves time on, and does what is due, a bounded part of it: call it every 10 to 100 ms.
+    /// Advances time and does what is due, a bounded part of it: call it every 10 to 100 ms.
     pub fn tick(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.inner.tick(now, sink);
     }
 
-    /// The end of the input: tells everything that is still open, the latest state of each flow included.
+    /// The end of the input: reports everything that is still open, the latest state of each flow included.
     pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.inner.finish(now, sink);
     }
 
-    /// Puts other thresholds and rules in force, from the next report on. What was told before is not told again; rules
-    /// are evaluated anew, and those that are true are told. What rules remember of flows is kept where the new ones
-    /// remember it too.
+    /// Activates other thresholds and rules, from the next report on. What was reported before is not reported again; rules
+    /// are evaluated anew, and those that are true are reported. The rule history of flows stays where the new rules have
+    /// the same.
     pub fn set_detection(&mut self, detection: Arc<Detection>) {
         self.inner.state.set_detection(detection);
     }
 
-    /// The thresholds and rules in force.
+    /// The active thresholds and rules.
     pub fn detection(&self) -> &Arc<Detection> {
         self.inner.state.detection.active()
     }
@@ -163,7 +163,7 @@ impl Collector {
         }
     }
 
-    /// How full each table is, and what it turned away.
+    /// How full each table is, and what it refused.
     pub fn tables(&self) -> Tables {
         let state = &self.inner.state;
         let [sf_flows, sf_sets] = self.inner.sf.tables();
@@ -191,12 +191,12 @@ impl Collector {
         self.inner.losses.streams()
     }
 
-    /// Datagrams lost in numbered streams that were given up since.
+    /// Datagrams lost in numbered streams that were evicted since.
     pub fn lost_before(&self) -> u64 {
         self.inner.losses.lost_before()
     }
 
-    /// What came from each address, and what of it was refused.
+    /// Datagrams and refusals by source address.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = SourceView> {
         self.inner.sources.views()
     }

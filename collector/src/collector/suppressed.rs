@@ -1,40 +1,42 @@
-//! Behind a filter: reports without news are decided elsewhere (in the kernel), and the collector is told of them together.
+//! Behind a filter: the kernel's program aggregates reports without a significant change, and the collector gets them
+//! together.
 //!
-//! # What the filter owes
+//! # The contract of the filter
 //!
-//! It gives up every datagram that changes anything on which an event depends, now or later:
+//! It passes to user space every datagram that changes anything on which an event depends, now or later:
 //!
 //! - a flow or a key of a node that it does not know; another path;
-//! - a value further than its threshold from the one **told** last, with the threshold of the report's flow;
-//! - E or M bits that are not the flow's, also when they go out;
+//! - a value further than its threshold from the one **reported** last, with the threshold of the report's flow;
+//! - E or M bits that are not the flow's, also when they clear;
 //! - rules that become true or cease to be, and after a swap of the detection the first report of each flow of which one
 //!   is true;
-//! - what a node says by itself (a postcard): it is joined with what others say;
+//! - a postcard, which is joined with others;
 //! - dropped packets.
 //!
-//! It swallows the others, and tells of them: their numbers as runs ([`Collector::receive_run`], before any datagram that
-//! came after them), their values from time to time ([`Collector::absorb`], [`Collector::absorb_key`]).
+//! It suppresses the others and reports them together: their sequence numbers as runs ([`Collector::receive_run`], before
+//! any datagram that came after them), their values from time to time ([`Collector::apply_suppressed`],
+//! [`Collector::apply_suppressed_key`]).
 //!
-//! # What is then the same, and what is not
+//! # What stays the same, and what differs
 //!
 //! The **events** are those of a collector that sees every report: kind, metric, ids, value, previous value, threshold,
-//! rule, path, record id. So are the totals per numbered stream. Not the same are:
+//! rule, path, record id. So are the totals per numbered stream. These differ:
 //!
-//! - the times of what the clock tells: flows and keys expire, and losses are told, up to one round of absorbing later; so
-//!   a loss may be told with the second after its own, and what returns after a silence of about its timeout may have
-//!   expired in the one and not in the other. A key that had values in one second only, and is therefore soon forgotten,
-//!   may count as one of two;
-//! - the pushed latest state: it is the filter's of the last round. Absorbing is silent: it never makes an event;
-//! - **roll-ups**: a swallowed value is within the threshold `T` of the value told last. From each absorption a key gets one
-//!   value, of the second in which it is absorbed; `count` and `sum` are those of what was told and absorbed, and each
-//!   value among them was really reported. So where every threshold that applies to the key is at most `T`, a value that
-//!   was swallowed lies within `T` of the one told last and within `2 T` of any that is absorbed before the next is told:
-//!   `min` and `max` are each at most `2 T` inside the true ones, at most `T` in an interval in which the last told value
-//!   was told, and never outside them but by one round of absorbing, which may bring a value into the next interval;
-//! - which flow makes room when the table is full, since how busy the others are is known once per round.
+//! - the times of what the clock causes: flows and keys expire, and losses are reported, up to one round of the filter
+//!   later. So a loss may be reported with the second after its own, and what returns after a silence of about its timeout
+//!   may have expired in one collector and not in the other. A key that had values in one second only, and is therefore
+//!   soon removed, may count as one of two;
+//! - the pushed latest state: it is the filter's of the last round. Suppressed values never cause an event;
+//! - **roll-ups**: a suppressed value is within the threshold `T` of the value reported last. From each round a key gets
+//!   one value, of the second in which it is applied; `count` and `sum` are those of what was reported and applied, and
+//!   each of these values was really reported by a node. So where every threshold that applies to the key is at most `T`,
+//!   a suppressed value lies within `T` of the one reported last and within `2 T` of any that is applied before the next
+//!   is reported: `min` and `max` are each at most `2 T` inside the true ones, at most `T` in an interval in which a value
+//!   was reported, and never outside them, except that a round may bring a value into the next interval;
+//! - which flow is evicted when the table is full, since the activity of the others is known once per round.
 //!
-//! What the collector forgets, expired or pushed out, the filter must forget too, so that the next report is news in both:
-//! [`Collector::removed`].
+//! What the collector removes, expired or evicted, the filter must remove too, so that the next report is a change in both:
+//! [`Collector::drain_removed`].
 
 use super::Collector;
 use crate::event::{Nanos, Sink};

@@ -1,4 +1,4 @@
-//! What time brings: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
+//! The work of time: the end of seconds and minutes, expiry, the periodic push. Spread over ticks, each with a bounded
 //! amount of work.
 
 use super::Inner;
@@ -15,10 +15,10 @@ const SET_BACK: Nanos = 2 * SECOND;
 /// Flows looked at per tick, at most. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
-/// Keys whose finished intervals are told per tick, unless a quarter of what is left is more.
+/// Keys whose finished intervals are reported per tick, unless a quarter of what is left is more.
 const KEYS_PER_TICK: usize = 256;
 
-/// Where time stands, and how far the round through the flows has come.
+/// The present time, and how far the round through the flows has come.
 #[derive(Debug)]
 pub(super) struct Sweep {
     now: Nanos,
@@ -95,7 +95,7 @@ impl Inner {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
-    /// Moves time to `now`; time never goes back. Ends the second, if `now` lies in another.
+    /// Advances time to `now`; time never goes back. Ends the second, if `now` lies in another.
     #[inline]
     pub(super) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
         if self.turns(now) && !self.turn(now, sink) {
@@ -135,8 +135,8 @@ impl Inner {
         self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, sink);
     }
 
-    /// The clock was set back to `now`. What is open is ended where it stood, and time begins anew: else nothing would be told until
-    /// the clock has come there again.
+    /// The clock was set back to `now`. What is open ends at the old time, and time begins anew: else nothing would be reported until
+    /// the clock reaches the old time again.
     #[cold]
     fn set_back(&mut self, now: Nanos, sink: &mut dyn Sink) {
         let before = self.sweep.now;

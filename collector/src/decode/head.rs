@@ -27,7 +27,7 @@ impl Origin {
     }
 }
 
-/// What news is about: a report, or a flow at a moment.
+/// What an event is about: a report, or a flow at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) ts: Nanos,

@@ -19,7 +19,7 @@ pub(crate) const NO_VALUE: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// The interfaces as they were told: level 1, ingress and egress in a half each, or else the egress of level 2.
+    /// The interfaces as reported: level 1, ingress and egress in a half each, or else the egress of level 2.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
     /// ns.
@@ -28,7 +28,7 @@ pub(crate) struct Reading {
     pub(crate) queue: u32,
     /// Likewise: congestion status, or the shared buffer's occupancy.
     pub(crate) congestion: u32,
-    /// As it was told, in units of so many millionths of the link.
+    /// As reported, in units of so many millionths of the link.
     pub(crate) utilization: u32,
     pub(crate) utilization_unit: u32,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Nothing was told.
+    /// No stamps.
     pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
 }
 
@@ -143,7 +143,7 @@ impl Reading {
         scaled(self.utilization, self.utilization_unit)
     }
 
-    /// The egress interface, all-ones when not told.
+    /// The egress interface, all-ones when not reported.
     pub(crate) fn egress(&self) -> u32 {
         egress(self.link, self.level_2)
     }

@@ -25,7 +25,7 @@ pub(crate) trait Places: Copy {
     fn utilization(self) -> usize;
     /// `link` is the egress interface of level 2.
     fn level_2(self) -> bool;
-    /// There are stamps, for a latency that is not told.
+    /// There are stamps, for a latency that is not reported.
     fn by_stamps(self) -> bool;
 }
 
@@ -113,7 +113,7 @@ impl Places for NodeAlone {
     }
 }
 
-/// Records with all items that INT 1.0 defines, which is what most devices are told to send; the last word is the
+/// Records with all items that INT 1.0 defines, as most devices are configured to send; the last word is the
 /// utilisation. Known places make known loads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct All<const W: usize>;
@@ -271,7 +271,7 @@ impl Plan {
         }
     }
 
-    /// The time inside a node that does not tell it, ns.
+    /// The time inside a node that does not report it, ns.
     #[inline(never)]
     fn latency_by_stamps<const W: usize>(&self, record: &[[u8; 4]; W]) -> u64 {
         let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));

@@ -212,7 +212,7 @@ impl Flows {
         &mut self.flows[slot as usize]
     }
 
-    /// Notes that a flow was heard of. How busy it was is told to the index when it is twice, and once per second.
+    /// Notes a report of a flow. The index learns how busy the flow was at its second report, and once per second.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32, now: Nanos, second: u32) {
         let flow = &mut self.flows[slot as usize];
@@ -222,7 +222,7 @@ impl Flows {
             let times = std::mem::take(&mut flow.touched);
             flow.second = second;
             let hash = flow.hash;
-            // From three on the second's end tells.
+            // From three on the index learns it at the end of the second.
             flow.touched = 2 * u32::from(times == 2);
             self.index.touch(hash, slot, u64::from(times), second);
         }

@@ -2,7 +2,7 @@
 //!
 //! An SF-INT packet carries the record of one node, perhaps of an earlier packet. The records of one packet, which bear one
 //! packet ID, reach the collector in several reports; together they are what a packet with a whole INT stack would have
-//! told. Not all sets come to be whole: with more than three nodes the registers give up most packets, and lost reports and
+//! reported. Not all sets become complete: with more than three nodes the registers give up most packets, and lost reports and
 //! wiped registers others. **Nothing is taken for whole that is not**; this is the proof that is asked for:
 //!
 //! - A set is opened by a report of state Medium: every node wrote into this packet, which therefore is the one whose
@@ -10,7 +10,7 @@
 //!   nobody can name: a sample of the sink, never a part of a path.
 //! - It is extended by records of state High with the same flow and packet ID. Records of state Low belong to packets that
 //!   some node did not write into, and are samples of their node.
-//! - It is **whole** when it has as many different nodes as wrote into the packet, which its hop count tells for exactly
+//! - It is **whole** when it has as many different nodes as wrote into the packet, which its hop count gives for exactly
 //!   this packet ([`length`]). Of so many writers so many are there: none lacks, nor is the source another than the last.
 //!   What does not count: that no more records come, that the next packet ID has begun, how long other paths of the flow
 //!   are, the IP hop limit (it counts routers, not nodes, from a number that is guessed).
@@ -424,7 +424,7 @@ impl Joiner {
         self.remember(at);
     }
 
-    /// Keeps a set of which everything was told until the flow's next, for what repeats or contradicts it.
+    /// Stores a set that is already reported until the flow's next, for what repeats or contradicts it.
     fn remember(&mut self, at: u32) {
         let flow = self.sets.set(at).flow;
         for set in self.flows.get(flow).sets {
@@ -547,13 +547,13 @@ impl Joiner {
     }
 }
 
-/// Tells what a node said, by itself.
+/// Gives one node's values to the nodes alone.
 fn emit_one(part: &Part<'_>, record: &Record, out: &mut dyn Output) {
     let readings = std::slice::from_ref(&record.reading);
     out.nodes(part.head, ReadHops { readings, ends: Ends::NONE, units: part.units });
 }
 
-/// Tells what nodes said, by itself.
+/// Gives the values of nodes to the nodes alone.
 fn emit(part: &Part<'_>, records: &[Option<&Record>], out: &mut dyn Output) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();

@@ -15,7 +15,7 @@ const NEAR: usize = 5;
 #[repr(align(64))]
 pub(crate) struct Record {
     pub(crate) reading: Reading,
-    /// Stamps as they are, device units; all-ones when not told.
+    /// Stamps as they are, device units; all-ones when not reported.
     pub(crate) ingress: u64,
     pub(crate) egress: u64,
     /// Where its report stands among those of its sink: see [`order`].
@@ -273,7 +273,7 @@ fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// Are the stamps of synchronised clocks in the order of the path? `None`: they do not tell.
+/// Are the stamps of synchronised clocks in the order of the path? `None`: not known.
 pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
     if !units.synchronised {
         return None;

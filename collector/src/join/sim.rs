@@ -12,7 +12,7 @@ use crate::decode::{About, Head, NO_VALUE, Origin, ReadHops, Reading};
 use crate::hash::fold;
 use crate::stats::{JoinStats, Table};
 
-/// What nodes write down is told to have been written by them at this time, ns.
+/// The time of the first packet, ns.
 const EPOCH: u64 = 1_000_000_000;
 /// Time on a link, ns.
 const LINK: u64 = 2_000;

@@ -1,10 +1,10 @@
-//! Which packet a postcard is about, as well as the packet's head in it tells.
+//! Which packet a postcard is about, by the packet's headers in it.
 
 use wire::{FlowKey, Report};
 
 use crate::hash::fold;
 
-/// What the packet in a report says of itself.
+/// What identifies the packet in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Identity {
     /// Time to live or hop limit of its outermost IP header.

@@ -16,7 +16,7 @@ pub(super) fn ends(postcards: &[Postcard]) -> u64 {
     fold(u64::from(way_in), u64::from(way_out)).max(1)
 }
 
-/// Moves postcards that came twice to the end and tells how many. They lie in the order of their stamps.
+/// Moves postcards that came twice to the end and returns how many. They lie in the order of their stamps.
 pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
     let mut kept = 0;
     for at in 0..postcards.len() {
@@ -78,8 +78,8 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     })
 }
 
-/// Sorts postcards by way, packet and time. Tells what the stamps of those that are joined by time are counted from, and whether all of
-/// them are wide.
+/// Sorts postcards by match, packet and time. Returns the base of the stamps of those that are matched by time, and whether
+/// all of them are wide.
 pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> (u64, bool) {
     let timed = || postcards.iter().filter(|postcard| matched(postcard) == MatchedBy::Time);
     let base = timed().next().map_or(0, |postcard| postcard.ingress);
@@ -93,7 +93,7 @@ pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> Ma
     (base, wide)
 }
 
-/// Of sorted postcards, marks those whose signature several packets share, and whose stamps tell these apart. Are there any?
+/// Of sorted postcards, marks those whose signature several packets share and whose stamps distinguish them. `true`: there are some.
 pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> bool {
     let mut any = false;
     let alike =
@@ -108,8 +108,8 @@ pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard
     any
 }
 
-/// Sorts the postcards of several packets by packet and tells how many nodes each packet met. `None`: they cannot be told
-/// apart. `sorted` holds the same postcards.
+/// Sorts the postcards of several packets by packet and returns how many nodes each packet passed. `None`: they cannot be
+/// distinguished. `sorted` holds the same postcards.
 pub(super) fn pair_up(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Option<usize> {
     let base = postcards.first()?.ingress;
     let wide = postcards.iter().all(|postcard| postcard.wide);

@@ -207,7 +207,7 @@ impl Sequencer {
         }
     }
 
-    /// The end of the input: everything missing is lost, everything counted is told.
+    /// The end of the input: everything missing is lost, everything counted is reported.
     pub fn finish(&mut self, now: Nanos, sink: &mut dyn Sink) {
         self.finish_with(now, sink, |_, _| {});
     }
@@ -216,15 +216,15 @@ impl Sequencer {
         &mut self,
         now: Nanos,
         sink: &mut dyn Sink,
-        told: impl FnMut(&Loss, &mut dyn Sink),
+        reported: impl FnMut(&Loss, &mut dyn Sink),
     ) {
         for stream in &mut self.streams {
             stream.settle(now, sink);
         }
-        self.account_with(now, sink, told);
+        self.account_with(now, sink, reported);
     }
 
-    /// Totals per stream, in the order they were first heard.
+    /// Totals per stream, in the order of their first datagram.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = StreamView> {
         self.streams.iter().map(Stream::view)
     }

@@ -147,9 +147,9 @@ mod tests {
         }
 
         fn observe(&mut self, number: u32, now: Nanos) {
-            let circle = u32::MAX >> (32 - self.id.bits());
+            let mask = u32::MAX >> (32 - self.id.bits());
             if let Some(run) = &mut self.run {
-                let expected = if run.same { run.last } else { run.last.wrapping_add(1) & circle };
+                let expected = if run.same { run.last } else { run.last.wrapping_add(1) & mask };
                 if number == expected {
                     (run.last, run.count) = (number, run.count + 1);
                     self.passed += 1;
@@ -157,12 +157,12 @@ mod tests {
                 }
             }
             let same = self.run.is_some_and(|run| run.last == number);
-            self.tell(now);
+            self.report(now);
             self.sequencer.observe(&self.id, number, now, &mut Silent);
             self.run = Some(Run { last: number, count: 0, same });
         }
 
-        fn tell(&mut self, now: Nanos) {
+        fn report(&mut self, now: Nanos) {
             if let Some(run) = &mut self.run {
                 self.sequencer.receive_run(&self.id, *run, now, &mut Silent);
                 run.count = 0;
@@ -170,27 +170,27 @@ mod tests {
         }
     }
 
-    /// Numbers as reporters send them: in order, with gaps, late ones, doubles, restarts, far jumps, standing still.
+    /// Numbers as reporters send them: in order, with gaps, late ones, doubles, restarts, far jumps, constant ones.
     fn numbers(random: &mut Random, bits: u32, count: usize) -> Vec<u32> {
-        let circle = u32::MAX >> (32 - bits);
-        let mut next = (random.below(1 << 33) as u32) & circle;
+        let mask = u32::MAX >> (32 - bits);
+        let mut next = (random.below(1 << 33) as u32) & mask;
         let mut all = Vec::new();
         while all.len() < count {
             match random.below(40) {
                 0 => next = next.wrapping_add(random.below(5) as u32),
                 1 => next = next.wrapping_add(random.below(300) as u32),
-                2 => all.push(next.wrapping_sub(random.below(200) as u32) & circle),
-                3 => all.push(next.wrapping_sub(1) & circle),
+                2 => all.push(next.wrapping_sub(random.below(200) as u32) & mask),
+                3 => all.push(next.wrapping_sub(1) & mask),
                 4 if random.below(4) == 0 => next = random.below(3) as u32,
                 5 if random.below(4) == 0 => next = random.below(1 << 33) as u32,
-                6 => all.push(random.below(1 << 33) as u32 & circle),
+                6 => all.push(random.below(1 << 33) as u32 & mask),
                 7 if random.below(6) == 0 => {
                     let times = random.below(200) as usize;
-                    all.extend(std::iter::repeat_n(next & circle, times));
+                    all.extend(std::iter::repeat_n(next & mask, times));
                 }
                 _ => {
                     for _ in 0..random.below(400) {
-                        all.push(next & circle);
+                        all.push(next & mask);
                         next = next.wrapping_add(1);
                     }
                 }
@@ -211,12 +211,12 @@ mod tests {
                 all.observe(&id, number, at as Nanos, &mut Silent);
                 filter.observe(number, at as Nanos);
                 if random.below(500) == 0 {
-                    filter.tell(at as Nanos);
+                    filter.report(at as Nanos);
                     let (ours, theirs) = (filter.sequencer.streams().next(), all.streams().next());
                     assert_eq!(ours, theirs, "round {round}, number {at}");
                 }
             }
-            filter.tell(1 << 20);
+            filter.report(1 << 20);
             passed += filter.passed;
         }
         assert!(passed > 4_000_000, "{passed}");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stands_still_is_counted_at_once() {
+    fn a_constant_number_is_counted_at_once() {
         let mut sequencer = Sequencer::new(4, 0);
         sequencer.observe(&id(10), 0, 1, &mut Silent);
         sequencer.receive_run(&id(10), Run { last: 0, count: 1 << 40, same: true }, 2, &mut Silent);
@@ -287,7 +287,7 @@ mod tests {
             if number < 200 {
                 assert_eq!((view.reordered, view.duplicated), counted, "{number}");
             } else {
-                // It moved there, and stands still.
+                // It advanced there, and stalls.
                 assert!(!view.countable, "{number}");
             }
         }

@@ -1,14 +1,15 @@
-//! From Flow IDs to flows: which 5-tuples that the collector has seen, or was told of, have which Flow ID.
+//! From Flow IDs to flows: which of the 5-tuples that the collector has seen, or that the configuration names, have which Flow
+//! ID.
 //!
 //! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. Where two flows have
-//! one ID it stands for neither, until both are gone: which of them is left cannot be told from it.
+//! one ID it stands for neither, until both are gone: the directory does not know which of them is left.
 
 use wire::FlowKey;
 
 use crate::hash::fold;
 use crate::index::NO_SLOT;
 
-/// What an ID stands for.
+/// The flows with an ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resolved {
     /// No flow that is known.

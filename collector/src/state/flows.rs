@@ -1,4 +1,4 @@
-//! The table of flows: who, by which path, and what each hop last said.
+//! The table of flows: 5-tuple, path, and the latest values of each hop.
 //!
 //! A flow is an entry of 128 bytes that every report touches, 64 more that few do, and a run of hop states of 32 bytes in
 //! an arena of runs of 8, 32 or 256. All of it is reserved at the start and used from the front, so that memory which
@@ -14,14 +14,14 @@ use crate::event::{Basis, Nanos};
 use crate::index::{BUSY, Index, NO_SLOT, Place, Room};
 use crate::stats::Table;
 
-/// What one hop of a flow last said.
+/// The latest values of one hop of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct HopState {
     pub(crate) node: u32,
-    /// The interfaces as they were told; `link_slot` belongs to the egress.
+    /// The interfaces as reported; `link_slot` belongs to the egress.
     pub(crate) link: u32,
-    /// Hop latency as last told and latest, ns, held at `ABSENT - 1`.
+    /// Hop latency as last reported and latest, ns, saturated at `ABSENT - 1`.
     pub(crate) last_reported: u32,
     pub(crate) latest: u32,
     pub(crate) node_slot: u32,
@@ -34,7 +34,7 @@ pub(crate) struct HopState {
 
 const _: () = assert!(size_of::<HopState>() == 32);
 
-/// No queue was told.
+/// No queue was reported.
 pub(crate) const NO_QUEUE: u16 = u16::MAX;
 
 impl HopState {
@@ -50,7 +50,7 @@ impl HopState {
         level_2: false,
     };
 
-    /// Forgets where this hop's values are kept.
+    /// Forgets the slots of this hop's series.
     pub(crate) fn unresolve(&mut self) {
         (self.node_slot, self.link_slot, self.queue_slot) = (NO_SLOT, NO_SLOT, NO_SLOT);
     }
@@ -61,7 +61,7 @@ impl HopState {
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
-    /// Hops kept, which may be fewer than the path has.
+    /// Hops stored, which may be fewer than the path has.
     pub(crate) hops: u16,
     pub(crate) path_length: u16,
     class: u8,
@@ -87,13 +87,13 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// What of a flow few reports touch.
+/// The part of a flow that few reports touch.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
     pub(crate) hash: u64,
     pub(crate) first_seen: Nanos,
-    /// Flow latency as last told; `u64::MAX`: never.
+    /// Flow latency as last reported; `u64::MAX`: never.
     pub(crate) last_reported: u64,
     /// Of this minute.
     pub(crate) least: u64,
@@ -123,7 +123,7 @@ impl<'a> ColdPart<'a> {
     }
 }
 
-/// Bits that were told and may end.
+/// Bits that were reported and may end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Flags(u8);
 
@@ -148,7 +148,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// How the order of the path is known: [`Basis::Measured`] where a packet told it.
+    /// How the order of the path is known: [`Basis::Measured`] where a packet carried it.
     pub(crate) fn order(self) -> Basis {
         Self::ORDERS[usize::from((self.0 & Self::ORDER) >> 3)]
     }
@@ -211,24 +211,24 @@ impl Arena {
     }
 }
 
-/// Which flows were admitted lately, as well as a few bytes can tell: in a flood a flow may be pushed out before its
+/// Which flows were admitted lately, as well as a few bytes allow: in a flood a flow may be pushed out before its
 /// second report; when that comes, the flow is busy and stays.
 #[derive(Debug)]
-struct Heard {
-    marks: Vec<u16>,
+struct RecentFlows {
+    tags: Vec<u16>,
 }
 
-impl Heard {
+impl RecentFlows {
     fn for_flows(flows: usize) -> Self {
-        Self { marks: vec![0; (flows * 8).next_power_of_two()] }
+        Self { tags: vec![0; (flows * 8).next_power_of_two()] }
     }
 
-    /// Notes a flow, and answers whether it was noted before. What was noted is forgotten after about
+    /// Notes a flow, and returns whether it was noted before. What was noted is forgotten after about
     /// eight times as many newcomers as there is room for.
     fn again(&mut self, hash: u64) -> bool {
         let mark = ((hash >> 40) as u16).max(1);
-        let at = (hash >> 8) as usize & (self.marks.len() - 1);
-        std::mem::replace(&mut self.marks[at], mark) == mark
+        let at = (hash >> 8) as usize & (self.tags.len() - 1);
+        std::mem::replace(&mut self.tags[at], mark) == mark
     }
 }
 
@@ -240,7 +240,7 @@ pub(crate) struct Flows {
     free: Vec<u32>,
     arena: Arena,
     index: Index,
-    heard: Heard,
+    recent: RecentFlows,
     capacity: usize,
     evicted: u64,
     refused: u64,
@@ -270,7 +270,7 @@ impl Flows {
             free: Vec::with_capacity(capacity),
             arena: Arena::for_flows(capacity),
             index: Index::with_capacity(capacity),
-            heard: Heard::for_flows(capacity),
+            recent: RecentFlows::for_flows(capacity),
             capacity,
             evicted: 0,
             refused: 0,
@@ -394,7 +394,7 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        let uses = if self.heard.again(hash) { BUSY } else { 1 };
+        let uses = if self.recent.again(hash) { BUSY } else { 1 };
         self.index.put(place, hash, slot, (uses, second));
         Some(slot)
     }
@@ -501,7 +501,7 @@ impl Flows {
             + self.cold.len() * size_of::<Cold>()
             + self.arena.hops.len() * size_of::<HopState>()
             + self.index.bytes()
-            + self.heard.marks.len() * size_of::<u16>()
+            + self.recent.tags.len() * size_of::<u16>()
     }
 }
 

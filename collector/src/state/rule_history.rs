@@ -1,10 +1,10 @@
-//! What rules remember of each flow: present only where rules look at earlier reports, and of a fixed size.
+//! The rule history of each flow: present only where rules look at earlier reports, and of a fixed size.
 
 use detect::RuleSet;
 use detect::rule::Cell;
 use detect::rule::history::EMPTY;
 
-/// As many numbers for each place of a flow as the rules have cells.
+/// As many numbers for each slot of a flow as the rules have cells.
 #[derive(Debug, Default)]
 pub(crate) struct RuleHistory {
     cells: Vec<Cell>,

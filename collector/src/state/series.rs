@@ -2,9 +2,9 @@
 //!
 //! # What a value costs
 //!
-//! A series keeps one interval: the values between which nothing is new, that is, within the least and greatest of this
-//! second **and** within the threshold of the last value told. A value inside it adds to the sum and is counted down,
-//! nothing else; this is nearly every value. One outside moves the least or greatest, or is news.
+//! A series has a deadband: the values within the least and greatest of this second **and** within the threshold of the
+//! last reported value. A value inside it is added to the sum and counted down, nothing else; this is nearly every value.
+//! A value outside is a new extreme, or an event.
 //!
 //! # Roll-ups
 //!
@@ -89,7 +89,7 @@ const _: () = assert!(size_of::<Hot>() == 64);
 #[derive(Clone, Debug)]
 struct Cold {
     used: bool,
-    /// The last value told.
+    /// The last reported value.
     last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
@@ -132,7 +132,7 @@ pub struct SeriesView {
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
-    /// The profile that read the first report of the flow that came last, which tells the unit of an occupancy: 0 is
+    /// The profile that read the first report of the flow that came last, which gives the unit of an occupancy: 0 is
     /// [`default_profile`](crate::Config::default_profile), n is number n - 1 of [`profiles`](crate::Config::profiles).
     pub profile: u8,
 }
@@ -141,7 +141,7 @@ pub struct SeriesView {
 #[derive(Debug)]
 pub(crate) struct Series {
     metric: Metric,
-    /// Are values news, or only rolled up?
+    /// Do changes emit events, or are values only rolled up?
     emits: bool,
     /// The least of all thresholds for this metric.
     threshold: u64,
@@ -180,13 +180,13 @@ impl Series {
         }
     }
 
-    /// Sets the least of all thresholds in force.
+    /// Sets the least of all active thresholds.
     pub(crate) fn set_threshold(&mut self, least: u64) {
         self.threshold = least;
         self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
-    /// Adds a value. `false`: nothing new about it. `true`: call [`Series::examine`]. A slot that does not exist takes
+    /// Adds a value. `false`: it is inside the deadband. `true`: call [`Series::examine`]. A slot that does not exist takes
     /// nothing and answers `true`.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
@@ -198,7 +198,7 @@ impl Series {
         !hot.deadband.contains(value) || hot.countdown == 0
     }
 
-    /// Looks at a value that [`Series::add`] took and found remarkable; `threshold` is that of the report's flow.
+    /// Examines a value that [`Series::add`] found outside the deadband, or due as a sample; `threshold` is that of the report's flow.
     #[inline(always)]
     pub(crate) fn examine(
         &mut self,
@@ -221,7 +221,7 @@ impl Series {
         cold.second.greatest = cold.second.greatest.max(value);
         let change = match cold.last_reported {
             None if self.emits => Change::New,
-            // Of series that tell nothing, summaries have told all the same.
+            // In series without events, summaries may have been reported all the same.
             Some(last_reported) if self.emits && value.abs_diff(last_reported) > threshold => {
                 Change::Changed(last_reported)
             }
@@ -239,7 +239,7 @@ impl Series {
         change
     }
 
-    /// Adds values that were summed up. Answers what is news of them and what was told before.
+    /// Adds a summary of values. Returns the value to report, if there is one, and the value reported before.
     pub(crate) fn merge(
         &mut self,
         key: Key,
@@ -267,8 +267,8 @@ impl Series {
         Some((value, last_reported))
     }
 
-    /// Adds a value of a key that is known, silently: it lies within the threshold of the value told last. `slot` is where
-    /// the key is, if that is known. `false`: there is no such key.
+    /// Adds a value of a known key without an event: it lies within the threshold of the last reported value. `slot` is
+    /// where the key is, if that is known. `false`: there is no such key.
     #[inline(never)]
     pub(crate) fn add_silently(
         &mut self,
@@ -343,7 +343,7 @@ impl Series {
         fold(self.seed, u64::from(key.node) << 32 | u64::from(key.part))
     }
 
-    /// Ends a second for all series at once. `expired` hears of each key that is forgotten. Answers whether any was.
+    /// Ends a second for all series at once. `expired` is called for each key that is removed. Returns whether any was.
     pub(crate) fn close(
         &mut self,
         closing: Closing,
@@ -370,7 +370,7 @@ impl Series {
         forgotten
     }
 
-    /// Ends a key; its minute, if one has begun, is told now.
+    /// Removes a key; its minute, if one has begun, is reported now.
     fn forget(
         &mut self,
         slot: usize,

@@ -1,11 +1,11 @@
 //! Quantiles from a bounded pool of HDR histograms.
 //!
-//! Values keep two significant digits (an error below 1 %) and are held at [`HIGHEST`]; a histogram takes 14 KiB. It is
+//! Values keep two significant digits (an error below 1 %) and saturate at [`HIGHEST`]; a histogram takes 14 KiB. It is
 //! made when first needed and used again for ever after, so that a warm pool allocates nothing.
 
 use hdrhistogram::Histogram;
 
-/// The largest value told apart: 17 s in ns.
+/// The largest value with a cell of its own: 17 s in ns.
 pub(crate) const HIGHEST: u64 = 1 << 34;
 
 /// A histogram of the pool, or none.

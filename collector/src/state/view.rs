@@ -1,4 +1,4 @@
-//! What is known now, for those who ask: plain values, copied out.
+//! The present state of a flow: plain values, copied out.
 
 use super::State;
 use super::flows::{Flags, HopState};
@@ -9,7 +9,7 @@ use crate::event::{Basis, FlowRow};
 /// One hop of a flow, as it last was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopView {
-    /// The node; `None` when it does not tell its id.
+    /// The node; `None` when it does not report its id.
     pub node: Option<u32>,
     /// Where the flow comes in.
     pub ingress_if: Option<u16>,
@@ -17,11 +17,11 @@ pub struct HopView {
     pub egress_if: Option<u32>,
     /// Through which queue.
     pub queue: Option<u8>,
-    /// Time inside the node, ns (held at 4.29 s).
+    /// Time inside the node, ns (saturated at 4.29 s).
     pub hop_latency: Option<u64>,
-    /// Latest occupancy of the queue, whoever told it.
+    /// Latest occupancy of the queue, whoever reported it.
     pub queue_occupancy: Option<u64>,
-    /// Latest utilisation of the link, millionths, whoever told it.
+    /// Latest utilisation of the link, millionths, whoever reported it.
     pub link_utilization: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub struct FlowView<'a> {
     pub hop_limit: bool,
     /// The M bit of its latest report: the MTU was.
     pub mtu: bool,
-    /// How the order of its path is known: [`Basis::Measured`] where a packet told it, else by what postcards were joined.
+    /// How the order of its path is known: [`Basis::Measured`] where a packet carried it, else by what postcards were joined.
     pub path_basis: Basis,
     /// Bit i: rule i of the rule set is true.
     pub rules: u64,
@@ -47,20 +47,20 @@ pub struct FlowView<'a> {
 }
 
 impl<'a> FlowView<'a> {
-    /// Its nodes in forwarding order, `u32::MAX` where one does not tell its id. None when only postcards told of it:
-    /// those name nodes, and their order only when they could be joined.
+    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id. None when there were only postcards:
+    /// those name nodes, and give their order only when they could be joined.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let on_path = if self.path_length == 0 { &[] } else { self.states };
         on_path.iter().map(|state| state.node)
     }
 
-    /// Its hops in forwarding order; without a path, in the order in which they were first heard of.
+    /// Its hops in forwarding order; without a path, in the order of their first reports.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
         let state = self.state;
         self.states.iter().map(move |hop| state.hop_view(hop))
     }
 
-    /// How its latency came about.
+    /// The basis of its latency.
     pub fn basis(&self) -> Basis {
         self.row.basis
     }

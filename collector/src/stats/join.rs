@@ -23,7 +23,7 @@ pub enum Reason {
     TooLong,
     /// A node on the way found the hop count used up (E).
     HopLimit,
-    /// A node twice with different values, or more nodes than the hop count tells.
+    /// A node twice with different values, or more nodes than the hop count implies.
     Contradicted,
     /// All nodes are there, but nothing proves their order.
     Disordered,

@@ -2,7 +2,7 @@
 
 use super::Balance;
 
-/// Why postcards that were held were not joined.
+/// Why pending postcards were not joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Partial {
@@ -12,13 +12,13 @@ pub enum Partial {
     NoOrder,
     /// The stamps, or hop limit and order, contradict each other.
     Contradiction,
-    /// Several packets whose postcards cannot be told apart.
+    /// Several packets whose postcards cannot be distinguished.
     Indistinct,
-    /// Another path than the known one, met too seldom to be believed.
+    /// Another path than the known one, seen too seldom to be believed.
     Unconfirmed,
     /// Nodes of the known path are missing, and so are numbers of theirs.
     Lost,
-    /// The flow's path is told by INT.
+    /// INT reports the flow's path.
     Int,
     /// More hops than a flow's path has room for.
     TooLong,
@@ -58,13 +58,13 @@ impl Partial {
     }
 }
 
-/// Why a postcard was not held.
+/// Why a postcard was never pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Unjoinable {
-    /// Nothing in it tells an order: no stamps that can be compared, no hop limit, no links.
+    /// Nothing in it gives an order: no stamps that can be compared, no hop limit, no links.
     NoOrder,
-    /// The flow's path is told by INT.
+    /// INT reports the flow's path.
     Int,
     /// It names no flow, or its flow found no room.
     NoFlow,
@@ -101,17 +101,17 @@ impl Unjoinable {
 pub struct PostcardStats {
     /// Postcards that came.
     pub received: u64,
-    /// Postcards of sets that made a path, or told of one that was known.
+    /// Postcards of sets that gave a path, or confirmed a known one.
     pub joined: u64,
     /// Those sets.
     pub sets: u64,
-    /// Postcards that were held and not joined, by reason.
+    /// Postcards that were pending and not joined, by reason.
     pub partial: [u64; Partial::COUNT],
-    /// Postcards that were not held, by reason.
+    /// Postcards that were never pending, by reason.
     pub unjoinable: [u64; Unjoinable::COUNT],
-    /// Postcards that were held so far, and those of them that no longer are.
+    /// Postcards that were pending so far, and those of them that no longer are.
     pub accepted: u64,
-    /// See `held`.
+    /// See `accepted`.
     pub released: u64,
     /// Postcards of a Flow ID that stood for one flow which is known.
     pub resolved: u64,
@@ -120,7 +120,7 @@ pub struct PostcardStats {
 }
 
 impl PostcardStats {
-    /// Postcards in; joined postcards and those still held out; the others by reason.
+    /// Postcards in; joined and pending postcards out; the others by reason.
     pub fn balance(&self) -> Balance {
         let partial = Partial::ALL.iter().map(|reason| (reason.name(), self.partial[*reason as usize]));
         let unjoinable =

@@ -50,8 +50,8 @@ impl Table {
             minutes: true,
         };
         let expired = &mut self.expired;
-        let heard = |key, value, _: &mut dyn Sink| expired.push((key, value));
-        self.series.close(closing, &mut self.sketches, &mut self.collected, heard);
+        let collect = |key, value, _: &mut dyn Sink| expired.push((key, value));
+        self.series.close(closing, &mut self.sketches, &mut self.collected, collect);
         self.series.drain(usize::MAX, &mut self.sketches, &mut self.collected);
     }
 }
