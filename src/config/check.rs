@@ -208,19 +208,19 @@ impl Checker<'_, '_> {
         if xdp.mode == XdpMode::Kernel && settings.collector.workers > 1 {
             self.refuse(
                 &path("mode"),
-                "in this mode the kernel does the work on all cores, and one worker keeps what it tells; write workers = 1",
+                "in this mode the kernel detects changes on all cores, and one worker holds the state; write workers = 1",
             );
         }
         if xdp.mode == XdpMode::Kernel && settings.store.enabled && settings.store.reports {
             self.refuse(
                 &["store", "reports"],
-                "with [collector.xdp] mode = \"kernel\" most reports end in the kernel and cannot be kept; write reports = false, or mode = \"user\"",
+                "with [collector.xdp] mode = \"kernel\" most reports end in the kernel and cannot be stored; write reports = false, or mode = \"user\"",
             );
         }
         if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == RxPath::ZeroCopy {
             self.refuse(
                 &path("zero_copy"),
-                "nothing is left: write zero_copy = \"auto\", or a lower receive path as `lowest`",
+                "no receive path is left: write zero_copy = \"auto\", or a slower one as `lowest`",
             );
         }
     }

@@ -18,8 +18,9 @@ use settings::{
 };
 
 section! {
-    /// Which packets the sink tells of, and, with INT-MX and postcards, every switch of its own values. The first that matches the
-    /// flow decides; flows that none matches are told with every packet. SF-INT, drop reports and queue reports are not filtered.
+    /// Event detection: which packets the sink reports (with INT-MX and postcards: every switch, by its own values). The
+    /// first filter that matches the flow applies; without a match, every packet is reported. SF-INT, drop and queue reports
+    /// are not filtered.
     pub(crate) struct FilterSettings("[[switch.filter]]") {
         /// Source address.
         pub(crate) src: Option<Prefix> = None,
@@ -31,39 +32,40 @@ section! {
         pub(crate) dport: Option<PortRange> = None,
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
-        /// How packets worth a report are found.
+        /// Detection algorithm.
         pub(crate) algorithm: Option<FilterAlgorithm> = None,
-        /// What is compared. For `per_hop`, `per_hop_of_flow`, `per_flow`, `moving_average`.
+        /// The metric to compare. For `per_hop`, `per_hop_of_flow`, `per_flow`, `moving_average`.
         pub(crate) metric: Option<FilterMetric> = None,
-        /// A greater difference is told; in the metric's unit, as in `[thresholds]`. For the same.
+        /// A greater difference is reported; in the metric's unit, as in `[thresholds]`. For the same algorithms.
         pub(crate) threshold: Option<Amount> = None,
         /// Weight of a new value, in steps of 1/256. For `moving_average`. Not set: 0.25.
         pub(crate) alpha: Option<Fraction> = None,
         /// A condition in the language of `[[rules]]`. For `rule`.
         pub(crate) rule: Option<String> = None,
-        /// Buckets of hop latency are 2 to the power of this, ns; 64: not looked at. For `change`. Not set: 17, 131 us.
+        /// Buckets of hop latency are 2 to the power of this, ns; 64 ignores it. For `change`. Not set: 17, 131 us.
         pub(crate) latency_bits: Option<u8> = None,
-        /// Buckets of queue occupancy are 2 to the power of this, bytes; 64: not looked at. For `change`. Not set: 14, 16 KiB.
+        /// Buckets of queue occupancy are 2 to the power of this, bytes; 64 ignores it. For `change`. Not set: 14, 16 KiB.
         pub(crate) queue_bits: Option<u8> = None,
-        /// A flow is told again after this long. For `change`. Not set: 1s. Keep it below the collector's `flow_timeout`.
+        /// An unchanged flow is reported again after this time. For `change`. Not set: 1s. Must be below the collector's
+        /// `flow_timeout`.
         pub(crate) keep_alive: Option<Duration> = None,
     }
 }
 
 choice! {
-    /// How packets worth a report are found.
+    /// Detection algorithm.
     pub(crate) enum FilterAlgorithm("\"noop\", \"per_hop\", \"per_hop_of_flow\", \"per_flow\", \"moving_average\", \"change\" or \"rule\"") {
-        /// All are.
+        /// Every packet is reported.
         Noop = "noop",
-        /// A hop's value differs from the last one told of its node.
+        /// A hop's value differs from the last reported value of its node.
         PerHop = "per_hop",
-        /// A hop's value differs from the last one told of its node and flow.
+        /// A hop's value differs from the last reported value of its node and flow.
         PerHopOfFlow = "per_hop_of_flow",
-        /// The sum over the hops differs from the last one told of the flow.
+        /// The sum over the hops differs from the last reported sum of the flow.
         PerFlow = "per_flow",
-        /// The moving average of that sum differs from the last one told of the flow.
+        /// The moving average of that sum differs from the last reported one of the flow.
         MovingAverage = "moving_average",
-        /// The path, or a bucket of a hop's latency or queue, is another.
+        /// The path, or a bucket of a hop's latency or queue, changes.
         Change = "change",
         /// A rule is true.
         Rule = "rule",
@@ -71,7 +73,7 @@ choice! {
 }
 
 choice! {
-    /// What a filter compares.
+    /// The metric that a filter compares.
     pub(crate) enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") {
         /// Along the whole path, ns.
         FlowLatency = "flow_latency",
@@ -87,7 +89,7 @@ choice! {
 }
 
 section! {
-    /// Flows in which this switch has a part of its own, whatever their ports say. The first that matches decides.
+    /// INT role of this switch for some flows, regardless of their ports. The first match applies.
     pub(crate) struct RoleSettings("[[switch.role]]") {
         /// Source address.
         pub(crate) src: Option<Prefix> = None,
@@ -99,23 +101,23 @@ section! {
         pub(crate) dport: Option<PortRange> = None,
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
-        /// Its part.
+        /// The role.
         pub(crate) role: Option<RoleName> = None,
     }
 }
 
 choice! {
-    /// A switch's part in a flow.
+    /// INT role of a switch for a flow.
     pub(crate) enum RoleName("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") {
-        /// It puts INT in, as `[[switch.watch]]` says, and takes none out.
+        /// INT source: inserts INT as `[[switch.watch]]` says, and does not strip it.
         Source = "source",
-        /// It adds its record to INT that is there.
+        /// INT transit: adds its record to existing INT.
         Transit = "transit",
-        /// It takes INT out and reports.
+        /// INT sink: strips INT and reports.
         Sink = "sink",
-        /// Both.
+        /// INT source and sink.
         SourceAndSink = "source_and_sink",
-        /// It leaves the flow alone.
+        /// No INT for this flow.
         Off = "off",
     }
 }

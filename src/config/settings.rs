@@ -16,31 +16,31 @@ use settings::section;
 section! {
     /// What a configuration file can hold.
     pub(crate) struct Settings("the file") {
-        /// How reports come in and how much is remembered.
+        /// Receiving, and the size of all tables.
         pub(crate) collector: CollectorSettings = CollectorSettings::default(),
-        /// What devices mean by their numbers, by name.
+        /// Profiles of devices, by name.
         pub(crate) profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
-        /// Who sends, and which profile reads it.
+        /// Senders of reports, and the profile of each.
         pub(crate) sources: Vec<SourceSettings> = Vec::new(),
         /// Names of nodes.
         [live] pub(crate) nodes: BTreeMap<u32, String> = BTreeMap::new(),
-        /// What counts as a change.
+        /// Thresholds of significant changes.
         [live] pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
-        /// Conditions to watch.
+        /// Conditions over metrics.
         [live] pub(crate) rules: Vec<RuleSettings> = Vec::new(),
-        /// A switch between interfaces.
+        /// A software switch between interfaces.
         pub(crate) switch: Option<SwitchSettings> = None,
         /// A translator of Direct Telemetry Access.
         pub(crate) translator: Option<TranslatorSettings> = None,
         /// An aggregator of postcards.
         pub(crate) aggregator: Option<AggregatorSettings> = None,
-        /// What is kept on disk.
+        /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.
         pub(crate) api: ApiSettings = ApiSettings::default(),
-        /// The pages.
+        /// The web UI.
         pub(crate) ui: UiSettings = UiSettings::default(),
-        /// What the program says about itself.
+        /// The log.
         pub(crate) log: LogSettings = LogSettings::default(),
     }
 }

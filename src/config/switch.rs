@@ -26,44 +26,47 @@ use settings::{
 };
 
 section! {
-    /// A switch that forwards IPv4 and IPv6 between interfaces and does INT on the way. Needs CAP_NET_RAW and CAP_NET_ADMIN, and
-    /// interfaces without addresses. A file with this table and without `[collector]` starts a switch and its API, nothing else.
+    /// A software switch that forwards IPv4 and IPv6 between interfaces and performs INT. Needs CAP_NET_RAW and
+    /// CAP_NET_ADMIN, and interfaces without addresses. A file with this table and without `[collector]` starts only a switch
+    /// and its API.
     pub(crate) struct SwitchSettings("[switch]") {
-        /// Its id in INT and in reports; not 0.
+        /// Node ID in INT and in reports; not 0.
         pub(crate) node: u32 = 0,
-        /// A name for people.
+        /// A display name.
         pub(crate) name: Option<String> = None,
-        /// Where its reports go, by UDP from this machine's own network stack. Not set: nowhere.
+        /// Destination of reports, sent by UDP through the network stack of this machine. Not set: none are sent.
         pub(crate) reports: Option<SocketAddr> = None,
         /// Version of the reports.
         pub(crate) report_version: ReportVersion = ReportVersion::V20,
-        /// How packets with INT are told from others; the same in the whole domain.
+        /// The mark that distinguishes packets with INT; the same in the whole INT domain.
         pub(crate) mark: MarkSettings = MarkSettings::default(),
-        /// Queues to report when they fill, and again when they have emptied. Not set: none.
+        /// Thresholds of queue reports. Not set: queues are not reported.
         [live] pub(crate) queue_reports: Option<QueueReportSettings> = None,
-        /// How it takes part in SF-INT.
+        /// SF-INT.
         pub(crate) sf: SfSettings = SfSettings::default(),
-        /// Source address of its ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
+        /// Source address of ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
         pub(crate) address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
-        /// Source address of its ICMPv6 errors. Not set: one that ends in the node's id.
+        /// Source address of ICMPv6 errors. Not set: an address that ends in the node ID.
         pub(crate) address6: Option<IpAddr> = None,
-        /// Frames that can wait to be received at each port.
+        /// Size of the RX ring of each port, frames.
         pub(crate) ring: usize = 1024,
-        /// What loss and reordering are drawn from: the same number, the same frames.
+        /// Seed of the random loss and reordering; the same seed selects the same frames.
         pub(crate) seed: u64 = 1,
-        /// Its ports.
+        /// Ports.
         [live] pub(crate) ports: Vec<PortSettings> = Vec::new(),
-        /// Its routes.
+        /// Routes.
         [live] pub(crate) routes: Vec<RouteSettings> = Vec::new(),
-        /// Flows to measure, at the port where they come in from a host (postcards: everywhere). The first that matches decides.
+        /// Watchlist: flows to measure, at the edge port where they enter (postcards: everywhere). The first match applies.
         [live] pub(crate) watch: Vec<WatchSettings> = Vec::new(),
-        /// What its reports are worth sending for, where INT ends.
+        /// Event detection at the sink: which packets are reported.
         [live] pub(crate) filter: Vec<FilterSettings> = Vec::new(),
-        /// Flows or nodes that each filter remembers, a power of two; more of them share a register and are told more often.
+        /// Registers per filter (flows or nodes), a power of two; colliding flows share a register and are reported more
+        /// often.
         [live] pub(crate) filter_registers: usize = 4096,
-        /// Do all nodes' clocks agree, so that filters may compare their stamps? As in the collector's profile.
+        /// Whether the clocks of all nodes are synchronised, so that filters may compare timestamps. As in the collector's
+        /// profile.
         [live] pub(crate) clocks: Clocks = Clocks::Free,
-        /// Flows in which it has a part of its own.
+        /// INT roles of this switch for some flows.
         [live] pub(crate) role: Vec<RoleSettings> = Vec::new(),
         /// Reports by Direct Telemetry Access. Not set: none.
         pub(crate) dta: Option<DtaSettings> = None,
@@ -81,112 +84,113 @@ choice! {
 }
 
 section! {
-    /// How packets with INT are told from others.
+    /// The mark of packets with INT.
     pub(crate) struct MarkSettings("[switch.mark]") {
-        /// By this DSCP, 1 to 63.
+        /// DSCP, 1 to 63.
         pub(crate) dscp: u8 = 23,
-        /// By this UDP destination port instead (INT 2.1).
+        /// UDP destination port instead of the DSCP (INT 2.1).
         pub(crate) port: Option<u16> = None,
     }
 }
 
 section! {
-    /// When a queue is reported.
+    /// Thresholds of queue reports.
     pub(crate) struct QueueReportSettings("[switch.queue_reports]") {
-        /// When a packet finds so much in it.
+        /// Report the queue when its depth reaches this.
         pub(crate) rise: Size = Size(64_000),
-        /// And again when one then finds at most so much.
+        /// Report it again when the depth has fallen to this.
         pub(crate) fall: Size = Size(16_000),
-        /// In between, so many of the packets that pass it are reported, each with what it found there.
+        /// In between, report this many of the packets that pass the queue, each with the depth that it found.
         pub(crate) quota: u32 = 0,
     }
 }
 
 section! {
-    /// How a switch takes part in SF-INT (`mode = "sf"`): packets carry one node's record each, and keep their size.
+    /// SF-INT (`mode = "sf"`): each packet carries the record of one node and keeps its size.
     pub(crate) struct SfSettings("[switch.sf]") {
-        /// Flows that have a register of their own, a power of two up to 1048576; others share one.
+        /// Registers, a power of two up to 1048576; colliding flows share one.
         pub(crate) registers: usize = 1024,
         /// One register for all flows.
         pub(crate) single: bool = false,
-        /// A record that has lain in a register for longer is not delivered.
+        /// Age after which a record in a register is discarded.
         pub(crate) aging: Duration = Duration::from_secs(1),
-        /// What reports hold.
+        /// Contents of a report.
         pub(crate) form: SfForm = SfForm::Full,
-        /// Of each flow, every so many packets collect all records themselves. Not set: none.
+        /// Every n-th packet of a flow collects the records of all nodes itself. Not set: none.
         pub(crate) urgent_every: Option<u32> = None,
-        /// And so do packets that find so much in the first switch's queue. Not set: none.
+        /// So do packets that find this depth in the queue of the first switch. Not set: none.
         pub(crate) urgent_queue: Option<Size> = None,
     }
 }
 
 choice! {
-    /// What a report of SF-INT holds.
+    /// Contents of an SF-INT report.
     pub(crate) enum SfForm("\"full\", \"compact\" or \"stack\"") {
-        /// The head of the packet, INT included.
+        /// The packet's headers, including INT.
         Full = "full",
-        /// INT alone: the flow is not told.
+        /// INT only, without the flow.
         Compact = "compact",
-        /// The head of the packet, the last switch's record with the one that was carried.
+        /// The packet's headers, with the last switch's record beside the carried one.
         Stack = "stack",
     }
 }
 
 section! {
-    /// A port. It has two links, one for what leaves and one, `in_…`, for what comes in: for hosts, which have no such queues of
-    /// their own. Without a rate nothing waits.
+    /// A port with two emulated links: one for egress, and one for ingress (`in_…`), for hosts without such queues of their
+    /// own. Without a rate there is no queueing.
     pub(crate) struct PortSettings("[[switch.ports]]") {
-        /// Its number in INT, 1 to 255; also its queue's id.
+        /// Interface ID in INT, 1 to 255; also the queue ID.
         pub(crate) number: u16 = 0,
-        /// The interface. It should have no addresses; IPv6 is switched off on it.
+        /// The network interface. It should have no addresses; IPv6 is disabled on it.
         pub(crate) interface: String = String::new(),
-        /// Hosts are behind it: INT begins with what comes in here, and ends with what goes out. Else another switch is.
+        /// Edge port to hosts: this switch is the source for packets that enter here and the sink for packets that leave.
+        /// Otherwise the port leads to another switch.
         pub(crate) edge: bool = false,
-        /// It carries frames.
+        /// Whether the port is up.
         [live] pub(crate) up: bool = true,
-        /// Longest IP packet, bytes. Not set: as the interface says.
+        /// MTU: longest IP packet, bytes. Not set: the MTU of the interface.
         [live] pub(crate) mtu: Option<u16> = None,
-        /// Bits per second.
+        /// Link rate, bits per second.
         [live] pub(crate) rate: Option<Rate> = None,
-        /// Bytes that may wait.
+        /// Queue capacity, bytes.
         [live] pub(crate) depth: Size = Size(256 << 10),
-        /// Of the link behind the queue.
+        /// Propagation delay of the link.
         [live] pub(crate) delay: Duration = Duration::ZERO,
-        /// Part of the frames that the link loses.
+        /// Fraction of frames that the link loses.
         [live] pub(crate) loss: Fraction = Fraction(0),
-        /// Part of the frames that the link delays further, by `reorder_delay`.
+        /// Fraction of frames that the link delays by `reorder_delay` in addition.
         [live] pub(crate) reorder: Fraction = Fraction(0),
-        /// How much further.
+        /// Additional delay of reordered frames.
         [live] pub(crate) reorder_delay: Duration = Duration::from_millis(1),
-        /// As `rate`, for what comes in.
+        /// As `rate`, for ingress.
         [live] pub(crate) in_rate: Option<Rate> = None,
-        /// As `depth`, for what comes in.
+        /// As `depth`, for ingress.
         [live] pub(crate) in_depth: Size = Size(256 << 10),
-        /// As `delay`, for what comes in.
+        /// As `delay`, for ingress.
         [live] pub(crate) in_delay: Duration = Duration::ZERO,
-        /// As `loss`, for what comes in.
+        /// As `loss`, for ingress.
         [live] pub(crate) in_loss: Fraction = Fraction(0),
-        /// As `reorder`, for what comes in.
+        /// As `reorder`, for ingress.
         [live] pub(crate) in_reorder: Fraction = Fraction(0),
-        /// As `reorder_delay`, for what comes in.
+        /// As `reorder_delay`, for ingress.
         [live] pub(crate) in_reorder_delay: Duration = Duration::from_millis(1),
     }
 }
 
 section! {
-    /// A route. Among several of one prefix each flow keeps to one.
+    /// A route. Several routes of one prefix are ECMP: each flow uses one of them.
     pub(crate) struct RouteSettings("[[switch.routes]]") {
-        /// Where to: a network, or one address.
+        /// Destination: a network or an address.
         pub(crate) to: Option<Prefix> = None,
-        /// Number of the port.
+        /// Egress port.
         pub(crate) port: u16 = 0,
-        /// On an edge port: the router behind it to send to. Not set: the destination itself is there.
+        /// Next hop on an edge port. Not set: the destination is directly connected.
         pub(crate) via: Option<IpAddr> = None,
     }
 }
 
 section! {
-    /// Flows to measure, and how.
+    /// A watchlist entry: flows to measure, and how.
     pub(crate) struct WatchSettings("[[switch.watch]]") {
         /// Source address.
         pub(crate) src: Option<Prefix> = None,
@@ -196,51 +200,51 @@ section! {
         pub(crate) sport: Option<PortRange> = None,
         /// Destination port.
         pub(crate) dport: Option<PortRange> = None,
-        /// IP protocol. INT rides on TCP and UDP only.
+        /// IP protocol. INT supports only TCP and UDP.
         pub(crate) proto: Option<Protocol> = None,
-        /// How.
+        /// INT mode.
         pub(crate) mode: WatchMode = WatchMode::Md,
-        /// What every node tells.
+        /// Metadata that every node adds.
         pub(crate) items: Vec<Item> = Item::USUAL.to_vec(),
-        /// Nodes that may add a record.
+        /// Remaining Hop Count: how many nodes may add a record.
         pub(crate) hops: u8 = 16,
-        /// Report packets of these flows that are dropped.
+        /// Report dropped packets of these flows.
         pub(crate) drops: bool = true,
     }
 }
 
 choice! {
-    /// How a flow is measured.
+    /// INT mode of a flow.
     pub(crate) enum WatchMode("\"md\", \"md10\", \"mx\", \"sf\" or \"postcard\"") {
-        /// INT-MD 2.1: packets collect records, the last switch reports them.
+        /// INT-MD 2.1: packets collect records, the sink reports them.
         Md = "md",
         /// The same by INT 1.0.
         Md10 = "md10",
         /// INT-MX 2.1: packets carry the instructions, every switch reports its own record.
         Mx = "mx",
-        /// SF-INT: packets keep their size and carry one record each; the collector puts paths together.
+        /// SF-INT: packets keep their size and carry one record each; the collector reconstructs paths.
         Sf = "sf",
-        /// Packets stay as they are, every switch that watches the flow reports its own record.
+        /// Packets stay unmodified, every switch that watches the flow reports its own record.
         Postcard = "postcard",
     }
 }
 
 choice! {
-    /// What a node tells of a packet.
+    /// Metadata of a packet in a node.
     pub(crate) enum Item("\"node_id\", \"interfaces\", \"hop_latency\", \"queue\", \"ingress_ts\", \"egress_ts\" or \"tx_utilization\"") {
-        /// Its id; paths are made of them.
+        /// Node ID, from which paths are reconstructed.
         NodeId = "node_id",
         /// Ingress and egress port.
         Interfaces = "interfaces",
-        /// Time in the node.
+        /// Hop latency.
         HopLatency = "hop_latency",
-        /// Queue, and what the packet found in it, bytes.
+        /// Queue ID and its depth on enqueue, bytes.
         Queue = "queue",
-        /// When it came in.
+        /// Ingress timestamp.
         IngressTs = "ingress_ts",
-        /// When it left.
+        /// Egress timestamp.
         EgressTs = "egress_ts",
-        /// Utilisation of the egress link, millionths.
+        /// Utilization of the egress link, millionths.
         TxUtilization = "tx_utilization",
     }
 }

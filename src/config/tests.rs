@@ -4,17 +4,17 @@ use std::path::Path;
 
 use super::*;
 
-/// Files that are refused, and everything that the user is told about each.
+/// Files that are refused, and the whole message about each.
 const BAD: &str = include_str!("bad_files.txt");
 
 #[test]
 fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
     let mut made = String::new();
     for case in BAD.split("=== file\n").skip(1) {
-        let (file, _) = case.split_once("=== told\n").unwrap();
+        let (file, _) = case.split_once("=== message\n").unwrap();
         let told =
             Settings::parse(file, "h.toml").map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
-        made.push_str(&format!("=== file\n{file}=== told\n{told}\n"));
+        made.push_str(&format!("=== file\n{file}=== message\n{told}\n"));
     }
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made).unwrap();

@@ -216,7 +216,7 @@ impl Device {
     }
 
     fn remedy(&self, none: &receive::NoRxPath) -> String {
-        format!("{none}; `hopwise doctor {}` says what mends it", self.interface)
+        format!("{none}; `hopwise doctor {}` suggests fixes", self.interface)
     }
 }
 
