@@ -96,7 +96,7 @@ impl Ready {
         let failed = control.clone();
         let work = move || {
             if let Err(error) = worker.work(&stopped, &published) {
-                failed.failed(format!("the aggregator cannot go on: {error}"));
+                failed.failed(format!("the aggregator failed: {error}"));
             }
         };
         Ok(Role { shared, address, stop, thread: Some(control.spawn("aggregator", work)?) })

@@ -20,7 +20,7 @@ use terminal::CliError;
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.\nStart here: hopwise demo"
+    after_help = "Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.\nStart here: hopwise demo"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

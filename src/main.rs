@@ -34,7 +34,7 @@ mod translator_role;
 mod view;
 mod worker;
 
-/// Exit codes: 0 good, 1 the answer is no, 2 wrong usage or input.
+/// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.
 fn main() -> ExitCode {
     match cli::run() {
         Ok(code) => code,

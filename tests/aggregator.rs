@@ -188,6 +188,6 @@ fn a_wrong_section_is_told_with_its_line() {
     }
     fs::write(&config, "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
     let run = hopwise(["check", "-c", text(&config)]);
-    let expected = "good: postcards on udp://*:32766 become agg(25) to 192.0.2.1:32767, 1 MiB, no collector, API on http://127.0.0.1:8080\n";
+    let expected = "ok: aggregator agg(25) from udp://*:32766 to 192.0.2.1:32767, 1 MiB, no collector, API on http://127.0.0.1:8080\n";
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), expected));
 }

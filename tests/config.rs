@@ -17,7 +17,7 @@ fn a_good_file_is_summed_up_in_a_line() {
     fs::write(&file, format!("collector.workers = 2\nstore.dir = {store:?}\n{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(
-        "good: reports on udp://*:32766 udp://*:32767, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
+        "ok: reports on udp://*:32766 udp://*:32767, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
         store.display()
     );
     assert_eq!((run.code, run.stdout, run.stderr.as_str()), (Some(0), expected, ""));
@@ -35,7 +35,7 @@ fn check_says_which_rules_the_kernel_has_no_room_for() {
     fs::write(&file, format!("[collector]\n{input}{text}")).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = "\
-good: reports on xdp://lo, 1 worker(s), 2 rule(s), nothing is stored, API on http://127.0.0.1:8080
+ok: reports on xdp://lo, 1 worker(s), 2 rule(s), no store, API on http://127.0.0.1:8080
 rules in the kernel: 1 of 2
 rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
 so each report whose queue_occupancy is not as in its flow's report before comes up
@@ -65,7 +65,7 @@ fn a_file_where_the_store_should_be_is_found_before_the_start() {
     fs::write(&file, format!("store.dir = {:?}\n", blocked.join("store"))).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(
-        "hopwise: {} is no directory; set another [store] dir, or move the file away\n",
+        "hopwise: {} is not a directory; set another [store] dir, or move the file away\n",
         blocked.display()
     );
     assert_eq!((run.code, run.stderr.as_str()), (Some(2), expected.as_str()));

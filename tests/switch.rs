@@ -482,7 +482,7 @@ fn a_file_that_cannot_be_is_refused_and_a_missing_interface_told() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stderr.contains("there is no interface `no-such-nic`"), "{}", run.stderr);
     assert!(
-        run.stdout.starts_with("good: a switch, node 11, 2 port(s), 4 route(s), 0 watched, no collector"),
+        run.stdout.starts_with("ok: a switch, node 11, 2 port(s), 4 route(s), 0 watched, no collector"),
         "{}",
         run.stdout
     );

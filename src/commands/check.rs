@@ -14,24 +14,24 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Say what is wrong with a configuration; start nothing
+/// Check a configuration without starting anything
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Configuration file; without it the defaults are checked
+    /// Configuration file (default: the built-in defaults are checked)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Print the configuration in force, defaults included
+    /// Print the effective configuration, including defaults
     #[arg(long)]
     pub(crate) dump: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  hopwise check -c hopwise.toml                  what is wrong, with line and column; exit code 2
-  hopwise check -c hopwise.toml --dump           what holds, defaults included
-  hopwise check --dump > hopwise.toml            a file to start from";
+  hopwise check -c hopwise.toml                  print all errors, with line and column; exit code 2
+  hopwise check -c hopwise.toml --dump           print the effective configuration
+  hopwise check --dump > hopwise.toml            write a configuration with all defaults";
 
 /// Builds everything that the configuration describes and starts nothing.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -43,12 +43,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     for warning in warnings(&settings) {
         eprintln!("hopwise: warning: {warning}");
     }
-    let told = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
-    stdout().lock().write_all(told.as_bytes()).map_err(CliError::output)?;
+    let out = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
+    stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is no mistake, but may not be what was meant.
+/// Warnings: valid settings that may not be intended.
 fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = Vec::new();
     let ports = settings.switch.iter().flat_map(|switch| &switch.ports);
@@ -61,10 +61,10 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     for interface in settings.collector.listen.iter().filter_map(Listen::interface) {
-        // An interface may come later; and who cannot be asked is not known to be missing.
+        // An interface may appear later. Without permission to ask, it is not known to be missing.
         if let Ok(None) = nic::device::facts(interface) {
             warnings.push(format!(
-                "there is no interface `{interface}` here now (`ip link` lists those there are); it is read when it comes"
+                "there is no interface `{interface}` here now (`ip link` lists those there are); it is used when it appears"
             ));
         }
     }
@@ -76,13 +76,13 @@ fn usable(dir: &Path) -> Result<(), CliError> {
     if let Some(blocked) = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
         let blocked = blocked.display();
         return Err(CliError::new(format!(
-            "{blocked} is no directory; set another [store] dir, or move the file away"
+            "{blocked} is not a directory; set another [store] dir, or move the file away"
         )));
     }
     Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Which rules the kernel's program cannot evaluate, where there is one.
+/// Rules that the kernel program cannot evaluate, with `mode = "kernel"`.
 fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     let interfaces = settings.collector.listen.iter().any(|listen| matches!(listen, Listen::Xdp { .. }));
     if settings.collector.xdp.mode != XdpMode::Kernel || !interfaces {
@@ -105,20 +105,20 @@ fn summary(settings: &Settings) -> String {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
         let (from, kind, r) = (&aggregator.listen, aggregator.kind.word(), aggregator.r);
         let memory = build::aggregator(aggregator, settings).bytes().div_ceil(1 << 20);
-        format!("postcards on {from} become {kind}({r}) to {}, {memory} MiB, ", to.join(" "))
+        format!("aggregator {kind}({r}) from {from} to {}, {memory} MiB, ", to.join(" "))
     });
     let others = aggregator.unwrap_or_default() + &dta(settings);
     if !settings.collects() {
-        return format!("good: {switch}{others}no collector, API on http://{}\n", settings.api.listen);
+        return format!("ok: {switch}{others}no collector, API on http://{}\n", settings.api.listen);
     }
     let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
     let store = match settings.store.enabled {
         true => format!("store in {}", settings.store_directory().display()),
-        false => "nothing is stored".to_owned(),
+        false => "no store".to_owned(),
     };
     let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
-        "good: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        "ok: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
         listen.join(" "),
         settings.api.listen
     )
@@ -151,7 +151,7 @@ mod tests {
     fn an_interface_that_is_not_there_is_a_warning() {
         let file = "[collector]\nlisten = [\"xdp://no-such-nic\", \"xdp://lo\"]\n";
         let settings = Settings::parse(file, "h.toml").unwrap();
-        let expected = "there is no interface `no-such-nic` here now (`ip link` lists those there are); it is read when it comes";
+        let expected = "there is no interface `no-such-nic` here now (`ip link` lists those there are); it is used when it appears";
         assert_eq!(warnings(&settings), [expected]);
         assert_eq!(warnings(&Settings::default()), Vec::<String>::new());
     }

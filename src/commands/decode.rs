@@ -25,21 +25,21 @@ use terminal::CliError;
 use terminal::progress::Progress;
 use terminal::{Terminal, units};
 
-/// Print what the reports in a capture say
+/// Print the reports in a capture
 ///
-/// One block per report, or with --json one object per line. A summary by version and by reason of refusal goes to standard
-/// error. Exit code 2 when a file cannot be read to its end; what was read before is printed.
+/// Prints one block per report, or with --json one object per line, and a summary by version and refusal reason on
+/// standard error. Exit code 2 if a file cannot be read completely; what was read before is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise decode reports.pcap
   hopwise decode --profile onos --json capture.pcapng.gz | head
   hopwise decode --port 32766 --port 5000 reports.pcap
   hopwise decode --aggregate-port 5001 server.pcap
-  hopwise decode --packets link.pcap         INT in the data packets themselves
+  hopwise decode --packets link.pcap         print the INT in data packets
 
-DTA is read on UDP ports 40040 (reports, the artifact's too) and 40044 (control messages), RoCEv2 on 4791.")]
+DTA is decoded on UDP ports 40040 (reports, including the artifact's) and 40044 (control messages), RoCEv2 on 4791.")]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, gzip too
+    /// Captures: pcap or pcapng, optionally gzipped
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -47,24 +47,24 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration; without
-    /// it as the configuration says for each source, else strict
+    /// Profile: strict, geant, hostint, intcollector-gen, onos, or one of the configuration (default: as configured per
+    /// source, otherwise strict)
     #[arg(long)]
     pub(crate) profile: Option<String>,
 
-    /// UDP port of reports; may be given several times
+    /// UDP port of reports; may be repeated
     #[arg(long = "port", value_name = "PORT", default_value = "32766", conflicts_with = "packets")]
     pub(crate) ports: Vec<u16>,
 
-    /// UDP port of aggregates of postcards; may be given several times
+    /// UDP port of postcard aggregates; may be repeated
     #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767", conflicts_with = "packets")]
     pub(crate) aggregate_ports: Vec<u16>,
 
-    /// Print the INT that data packets carry, instead of reports about them
+    /// Print the INT in data packets instead of reports
     #[arg(long)]
     pub(crate) packets: bool,
 
-    /// Configuration file: profiles, and which source has which
+    /// Configuration file: profiles and sources
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -7,8 +7,8 @@ use terminal::CliError;
 /// Which events.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct Filter {
-    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest;
-    /// without it all but `latest`, the periodic values that are no news
+    /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu,
+    /// latest (default: all but `latest`, the periodic values without a change)
     #[arg(long)]
     pub(crate) kind: Option<String>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Filter {
     pub(crate) flow: Option<String>,
 }
 
-/// The kind of event that repeats what is known.
+/// The kind of event that repeats a known value.
 pub(super) const NO_NEWS: &str = "latest";
 
 impl Filter {

@@ -1,4 +1,4 @@
-//! `hopwise events`: what happened, out of a running hopwise or out of a store; or what happens, live.
+//! `hopwise events`: events of a running hopwise or of a store; or live.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
 
-/// List what happened, newest last, or follow it live
+/// List events, newest last, or follow them live
 ///
-/// Asks a running hopwise, or with --dir the store itself.
+/// Queries a running hopwise, or with --dir the store itself.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise events                              the last 50
@@ -23,7 +23,7 @@ use terminal::{Terminal, units};
   hopwise events --node 102 --metric queue_occupancy --limit 500
   hopwise events --dir hopwise-data --flow '10.0.0.1:5000>10.0.0.2:80/17' --json")]
 pub(crate) struct Args {
-    /// Go on with what happens from now on
+    /// Continue with new events
     #[arg(short, long, conflicts_with = "dir")]
     pub(crate) follow: bool,
 
@@ -31,15 +31,15 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Directory of a store to read instead of asking a running hopwise
+    /// Directory of a store to read instead of querying a running hopwise
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// At most so many, the latest ones
+    /// Maximum number of events; the latest are listed
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
 
-    /// With --follow: seconds for which a hopwise that went away is waited for; 0 ends with it
+    /// With --follow: how long to wait for reconnection, seconds; 0 exits at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "follow", value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub(crate) reconnect: u64,
 

@@ -12,26 +12,26 @@ use terminal::{Align, Table, Terminal, plot, units};
 
 /// Show the path of a flow, hop by hop
 ///
-/// Asks a running hopwise, or with --dir the store itself. A part of the flow's text will do; when several flows match,
-/// they are listed. Exit code 1 when none does.
+/// Queries a running hopwise, or with --dir the store itself. A part of the flow's text is enough; if several flows
+/// match, they are listed. Exit code 1 if none matches.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise path '10.0.0.1:5000>10.0.0.2:80/17'
-  hopwise path 10.0.0.1                      every flow that has this in its text
+  hopwise path 10.0.0.1                      list every flow whose text contains this
   hopwise path 10.0.0.1:5000 --json")]
 pub(crate) struct Args {
     /// The flow, for example "10.0.0.1:5000>10.0.0.2:80/17", or a part of it
     pub(crate) flow: String,
 
-    /// One JSON object per flow that matches
+    /// One JSON object per matching flow
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Directory of a store to read instead of asking a running hopwise
+    /// Directory of a store to read instead of querying a running hopwise
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// At most so many flows
+    /// Maximum number of flows
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
 
@@ -117,7 +117,7 @@ fn picture(flow: &FlowState, terminal: Terminal) -> String {
 /// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`.
 fn drawing(flow: &FlowState) -> String {
     if flow.path.is_empty() {
-        return format!("{} ─ … ─ {}  (no report told the path)", flow.flow.src, flow.flow.dst);
+        return format!("{} ─ … ─ {}  (no report with a path)", flow.flow.src, flow.flow.dst);
     }
     let mut stations = vec![flow.flow.src.to_string()];
     stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| node.to_string())));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_flow_of_postcards_has_hops_and_no_path() {
         let told = FlowState { path: Vec::new(), ..flow() };
-        assert_eq!(drawing(&told), "10.0.1.1 ─ … ─ 10.0.2.2  (no report told the path)");
+        assert_eq!(drawing(&told), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
         assert!(picture(&told, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 

@@ -12,10 +12,10 @@ use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::{Align, Table, table, units};
 
-/// Ask the store in SQL
+/// Query the store in SQL
 ///
-/// Reads the files of the store directly; hopwise may be running or not. Tables: events, rollups, flows, drops, losses, and
-/// reports if they are kept. Times are ns since 1970.
+/// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
+/// reports if they are stored. Times are ns since the Unix epoch.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
@@ -23,35 +23,35 @@ use terminal::{Align, Table, table, units};
   hopwise query \"SELECT ts, value FROM events WHERE flow = '10.0.0.1:5000>10.0.0.2:80/17' AND metric = 'flow_latency'\"
   hopwise query --from 1h --format csv \"SELECT * FROM drops\" > drops.csv")]
 pub(crate) struct Args {
-    /// The question, for example "SELECT * FROM events LIMIT 10"
+    /// The query, for example "SELECT * FROM events LIMIT 10"
     pub(crate) sql: String,
 
-    /// Directory of the store; without it $STATE_DIRECTORY, else `hopwise-data` in the current directory
+    /// Directory of the store (default: $STATE_DIRECTORY, otherwise `hopwise-data` in the current directory)
     #[arg(long, alias = "store", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// How to print the answer
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Leave out files that end before: ns since 1970, or so long ago (30s, 15m, 2h, 7d)
+    /// Skip files that end before this time: ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) from: Option<u64>,
 
-    /// Leave out files that begin after, likewise
+    /// Skip files that begin after this time, likewise
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) to: Option<u64>,
 
-    /// Rows at most
+    /// Maximum number of rows
     #[arg(long, default_value_t = 10_000)]
     pub(crate) limit: usize,
 
-    /// Seconds after which the question is given up
+    /// Timeout, seconds
     #[arg(long, default_value_t = 60.0, value_parser = timeout)]
     pub(crate) timeout: f64,
 }
 
-/// How an answer is printed.
+/// Output format.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// Aligned columns

@@ -14,11 +14,11 @@ use terminal::CliError;
 /// How to reach a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Api {
-    /// Where the running hopwise answers
+    /// URL of the running hopwise
     #[arg(long = "api", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(crate) url: String,
 
-    /// Its token, if it asks for one; HOPWISE_TOKEN in the environment does the same and is not seen in `ps`
+    /// Its bearer token, if required; HOPWISE_TOKEN in the environment does the same and is not visible in `ps`
     #[arg(long)]
     pub(crate) token: Option<String>,
 }

@@ -20,32 +20,31 @@ use crate::datagram::{AggregatePorts, Contents, octets};
 use terminal::CliError;
 use terminal::progress::Progress;
 
-/// Push a capture through the whole collector
+/// Replay a capture through the collector
 ///
-/// Says which paths flows took, where they waited, what was dropped and what was lost on the way to the collector. The
-/// collector's time is the capture's. Exit code 2 when a file cannot be read to its end; what was found before is printed.
+/// Prints the paths of flows, latencies and queues, drops, and reports lost before the collector. The collector runs on
+/// the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise replay reports.pcap
   hopwise replay --profile onos --json capture.pcap.gz
-  hopwise replay --explain-loss reports.pcap             every gap in the sequence numbers
+  hopwise replay --explain-loss reports.pcap             list every gap in the sequence numbers
   hopwise replay --store /tmp/found reports.pcap && hopwise query --dir /tmp/found \"SELECT * FROM events\"
-  hopwise replay --speed realtime reports.pcap           as slowly as it was captured")]
+  hopwise replay --speed realtime reports.pcap           at the captured speed")]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, gzip too; read one after the other
+    /// Captures: pcap or pcapng, optionally gzipped; read in order
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// How to read the bytes: strict, geant, hostint, intcollector-gen, onos, or a profile of the configuration; without
-    /// it as the configuration says
+    /// Profile: strict, geant, hostint, intcollector-gen, onos, or one of the configuration (default: as configured)
     #[arg(long)]
     pub(crate) profile: Option<String>,
 
-    /// UDP port of reports; may be given several times
+    /// UDP port of reports; may be repeated
     #[arg(long = "port", value_name = "PORT", default_value = "32766")]
     pub(crate) ports: Vec<u16>,
 
-    /// UDP port of aggregates of postcards; may be given several times
+    /// UDP port of postcard aggregates; may be repeated
     #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767")]
     pub(crate) aggregate_ports: Vec<u16>,
 
@@ -53,23 +52,23 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Keep the results in this store
+    /// Write the results to this store
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 
-    /// Print what was found as one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// List everything odd in the sequence numbers: gaps, losses, late and repeated reports, restarts
+    /// List anomalies of sequence numbers: gaps, losses, reordered and duplicated reports, restarts
     #[arg(long)]
     pub(crate) explain_loss: bool,
 
-    /// Flows to list, those with the most reports first
+    /// Number of flows to list, by reports
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
 
-    /// `max`, `realtime`, or how many times faster than it was captured
+    /// `max`, `realtime`, or a factor of the captured speed
     #[arg(long, default_value = "max", value_parser = speed)]
     pub(crate) speed: Speed,
 }

@@ -11,34 +11,34 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Receive reports, keep what matters, serve the API and the pages
+/// Receive reports, detect and store events, serve the API and the web UI
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Configuration file; without it the defaults hold
+    /// Configuration file (default: built-in defaults)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Listen here instead of where the configuration says, for example udp://*:32766; may be repeated
+    /// Listen on this input instead of the configured ones, for example udp://*:32766; may be repeated
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<Listen>,
 
-    /// Serve the API here instead
+    /// Serve the API on this address instead
     #[arg(long, value_name = "ADDRESS", value_parser = api_address)]
     pub(crate) api: Option<SocketAddr>,
 
-    /// Keep the store here instead
+    /// Use this store directory instead
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  hopwise run                                    udp port 32766, page on http://127.0.0.1:8080, store in ./hopwise-data
+  hopwise run                                    UDP port 32766, web UI on http://127.0.0.1:8080, store in ./hopwise-data
   hopwise run -c hopwise.toml                    profiles, thresholds, rules, sizes: docs/reference/config.md
   hopwise run -l udp://*:32766 -l udp://*:54321  two ports
   hopwise run --api 127.0.0.1:9000 --store /tmp/try
-SIGHUP reads the configuration again, SIGTERM stops when everything is on disk; exit code 1 when something could not be written there.";
+SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exit code 1 if something could not be written.";
 
 fn api_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
@@ -56,41 +56,38 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Server::new(settings.clone(), args.config, log).with_overrides(overrides).dropping_capabilities();
     let addresses = server.start()?;
     for input in &addresses.inputs {
-        tracing::info!("listening for reports on udp://{input}");
+        tracing::info!(address = %format_args!("udp://{input}"), "receiving reports");
     }
     if let Some(switch) = &settings.switch {
-        tracing::info!("switching between {} ports as node {}", switch.ports.len(), switch.node);
+        tracing::info!(node = switch.node, ports = switch.ports.len(), "the switch is running");
     }
     if let (Some(input), Some(aggregator)) = (addresses.aggregator, &settings.aggregator) {
         let to: Vec<_> = aggregator.forward.iter().map(ToString::to_string).collect();
-        tracing::info!(
-            "taking postcards on udp://{input}, sending {} to {}",
-            aggregator.kind.word(),
-            to.join(" ")
-        );
+        let (kind, to) = (aggregator.kind.word(), to.join(" "));
+        tracing::info!(address = %format_args!("udp://{input}"), kind, to, "the aggregator is receiving postcards");
     }
     for dta in &addresses.dta {
-        tracing::info!("taking DTA reports on udp://{dta}");
+        tracing::info!(address = %format_args!("udp://{dta}"), "the translator is receiving DTA reports");
     }
     if let Some((roce, exchange)) = addresses.memory {
-        tracing::info!("memory: RoCEv2 on udp://{roce}, exchange on tcp://{exchange}");
+        tracing::info!(
+            roce = %format_args!("udp://{roce}"),
+            exchange = %format_args!("tcp://{exchange}"),
+            "the collector memory is ready"
+        );
     }
     if settings.store.enabled && settings.collects() {
-        tracing::info!("storing in {}", settings.store_directory().display());
+        tracing::info!(directory = %settings.store_directory().display(), "the store is open");
     }
-    let what = if settings.ui.enabled && settings.collects() && pages::are_built_in() {
-        "the pages are at"
-    } else {
-        "the API is at"
-    };
-    tracing::info!("{what} http://{}/", addresses.api);
+    let ui = settings.ui.enabled && settings.collects() && pages::are_built_in();
+    tracing::info!(ui, url = %format_args!("http://{}/", addresses.api), "the API is ready");
     let ended = server.wait();
     server.stop();
-    let mut is_whole = !server.has_lost();
+    let mut complete = !server.has_lost();
     if let Some(stored) = server.stored() {
         let lost = stored.shed + stored.failed;
-        is_whole &= stored.failed == 0;
+        complete &= stored.failed == 0;
         tracing::info!(stored = stored.committed, lost, "stopped");
     }
-    ended.map(|()| if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    ended.map(|()| if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

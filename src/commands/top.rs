@@ -16,30 +16,30 @@ use terminal::{Align, Table, Terminal, plot, units};
 
 /// Watch the busiest flows, nodes and links of a running hopwise
 ///
-/// Keys: f flows, n nodes, l links, s another order, q quit.
+/// Keys: f flows, n nodes, l links, s change the order, q quit.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise top                                live, every second
   hopwise top --view nodes --sort queue      nodes with the fullest queues first
   hopwise top --once --json                  one JSON object, for a script")]
 pub(crate) struct Args {
-    /// Print once and end (also when the output is no terminal)
+    /// Print once and exit (the default if the output is not a terminal)
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print JSON: one object, with the answers of /status, /flows, /nodes and /links
+    /// Print one JSON object with the responses of /status, /flows, /nodes and /links
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// What to show first
+    /// Initial table
     #[arg(long, value_enum, default_value_t = View::Flows)]
     pub(crate) view: View,
 
-    /// What comes first in it
+    /// Initial order
     #[arg(long, value_enum, default_value_t = Order::Latency)]
     pub(crate) sort: Order,
 
-    /// Seconds between two pictures
+    /// Refresh interval, seconds
     #[arg(long, default_value_t = 1.0, value_parser = interval)]
     pub(crate) interval: f64,
 
@@ -211,8 +211,8 @@ impl Snapshot {
         )
     }
 
-    /// Interfaces with the way in which each receives, and what does not receive; nothing of sockets that do, to which nothing
-    /// can happen: `in: xdp://eth1 by xdp-native · …`.
+    /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
+    /// xdp-native · …`.
     fn inputs(&self, terminal: Terminal) -> String {
         let worth_a_word =
             self.status.inputs.iter().filter(|input| input.interface.is_some() || input.message.is_some());

@@ -72,9 +72,9 @@ impl Program {
                 let (_, rest) = line.split_once(mark)?;
                 rest.split([',', ' ', '/']).next().unwrap().parse::<SocketAddr>().ok()
             };
-            if line.contains("taking DTA reports") {
+            if line.contains("receiving DTA reports") {
                 reports.extend(after("udp://"));
-            } else if line.contains("memory: ") {
+            } else if line.contains("the collector memory is ready") {
                 memory = after("udp://").zip(after("tcp://"));
             } else if let Some(api) = after("http://") {
                 break api;
