@@ -91,7 +91,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError>
 
 /// The old name that an error is about, and its new one.
 fn old_name(error: &clap::Error) -> Option<(String, &'static str)> {
-    let kinds = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidValue, ContextKind::InvalidArg];
     let written = kinds.into_iter().find_map(|kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,

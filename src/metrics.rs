@@ -159,18 +159,14 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     inputs.iter().for_each(|input| {
         text.sample("input_kernel_drops_total", &[("listen", &input.listen)], input.kernel_drops)
     });
-    methods(text, &inputs);
+    receive_paths(text, &inputs);
 }
 
 /// How each input receives, and what it lost.
-fn methods(text: &mut Text, inputs: &[view::InputView]) {
+fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
     text.metric("input_up", "gauge", "1 while an input receives, 0 while it cannot be opened.");
     inputs.iter().for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
-    text.metric(
-        "input_kind",
-        "gauge",
-        "1 for the method by which an input receives, from xdp-zerocopy to udp.",
-    );
+    text.metric("input_kind", "gauge", "1 for the receive path of an input, from xdp-zerocopy to udp.");
     for input in inputs {
         text.sample("input_kind", &[("listen", &input.listen), ("kind", &input.kind)], 1);
     }

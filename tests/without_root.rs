@@ -134,7 +134,7 @@ impl Unprivileged {
 fn four_capabilities_are_enough_and_one_thread_keeps_them() {
     let Some(hopwise) = Unprivileged::start(&FOUR) else { return };
     let line = hopwise.log_line("the input is open");
-    assert!(line.contains("input=\"xdp://veth0\" method=\"xdp-native on 1 queue"), "{line}");
+    assert!(line.contains("input=\"xdp://veth0\" rx_path=\"xdp-native on 1 queue"), "{line}");
     let status = hopwise.receives(500);
     assert_eq!(status["inputs"][0]["kind"], "xdp-native");
     let capabilities = hopwise.capabilities();
@@ -159,7 +159,7 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
 fn with_some_capabilities_the_next_rung_is_taken() {
     let Some(hopwise) = Unprivileged::start(&[Cap::NET_RAW]) else { return };
     let line = hopwise.log_line("the input is open");
-    assert!(line.contains("method=\"packet"), "{line}");
+    assert!(line.contains("rx_path=\"packet"), "{line}");
     assert_eq!(hopwise.receives(500)["inputs"][0]["kind"], "packet");
 }
 
@@ -170,7 +170,7 @@ fn without_capabilities_reports_come_by_udp_and_the_log_says_what_to_do() {
     let fix = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
     assert!(line.contains("blocking") && line.contains(fix), "{line}");
     let line = hopwise.log_line("the input is open");
-    assert!(line.contains("method=\"udp"), "{line}");
+    assert!(line.contains("rx_path=\"udp"), "{line}");
     hopwise.receives(200);
     assert!(hopwise.capabilities().values().all(|capabilities| capabilities.permitted.is_empty()));
 }

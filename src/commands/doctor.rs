@@ -46,7 +46,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   hopwise doctor                        the defaults and the hardware
-  hopwise doctor eth1 eth2              whether AF_XDP works on these, and by which method
+  hopwise doctor eth1 eth2              whether AF_XDP works on these, and by which receive path
   hopwise doctor -c hopwise.toml        the inputs of a configuration
   hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
 Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
@@ -96,7 +96,7 @@ fn title(examined: &Examined) -> String {
     format!("{}{asked}", examined.input.listen)
 }
 
-/// The expected method, and why no faster one works.
+/// The expected receive path, and why no faster one works.
 fn receive_paths(expected: &Expected) -> String {
     let sure = if expected.tried { "tried" } else { "expected" };
     let mut out = format!("  {sure}: {}", expected.rx_path.name());

@@ -114,7 +114,7 @@ impl Need<'_> {
     fn sockets(&self) -> Check {
         let (name, why) = (
             "xdp_sockets",
-            "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower method.",
+            "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower receive path.",
         );
         match self.machine.xdp_sockets {
             Some(true) => Check::good(name, "there", why),

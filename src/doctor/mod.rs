@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
     Unknown,
     /// It works, but slower than it could.
     Suboptimal,
-    /// The input does not work, or not by the method that was asked for.
+    /// The input does not work, or not by the requested receive path.
     Blocking,
 }
 

@@ -1,4 +1,4 @@
-//! The methods to read an interface, and the fastest that works on this machine.
+//! The receive paths of an interface, and the fastest that works on this machine.
 
 use nic::capabilities::Cap;
 use nic::device::{self, Facts, Machine};
@@ -154,7 +154,7 @@ pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
 pub(super) fn low(expected: &Expected, lowest: RxPath) -> Option<Check> {
     (expected.rx_path > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
         let found = format!("{} at best, {} asked for", expected.rx_path.name(), lowest.name());
-        let why = "`[collector.xdp] lowest` names the slowest acceptable method; the input is not opened by a slower one.";
+        let why = "`[collector.xdp] lowest` names the slowest acceptable receive path; hopwise does not open the input by a slower one.";
         Check::good("rx_path", found, why).with(Verdict::Blocking)
     })
 }

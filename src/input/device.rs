@@ -74,10 +74,10 @@ pub(super) fn input(
         best: false,
     };
     let opened = device.open().map_err(CliError::new)?;
-    let (input, method) = (listen.to_string(), opened.setup.sentence());
+    let (input, rx_path) = (listen.to_string(), opened.setup.sentence());
     match opened.setup.interface.as_ref().is_some_and(|interface| interface.tried.is_empty()) {
-        true => tracing::info!(input, method, "the input is open"),
-        false => tracing::warn!(input, method, "the input is open, not by the best method"),
+        true => tracing::info!(input, rx_path, "the input is open"),
+        false => tracing::warn!(input, rx_path, "the input is open, not by the fastest receive path"),
     }
     Ok(Input::new(listener, opened, Some(Box::new(device))))
 }

@@ -198,11 +198,11 @@ impl Watched {
         let before = self.work.gauge.setup();
         match self.opener.open() {
             Ok(opened) => {
-                let (input, method, before) = (&opened.setup.listen, opened.setup.sentence(), before.kind);
+                let (input, rx_path, before) = (&opened.setup.listen, opened.setup.sentence(), before.kind);
                 if before == opened.setup.kind {
-                    tracing::info!(input, method, "the input is open again");
+                    tracing::info!(input, rx_path, "the input is open again");
                 } else {
-                    tracing::warn!(input, method, before, "the input is open again by another method");
+                    tracing::warn!(input, rx_path, before, "the input is open again by another receive path");
                 }
                 self.work.gauge.opened(opened.setup.clone());
                 self.state = State::Opened(opened);
