@@ -2,8 +2,8 @@
 
 use crate::event::{Drop, Event, FlowRow, Loss, Rollup, Sink};
 
-/// Everything one worker found since the batch was last taken. Cleared and used again, so that in the steady state nothing
-/// is allocated; a batch at its capacity refuses and counts instead of growing.
+/// Everything that one worker found since the batch was last cleared. Its memory is reused, so that nothing is allocated in
+/// the steady state; a batch at its capacity refuses and counts records instead of growing.
 #[derive(Debug, Default)]
 pub struct Batch {
     capacity: usize,
@@ -107,7 +107,7 @@ impl Batch {
     }
 
     #[inline]
-    fn keep_path(&mut self, path: &[u32]) -> Option<Span> {
+    fn store_path(&mut self, path: &[u32]) -> Option<Span> {
         if self.paths.len() + path.len() > self.capacity * PATH_NODES {
             return None;
         }
@@ -121,7 +121,7 @@ impl Sink for Batch {
     #[inline]
     fn event(&mut self, event: &Event, path: &[u32]) {
         if self.events.len() < self.capacity
-            && let Some(span) = self.keep_path(path)
+            && let Some(span) = self.store_path(path)
         {
             self.events.push((*event, span));
         } else {
@@ -135,7 +135,7 @@ impl Sink for Batch {
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         if self.flows.len() < self.capacity
-            && let Some(span) = self.keep_path(path)
+            && let Some(span) = self.store_path(path)
         {
             self.flows.push((*row, span));
         } else {

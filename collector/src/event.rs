@@ -1,4 +1,4 @@
-//! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that takes them.
+//! What leaves the collector: events, roll-ups, flow rows, drops, losses; and the [`Sink`] that receives them.
 
 use detect::Metric;
 use wire::FlowKey;
@@ -190,7 +190,7 @@ pub struct Rollup {
     pub max: u64,
     /// Sum of values.
     pub sum: u64,
-    /// Median and 99th percentile from the sketch; `None` where no sketch was kept.
+    /// Median and 99th percentile from the sketch; `None` where there was no sketch.
     pub p50: Option<u64>,
     /// See `p50`.
     pub p99: Option<u64>,

@@ -101,7 +101,7 @@ pub struct Stats {
     pub drop_reports: u64,
     /// Flows and keys that expired.
     pub expired: u64,
-    /// Reports of paths of which not every hop could be kept.
+    /// Reports of paths of which not every hop could be stored.
     pub cut_paths: u64,
     /// What became of postcards.
     pub postcards: PostcardStats,

@@ -44,7 +44,7 @@ impl Collector {
         let (inner, readers) = (&mut self.inner, &mut self.readers);
         inner.stats.datagrams += burst.len() as u64;
         for datagram in burst {
-            if inner.turns(datagram.received) {
+            if inner.leaves_second(datagram.received) {
                 inner.advance(datagram.received, sink);
             }
             let (envelope, _) = inner.open(datagram, readers);
@@ -74,7 +74,7 @@ impl Inner {
         self.stats.aggregates += 1;
         let origin = Origin {
             reporter: u64::from(header.aggregator),
-            number: header.sequence,
+            seq: header.sequence,
             stamp: 0,
             index: 0,
             hw_id: 0,

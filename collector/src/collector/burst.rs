@@ -14,8 +14,8 @@ use crate::stream;
 /// Reports decoded ahead of those that are applied.
 pub(super) const AHEAD: usize = 16;
 
-/// Reports decoded between prefetching the bucket of one and its entry, and from there to its hops: time
-/// enough for the memory to answer.
+/// Reports decoded between prefetching the bucket of one and its entry, and from there to its hops: enough
+/// time for the memory access.
 const STEP: usize = 5;
 
 /// Writes the common report into a place of the burst.
@@ -24,7 +24,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, received: Nanos, s
     let about = &mut report.head.about;
     (about.key, about.ts) = (brief.flow, received);
     about.origin.reporter = u64::from(brief.node_id);
-    (about.origin.number, about.origin.stamp) = (brief.seq, brief.ts);
+    (about.origin.seq, about.origin.stamp) = (brief.seq, brief.ts);
     about.origin.hw_id = brief.hw_id;
     report.head.hash = brief.flow.hash(seed);
     report.head.signals = brief.int_flags.into();

@@ -97,7 +97,7 @@ impl Collector {
                     later.payload.get(line).map(memory::prefetch);
                 }
             }
-            if self.inner.turns(datagram.received) {
+            if self.inner.leaves_second(datagram.received) {
                 self.inner.flush(&mut pending, sink);
                 self.inner.advance(datagram.received, sink);
             }

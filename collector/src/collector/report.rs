@@ -70,7 +70,7 @@ impl Inner {
                 Some(node) => u64::from(node),
                 None => fold_octets(envelope.source, 0),
             },
-            number: report.seq,
+            seq: report.seq,
             stamp: report.ts.unwrap_or(0),
             index: report.index,
             hw_id: report.hw_id,

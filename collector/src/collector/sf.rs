@@ -31,7 +31,7 @@ impl Inner {
                     later.payload.get(line).map(memory::prefetch);
                 }
             }
-            if self.turns(datagram.received) {
+            if self.leaves_second(datagram.received) {
                 self.join_all(&mut pending, sink);
                 self.advance(datagram.received, sink);
             }

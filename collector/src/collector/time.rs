@@ -91,14 +91,14 @@ impl Sweep {
 impl Inner {
     /// Does `now` lie in another second than the present one?
     #[inline]
-    pub(super) fn turns(&self, now: Nanos) -> bool {
+    pub(super) fn leaves_second(&self, now: Nanos) -> bool {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
     /// Advances time to `now`; time never goes back. Ends the second, if `now` lies in another.
     #[inline]
     pub(super) fn advance(&mut self, now: Nanos, sink: &mut dyn Sink) {
-        if self.turns(now) && !self.turn(now, sink) {
+        if self.leaves_second(now) && !self.change_second(now, sink) {
             return;
         }
         self.sweep.now = self.sweep.now.max(now);
@@ -107,7 +107,7 @@ impl Inner {
     /// `false`: time stays where it is.
     #[cold]
     #[inline(never)]
-    fn turn(&mut self, now: Nanos, sink: &mut dyn Sink) -> bool {
+    fn change_second(&mut self, now: Nanos, sink: &mut dyn Sink) -> bool {
         if !self.sweep.started {
             self.sweep.started = true;
             (self.sweep.pushed, self.sweep.now) = (now, now);

@@ -4,7 +4,7 @@
 //!
 //! - A 32-bit stamp is a remainder modulo 2^32.
 //! - A difference of two 32-bit stamps is taken modulo 2^32 and is believed below 2^31; from there on the later stamp
-//!   lies before the earlier one, and the answer is [`Difference::Backwards`].
+//!   lies before the earlier one, and the result is [`Difference::Backwards`].
 //! - Stamps of one node come from one clock and may always be compared. Stamps of two nodes may only where the profile
 //!   says that clocks are synchronised; and even then a total shorter than the time spent inside the hops is not
 //!   believed.

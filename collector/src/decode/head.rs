@@ -10,7 +10,7 @@ use crate::hash::fold;
 pub(crate) struct Origin {
     /// The node id, or a hash of the address where the format carries none.
     pub(crate) reporter: u64,
-    pub(crate) number: u32,
+    pub(crate) seq: u32,
     pub(crate) stamp: u32,
     pub(crate) index: u16,
     pub(crate) hw_id: u8,
@@ -19,11 +19,11 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// No report.
-    pub(crate) const NONE: Self = Self { reporter: 0, number: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
+    pub(crate) const NONE: Self = Self { reporter: 0, seq: 0, stamp: 0, index: 0, hw_id: 0, version: 0 };
 
     pub(crate) fn hash(&self) -> u64 {
         let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);
-        fold(self.reporter ^ small << 32, u64::from(self.number) << 32 | u64::from(self.stamp))
+        fold(self.reporter ^ small << 32, u64::from(self.seq) << 32 | u64::from(self.stamp))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::stats::Table;
 /// Sets of one flow at a time, open or remembered.
 pub(crate) const SETS: usize = 4;
 
-/// Paths of a flow that are remembered: a flow may go several ways at once.
+/// Paths of a flow that are remembered: a flow may have several paths at once.
 const PATHS: usize = 4;
 
 /// What is known of one flow. In the order in which it is needed: the first line of memory says which set a report is of, the
@@ -186,7 +186,7 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Brings the flow that probably belongs to `hash` near, once its bucket is; answers where that is.
+    /// Brings the flow that probably belongs to `hash` near, once its bucket is; returns its slot.
     #[inline(always)]
     pub(crate) fn prefetch_flow(&self, hash: u64) -> u32 {
         let slot = self.index.guess(hash);

@@ -1,13 +1,13 @@
-//! How many nodes a packet passed: from what its header's hop count still holds.
+//! How many nodes a packet passed: from the remaining hop count of its header.
 //!
 //! Only a node that writes its own record counts the hop count down. A report of state Medium is of a packet into which
 //! every node wrote, so that
 //!
 //! ```text
-//! nodes before the sink = what the source began with - what the report holds
+//! nodes before the sink = initial hop count - remaining hop count of the report
 //! ```
 //!
-//! for exactly this packet, whatever happened to others. What sources begin with is configured, and then this is a proof.
+//! for exactly this packet, whatever happened to others. Where the initial count is configured, this is a proof.
 //!
 //! Or it is learned: a packet that is not of state Medium met a node that did not write into it, half of all at the first one
 //! behind the source, so that the largest hop count among such packets is one less than what sources began with. Learned
@@ -85,7 +85,7 @@ impl Lengths {
 }
 
 /// How many nodes wrote into the packet that came `later` packets after the one that opened a set, if nothing was lost,
-/// delayed or wiped: the largest power of two in that number. The register behind the source takes and gives in turns; the
+/// delayed or wiped: the largest power of two in that number. The register behind the source is written and read in turns; the
 /// next ones, which add_hop_without_path a packet that is still being written into every second time, every fourth time and so on, alike.
 /// Two neighbours always differ, so that two packets that changed places show.
 pub(crate) fn ruler(later: usize) -> u16 {

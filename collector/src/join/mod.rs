@@ -1,36 +1,36 @@
 //! SF-INT reports in, whole paths out (wire-formats section 3.5; Xiong et al., APNet 2024).
 //!
-//! An SF-INT packet carries the record of one node, perhaps of an earlier packet. The records of one packet, which bear one
-//! packet ID, reach the collector in several reports; together they are what a packet with a whole INT stack would have
-//! reported. Not all sets become complete: with more than three nodes the registers give up most packets, and lost reports and
-//! wiped registers others. **Nothing is taken for whole that is not**; this is the proof that is asked for:
+//! An SF-INT packet carries the record of one node, perhaps of an earlier packet. The records of one packet have one packet
+//! ID and reach the collector in several reports; together they are the INT stack of that packet. Not all sets become whole:
+//! with more than three nodes the registers drop most packets, and lost reports and overwritten registers cost others. **No
+//! set counts as whole without proof.** The proof:
 //!
-//! - A set is opened by a report of state Medium: every node wrote into this packet, which therefore is the one whose
-//!   record it carries, and the sink's own record belongs to it. The sink's record in other reports is of a packet that
-//!   nobody can name: a sample of the sink, never a part of a path.
-//! - It is extended by records of state High with the same flow and packet ID. Records of state Low belong to packets that
-//!   some node did not write into, and are samples of their node.
-//! - It is **whole** when it has as many different nodes as wrote into the packet, which its hop count gives for exactly
-//!   this packet ([`length`]). Of so many writers so many are there: none lacks, nor is the source another than the last.
-//!   What does not count: that no more records come, that the next packet ID has begun, how long other paths of the flow
-//!   are, the IP hop limit (it counts routers, not nodes, from a number that is guessed).
-//! - Records lie in the order in which the sink sent them, by its numbers, whatever the network did to the reports: last
-//!   node first. That this is the **order of the path** is proven by stamps where the profile says that clocks are
-//!   synchronised, or by the order in which hop counts came ([`length::ruler`]), which shows where two packets changed
-//!   places inside the network. A path is believed when so many sets in a row ([`JoinConfig::confirmations`]) have proven it; from then on
-//!   any whole set in this order is.
-//! - A set with a node twice and different values is given up. A set that was whole and then grew says that the hop count is
-//!   not what it should be: such a flow is not believed for [`DISTRUST`]. (Nodes that do not count as the rules say let the
-//!   first report of each set look like all of it, and the second give that away, before the path is confirmed.)
+//! - A report of state Medium opens a set: every node wrote into this packet, which therefore is the one whose record it
+//!   carries, and the sink's own record belongs to it. The sink's record in other reports is of an unknown packet: a sample
+//!   of the sink, never a part of a path.
+//! - Records of state High with the same flow and packet ID extend it. Records of state Low belong to packets that some node
+//!   did not write into, and are samples of their node.
+//! - A set is **whole** when it has as many different nodes as wrote into the packet, a number that the hop count gives for
+//!   exactly this packet ID ([`length`]). With as many writers, none is missing, and the source is the last. Not a proof: that no
+//!   more records come, that the next packet ID has begun, the length of other paths of the flow, the IP hop limit (it counts
+//!   routers, not nodes, from an unknown initial value).
+//! - Records are sorted by the order in which the sink sent them, by its sequence numbers, whatever the network did to the
+//!   reports: last node first. That this is the **order of the path** is proven by stamps where the profile says that clocks
+//!   are synchronised, or by the order of the hop counts ([`length::ruler`]), which shows where the network reordered two
+//!   packets. A path is believed when so many sets in a row ([`JoinConfig::confirmations`]) have proven it; from then on any
+//!   whole set in this order is.
+//! - A set with a node twice and different values is given up. A set that was whole and then grew shows that the hop count is
+//!   wrong: such a flow is not believed for [`DISTRUST`]. (Where nodes decrement the hop count wrongly, the first report of
+//!   each set looks complete and the second contradicts it, before the path is confirmed.)
 //!
-//! Sets are keyed by flow and packet ID. A flow may have four, so that reports may overtake each other; its oldest gives way
-//! to a fifth. They end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits come again.
-//! Tables are of fixed size: flows by the rule of `index` (a flood pushes out nothing that is busy), sets by age.
+//! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
+//! Sets end after [`JoinConfig::timeout`], and when their ID is 2^15 or more behind, since IDs of 16 bits repeat. Tables have
+//! a fixed size: flows by the rule of `index` (a flood evicts nothing that is busy), sets by age.
 //!
-//! Reports without a flow (compact ones) are kept by their sink and subsystem. Where several flows report through one, their
-//! packet IDs mix, and so may their records: whatever comes of such a set updates nodes, and never a path.
+//! Reports without a flow (compact ones) are keyed by their sink and subsystem. Where several flows report through one, their
+//! packet IDs mix, and so may their records: such sets update nodes, and never a path.
 //!
-//! Urgent reports hold whole stacks and do not come here.
+//! Urgent reports contain whole stacks and do not come here.
 
 mod flow;
 mod length;

@@ -264,8 +264,8 @@ impl Pool {
 
 /// Where a report stands among those of its sink's subsystem: the number of its datagram and its place in that, such that
 /// differences mean something also when numbers wrap (22 bits in reports 2.0).
-pub(crate) fn order(number: u32, index: u16) -> u32 {
-    number << 10 | u32::from(index.min(1023))
+pub(crate) fn order(seq: u32, index: u16) -> u32 {
+    seq << 10 | u32::from(index.min(1023))
 }
 
 /// Was the one sent before the other?

@@ -353,7 +353,7 @@ impl<'p> Simulation<'p> {
     fn report(&mut self, time: u64, packet: &Packet, node: u32) {
         let number = self.numbers.entry(node).or_default();
         *number = (*number + 1) & 0x3f_ffff;
-        let origin = Origin { reporter: node.into(), number: *number, version: 20, ..Origin::NONE };
+        let origin = Origin { reporter: node.into(), seq: *number, version: 20, ..Origin::NONE };
         let key = key(packet.flow);
         let about = About { ts: 0, origin, key, has_flow: true, profile: 0 };
         let place = Record { order: order(*number, 0), remaining: packet.remaining, ..Record::NOTHING };

@@ -204,7 +204,7 @@ impl<'a> SingleReport<'a> {
         (about.key, about.ts) = (single.flow, envelope.received);
         about.profile = envelope.sender.profile;
         about.origin.reporter = u64::from(single.node_id);
-        (about.origin.number, about.origin.hw_id) = (single.seq, single.hw_id);
+        (about.origin.seq, about.origin.hw_id) = (single.seq, single.hw_id);
         self.head.hash = single.flow.hash(seed);
         self.head.signals = single.int_flags.into();
         (self.own, self.carried) = (single.own, single.carried);

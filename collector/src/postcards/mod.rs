@@ -1,8 +1,8 @@
-//! Postcards joined into paths: the postcards that several nodes send of one packet, put together and in order, say what one INT
-//! report says.
+//! Postcards joined into paths: the postcards that several nodes send of one packet contain, in order, what one INT report
+//! contains.
 //!
-//! What a postcard says of its node is taken when it comes. Beside that it is **pending**, with its flow, until the others of its
-//! packet have come:
+//! The values of a postcard's node are applied when it comes. Beside that it is **pending**, with its flow, until the others
+//! of its packet have come:
 //!
 //! - postcards with the packet's head in them are of one packet when their signatures are equal (see [`identity`]), unless a node
 //!   has several with the same hop limit: then several packets look alike, as those of a sender that repeats itself do;
@@ -14,8 +14,8 @@
 //! A set is **joined** when its order is known ([`order`]) and its path is believed. The path that the flow already has is
 //! believed at once. Another one must be met several times in a row: [`PostcardConfig::confirmations`], or
 //! [`PostcardConfig::confirmations_after_loss`] while numbers are missing in the streams of the senders, and always when the path
-//! is part of the known one, which is what a lost postcard looks like; and then not while the numbers of a node that it lacks
-//! have a gap. What is not joined is counted by reason, and concludes nothing.
+//! is part of the known one, as after the loss of a postcard; and then not while the numbers of a node that it lacks
+//! have a gap. What is not joined is counted by reason, and gives no path.
 
 mod conclude;
 mod gaps;

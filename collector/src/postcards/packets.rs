@@ -18,16 +18,18 @@ pub(super) fn ends(postcards: &[Postcard]) -> u64 {
 
 /// Moves postcards that came twice to the end and returns how many. They lie in the order of their stamps.
 pub(super) fn move_repeats(postcards: &mut [Postcard]) -> usize {
-    let mut kept = 0;
+    let mut distinct = 0;
     for at in 0..postcards.len() {
-        let again =
-            postcards[..kept].iter().rev().take_while(|postcard| postcard.ingress == postcards[at].ingress);
+        let again = postcards[..distinct]
+            .iter()
+            .rev()
+            .take_while(|postcard| postcard.ingress == postcards[at].ingress);
         if !again.into_iter().any(|postcard| postcard.repeats(&postcards[at])) {
-            postcards.swap(kept, at);
-            kept += 1;
+            postcards.swap(distinct, at);
+            distinct += 1;
         }
     }
-    postcards.len() - kept
+    postcards.len() - distinct
 }
 
 pub(super) fn is_once_each(postcards: &[Postcard]) -> bool {

@@ -234,7 +234,7 @@ impl Sequencer {
         self.gone
     }
 
-    /// Streams held, room for, given up, refused.
+    /// Streams in the table, its capacity, evicted, refused.
     pub fn table(&self) -> crate::stats::Table {
         crate::stats::Table {
             used: self.streams.len() as u64,

@@ -33,7 +33,7 @@ impl ActiveDetection {
         detection
     }
 
-    /// Activates other thresholds and rules. What both rule sets remember is kept.
+    /// Activates other thresholds and rules. Cells of the rule history that both rule sets have stay.
     pub(crate) fn activate(&mut self, detection: Arc<Detection>, flows: usize) {
         self.history.set(&detection.rules, flows);
         self.active = detection;

@@ -168,18 +168,18 @@ mod tests {
         let mut directory = Directory::for_flows(64, 3, &[]);
         directory.begin();
         let id = |n: u32| n.wrapping_mul(0x9e37_79b1);
-        let mut kept = [false; 64];
-        for turn in 0..5000_u32 {
-            let slot = turn.wrapping_mul(0x85eb_ca6b) >> 26;
-            if std::mem::replace(&mut kept[slot as usize], turn % 3 != 0) {
+        let mut present = [false; 64];
+        for round in 0..5000_u32 {
+            let slot = round.wrapping_mul(0x85eb_ca6b) >> 26;
+            if std::mem::replace(&mut present[slot as usize], round % 3 != 0) {
                 directory.remove(id(slot));
             }
-            if kept[slot as usize] {
+            if present[slot as usize] {
                 directory.add(id(slot), slot);
             }
-            for (slot, kept) in (0..).zip(kept) {
-                let expected = if kept { Resolved::Slot(slot) } else { Resolved::Unknown };
-                assert_eq!(directory.find(id(slot)), expected, "turn {turn}, slot {slot}");
+            for (slot, present) in (0..).zip(present) {
+                let expected = if present { Resolved::Slot(slot) } else { Resolved::Unknown };
+                assert_eq!(directory.find(id(slot)), expected, "round {round}, slot {slot}");
             }
         }
     }

@@ -182,7 +182,7 @@ impl Flow {
 
     /// For events of the clock, not of a report: identified by the flow and its count of reports.
     pub(super) fn about(&self, ts: Nanos) -> About {
-        let origin = Origin { number: self.reports as u32, ..Origin::NONE };
+        let origin = Origin { seq: self.reports as u32, ..Origin::NONE };
         About { ts, origin, key: self.key, has_flow: true, profile: 0 }
     }
 

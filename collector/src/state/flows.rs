@@ -196,7 +196,7 @@ impl Arena {
         Self { hops, free: uncut.map(Vec::with_capacity), uncut }
     }
 
-    fn take(&mut self, class: usize) -> Option<u32> {
+    fn acquire(&mut self, class: usize) -> Option<u32> {
         if let Some(run) = self.free[class].pop() {
             return Some(run);
         }
@@ -206,7 +206,7 @@ impl Arena {
         Some(start as u32)
     }
 
-    fn give(&mut self, class: u8, run: u32) {
+    fn release(&mut self, class: u8, run: u32) {
         self.free[usize::from(class)].push(run);
     }
 }
@@ -350,7 +350,7 @@ impl Flows {
         now: Nanos,
         second: u32,
     ) -> Option<u32> {
-        let run = self.arena.take(0)?;
+        let run = self.arena.acquire(0)?;
         let entry = Flow {
             key,
             hops: 0,
@@ -399,11 +399,11 @@ impl Flows {
         Some(slot)
     }
 
-    /// Frees the flow in `slot` and all it holds.
+    /// Frees the flow in `slot` and all that belongs to it.
     pub(crate) fn remove(&mut self, slot: u32) {
         let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
         cold.used = false;
-        self.arena.give(entry.class, entry.run);
+        self.arena.release(entry.class, entry.run);
         (entry.hops, entry.key) = (0, FlowKey::default());
         self.index.remove(cold.hash, slot);
         self.free.push(slot);
@@ -440,9 +440,10 @@ impl Flows {
         let mut stored = hops.min(CLASSES[CLASSES.len() - 1].0);
         let fits = CLASSES.iter().position(|(length, _)| stored <= *length).unwrap_or(0);
         if fits != class {
-            let other = (fits..CLASSES.len()).find_map(|class| Some((class as u8, self.arena.take(class)?)));
+            let other =
+                (fits..CLASSES.len()).find_map(|class| Some((class as u8, self.arena.acquire(class)?)));
             if let Some((other, run)) = other {
-                self.arena.give(entry.class, entry.run);
+                self.arena.release(entry.class, entry.run);
                 (entry.class, entry.run) = (other, run);
             }
             stored = stored.min(CLASSES[usize::from(entry.class)].0);
@@ -476,7 +477,7 @@ impl Flows {
         self.index.cool(self.cold[slot as usize].hash, slot, second);
     }
 
-    /// Reports of paths of which not every hop could be kept.
+    /// Reports of paths of which not every hop could be stored.
     pub(crate) fn cut_paths(&self) -> u64 {
         self.cut
     }
@@ -557,8 +558,8 @@ mod tests {
     fn runs_that_are_used_up_shorten_what_is_kept_and_are_counted() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..20).map(|n| add(&mut flows, n).unwrap()).collect();
-        let kept: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 100)).collect();
-        assert_eq!((&kept[..16], &kept[16..]), (&[100; 16][..], &[8; 4][..]));
+        let stored: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 100)).collect();
+        assert_eq!((&stored[..16], &stored[16..]), (&[100; 16][..], &[8; 4][..]));
         assert_eq!(flows.cut_paths(), 4);
         flows.remove(slots[0]);
         assert_eq!(flows.resize_path(slots[19], 100), 100);
@@ -583,10 +584,10 @@ mod tests {
         let before = arena.hops.capacity();
         for (class, (_, share)) in CLASSES.iter().enumerate() {
             for _ in 0..100_usize.div_ceil(*share).max(16) {
-                let run = arena.take(class).unwrap() as usize;
+                let run = arena.acquire(class).unwrap() as usize;
                 assert_eq!(arena.hops[run..].as_ptr().addr() % 64, 0, "class {class}");
             }
-            assert_eq!(arena.take(class), None, "class {class}");
+            assert_eq!(arena.acquire(class), None, "class {class}");
         }
         assert_eq!(arena.hops.capacity(), before, "it never grows");
     }

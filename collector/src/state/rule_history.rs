@@ -12,22 +12,22 @@ pub(crate) struct RuleHistory {
 }
 
 impl RuleHistory {
-    /// Makes room for `flows` flows and the cells of `rules`. What the rules before remembered and these do too is kept.
+    /// Makes room for `flows` flows and the cells of `rules`. Cells that the rules before had too stay as they are.
     pub(crate) fn set(&mut self, rules: &RuleSet, flows: usize) {
         let cells = rules.cells();
         if cells == self.cells && self.values.len() == cells.len() * flows {
             return;
         }
-        let kept: Vec<(usize, usize)> = cells
+        let shared: Vec<(usize, usize)> = cells
             .iter()
             .enumerate()
             .filter_map(|(to, cell)| Some((self.cells.iter().position(|old| old == cell)?, to)))
             .collect();
         let mut values = vec![EMPTY; cells.len() * flows];
-        if !kept.is_empty() {
+        if !shared.is_empty() {
             let old = self.values.chunks_exact(self.cells.len());
             for (new, old) in values.chunks_exact_mut(cells.len()).zip(old) {
-                kept.iter().for_each(|&(from, to)| new[to] = old[from]);
+                shared.iter().for_each(|&(from, to)| new[to] = old[from]);
             }
         }
         (self.cells, self.values) = (cells.to_vec(), values);

@@ -40,7 +40,7 @@ const SAMPLES: u32 = 1000;
 /// Samples beyond [`SAMPLES`] in one second after which the stride doubles, and again.
 const STEP: u32 = 128;
 
-/// Seconds for which a key that was seen in one second only is kept: a flood of made-up keys makes room again soon.
+/// Seconds after which a key that had values in one second only is removed: a flood of made-up keys soon leaves the table.
 const ONCE: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 where the node itself is meant).
@@ -186,8 +186,8 @@ impl Series {
         self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
-    /// Adds a value. `false`: it is inside the deadband. `true`: call [`Series::examine`]. A slot that does not exist takes
-    /// nothing and answers `true`.
+    /// Adds a value. `false`: it is inside the deadband. `true`: call [`Series::examine`]. For a slot that does not exist
+    /// nothing happens, and the result is `true`.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
         let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
@@ -497,7 +497,7 @@ impl Series {
 fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketches: &mut Sketches) {
     for totals in [&mut cold.second, &mut cold.minute] {
         if totals.sketch.is_none() && cold.samples == 0 {
-            totals.sketch = sketches.take();
+            totals.sketch = sketches.acquire();
         }
         sketches.record(totals.sketch, value, hot.armed);
     }

@@ -35,7 +35,7 @@ impl Sketches {
     }
 
     /// An empty histogram, if the pool has one.
-    pub(crate) fn take(&mut self) -> Handle {
+    pub(crate) fn acquire(&mut self) -> Handle {
         if let Some(free) = self.free.pop() {
             return Handle(free);
         }
@@ -64,7 +64,7 @@ impl Sketches {
     }
 
     /// Gives a histogram back.
-    pub(crate) fn give(&mut self, handle: Handle) {
+    pub(crate) fn release(&mut self, handle: Handle) {
         if let Some(histogram) = self.made.get_mut(handle.0 as usize) {
             histogram.reset();
             self.free.push(handle.0);
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_one_percent_and_weights_count() {
         let mut sketches = Sketches::with_capacity(2);
-        let (one, weighted) = (sketches.take(), sketches.take());
+        let (one, weighted) = (sketches.acquire(), sketches.acquire());
         assert_eq!(sketches.quantiles(one), None);
         for value in 1..=10_000 {
             sketches.record(one, value, 1);
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn the_pool_is_bounded_and_reused_empty() {
         let mut sketches = Sketches::with_capacity(1);
-        let only = sketches.take();
-        assert!(sketches.take().is_none());
+        let only = sketches.acquire();
+        assert!(sketches.acquire().is_none());
         sketches.record(only, u64::MAX, 3);
         assert!(sketches.quantiles(only).unwrap().0 >= HIGHEST);
-        sketches.give(only);
-        assert_eq!(sketches.take(), only);
+        sketches.release(only);
+        assert_eq!(sketches.acquire(), only);
         assert_eq!((sketches.quantiles(only), sketches.table().refused), (None, 1));
     }
 }

@@ -30,7 +30,7 @@ pub struct HopView {
 pub struct FlowView<'a> {
     /// Its row, as at the periodic push.
     pub row: FlowRow,
-    /// Nodes that its path has; more than [`FlowView::hops`] where they could not all be kept.
+    /// Nodes that its path has; more than [`FlowView::hops`] where not all could be stored.
     pub path_length: u16,
     /// Its path visits a node twice.
     pub looped: bool,

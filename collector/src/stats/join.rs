@@ -91,7 +91,7 @@ pub struct JoinStats {
     pub reports: u64,
     /// Records in them.
     pub records: u64,
-    /// Sets taken as the whole path of a packet.
+    /// Sets that are the whole path of a packet.
     pub complete: Count,
     /// Sets that were closed, by [`Reason`]. Their records updated their nodes only.
     pub partial: [Count; Reason::ALL.len()],

@@ -47,8 +47,8 @@ impl Totals {
     /// Ends the interval: its summary, for which the sketch is given back.
     pub(super) fn finish(&self, sketches: &mut Sketches) -> Summary {
         let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
-        sketches.give(self.sketch);
-        // A sketch answers with the upper end of a cell; the exact extremes know better.
+        sketches.release(self.sketch);
+        // A sketch gives the upper end of a cell; the exact extremes bound it.
         let within = |value: u64| value.clamp(self.least, self.greatest);
         Summary {
             count: self.count,
@@ -72,7 +72,7 @@ pub struct Summary {
     pub max: u64,
     /// Their sum.
     pub sum: u64,
-    /// Median, where a sketch was kept.
+    /// Median, where there was a sketch.
     pub p50: Option<u64>,
     /// 99th percentile, likewise.
     pub p99: Option<u64>,
