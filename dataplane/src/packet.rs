@@ -411,7 +411,7 @@ impl Headers {
 
     /// Puts an INT option with these data into an IPv6 packet: into its hop-by-hop header, before all other options, or
     /// into a new one. `headers` are those of the packet, and changed with it.
-    pub(crate) fn put_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
+    pub(crate) fn insert_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
         let before = self.ip_len(frame);
         let start = ipv6::HEADER_LEN + self.ip;
         let has_header = self.has_option();
@@ -444,7 +444,7 @@ impl Headers {
     }
 
     /// Takes the option that begins at `option` out again, and with it the hop-by-hop header if nothing but padding is left.
-    pub(crate) fn take_option(&self, frame: &mut Vec<u8>, option: usize) {
+    pub(crate) fn remove_option(&self, frame: &mut Vec<u8>, option: usize) {
         let before = self.ip_len(frame);
         let Some(found) = options(frame, self.l4, self.body()).find(|found| found.start == option) else {
             return;

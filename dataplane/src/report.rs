@@ -262,18 +262,18 @@ impl Exporter {
     pub(crate) fn flow_report_direct(
         &mut self,
         frame: &[u8],
-        told: &ReportedPacket,
+        reported: &ReportedPacket,
         (bits, egress_if): (u16, u16),
         own: impl FnOnce(u16, &mut [u8]),
         out: &mut Outbox,
     ) -> bool {
         const HEAD: usize = v20::GROUP_LEN + v20::LEN + v20::MAIN_LEN;
         let bits = bits & REPORTABLE;
-        let end = (told.int_end + usize::from(self.format.snap)).min(told.ip_end);
-        let (code, start) = match (self.format.ethernet, told.headers.v6) {
+        let end = (reported.int_end + usize::from(self.format.snap)).min(reported.ip_end);
+        let (code, start) = match (self.format.ethernet, reported.headers.v6) {
             (true, _) => (3, 0),
-            (false, false) => (4, told.headers.ip),
-            (false, true) => (5, told.headers.ip),
+            (false, false) => (4, reported.headers.ip),
+            (false, true) => (5, reported.headers.ip),
         };
         let Some(packet) = frame.get(start..end) else { return false };
         let metadata = usize::from(wire::int::layout::words_2(bits)) * 4;
@@ -298,15 +298,15 @@ impl Exporter {
         out.bytes.extend_from_slice(packet);
         out.bytes.resize(start + HEAD + metadata + padded, 0);
         out.slots.push(Slot { hw_id, seq, reports: 1, start });
-        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record: told.record });
+        out.made.push(Made { kind: ReportKind::Flow, hw_id, with_stack: true, record: reported.record });
         true
     }
 
     /// Will [`Self::flow_report_direct`] write this report?
     #[inline]
-    pub(crate) fn is_direct(&self, told: &ReportedPacket) -> bool {
+    pub(crate) fn is_direct(&self, reported: &ReportedPacket) -> bool {
         // Main contents, metadata and padding are less than 128 bytes.
-        let short = told.int_end + usize::from(self.format.snap) + 128 < usize::from(v20::TO_THE_END) * 4;
+        let short = reported.int_end + usize::from(self.format.snap) + 128 < usize::from(v20::TO_THE_END) * 4;
         self.format.is_20() && self.format.group == 1 && short
     }
 
@@ -429,7 +429,7 @@ impl Exporter {
     }
 
     /// Some group is open.
-    pub(crate) fn holds_reports(&self) -> bool {
+    pub(crate) fn has_pending_reports(&self) -> bool {
         self.groups.iter().any(|group| group.reports > 0)
     }
 

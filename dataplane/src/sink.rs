@@ -149,7 +149,7 @@ fn suppresses(
 pub(crate) fn strip(frame: &mut Vec<u8>, carried: &Carried) {
     let headers = &carried.headers;
     if headers.has_option() {
-        return headers.take_option(frame, carried.shim - OPTION_HEAD);
+        return headers.remove_option(frame, carried.shim - OPTION_HEAD);
     }
     match (carried.mark, carried.original.proto) {
         // NPT 2: the source inserted the UDP header with INT; remove both.

@@ -119,7 +119,7 @@ fn insert_sf(
         return put(frame, headers, (mark, port), next, &bytes[..len], mtu);
     }
     match headers.option_len(len) {
-        Some(more) if headers.ip_len(frame) + more <= mtu => headers.put_option(frame, &bytes[..len]),
+        Some(more) if headers.ip_len(frame) + more <= mtu => headers.insert_option(frame, &bytes[..len]),
         _ => return Inserted::MtuExceeded,
     }
     Inserted::Yes

@@ -211,8 +211,8 @@ impl Switch {
     }
 
     /// Reports wait for their group to fill.
-    pub fn holds_reports(&self) -> bool {
-        self.node.exporter.holds_reports()
+    pub fn has_pending_reports(&self) -> bool {
+        self.node.exporter.has_pending_reports()
     }
 
     /// The flow of a frame, as it was before INT.

@@ -175,12 +175,12 @@ impl Forwarder {
 
     /// Nothing is on its way, nor waits to be received.
     pub(crate) fn is_empty(&self) -> bool {
-        self.router.held() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
+        self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
 
     /// What it did, and how many frames it holds.
     pub(crate) fn totals(&self) -> (&Stats, u64) {
-        (self.router.stats(), self.router.held())
+        (self.router.stats(), self.router.queued())
     }
 
     /// Frames that came too fast.

@@ -176,7 +176,7 @@ impl Forwarder {
     /// What it is and did.
     pub(crate) fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
-        let (stats, held) = (self.router.stats(), self.router.held());
+        let (stats, held) = (self.router.stats(), self.router.queued());
         let of =
             |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
         let totals = Totals {

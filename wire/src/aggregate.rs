@@ -414,7 +414,7 @@ impl Summary {
 
     /// Could these be the numbers of any values at all?
     #[inline]
-    fn holds_together(&self) -> bool {
+    fn is_consistent(&self) -> bool {
         let count = u64::from(self.count);
         let sums = u64::from(self.min) * count..=u64::from(self.max) * count;
         self.count > 0 && self.min <= self.max && sums.contains(&self.sum)
@@ -441,7 +441,7 @@ impl<'a> Aggregate<'a> {
         let header = Header::parse(payload)?;
         let aggregate = Self { header, records: &payload[HEADER_LEN..] };
         if header.kind.is_correlated() {
-            if !aggregate.records().all(|record| Summary::read(record).holds_together()) {
+            if !aggregate.records().all(|record| Summary::read(record).is_consistent()) {
                 return Err(Refusal::BadSummary);
             }
         } else if !aggregate.records().all(|record| header.covers(record)) {

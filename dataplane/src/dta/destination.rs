@@ -73,7 +73,7 @@ pub(super) struct Destination {
     /// What is added to that for its sequence on the wire.
     shift: u16,
     /// How many the ring holds.
-    held: u16,
+    buffered_count: u16,
     /// The first that is to be sent (again).
     unsent: Option<u16>,
     /// Reports before this one have been sent once.
@@ -92,15 +92,15 @@ pub(super) struct Destination {
 impl Destination {
     /// `longest`: bytes of the longest essential report; 0: there are none. `first`: sequence of the first of them.
     pub(super) fn new(number: u8, longest: usize, first: u16) -> Self {
-        let kept = if longest > 0 { WINDOW } else { 0 };
+        let buffered = if longest > 0 { WINDOW } else { 0 };
         Self {
             number,
             width: longest,
-            ring: vec![0; longest * kept],
-            lens: vec![0; kept],
+            ring: vec![0; longest * buffered],
+            lens: vec![0; buffered],
             next: 0,
             shift: first,
-            held: 0,
+            buffered_count: 0,
             unsent: None,
             fresh: 0,
             heeded: None,
@@ -153,7 +153,7 @@ impl Destination {
         let Some(room) = out.room(report.len()) else { return false };
         match report.emit(room) {
             Ok(len) => {
-                out.take(self.number, len);
+                out.commit(self.number, len);
                 true
             }
             Err(_) => false,
@@ -171,7 +171,7 @@ impl Destination {
         if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
             self.skip_unsent();
         }
-        self.held = (self.held + 1).min(WINDOW as u16);
+        self.buffered_count = (self.buffered_count + 1).min(WINDOW as u16);
         self.unsent = self.unsent.or(Some(self.next));
         self.next = self.next.wrapping_add(1);
         self.stats.essential += 1;
@@ -197,7 +197,7 @@ impl Destination {
     /// Sends the first of them; false: there is none, or no room.
     fn pump_one(&mut self, out: &mut Outbox) -> bool {
         let Some(sequence) = self.unsent else { return false };
-        if !out.push(self.number, self.kept(sequence)) {
+        if !out.push(self.number, self.buffered(sequence)) {
             return false;
         }
         if sequence == self.fresh {
@@ -209,7 +209,7 @@ impl Destination {
         true
     }
 
-    fn kept(&self, sequence: u16) -> &[u8] {
+    fn buffered(&self, sequence: u16) -> &[u8] {
         let at = usize::from(sequence) % WINDOW;
         let len = self.lens.get(at).map_or(0, |len| usize::from(*len));
         self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
@@ -238,9 +238,9 @@ impl Destination {
         if u64::from(missing) > self.stats.essential {
             missing = self.renumber(last);
         }
-        self.stats.forgotten += u64::from(missing.saturating_sub(self.held));
-        let first = self.next.wrapping_sub(missing.min(self.held));
-        if self.held > 0 {
+        self.stats.forgotten += u64::from(missing.saturating_sub(self.buffered_count));
+        let first = self.next.wrapping_sub(missing.min(self.buffered_count));
+        if self.buffered_count > 0 {
             self.unsent = Some(first);
         }
         if repeat.probe > 0 {
@@ -260,9 +260,9 @@ impl Destination {
     /// ours. Numbers what is kept behind `last`, and says how many there would be in all.
     fn renumber(&mut self, last: u16) -> u16 {
         self.stats.renumbered += 1;
-        let first = self.next.wrapping_sub(self.held);
+        let first = self.next.wrapping_sub(self.buffered_count);
         self.shift = last.wrapping_add(1).wrapping_sub(first);
-        for offset in 0..self.held {
+        for offset in 0..self.buffered_count {
             let one = first.wrapping_add(offset);
             let at = usize::from(one) % WINDOW * self.width;
             if let Some(sequence) = self.ring.get_mut(at + SEQUENCE..at + SEQUENCE + 2) {
@@ -284,10 +284,10 @@ impl Destination {
     pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
         self.pump(now, out);
         let (at, left) = self.probe;
-        if left == 0 || now < at || self.unsent.is_some() || self.held == 0 {
+        if left == 0 || now < at || self.unsent.is_some() || self.buffered_count == 0 {
             return;
         }
-        if out.push(self.number, self.kept(self.next.wrapping_sub(1))) {
+        if out.push(self.number, self.buffered(self.next.wrapping_sub(1))) {
             self.stats.probes += 1;
             let done = PROBES - left + 1;
             self.probe = (now.saturating_add(repeat.probe << done), left - 1);
@@ -310,6 +310,6 @@ impl Destination {
 
     /// Sequence of the last essential report.
     pub(super) fn last_sequence(&self) -> Option<u16> {
-        (self.held > 0).then(|| self.next.wrapping_add(self.shift).wrapping_sub(1))
+        (self.buffered_count > 0).then(|| self.next.wrapping_add(self.shift).wrapping_sub(1))
     }
 }

@@ -9,7 +9,7 @@ use super::field::{Field, Scratch, Subject, Unfit};
 use super::mapping::{Action, Mapping, data_len};
 use super::outbox::Outbox;
 use super::spread::Spread;
-use super::{How, Kept};
+use super::{How, Unsent};
 
 /// What became of what a mapping was for. made = sent + held + all that follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct MappingStats {
     /// Given out, or kept for resending where there was no room yet.
     pub sent: u64,
     /// Entries that wait for others.
-    pub held: u64,
+    pub pending: u64,
     /// Kept back because of congestion.
     pub suppressed: u64,
     /// A part of the key, or the value, was not known.
@@ -33,8 +33,8 @@ pub struct MappingStats {
 impl MappingStats {
     /// Is everything accounted for?
     pub fn adds_up(&self) -> bool {
-        let Self { made, sent, held, suppressed, absent, size, no_room } = *self;
-        made == sent + held + suppressed + absent + size + no_room
+        let Self { made, sent, pending, suppressed, absent, size, no_room } = *self;
+        made == sent + pending + suppressed + absent + size + no_room
     }
 }
 
@@ -78,7 +78,7 @@ struct Pack {
 /// Why a mapping made nothing.
 enum Unmade {
     Unfit(Unfit),
-    Kept(Kept),
+    Unsent(Unsent),
 }
 
 impl From<Unfit> for Unmade {
@@ -87,15 +87,15 @@ impl From<Unfit> for Unmade {
     }
 }
 
-impl From<Kept> for Unmade {
-    fn from(kept: Kept) -> Self {
-        Self::Kept(kept)
+impl From<Unsent> for Unmade {
+    fn from(buffered: Unsent) -> Self {
+        Self::Unsent(buffered)
     }
 }
 
 enum Done {
     Sent,
-    Held,
+    Pending,
 }
 
 impl Engine {
@@ -159,7 +159,7 @@ impl Engine {
 
     /// Carries out what there is to do on an occasion. `passed`: which mappings have told of this record already; the answer: and
     /// which now.
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         context: &Context<'_>,
         table: Option<usize>,
@@ -167,18 +167,18 @@ impl Engine {
         now: u64,
         out: &mut Outbox,
     ) -> u8 {
-        let mut told = passed;
+        let mut reported = passed;
         for i in 0..self.by_occasion[context.trigger as usize].len() {
             let index = usize::from(self.by_occasion[context.trigger as usize][i]);
             let one = &self.mappings[index];
-            if one.mapping.table != table || !one.is_for(context) || one.bit & told != 0 {
+            if one.mapping.table != table || !one.is_for(context) || one.bit & reported != 0 {
                 continue;
             }
             if self.consider(index, context, now, out) {
-                told |= self.mappings[index].bit;
+                reported |= self.mappings[index].bit;
             }
         }
-        told
+        reported
     }
 
     /// One mapping. Did its conditions hold? A path's postcards are counted as one.
@@ -223,9 +223,9 @@ impl Engine {
         let stats = &mut self.mappings[index].stats;
         match done {
             Ok(Done::Sent) => stats.sent += 1,
-            Ok(Done::Held) => stats.held += 1,
-            Err(Unmade::Kept(Kept::Suppressed)) => stats.suppressed += 1,
-            Err(Unmade::Kept(Kept::NoRoom)) => stats.no_room += 1,
+            Ok(Done::Pending) => stats.pending += 1,
+            Err(Unmade::Unsent(Unsent::Suppressed)) => stats.suppressed += 1,
+            Err(Unmade::Unsent(Unsent::NoRoom)) => stats.no_room += 1,
             Err(Unmade::Unfit(Unfit::Absent)) => stats.absent += 1,
             Err(Unmade::Unfit(Unfit::Size)) => stats.size += 1,
         }
@@ -274,7 +274,9 @@ impl Engine {
             }
         };
         let collector = operation.key().map_or(0, |key| spread.of_key(key));
-        let Some(to) = destinations.get_mut(usize::from(collector)) else { return Err(Kept::NoRoom.into()) };
+        let Some(to) = destinations.get_mut(usize::from(collector)) else {
+            return Err(Unsent::NoRoom.into());
+        };
         let by = By { how: mapping.how, reporter: *reporter, now, probe: repeat.probe };
         send(to, &operation, by, out)?;
         *reports += 1;
@@ -304,15 +306,15 @@ impl Engine {
             }
         };
         let Some(pack) = packs.get_mut(at) else { return Err(Unfit::Absent.into()) };
-        let to = self.destinations.get_mut(usize::from(pack.collector)).ok_or(Kept::NoRoom)?;
+        let to = self.destinations.get_mut(usize::from(pack.collector)).ok_or(Unsent::NoRoom)?;
         if to.suppresses(mapping.how.priority, now) {
-            return Err(Kept::Suppressed.into());
+            return Err(Unsent::Suppressed.into());
         }
         let mut scratch = Scratch::new(&mut self.data);
         entry.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
         let len = scratch.len();
         let start = len * usize::from(pack.count);
-        let place = pack.bytes.get_mut(start..start + len).ok_or(Kept::NoRoom)?;
+        let place = pack.bytes.get_mut(start..start + len).ok_or(Unsent::NoRoom)?;
         place.copy_from_slice(&self.data[..len]);
         if pack.count == 0 {
             pack.since = now;
@@ -320,7 +322,7 @@ impl Engine {
         pack.count += 1;
         let full = start + 2 * len > pack.bytes.len();
         if !full && !mapping.how.immediate {
-            return Ok(Done::Held);
+            return Ok(Done::Pending);
         }
         let waited = u64::from(pack.count) - 1;
         let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
@@ -328,12 +330,12 @@ impl Engine {
             Ok(()) => {
                 self.reports += 1;
                 let stats = &mut self.mappings[index].stats;
-                stats.held -= waited;
+                stats.pending -= waited;
                 stats.sent += waited;
                 Ok(Done::Sent)
             }
             // It waits for room.
-            Err(_) => Ok(Done::Held),
+            Err(_) => Ok(Done::Pending),
         }
     }
 
@@ -345,8 +347,8 @@ impl Engine {
         how: How,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<(), Kept> {
-        let to = self.destinations.get_mut(usize::from(collector)).ok_or(Kept::NoRoom)?;
+    ) -> Result<(), Unsent> {
+        let to = self.destinations.get_mut(usize::from(collector)).ok_or(Unsent::NoRoom)?;
         send(to, operation, By { how, reporter: self.reporter, now, probe: self.repeat.probe }, out)?;
         self.reports += 1;
         Ok(())
@@ -371,7 +373,7 @@ impl Engine {
                 let by = By { how: mapping.how, reporter: self.reporter, now, probe: self.repeat.probe };
                 if flush(pack, len, by, to, out).is_ok() {
                     self.reports += 1;
-                    stats.held -= count;
+                    stats.pending -= count;
                     stats.sent += count;
                 }
             }
@@ -451,7 +453,7 @@ fn flush(
     by: By,
     to: &mut Destination,
     out: &mut Outbox,
-) -> Result<(), Kept> {
+) -> Result<(), Unsent> {
     let entries = &pack.bytes[..entry_len * usize::from(pack.count)];
     let operation = Operation::Append { list: pack.list, entry_len: entry_len as u16, entries };
     emit(to, &operation, by, out)?;
@@ -460,16 +462,16 @@ fn flush(
 }
 
 /// Sends an operation, unless congestion keeps it back.
-fn send(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Kept> {
+fn send(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Unsent> {
     if to.suppresses(by.how.priority, by.now) {
-        return Err(Kept::Suppressed);
+        return Err(Unsent::Suppressed);
     }
     emit(to, operation, by, out)
 }
 
-fn emit(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Kept> {
+fn emit(to: &mut Destination, operation: &Operation<'_>, by: By, out: &mut Outbox) -> Result<(), Unsent> {
     let How { priority, essential, immediate } = by.how;
     let base = Base { immediate, essential, priority, sequence: 0, reporter: by.reporter };
     let report = Report { base, operation: *operation };
-    if to.send(&report, by.now, by.probe, out) { Ok(()) } else { Err(Kept::NoRoom) }
+    if to.send(&report, by.now, by.probe, out) { Ok(()) } else { Err(Unsent::NoRoom) }
 }

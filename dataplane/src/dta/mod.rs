@@ -114,7 +114,7 @@ pub struct How {
 
 /// Why a report was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Unsent {
     /// Congestion keeps reports of its priority back.
     Suppressed,
     /// There was no room for it, or it breaks a rule of the format.
@@ -235,7 +235,7 @@ impl Reporter {
         for sketch in &mut self.sketches {
             sketch.count(context, now);
         }
-        self.engine.tell(context, None, 0, now, out);
+        self.engine.report(context, None, 0, now, out);
     }
 
     /// Something else has happened, see [`Trigger`]; tables count packets that are dropped.
@@ -244,7 +244,7 @@ impl Reporter {
         if context.trigger == Trigger::Drop {
             self.count_drop(context, now, out);
         }
-        self.engine.tell(context, None, 0, now, out);
+        self.engine.report(context, None, 0, now, out);
     }
 
     /// A packet is dropped that nobody wants to be told of: only tables count it.
@@ -262,7 +262,7 @@ impl Reporter {
         how: How,
         now: u64,
         out: &mut Outbox,
-    ) -> Result<(), Kept> {
+    ) -> Result<(), Unsent> {
         let spread = &self.engine.spread;
         let collector = match operation {
             Operation::Append { list, .. } => spread.of_list(*list),
@@ -314,7 +314,7 @@ impl Reporter {
         engine.tick(now, out);
         let node = engine.reporter;
         for (index, table) in tables.iter_mut().enumerate() {
-            table.tick(node, now, &mut Told { engine, index, now, out });
+            table.tick(node, now, &mut TableReports { engine, index, now, out });
         }
         let collector = engine.spread.of_sketches();
         for sketch in sketches {
@@ -363,7 +363,7 @@ impl Reporter {
     fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, out: &mut Outbox) {
         let Self { engine, tables, .. } = self;
         for (index, table) in tables.iter_mut().enumerate() {
-            table.count(context, sums, now, &mut Told { engine, index, now, out });
+            table.count(context, sums, now, &mut TableReports { engine, index, now, out });
         }
     }
 }
@@ -382,16 +382,16 @@ pub struct Destination {
 }
 
 /// What a table tells goes to the mappings of its records.
-struct Told<'a> {
+struct TableReports<'a> {
     engine: &'a mut Engine,
     index: usize,
     now: u64,
     out: &'a mut Outbox,
 }
 
-impl table::Tell for Told<'_> {
-    fn tell(&mut self, context: &Context<'_>, passed: u8) -> u8 {
-        self.engine.tell(context, Some(self.index), passed, self.now, self.out)
+impl table::RecordSink for TableReports<'_> {
+    fn report(&mut self, context: &Context<'_>, passed: u8) -> u8 {
+        self.engine.report(context, Some(self.index), passed, self.now, self.out)
     }
 }
 

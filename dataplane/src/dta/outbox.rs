@@ -68,7 +68,7 @@ impl Outbox {
 
     /// What was written to [`Outbox::room`] is a report of `len` bytes.
     #[inline]
-    pub(super) fn take(&mut self, collector: u8, len: usize) {
+    pub(super) fn commit(&mut self, collector: u8, len: usize) {
         self.slots.push(Slot { collector, start: self.used as u32, len: len as u16 });
         self.used += len;
     }
@@ -78,7 +78,7 @@ impl Outbox {
     pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
         let Some(room) = self.room(payload.len()) else { return false };
         room.copy_from_slice(payload);
-        self.take(collector, payload.len());
+        self.commit(collector, payload.len());
         true
     }
 }
@@ -98,8 +98,8 @@ mod tests {
     fn what_does_not_fit_is_not_taken() {
         let mut outbox = Outbox::new(10, 3);
         assert!(outbox.push(1, &[1; 4]) && outbox.push(2, &[2; 6]) && !outbox.push(3, &[3]));
-        let held: Vec<_> = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();
-        assert_eq!(held, [(1, vec![1; 4]), (2, vec![2; 6])]);
+        let pending: Vec<_> = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();
+        assert_eq!(pending, [(1, vec![1; 4]), (2, vec![2; 6])]);
         outbox.clear();
         assert!(outbox.is_empty());
         assert_eq!((0..4).filter(|i| outbox.push(*i, &[0])).count(), 3, "three reports, however short");

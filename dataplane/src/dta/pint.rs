@@ -50,11 +50,11 @@ mod tests {
     #[test]
     fn every_hop_is_told_about_as_often() {
         for hops in 1..=8_usize {
-            let mut told = [0; 8];
-            (0..=254).for_each(|n| told[hop(n, hops).unwrap()] += 1);
-            let least = told[..hops].iter().min().unwrap();
-            assert!(*least * hops * 2 > 255, "{hops}: {told:?}");
-            assert_eq!(told[hops..].iter().sum::<usize>(), 0);
+            let mut reported = [0; 8];
+            (0..=254).for_each(|n| reported[hop(n, hops).unwrap()] += 1);
+            let least = reported[..hops].iter().min().unwrap();
+            assert!(*least * hops * 2 > 255, "{hops}: {reported:?}");
+            assert_eq!(reported[hops..].iter().sum::<usize>(), 0);
         }
         assert_eq!(hop(3, 0), None);
     }
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn a_path_is_found_again_among_the_networks_nodes() {
         let (path, network) = ([11, 12, 13, 14, 15], 1..=60_u32);
-        let told = |n: u8| digest(path[hop(n, path.len()).unwrap()], n);
+        let reported = |n: u8| digest(path[hop(n, path.len()).unwrap()], n);
         for (place, node) in path.iter().enumerate() {
             let candidates = network.clone().filter(|candidate| {
-                (0..64).all(|n| hop(n, path.len()) != Some(place) || digest(*candidate, n) == told(n))
+                (0..64).all(|n| hop(n, path.len()) != Some(place) || digest(*candidate, n) == reported(n))
             });
             assert_eq!(candidates.collect::<Vec<_>>(), [*node]);
         }

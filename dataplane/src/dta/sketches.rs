@@ -128,7 +128,7 @@ impl Sketch {
             return;
         };
         self.stats.counted += 1;
-        self.turn(now);
+        self.rotate(now);
         let Self { config, filling, .. } = self;
         let Columns { depth, columns, .. } = config.shape;
         let at = |column: u32, row: u8| column as usize * usize::from(depth) + usize::from(row);
@@ -174,7 +174,7 @@ impl Sketch {
     }
 
     /// Seals what was counted when an epoch is over.
-    fn turn(&mut self, now: u64) {
+    fn rotate(&mut self, now: u64) {
         let epoch = now / self.config.epoch.max(1);
         let Some(before) = self.epoch else {
             self.epoch = Some(epoch);
@@ -198,9 +198,9 @@ impl Sketch {
         &mut self,
         now: u64,
         most: usize,
-        mut send: impl FnMut(&Operation<'_>) -> Result<(), super::Kept>,
+        mut send: impl FnMut(&Operation<'_>) -> Result<(), super::Unsent>,
     ) {
-        self.turn(now);
+        self.rotate(now);
         for _ in 0..most {
             let columns = self.config.shape.columns;
             if self.cursor >= columns || now < self.next_send {
@@ -209,12 +209,12 @@ impl Sketch {
             let count = u32::from(self.config.per_report).min(columns - self.cursor);
             match send(&self.operation(count)) {
                 Ok(()) => {}
-                Err(super::Kept::Suppressed) => {
+                Err(super::Unsent::Suppressed) => {
                     self.stats.suppressed += u64::from(columns - self.fresh);
                     (self.cursor, self.fresh) = (columns, columns);
                     return;
                 }
-                Err(super::Kept::NoRoom) => return,
+                Err(super::Unsent::NoRoom) => return,
             }
             let end = self.cursor + count;
             let new = end.saturating_sub(self.fresh.max(self.cursor));

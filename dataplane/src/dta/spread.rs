@@ -104,9 +104,9 @@ impl Spread {
 /// (of equal ones the first) the first of its own.
 fn give_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
-        let mut held = [0_u16; 256];
-        by_key.iter().for_each(|collector| held[usize::from(*collector)] += 1);
-        let most = (0..new).rev().max_by_key(|one| held[usize::from(*one)]).unwrap_or(0);
+        let mut pending = [0_u16; 256];
+        by_key.iter().for_each(|collector| pending[usize::from(*collector)] += 1);
+        let most = (0..new).rev().max_by_key(|one| pending[usize::from(*one)]).unwrap_or(0);
         if let Some(entry) = by_key.iter_mut().find(|collector| **collector == most) {
             *entry = new;
         }
@@ -131,9 +131,9 @@ mod tests {
             let moved = pairs().filter(|(old, new)| old != new).count();
             assert!(pairs().all(|(old, new)| old == new || usize::from(*new) == n), "{n}");
             assert_eq!(moved, 256 / (n + 1));
-            let mut held = [0_usize; MAX_COLLECTORS];
-            after.by_key.iter().for_each(|collector| held[usize::from(*collector)] += 1);
-            let (least, most) = (held[..=n].iter().min().unwrap(), held[..=n].iter().max().unwrap());
+            let mut pending = [0_usize; MAX_COLLECTORS];
+            after.by_key.iter().for_each(|collector| pending[usize::from(*collector)] += 1);
+            let (least, most) = (pending[..=n].iter().min().unwrap(), pending[..=n].iter().max().unwrap());
             assert!(most - least <= 2 && *least >= 256 / (n + 1), "{n}: {least} to {most}");
         }
     }
@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn tables_that_contradict_themselves_are_refused() {
-        let told = |by_key, lists, sketches| Spread::new(2, by_key, lists, sketches).unwrap_err();
-        assert_eq!(told(Some([2; 256]), vec![], 0), "there is no collector 2; there are 0 to 1");
-        assert_eq!(told(None, vec![(1, 5, 0), (5, 9, 1)], 0), "list 5 is given to two collectors");
-        assert_eq!(told(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is behind the last");
-        assert!(told(None, vec![], 9).contains("no collector 9"));
+        let reported = |by_key, lists, sketches| Spread::new(2, by_key, lists, sketches).unwrap_err();
+        assert_eq!(reported(Some([2; 256]), vec![], 0), "there is no collector 2; there are 0 to 1");
+        assert_eq!(reported(None, vec![(1, 5, 0), (5, 9, 1)], 0), "list 5 is given to two collectors");
+        assert_eq!(reported(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is behind the last");
+        assert!(reported(None, vec![], 9).contains("no collector 9"));
         assert!(Spread::new(0, None, vec![], 0).is_err() && Spread::new(65, None, vec![], 0).is_err());
     }
 }

@@ -168,15 +168,15 @@ mod tests {
     }
 
     /// List and entry of each report.
-    fn told(switch: &mut Switch) -> Vec<(u32, Vec<u8>)> {
+    fn reported(switch: &mut Switch) -> Vec<(u32, Vec<u8>)> {
         let switch_reporter = switch.dta_mut().unwrap();
         let read = |payload| match Report::parse(payload).unwrap().operation {
             Operation::Append { list, entries, .. } => (list, entries.to_vec()),
             other => panic!("{other:?}"),
         };
-        let told = switch_reporter.outbox.datagrams().map(|one| read(one.payload)).collect();
+        let reported = switch_reporter.outbox.datagrams().map(|one| read(one.payload)).collect();
         switch_reporter.outbox.clear();
-        told
+        reported
     }
 
     /// A packet behind source and transit, as it comes to a sink.
@@ -205,7 +205,7 @@ mod tests {
                     |out: &Reports| out.datagrams().map(|one| one.payload.to_vec()).collect::<Vec<_>>();
                 assert_eq!(datagrams(&same), if also { datagrams(&reports) } else { Vec::new() });
                 let entry = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 3, 0, 0, 1, 0xf4];
-                assert_eq!(told(&mut sink), [(1, entry.to_vec())], "500 ns");
+                assert_eq!(reported(&mut sink), [(1, entry.to_vec())], "500 ns");
             }
         }
     }
@@ -218,8 +218,11 @@ mod tests {
         let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
         let (mut frame, mut reports) = (at_the_sink(Mode::Sf, false), Reports::default());
         sink.forward(&mut frame, &calm, &mut reports);
-        let told = told(&mut sink);
-        assert_eq!((told.len(), told[0].0, &told[0].1[4..]), (1, 2, &[0, 0, 0, 3, 0, 0, 0, 0][..]));
+        let reported = reported(&mut sink);
+        assert_eq!(
+            (reported.len(), reported[0].0, &reported[0].1[4..]),
+            (1, 2, &[0, 0, 0, 3, 0, 0, 0, 0][..])
+        );
         assert!(reports.is_empty() && frame == template(5, false), "{frame:02x?}");
     }
 
@@ -239,13 +242,13 @@ mod tests {
             let mut reports = Reports::default();
             let visit = Visit { from_edge: true, ..VISIT };
             node.forward(&mut template(5, false), &visit, &mut reports);
-            assert_eq!(told(&mut node), [(3, vec![3, 3, 1]), (1, with_port([3, 70]))]);
+            assert_eq!(reported(&mut node), [(3, vec![3, 3, 1]), (1, with_port([3, 70]))]);
             node.forward(&mut template(5, false), &visit, &mut reports);
-            assert_eq!(told(&mut node), [(4, vec![3, 70, 17]), (1, with_port([3, 70]))]);
+            assert_eq!(reported(&mut node), [(4, vec![3, 70, 17]), (1, with_port([3, 70]))]);
             node.forward(&mut template(5, false), &Visit { queue_occupancy: 10, ..visit }, &mut reports);
-            assert_eq!(told(&mut node), [(3, vec![3, 3, 0]), (1, with_port([3, 10]))]);
+            assert_eq!(reported(&mut node), [(3, vec![3, 3, 0]), (1, with_port([3, 10]))]);
             assert!(node.dropped(&template(5, false), &visit, 7, &mut reports));
-            assert_eq!(told(&mut node), [(2, with_port([3, 7]))]);
+            assert_eq!(reported(&mut node), [(2, with_port([3, 7]))]);
             assert!(reports.is_empty());
             assert_eq!((node.stats().queues_reported, node.stats().drops_reported), (2, 1));
         }
@@ -279,7 +282,7 @@ mod tests {
         assert_eq!(counted, [4, 2, 2]);
         let frame = template(5, false);
         let entry = vec![frame[16], frame[17], frame[22]];
-        assert_eq!(told(&mut node), vec![(1, entry); 4]);
+        assert_eq!(reported(&mut node), vec![(1, entry); 4]);
     }
 
     #[test]
@@ -294,7 +297,7 @@ mod tests {
                 switch.set_dta(Some(switch_reporter(vec![append(Trigger::Packet, 1, "packet_id")], false)));
                 let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
                 switch.forward(&mut frame, &visit, &mut Reports::default());
-                numbers.extend(told(&mut switch));
+                numbers.extend(reported(&mut switch));
             }
         }
         assert_eq!((&numbers[0], &numbers[3]), (&numbers[2], &numbers[5]));

@@ -97,7 +97,7 @@ struct Record {
     passed: u8,
     total: Sums,
     /// Totals when it was told last.
-    told: Sums,
+    last_reported: Sums,
     first: u64,
     last: u64,
 }
@@ -108,7 +108,7 @@ impl Record {
         len: 0,
         passed: 0,
         total: Sums { packets: 0, bytes: 0, drops: 0 },
-        told: Sums { packets: 0, bytes: 0, drops: 0 },
+        last_reported: Sums { packets: 0, bytes: 0, drops: 0 },
         first: 0,
         last: 0,
     };
@@ -119,7 +119,7 @@ impl Record {
 
     fn counter(&self) -> Counter<'_> {
         let Self { total, first, last, .. } = *self;
-        Counter { key: self.key(), since: total.less(&self.told), total, first, last }
+        Counter { key: self.key(), since: total.less(&self.last_reported), total, first, last }
     }
 }
 
@@ -145,8 +145,8 @@ impl Round {
 }
 
 /// Takes what a table tells: the record or window, and of which mappings it was told that they have passed. Gives those back.
-pub(super) trait Tell {
-    fn tell(&mut self, context: &Context<'_>, passed: u8) -> u8;
+pub(super) trait RecordSink {
+    fn report(&mut self, context: &Context<'_>, passed: u8) -> u8;
 }
 
 impl Table {
@@ -157,7 +157,13 @@ impl Table {
     }
 
     /// Counts a packet.
-    pub(super) fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, tell: &mut impl Tell) {
+    pub(super) fn count(
+        &mut self,
+        context: &Context<'_>,
+        sums: Sums,
+        now: u64,
+        report: &mut impl RecordSink,
+    ) {
         let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else { return };
         if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
             return;
@@ -174,8 +180,9 @@ impl Table {
             self.stats.made += 1;
             if record.len > 0 {
                 self.stats.evicted += 1;
-                let out = Context { counter: Some(&record.counter()), ..told(Trigger::Evicted, context) };
-                tell.tell(&out, 0);
+                let out =
+                    Context { counter: Some(&record.counter()), ..last_reported(Trigger::Evicted, context) };
+                report.report(&out, 0);
             } else {
                 self.stats.records += 1;
             }
@@ -184,7 +191,7 @@ impl Table {
         record.total.add(sums);
         record.last = now;
         let passed = Context { trigger: Trigger::Passed, counter: Some(&record.counter()), ..*context };
-        record.passed = tell.tell(&passed, record.passed);
+        record.passed = report.report(&passed, record.passed);
     }
 
     fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, Unfit> {
@@ -196,7 +203,7 @@ impl Table {
     }
 
     /// Tells of a period that is over; a part of it in each call.
-    pub(super) fn tick(&mut self, node: u32, now: u64, tell: &mut impl Tell) {
+    pub(super) fn tick(&mut self, node: u32, now: u64, report: &mut impl RecordSink) {
         if self.config.period == 0 {
             return;
         }
@@ -207,19 +214,19 @@ impl Table {
         let Some(from) = self.sweep.or((now >= self.end).then_some(0)) else { return };
         let to = (from + SWEEP).min(self.records.len());
         for at in from..to {
-            self.look(at, node, now, tell);
+            self.look(at, node, now, report);
         }
         if to < self.records.len() {
             self.sweep = Some(to);
             return;
         }
-        self.finish(node, tell);
+        self.finish(node, report);
         self.sweep = None;
         self.end = (now / self.config.period + 1) * self.config.period;
     }
 
     /// One record at the end of a period.
-    fn look(&mut self, at: usize, node: u32, now: u64, tell: &mut impl Tell) {
+    fn look(&mut self, at: usize, node: u32, now: u64, report: &mut impl RecordSink) {
         let record = &mut self.records[at];
         if record.len == 0 {
             return;
@@ -235,22 +242,22 @@ impl Table {
         let context = Context { counter: Some(&counter), ..Context::new(Trigger::Period, node) };
         let subject = Subject::default();
         if self.config.having.iter().all(|condition| condition.is_met(&context, &subject, now)) {
-            tell.tell(&context, 0);
+            report.report(&context, 0);
             self.round.keys += 1;
             self.round.sums.add(since);
             if self.round.top_len == 0 || since.packets > self.round.top.packets {
                 (self.round.top, self.round.top_key, self.round.top_len) = (since, record.key, record.len);
             }
         }
-        record.told = record.total;
+        record.last_reported = record.total;
         record.passed = 0;
     }
 
     /// The end of a sweep.
-    fn finish(&mut self, node: u32, tell: &mut impl Tell) {
+    fn finish(&mut self, node: u32, report: &mut impl RecordSink) {
         let Round { keys, sums, top, top_key, top_len } = std::mem::replace(&mut self.round, Round::NEW);
         let window = Window { keys, sums, top_key: &top_key[..usize::from(top_len)], top };
-        tell.tell(&Context { window: Some(&window), ..Context::new(Trigger::Window, node) }, 0);
+        report.report(&Context { window: Some(&window), ..Context::new(Trigger::Window, node) }, 0);
         self.stats.periods += 1;
     }
 
@@ -261,7 +268,7 @@ impl Table {
 }
 
 /// What is known of a record that is not the packet's.
-fn told<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
+fn last_reported<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
     Context::new(trigger, context.node)
 }
 

@@ -157,8 +157,8 @@ fn conditions_flows_and_samples_choose_what_is_told() {
         let context = Context { flow: Some(&flow), own: Some(&own), ..Context::new(Trigger::Hop, 7) };
         reporter.report(&context, 0, &mut out);
     }
-    let told: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
-    assert_eq!(told, [2, 1, 3]);
+    let reported: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
+    assert_eq!(reported, [2, 1, 3]);
     assert_eq!(reporter.stats().occasions, 7);
 }
 
@@ -181,11 +181,11 @@ fn of_one_path_in_so_many_all_hops_are_told_or_none() {
     let third = Mapping { every: 3, ..mapping(Trigger::Path, action) };
     let (mut reporter, mut out) = (reporter(vec![third]), Outbox::default());
     let path = Path::new();
-    let told = [1, 2, 3, 4, 5, 6, 7].map(|number| {
+    let reported = [1, 2, 3, 4, 5, 6, 7].map(|number| {
         reporter.report(&path.context(&flow(number)), 0, &mut out);
         sent(&mut out).len()
     });
-    assert_eq!(told, [5, 0, 0, 5, 0, 0, 5]);
+    assert_eq!(reported, [5, 0, 0, 5, 0, 0, 5]);
 }
 
 #[test]
@@ -193,16 +193,16 @@ fn entries_wait_for_others_but_not_for_long() {
     let packed = mapping(Trigger::Queue, append(3, "node", 4));
     let (mut reporter, mut out) = (reporter(vec![packed]), Outbox::default());
     let context = Context::new(Trigger::Queue, 7);
-    let held = |reporter: &Reporter| reporter.mappings().map(|(_, stats)| stats.held).sum::<u64>();
+    let pending = |reporter: &Reporter| reporter.mappings().map(|(_, stats)| stats.pending).sum::<u64>();
     (0..3).for_each(|i| reporter.report(&context, i, &mut out));
-    assert_eq!((out.len(), held(&reporter), reporter.next()), (0, 3, Some(1_000_000)));
+    assert_eq!((out.len(), pending(&reporter), reporter.next()), (0, 3, Some(1_000_000)));
     reporter.report(&context, 3, &mut out);
-    assert_eq!((sent(&mut out)[0].len(), held(&reporter)), (16 + 4 * 4, 0));
+    assert_eq!((sent(&mut out)[0].len(), pending(&reporter)), (16 + 4 * 4, 0));
     reporter.report(&context, 5_000_000, &mut out);
     reporter.tick(5_999_999, &mut out);
     assert_eq!(out.len(), 0);
     reporter.tick(6_000_000, &mut out);
-    assert_eq!((sent(&mut out)[0].len(), held(&reporter)), (16 + 4, 0));
+    assert_eq!((sent(&mut out)[0].len(), pending(&reporter)), (16 + 4, 0));
     assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.sent == 5));
 }
 
@@ -268,10 +268,10 @@ fn a_spread_that_grows_moves_keys_and_waiting_entries_and_leaves_sequences_alone
     let spread = Spread::even(2);
     reporter.set_spread(spread.clone(), 100).unwrap();
     assert!(reporter.set_spread(Spread::even(1), 0).is_err(), "none is taken away");
-    let told = report(&mut reporter, 3..40);
+    let reported = report(&mut reporter, 3..40);
     let mut next = [4_u16, 100];
     let mut lists = 0;
-    for (collector, payload) in &told {
+    for (collector, payload) in &reported {
         let report = Report::parse(payload).unwrap();
         match report.operation {
             // List 3 is dealt out to the second, and with it the three entries that waited.
@@ -364,8 +364,8 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
     let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
     let path = Path::new();
     (0..300).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
-    let kept: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
-    assert_eq!(kept, [(300, 0), (1, 299)]);
+    let buffered: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
+    assert_eq!(buffered, [(300, 0), (1, 299)]);
     let to = reporter.destinations(0).next().unwrap();
     assert_eq!((to.stats.overwritten, to.waiting), (43, 256), "one was sent, 256 are kept");
     let mut seen = sequences(&sent(&mut out));
@@ -478,7 +478,7 @@ fn all_essential_reports_arrive_in_order_whatever_is_lost() {
         let expected: Vec<u32> = (0..20_000).step_by(every as usize).collect();
         assert_eq!(tracker.accepted.len(), expected.len(), "{loss} %");
         assert_eq!(tracker.accepted, expected, "{loss} %");
-        assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.held == 0));
+        assert!(reporter.mappings().all(|(_, stats)| stats.adds_up() && stats.pending == 0));
     }
 }
 
@@ -491,7 +491,7 @@ fn congestion_keeps_back_what_is_less_important() {
     let all = [Priority::Low, Priority::Medium, Priority::High].map(at);
     let (mut reporter, mut out) = (reporter(all.to_vec()), Outbox::default());
     let context = Context::new(Trigger::Hop, 7);
-    let mut told = |reporter: &mut Reporter, level: Option<u8>, now| {
+    let mut reported = |reporter: &mut Reporter, level: Option<u8>, now| {
         if let Some(level) = level {
             let body = Body::Congestion { level, hold_us: 500, dropped: 10 };
             reporter.control(0, &control(body), now, &mut out);
@@ -501,14 +501,14 @@ fn congestion_keeps_back_what_is_less_important() {
             sent(&mut out).iter().map(|one| Report::parse(one).unwrap().base.priority as u8).collect();
         priorities
     };
-    assert_eq!(told(&mut reporter, None, 0), [0, 1, 2]);
-    assert_eq!(told(&mut reporter, Some(1), 0), [1, 2]);
-    assert_eq!(told(&mut reporter, Some(2), 0), [2]);
-    assert_eq!(told(&mut reporter, Some(3), 0), [2]);
-    assert_eq!(told(&mut reporter, None, 499_999), [2]);
-    assert_eq!(told(&mut reporter, None, 500_000), [0, 1, 2], "the hold is over");
-    assert_eq!(told(&mut reporter, Some(2), 600_000), [2]);
-    assert_eq!(told(&mut reporter, Some(0), 600_001), [0, 1, 2]);
+    assert_eq!(reported(&mut reporter, None, 0), [0, 1, 2]);
+    assert_eq!(reported(&mut reporter, Some(1), 0), [1, 2]);
+    assert_eq!(reported(&mut reporter, Some(2), 0), [2]);
+    assert_eq!(reported(&mut reporter, Some(3), 0), [2]);
+    assert_eq!(reported(&mut reporter, None, 499_999), [2]);
+    assert_eq!(reported(&mut reporter, None, 500_000), [0, 1, 2], "the hold is over");
+    assert_eq!(reported(&mut reporter, Some(2), 600_000), [2]);
+    assert_eq!(reported(&mut reporter, Some(0), 600_001), [0, 1, 2]);
     let suppressed: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.suppressed)).collect();
     assert_eq!(suppressed, [(3, 5), (4, 4), (8, 0)]);
     let to = reporter.destinations(600_001).next().unwrap();
@@ -564,24 +564,24 @@ fn the_last_report_is_sent_again_until_it_is_known_to_have_arrived() {
 
 #[test]
 fn configurations_that_cannot_be_carried_out_name_the_setting() {
-    let told = |mappings: Vec<Mapping>, tables| {
+    let reported = |mappings: Vec<Mapping>, tables| {
         let config = Config { mappings, tables, ..Config::default() };
         Reporter::new(config).map(|_| ()).unwrap_err().key
     };
-    let of = |on, action| told(vec![mapping(on, action)], vec![]);
+    let of = |on, action| reported(vec![mapping(on, action)], vec![]);
     assert_eq!(of(Trigger::Path, key_write("", "node")), "key");
     assert_eq!(of(Trigger::Path, key_write("flow6 flow", "node")), "key", "74 bytes");
     assert_eq!(of(Trigger::Path, key_write("flow", "")), "data");
     assert_eq!(of(Trigger::Path, key_write("flow", "node[255] node[255]")), "data");
     assert_eq!(of(Trigger::Path, key_write("packets", "node")), "key", "of a table");
     assert_eq!(of(Trigger::Evicted, key_write("key", "packets")), "table");
-    assert_eq!(told(vec![of_table(Trigger::Path, key_write("flow", "node"))], vec![]), "table");
+    assert_eq!(reported(vec![of_table(Trigger::Path, key_write("flow", "node"))], vec![]), "table");
     assert_eq!(
-        told(vec![of_table(Trigger::Evicted, key_write("flow", "packets"))], vec![table("flow", 8, 0)]),
+        reported(vec![of_table(Trigger::Evicted, key_write("flow", "packets"))], vec![table("flow", 8, 0)]),
         "key"
     );
     assert_eq!(
-        told(vec![of_table(Trigger::Passed, key_write("key", "packets"))], vec![table("flow", 8, 0)]),
+        reported(vec![of_table(Trigger::Passed, key_write("key", "packets"))], vec![table("flow", 8, 0)]),
         "when"
     );
     assert_eq!(of(Trigger::Path, append(1, "node[255]", 2)), "entries", "too long for a datagram");
@@ -590,10 +590,10 @@ fn configurations_that_cannot_be_carried_out_name_the_setting() {
     assert_eq!(of(Trigger::Path, copies), "copies");
     let value = Action::Postcard { store: 1, key: fields("flow"), value: "flow".parse().unwrap() };
     assert_eq!(of(Trigger::Path, value), "value");
-    assert_eq!(told(vec![], vec![table("flow", 7, 0)]), "slots");
-    assert_eq!(told(vec![], vec![table("flow6 flow", 8, 0)]), "key");
+    assert_eq!(reported(vec![], vec![table("flow", 7, 0)]), "slots");
+    assert_eq!(reported(vec![], vec![table("flow6 flow", 8, 0)]), "key");
     let each = Mapping { each_hop: true, ..mapping(Trigger::Hop, append(1, "node", 1)) };
-    assert_eq!(told(vec![each], vec![]), "each_hop");
+    assert_eq!(reported(vec![each], vec![]), "each_hop");
     let sketch = |change: fn(&mut sketches::Config)| {
         let mut config = sketch_config(SketchKind::CountMin, 4, 100, 4);
         change(&mut config);

@@ -36,7 +36,6 @@
 
 mod action;
 mod channel;
-mod motion;
 pub(crate) mod port;
 pub(crate) mod random;
 mod reporting;
@@ -44,6 +43,7 @@ mod routed;
 mod routing;
 mod topology;
 mod traffic;
+mod transfer;
 mod truth;
 
 use std::cmp::Reverse;
@@ -64,13 +64,13 @@ use crate::flow;
 use crate::report::Outbox;
 use crate::switch::{self, Switch};
 use crate::watchlist::Watchlist;
-use motion::Packet;
 use port::Port;
 pub(crate) use random::Random;
 use random::mix;
 use reporting::{Records, Reporting};
 use routing::{Edge, Routes};
 use traffic::Schedule;
+use transfer::Packet;
 
 /// How the fabric's nodes behave. The default is a perfect 10 Gb/s network that reports every packet.
 #[derive(Clone, Debug)]
@@ -486,7 +486,7 @@ impl Fabric {
             }
             Action::MendLink { a, b } => {
                 if let Ok(link) = self.link(a, b) {
-                    self.mend(link, sink);
+                    self.restore(link, sink);
                 }
             }
             Action::Burst { flow, packets, gap } => {

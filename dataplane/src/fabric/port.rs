@@ -57,7 +57,7 @@ impl Port {
     }
 
     /// Takes the first waiting packet.
-    pub(crate) fn take(&mut self) -> Option<u32> {
+    pub(crate) fn dequeue(&mut self) -> Option<u32> {
         let (slot, size) = self.waiting.pop_front()?;
         self.occupancy -= size;
         Some(slot)
@@ -126,14 +126,14 @@ mod tests {
         let wire = Wire { rate: 8_000, delay: 0, depth: 300 };
         let mut port = Port::new(0, 1, false, wire);
         assert_eq!(port.offer(0, 400), Ok(0), "an idle port takes any frame");
-        assert_eq!(port.take(), Some(0));
+        assert_eq!(port.dequeue(), Some(0));
         port.busy = true;
         let found: Vec<_> = [(1, 100), (2, 150), (3, 100), (4, 50), (5, 1)]
             .into_iter()
             .map(|(slot, size)| port.offer(slot, size).map_err(|full| full.occupancy))
             .collect();
         assert_eq!(found, [Ok(0), Ok(100), Err(250), Ok(250), Err(300)]);
-        assert_eq!(std::iter::from_fn(|| port.take()).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(std::iter::from_fn(|| port.dequeue()).collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(port.occupancy, 0);
         assert_eq!((port.duration(1), port.duration(1500)), (1_000_000, 1_500_000_000));
     }

@@ -112,15 +112,16 @@ impl Fabric {
                 own: *own,
             });
             let hops = match &sf {
-                Some(sf) => told_by_sf(sf, made.kind),
-                None => told(hops, made.kind, made.with_stack),
+                Some(sf) => reported_by_sf(sf, made.kind),
+                None => reported(hops, made.kind, made.with_stack),
             };
             let reason = reason.filter(|_| made.kind == ReportKind::Drop);
             let truth = ReportTruth { kind: made.kind, packet, flow, hops, reason, sf };
             self.reporting.waiting.entry((node, made.hw_id)).or_default().push_back(truth);
         }
         self.send(node, sink);
-        let grouping = self.stations[node].switch.as_deref().is_some_and(|switch| switch.holds_reports());
+        let grouping =
+            self.stations[node].switch.as_deref().is_some_and(|switch| switch.has_pending_reports());
         if grouping && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
             self.at(self.now.saturating_add(self.config.group_delay), What::Flush { node: node as u32 });
@@ -215,7 +216,7 @@ impl Records {
 }
 
 /// What a report of SF-INT tells of one packet: the record carried, and the reporter's if it is of the same packet.
-fn told_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
+fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     if kind == ReportKind::Drop && !sf.sf.is_of_one_packet() {
         return vec![sf.own];
     }
@@ -227,14 +228,14 @@ fn told_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
 }
 
 /// Which of a packet's hops a report tells of.
-fn told(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
+fn reported(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
     let Some((own, before)) = hops.split_last() else { return Vec::new() };
-    let mut told: Vec<HopTruth> = match kind {
+    let mut reported: Vec<HopTruth> = match kind {
         ReportKind::Flow | ReportKind::Drop if with_stack => {
             before.iter().filter(|hop| hop.recorded).copied().collect()
         }
         _ => Vec::new(),
     };
-    told.push(*own);
-    told
+    reported.push(*own);
+    reported
 }

@@ -156,7 +156,7 @@ fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
     fabric.schedule(101_000, Action::CutLink { a: 101, b: spine }).unwrap();
     fabric.schedule(201_000, Action::MendLink { a: 101, b: spine }).unwrap();
     fabric.run_until(300_000, &mut diary);
-    let told: Vec<String> = diary
+    let reported: Vec<String> = diary
         .lines
         .iter()
         .filter(|line| !line.contains("delivered"))
@@ -166,7 +166,7 @@ fn before_convergence_packets_die_at_the_cut_afterwards_they_go_around() {
     let paths = format!("path [101, {spine}, 102] to [101, {other}, 102]");
     let back = format!("path [101, {other}, 102] to [101, {spine}, 102]");
     assert_eq!(
-        told,
+        reported,
         [
             format!("101000 link 101-{spine} cut"),
             "101580 dropped 5 at 101: link_down".to_owned(),

@@ -7,7 +7,7 @@ use wire::Profile;
 use super::*;
 use crate::fabric::{Family, Transport};
 use crate::report::{Format, Outbox, Version};
-use crate::switch::tests::{frame, told, visit};
+use crate::switch::tests::{decoded, frame, visit};
 use crate::switch::{Config, Congestion, Stats, Switch, Verdict, Visit};
 use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
@@ -226,7 +226,7 @@ fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
             let datagrams: Vec<_> = outbox.datagrams().collect();
             assert!(datagrams.len() <= 1);
             if let Some(datagram) = datagrams.first() {
-                let (hops, flow) = told(datagram.payload, Profile::default());
+                let (hops, flow) = decoded(datagram.payload, Profile::default());
                 assert_eq!(hops[0].queue_occupancy, Some(queue_occupancy));
                 seen.push((queue_occupancy, !flow.is_empty()));
             }
@@ -243,7 +243,7 @@ fn a_congested_queue_tells_of_its_packets_up_to_the_quota_in_each_period() {
 fn which_queues_are_told_may_change() {
     let limits = |rise, fall, quota| Some(Congestion { rise, fall, quota });
     let mut switch = Switch::new(1, Config::default(), Watchlist::default()).unwrap();
-    let mut told = |congestion: Option<Congestion>, occupancies: &[u32]| -> Vec<u32> {
+    let mut decoded = |congestion: Option<Congestion>, occupancies: &[u32]| -> Vec<u32> {
         if switch.set_congestion(congestion).is_err() {
             return vec![u32::MAX];
         }
@@ -259,16 +259,16 @@ fn which_queues_are_told_may_change() {
         };
         occupancies.iter().copied().filter(|occupancy| tells(occupancy)).collect()
     };
-    assert!(told(None, &[900]).is_empty());
-    assert_eq!(told(limits(500, 200, 9), &[900, 800]), [900, 800]);
+    assert!(decoded(None, &[900]).is_empty());
+    assert_eq!(decoded(limits(500, 200, 9), &[900, 800]), [900, 800]);
     // Eight were left.
-    assert_eq!(told(limits(600, 100, 1), &[700, 701, 702]), [700]);
-    assert_eq!(told(limits(600, 600, 1), &[]), [u32::MAX]);
-    assert_eq!(told(limits(600, 100, 5), &[703, 150, 100]), [100]);
-    assert_eq!(told(limits(600, 100, 0), &[700]), [700]);
+    assert_eq!(decoded(limits(600, 100, 1), &[700, 701, 702]), [700]);
+    assert_eq!(decoded(limits(600, 600, 1), &[]), [u32::MAX]);
+    assert_eq!(decoded(limits(600, 100, 5), &[703, 150, 100]), [100]);
+    assert_eq!(decoded(limits(600, 100, 0), &[700]), [700]);
     // Forgotten: the same queue is congested anew.
-    assert!(told(None, &[700]).is_empty());
-    assert_eq!(told(limits(600, 100, 0), &[700, 701]), [700]);
+    assert!(decoded(None, &[700]).is_empty());
+    assert_eq!(decoded(limits(600, 100, 0), &[700, 701]), [700]);
 }
 
 #[test]

@@ -156,14 +156,14 @@ impl Router {
         match self.neighbours.silent(port, address) {
             None => {}
             Some(Ok(())) => {
-                self.at(self.now + neighbours::RETRY, super::Event::Ask { port, address });
+                self.at(self.now + neighbours::RETRY, super::Event::Resolve { port, address });
                 self.ask(usize::from(port), address, out);
             }
             Some(Err(waiting)) => {
                 for slot in waiting {
-                    let held = &self.frames[slot as usize];
-                    let from = usize::from(held.from);
-                    if let Some(ip) = packet::ip_of(&held.bytes) {
+                    let queued = &self.frames[slot as usize];
+                    let from = usize::from(queued.from);
+                    if let Some(ip) = packet::ip_of(&queued.bytes) {
                         self.error(slot, from, &ip, Reason::Unreachable, out);
                     }
                     self.drop_here(slot, usize::from(port), Drop::Unresolved);

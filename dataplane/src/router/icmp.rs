@@ -89,11 +89,11 @@ impl Router {
 
     /// Sends a frame made here. `next`: the neighbour it goes to; without, it has its addresses already.
     pub(super) fn make(&mut self, frame: &[u8], to: usize, next: Option<IpAddr>, out: &mut dyn Wires) {
-        let Some(slot) = self.hold(frame, LOCAL, self.now) else { return };
+        let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return };
         self.stats.made += 1;
         match next {
             Some(next) => self.forward(slot, to, next, out),
-            None => self.enqueue(slot, to, super::Way::Out, out),
+            None => self.enqueue(slot, to, super::Direction::Out, out),
         }
     }
 }

@@ -16,7 +16,7 @@
 
 mod answer;
 mod icmp;
-mod line;
+mod link;
 mod neighbours;
 pub mod offload;
 mod packet;
@@ -35,8 +35,8 @@ use crate::report::Outbox;
 use crate::switch::{self, Switch, Verdict, Visit};
 use crate::watchlist::Watchlist;
 
-use line::Line;
-pub use line::Link;
+pub use link::Link;
+use link::LinkQueue;
 use neighbours::{Found, Neighbours};
 use packet::Ip;
 pub use routes::Route;
@@ -150,8 +150,8 @@ pub struct Router {
     config: Config,
     switch: Switch,
     routes: Routes,
-    lines: Vec<Lines>,
-    frames: Vec<Held>,
+    port_queues: Vec<PortQueues>,
+    frames: Vec<Frame>,
     idle: Vec<u32>,
     neighbours: Neighbours,
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -166,20 +166,20 @@ pub struct Router {
 
 /// Both directions of a port.
 #[derive(Debug)]
-struct Lines {
-    out: Line,
-    into: Line,
+struct PortQueues {
+    out: LinkQueue,
+    into: LinkQueue,
 }
 
 /// Most frames held at once, in all queues and on all links.
-const MAX_HELD: usize = 1 << 15;
+const MAX_QUEUED: usize = 1 << 15;
 
 /// Came from no port: made here.
 const LOCAL: u16 = u16::MAX;
 
 /// A frame that is on its way through.
 #[derive(Debug, Default)]
-struct Held {
+struct Frame {
     bytes: Vec<u8>,
     /// Index of the port it came in by, or [`LOCAL`].
     from: u16,
@@ -191,7 +191,7 @@ struct Held {
 
 /// A direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum Direction {
     Out,
     In,
 }
@@ -200,11 +200,11 @@ enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The transmitter of a line is free.
-    Free { port: u16, way: Way },
+    Free { port: u16, direction: Direction },
     /// A frame is at the end of a line.
-    Arrive { port: u16, way: Way, slot: u32, epoch: u32 },
+    Arrive { port: u16, direction: Direction, slot: u32, epoch: u32 },
     /// A neighbour has not answered for a while.
-    Ask { port: u16, address: IpAddr },
+    Resolve { port: u16, address: IpAddr },
 }
 
 impl Router {
@@ -216,9 +216,10 @@ impl Router {
         check(&config)?;
         let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
         let routes = Routes::new(&config)?;
-        let lines = |port: &Port| Lines { out: Line::new(port.out), into: Line::new(port.into) };
+        let port_queues =
+            |port: &Port| PortQueues { out: LinkQueue::new(port.out), into: LinkQueue::new(port.into) };
         Ok(Self {
-            lines: config.ports.iter().map(lines).collect(),
+            port_queues: config.ports.iter().map(port_queues).collect(),
             frames: Vec::new(),
             idle: Vec::new(),
             neighbours: Neighbours::default(),
@@ -257,16 +258,16 @@ impl Router {
 
     /// The egress queue of a port now.
     pub fn queue(&self, port: usize) -> QueueStats {
-        self.lines.get(port).map_or_else(QueueStats::default, |lines| lines.out.stats())
+        self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
     }
 
     /// The queue of what comes in by a port, where it has a rate.
     pub fn queue_in(&self, port: usize) -> QueueStats {
-        self.lines.get(port).map_or_else(QueueStats::default, |lines| lines.into.stats())
+        self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.into.stats())
     }
 
     /// Frames in queues, on links and waiting for a neighbour's address.
-    pub fn held(&self) -> u64 {
+    pub fn queued(&self) -> u64 {
         (self.frames.len() - self.idle.len()) as u64
     }
 
@@ -340,22 +341,22 @@ impl Router {
         self.now = self.now.max(now);
         let was_up = before.up;
         let up = port.up;
-        let lines = &mut self.lines[index];
-        lines.out.change(port.out);
-        lines.into.change(port.into);
+        let port_queues = &mut self.port_queues[index];
+        port_queues.out.change(port.out);
+        port_queues.into.change(port.into);
         self.config.ports[index] = port;
         if was_up && !up {
-            for way in [Way::In, Way::Out] {
-                let waiting = self.line(index, way).cut();
+            for direction in [Direction::In, Direction::Out] {
+                let waiting = self.link_queue(index, direction).cut();
                 waiting.into_iter().for_each(|slot| self.lose(slot, index, Drop::LinkDown));
             }
         }
         // A queue whose rate was taken away must not wait for ever.
-        for way in [Way::In, Way::Out] {
-            let line = self.line(index, way);
-            if line.schedule() {
-                let at = line.free_at().max(now);
-                self.at(at, Event::Free { port: index as u16, way });
+        for direction in [Direction::In, Direction::Out] {
+            let link_queue = self.link_queue(index, direction);
+            if link_queue.schedule() {
+                let at = link_queue.free_at().max(now);
+                self.at(at, Event::Free { port: index as u16, direction });
             }
         }
         Ok(())
@@ -370,13 +371,13 @@ impl Router {
         if !self.config.ports[port].up {
             return self.count(port, Drop::LinkDown);
         }
-        let Some(slot) = self.hold(frame, port as u16, ingress.min(now)) else {
+        let Some(slot) = self.enqueue_frame(frame, port as u16, ingress.min(now)) else {
             return self.count(port, Drop::Memory);
         };
-        if self.lines[port].into.is_plain() {
+        if self.port_queues[port].into.is_plain() {
             self.route(slot, out);
         } else {
-            self.enqueue(slot, port, Way::In, out);
+            self.enqueue(slot, port, Direction::In, out);
         }
     }
 
@@ -389,22 +390,24 @@ impl Router {
             self.due.pop();
             self.now = self.now.max(at);
             match event {
-                Event::Free { port, way } => {
-                    self.line(usize::from(port), way).freed();
-                    self.transmit(usize::from(port), way, out);
+                Event::Free { port, direction } => {
+                    self.link_queue(usize::from(port), direction).freed();
+                    self.transmit(usize::from(port), direction, out);
                 }
-                Event::Arrive { port, way, slot, epoch } => self.arrive(port, way, slot, epoch, out),
-                Event::Ask { port, address } => self.ask_again(port, address, out),
+                Event::Arrive { port, direction, slot, epoch } => {
+                    self.arrive(port, direction, slot, epoch, out)
+                }
+                Event::Resolve { port, address } => self.ask_again(port, address, out),
             }
         }
         self.now = self.now.max(now);
     }
 
-    fn line(&mut self, port: usize, way: Way) -> &mut Line {
-        let lines = &mut self.lines[port];
-        match way {
-            Way::Out => &mut lines.out,
-            Way::In => &mut lines.into,
+    fn link_queue(&mut self, port: usize, direction: Direction) -> &mut LinkQueue {
+        let port_queues = &mut self.port_queues[port];
+        match direction {
+            Direction::Out => &mut port_queues.out,
+            Direction::In => &mut port_queues.into,
         }
     }
 
@@ -414,19 +417,19 @@ impl Router {
     }
 
     /// Copies a frame into memory of ours.
-    fn hold(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
+    fn enqueue_frame(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
         let slot = match self.idle.pop() {
             Some(slot) => slot,
-            None if self.frames.len() < MAX_HELD => {
-                self.frames.push(Held::default());
+            None if self.frames.len() < MAX_QUEUED => {
+                self.frames.push(Frame::default());
                 self.frames.len() as u32 - 1
             }
             None => return None,
         };
-        let held = &mut self.frames[slot as usize];
-        held.bytes.clear();
-        held.bytes.extend_from_slice(frame);
-        (held.from, held.ingress, held.found) = (from, ingress, 0);
+        let queued = &mut self.frames[slot as usize];
+        queued.bytes.clear();
+        queued.bytes.extend_from_slice(frame);
+        (queued.from, queued.ingress, queued.found) = (from, ingress, 0);
         Some(slot)
     }
 
@@ -448,22 +451,22 @@ impl Router {
 
     /// The switch drops a frame, and tells of it if its flow is watched.
     fn drop_here(&mut self, slot: u32, port: usize, reason: Drop) {
-        let held = &self.frames[slot as usize];
-        if let (Some(code), true) = (reason.code(), held.from != LOCAL) {
+        let queued = &self.frames[slot as usize];
+        if let (Some(code), true) = (reason.code(), queued.from != LOCAL) {
             let egress = self.config.ports.get(port).filter(|_| reason.is_egress());
             let visit = Visit {
-                ingress_if: self.config.ports[usize::from(held.from)].number,
+                ingress_if: self.config.ports[usize::from(queued.from)].number,
                 egress_if: egress.map_or(0, |port| port.number),
-                ingress_ts: held.ingress,
+                ingress_ts: queued.ingress,
                 egress_ts: self.now,
                 queue_id: egress.map_or(0, |port| port.number as u8),
-                queue_occupancy: held.found,
+                queue_occupancy: queued.found,
                 tx_utilization: u32::MAX,
                 mtu: u16::MAX,
-                from_edge: self.config.ports[usize::from(held.from)].edge,
+                from_edge: self.config.ports[usize::from(queued.from)].edge,
                 to_edge: egress.is_some_and(|port| port.edge),
             };
-            self.switch.dropped(&held.bytes, &visit, code, &mut self.outbox);
+            self.switch.dropped(&queued.bytes, &visit, code, &mut self.outbox);
         }
         self.lose(slot, port, reason);
     }
@@ -555,19 +558,19 @@ impl Router {
         let (edge, mac) = (self.config.ports[to].edge, self.config.ports[to].mac);
         if !edge {
             packet::address(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
-            return self.enqueue(slot, to, Way::Out, out);
+            return self.enqueue(slot, to, Direction::Out, out);
         }
         match self.neighbours.find(self.now, to as u16, next) {
             Found::Known { mac: dst, ask } => {
                 packet::address(&mut self.frames[slot as usize].bytes, dst, mac);
-                self.enqueue(slot, to, Way::Out, out);
+                self.enqueue(slot, to, Direction::Out, out);
                 if ask {
                     self.ask(to, next, out);
                 }
             }
             Found::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
                 neighbours::Waits::First => {
-                    self.at(self.now + neighbours::RETRY, Event::Ask { port: to as u16, address: next });
+                    self.at(self.now + neighbours::RETRY, Event::Resolve { port: to as u16, address: next });
                     self.ask(to, next, out);
                 }
                 neighbours::Waits::Too => {}
@@ -577,103 +580,107 @@ impl Router {
     }
 
     /// Offers a frame to a line.
-    fn enqueue(&mut self, slot: u32, port: usize, way: Way, out: &mut dyn Wires) {
+    fn enqueue(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
         if !self.config.ports[port].up {
             return self.drop_here(slot, port, Drop::LinkDown);
         }
         let now = self.now;
         let size = self.frames[slot as usize].bytes.len() as u32;
-        let line = self.line(port, way);
-        if line.is_unlimited() {
-            return self.depart(slot, port, way, out);
+        let link_queue = self.link_queue(port, direction);
+        if link_queue.is_unlimited() {
+            return self.depart(slot, port, direction, out);
         }
-        match line.offer(now, slot, size) {
-            Ok(found) if way == Way::Out => self.frames[slot as usize].found = found,
+        match link_queue.offer(now, slot, size) {
+            Ok(found) if direction == Direction::Out => self.frames[slot as usize].found = found,
             Ok(_) => {}
-            Err(found) if way == Way::Out => {
+            Err(found) if direction == Direction::Out => {
                 self.frames[slot as usize].found = found;
                 return self.drop_here(slot, port, Drop::QueueFull);
             }
             Err(_) => return self.lose(slot, port, Drop::QueueFullIn),
         }
-        self.transmit(port, way, out);
+        self.transmit(port, direction, out);
     }
 
     /// Takes waiting frames while the transmitter is free, and sees to it that the next one is taken when it is.
-    fn transmit(&mut self, port: usize, way: Way, out: &mut dyn Wires) {
+    fn transmit(&mut self, port: usize, direction: Direction, out: &mut dyn Wires) {
         let now = self.now;
-        while let Some(slot) = self.line(port, way).take(now) {
-            self.depart(slot, port, way, out);
+        while let Some(slot) = self.link_queue(port, direction).take(now) {
+            self.depart(slot, port, direction, out);
         }
-        let line = self.line(port, way);
-        if line.schedule() {
-            let at = line.free_at();
-            self.at(at, Event::Free { port: port as u16, way });
+        let link_queue = self.link_queue(port, direction);
+        if link_queue.schedule() {
+            let at = link_queue.free_at();
+            self.at(at, Event::Free { port: port as u16, direction });
         }
     }
 
     /// A frame leaves the queue: INT, then the transmitter, then the way.
-    fn depart(&mut self, slot: u32, port: usize, way: Way, out: &mut dyn Wires) {
-        if way == Way::Out && self.measure(slot, port) == Verdict::Discard {
+    fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
+        if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
             return self.handled(slot);
         }
         let (now, len) = (self.now, self.frames[slot as usize].bytes.len());
-        let line = self.line(port, way);
-        let sent = line.occupy(now, len);
-        let link = *line.link();
-        let epoch = line.epoch();
+        let link_queue = self.link_queue(port, direction);
+        let sent = link_queue.occupy(now, len);
+        let link = *link_queue.link();
+        let epoch = link_queue.epoch();
         if self.random.chance(link.loss) {
-            return self.lose(slot, port, if way == Way::Out { Drop::LinkLoss } else { Drop::LinkLossIn });
+            return self.lose(
+                slot,
+                port,
+                if direction == Direction::Out { Drop::LinkLoss } else { Drop::LinkLossIn },
+            );
         }
         let late = if self.random.chance(link.reorder) { link.reorder_delay } else { 0 };
         let at = sent.saturating_add(link.delay).saturating_add(late);
         let port = port as u16;
         if at <= now {
-            return self.arrive(port, way, slot, epoch, out);
+            return self.arrive(port, direction, slot, epoch, out);
         }
-        self.at(at, Event::Arrive { port, way, slot, epoch });
+        self.at(at, Event::Arrive { port, direction, slot, epoch });
     }
 
     /// The INT part of leaving.
     fn measure(&mut self, slot: u32, port: usize) -> Verdict {
-        let held = &mut self.frames[slot as usize];
-        let Some(from) = self.config.ports.get(usize::from(held.from)) else { return Verdict::Forward };
+        let queued = &mut self.frames[slot as usize];
+        let Some(from) = self.config.ports.get(usize::from(queued.from)) else { return Verdict::Forward };
         let to = &self.config.ports[port];
         let visit = Visit {
             ingress_if: from.number,
             egress_if: to.number,
-            ingress_ts: held.ingress,
+            ingress_ts: queued.ingress,
             egress_ts: self.now,
             queue_id: to.number as u8,
-            queue_occupancy: held.found,
-            tx_utilization: self.lines[port].out.utilization(self.now),
+            queue_occupancy: queued.found,
+            tx_utilization: self.port_queues[port].out.utilization(self.now),
             mtu: to.mtu,
             from_edge: from.edge,
             to_edge: to.edge,
         };
-        self.switch.forward(&mut held.bytes, &visit, &mut self.outbox).verdict
+        self.switch.forward(&mut queued.bytes, &visit, &mut self.outbox).verdict
     }
 
     /// A frame is at the end of a line.
-    fn arrive(&mut self, port: u16, way: Way, slot: u32, epoch: u32, out: &mut dyn Wires) {
+    fn arrive(&mut self, port: u16, direction: Direction, slot: u32, epoch: u32, out: &mut dyn Wires) {
         let index = usize::from(port);
-        if self.line(index, way).epoch() != epoch {
+        if self.link_queue(index, direction).epoch() != epoch {
             return self.lose(slot, index, Drop::LinkDown);
         }
-        match way {
-            Way::In => {
+        match direction {
+            Direction::In => {
                 // It came in now: before, it was on the link.
-                if !self.lines[index].into.is_plain() {
+                if !self.port_queues[index].into.is_plain() {
                     self.frames[slot as usize].ingress = self.now;
                 }
                 self.route(slot, out);
             }
-            Way::Out => {
-                let held = &mut self.frames[slot as usize];
+            Direction::Out => {
+                let queued = &mut self.frames[slot as usize];
                 let stats = &mut self.stats.ports[index];
                 stats.sent += 1;
-                stats.sent_bytes += held.bytes.len() as u64;
-                out.send(index, &mut held.bytes);
+                stats.sent_bytes += queued.bytes.len() as u64;
+                out.send(index, &mut queued.bytes);
                 self.release(slot);
             }
         }

@@ -27,7 +27,7 @@ pub(super) struct Neighbours {
 
 #[derive(Debug)]
 enum Neighbour {
-    Known { mac: [u8; 6], heard: u64, asked: u8 },
+    Known { mac: [u8; 6], last_seen: u64, asked: u8 },
     Asked { tries: u8, waiting: Vec<u32> },
 }
 
@@ -59,10 +59,10 @@ impl Neighbours {
     }
 
     pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Found {
-        let Some(Neighbour::Known { mac, heard, asked }) = self.entries.get_mut(&(port, address)) else {
+        let Some(Neighbour::Known { mac, last_seen, asked }) = self.entries.get_mut(&(port, address)) else {
             return Found::Unknown;
         };
-        if now.saturating_sub(*heard) <= FRESH + u64::from(*asked) * RETRY {
+        if now.saturating_sub(*last_seen) <= FRESH + u64::from(*asked) * RETRY {
             return Found::Known { mac: *mac, ask: false };
         }
         if *asked < TRIES {
@@ -130,7 +130,7 @@ impl Neighbours {
         unasked: bool,
     ) -> Vec<u32> {
         let full = self.entries.len() - self.asked >= MOST;
-        let known = Neighbour::Known { mac, heard: now, asked: 0 };
+        let known = Neighbour::Known { mac, last_seen: now, asked: 0 };
         match self.entries.get_mut(&(port, address)) {
             Some(entry) => {
                 let before = std::mem::replace(entry, known);
@@ -154,21 +154,21 @@ impl Neighbours {
 
     /// Is it known already, just so, and recently? Then there is nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
-        let Some(Neighbour::Known { mac: known, heard, asked }) = self.entries.get_mut(&(port, address))
+        let Some(Neighbour::Known { mac: known, last_seen, asked }) = self.entries.get_mut(&(port, address))
         else {
             return false;
         };
         if *known != mac {
             return false;
         }
-        (*heard, *asked) = (now, 0);
+        (*last_seen, *asked) = (now, 0);
         self.note_last(port, address, mac);
         true
     }
 
     fn forget_oldest(&mut self, _now: u64) {
         let age = |neighbour: &Neighbour| match neighbour {
-            Neighbour::Known { heard, .. } => Some(*heard),
+            Neighbour::Known { last_seen, .. } => Some(*last_seen),
             Neighbour::Asked { .. } => None,
         };
         let known = self.entries.iter().filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));

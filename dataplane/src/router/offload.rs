@@ -63,7 +63,7 @@ pub fn segment(
         scratch.clear();
         scratch.extend_from_slice(head);
         scratch.extend_from_slice(part);
-        cut.mend(scratch, index, index * size, index == last);
+        cut.fix_headers(scratch, index, index * size, index == last);
         each(scratch);
     }
     Ok(())
@@ -79,7 +79,7 @@ struct Cut {
 
 impl Cut {
     /// Writes what differs between the parts: `before` bytes of payload came before this one.
-    fn mend(&self, frame: &mut [u8], index: usize, before: usize, last: bool) {
+    fn fix_headers(&self, frame: &mut [u8], index: usize, before: usize, last: bool) {
         let &Self { ip, l4, v6, proto } = self;
         let len = frame.len();
         let rest = &mut frame[ip..];

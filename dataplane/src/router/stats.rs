@@ -165,7 +165,7 @@ impl Stats {
     }
 
     /// Does it add up, with `held` frames on their way?
-    pub fn adds_up(&self, held: u64) -> bool {
-        self.received() + self.made == self.sent() + self.handled + self.drops() + held
+    pub fn adds_up(&self, queued: u64) -> bool {
+        self.received() + self.made == self.sent() + self.handled + self.drops() + queued
     }
 }

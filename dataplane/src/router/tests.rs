@@ -123,7 +123,7 @@ fn assert_sound(frame: &[u8]) {
 }
 
 fn assert_adds_up(router: &Router) {
-    assert!(router.stats().adds_up(router.held()), "{:?} held {}", router.stats(), router.held());
+    assert!(router.stats().adds_up(router.queued()), "{:?} held {}", router.stats(), router.queued());
 }
 
 fn arp(operation: u16, sender: ([u8; 6], Ipv4Addr), target: ([u8; 6], Ipv4Addr), dst: [u8; 6]) -> Vec<u8> {
@@ -154,7 +154,7 @@ fn a_packet_goes_to_the_next_switch_with_one_hop_less() {
     let (port, out) = sent.one();
     assert_eq!((port, packet::ip_of(&out).unwrap().hops), (1, 8));
     assert_sound(&out);
-    assert_eq!((router.held(), router.stats().received(), router.stats().sent()), (0, 2, 2));
+    assert_eq!((router.queued(), router.stats().received(), router.stats().sent()), (0, 2, 2));
     assert_adds_up(&router);
 }
 
@@ -191,7 +191,7 @@ fn a_host_is_asked_for_and_its_packets_wait() {
     let expected = arp(1, (mac(3), Ipv4Addr::UNSPECIFIED), ([0; 6], v4(6, 3)), [0xff; 6]);
     assert_eq!((port, question), (2, expected.clone()));
     router.receive(1, 0, &frame, 1, &mut sent);
-    assert_eq!((sent.take(), router.held()), (vec![], 2));
+    assert_eq!((sent.take(), router.queued()), (vec![], 2));
     // It is asked again after a second.
     router.advance(SECOND, &mut sent);
     assert_eq!(sent.one(), (2, expected));
@@ -204,7 +204,7 @@ fn a_host_is_asked_for_and_its_packets_wait() {
     );
     assert_adds_up(&router);
     router.advance(10 * SECOND, &mut sent);
-    assert_eq!((sent.take(), router.held()), (vec![], 0));
+    assert_eq!((sent.take(), router.queued()), (vec![], 0));
 }
 
 #[test]
@@ -218,15 +218,15 @@ fn a_host_that_never_answers_costs_its_packets_and_the_sender_is_told() {
     assert_eq!(ports, [2, 2, 2, 0], "three questions and an error");
     assert_eq!(&out[3].1[34..36], [3, 1], "host unreachable");
     assert_eq!(&out[3].1[..6], HOST);
-    assert_eq!((router.stats().dropped(Drop::Unresolved), router.held()), (1, 0));
+    assert_eq!((router.stats().dropped(Drop::Unresolved), router.queued()), (1, 0));
     // No more than 16 wait for one host, and no more than 256 hosts are asked for.
     (0..20).for_each(|_| router.receive(4 * SECOND, 0, &from_1_to(3, 10), 0, &mut sent));
-    assert_eq!((router.held(), router.stats().dropped(Drop::Unresolved)), (16, 5));
+    assert_eq!((router.queued(), router.stats().dropped(Drop::Unresolved)), (16, 5));
     for host in 0..300u16 {
         let frame = udp_frame(v6(5, 1).into(), v6(host, 3).into(), (1, 2), 0, 64);
         router.receive(4 * SECOND, 0, &frame, 0, &mut sent);
     }
-    assert_eq!(router.held(), 16 + 255);
+    assert_eq!(router.queued(), 16 + 255);
     assert_adds_up(&router);
 }
 
@@ -338,7 +338,7 @@ fn a_queue_is_paced_and_measured() {
     assert_eq!(frame.len(), 125);
     (0..5).for_each(|_| router.receive(0, 0, &frame, 0, &mut sent));
     // One is being sent, three wait, one was too many.
-    assert_eq!((router.held(), router.stats().dropped(Drop::QueueFull)), (4, 1));
+    assert_eq!((router.queued(), router.stats().dropped(Drop::QueueFull)), (4, 1));
     assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, most_bytes: 375 });
     assert_adds_up(&router);
     let mut times = Vec::new();
@@ -358,7 +358,7 @@ fn a_queue_is_paced_and_measured() {
         }
     }
     assert_eq!(hops, [(0, 0), (0, 1_000_000), (125, 2_000_000), (250, 3_000_000)]);
-    assert_eq!((router.switch().stats().drops_reported, router.held()), (1, 0));
+    assert_eq!((router.switch().stats().drops_reported, router.queued()), (1, 0));
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
     router.set_port(2 * MS, 1, down).unwrap();
     router.receive(3 * MS, 0, &from_1_to(2, 83), 0, &mut sent);
     router.advance(SECOND, &mut sent);
-    assert_eq!((sent.take(), router.held()), (vec![], 0));
+    assert_eq!((sent.take(), router.queued()), (vec![], 0));
     assert_eq!(router.stats().dropped(Drop::LinkDown), 6);
     router.set_port(SECOND, 1, up).unwrap();
     router.receive(SECOND, 0, &from_1_to(2, 83), 0, &mut sent);
@@ -434,7 +434,7 @@ fn a_rate_that_is_taken_away_empties_the_queue() {
     (0..5).for_each(|_| router.receive(0, 0, &from_1_to(2, 83), 0, &mut sent));
     router.set_port(MS, 1, free).unwrap();
     router.advance(3 * SECOND, &mut sent);
-    assert_eq!((sent.take().len(), router.held()), (5, 0));
+    assert_eq!((sent.take().len(), router.queued()), (5, 0));
     router.receive(3 * SECOND, 0, &from_1_to(2, 83), 0, &mut sent);
     assert_eq!(sent.take().len(), 1);
     assert_adds_up(&router);
@@ -565,7 +565,7 @@ fn no_bytes_make_it_panic_and_all_are_accounted_for() {
     }
     assert_adds_up(&router);
     router.advance(100 * SECOND, &mut sent);
-    assert_eq!(router.held(), 0);
+    assert_eq!(router.queued(), 0);
     assert_adds_up(&router);
 }
 

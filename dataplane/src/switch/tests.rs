@@ -117,7 +117,7 @@ fn profile(config: &Config) -> Profile {
 }
 
 /// The only report in a datagram: its hops, in forwarding order, and its flow as text.
-pub(crate) fn told(payload: &[u8], profile: Profile) -> (Vec<Hop>, String) {
+pub(crate) fn decoded(payload: &[u8], profile: Profile) -> (Vec<Hop>, String) {
     let mut decoder = Decoder::new(profile);
     let mut reports = decoder.reports(payload);
     let report = reports.next().unwrap().unwrap();
@@ -168,7 +168,7 @@ fn a_packet_leaves_as_it_came_and_its_way_is_told() {
             assert_eq!(frames[2], original, "{mark:?} {mode:?} {family:?} {transport:?} {payload}");
             assert!(frames[0].len() > original.len() && frames[1].len() > frames[0].len());
             assert_eq!(datagrams.len(), 1);
-            let (hops, flow) = told(&datagrams[0], profile(&config));
+            let (hops, flow) = decoded(&datagrams[0], profile(&config));
             let nodes: Vec<_> = hops.iter().map(|hop| hop.node_id).collect();
             if bitmap == 0x8000 && !format.own_on_stack {
                 assert_eq!(nodes, [Some(1), Some(2)], "no item of the sink's own fits into the header");
@@ -193,7 +193,7 @@ fn every_item_arrives_as_it_was_measured() {
             Config { format: Format { own_on_stack: true, ..Format::default() }, ..Config::default() };
         let watch = Watch { mode, ..Watch::new(Match::default()) };
         let (_, datagrams) = travel(&mut switches(3, &config, watch), &frame(Family::V4, Transport::Udp, 10));
-        let (hops, _) = told(&datagrams[0], profile(&config));
+        let (hops, _) = decoded(&datagrams[0], profile(&config));
         let wanted: Vec<Hop> = (1..=3).map(|node| expected(node, Watch::USUAL, wide)).collect();
         assert_eq!(hops, wanted);
     }
@@ -204,7 +204,7 @@ fn what_a_switch_cannot_deliver_is_all_ones() {
     let mut path = switches(2, &Config::default(), Watch { bitmap: 0xffff, ..Watch::new(Match::default()) });
     path[0].set_available(0x9000);
     let (_, datagrams) = travel(&mut path, &frame(Family::V6, Transport::Tcp, 10));
-    let (hops, _) = told(&datagrams[0], Profile::default());
+    let (hops, _) = decoded(&datagrams[0], Profile::default());
     let first = Hop { carried: hops[0].carried, wide_ts: true, ..expected(1, 0x9000, true) };
     assert_eq!(hops[0], Hop { checksum_complement: Some(u32::MAX), ..first });
     assert!(hops[0].carried.contains(Items(0x1ff)), "asked for and carried, though unavailable");
@@ -226,7 +226,7 @@ fn a_used_up_hop_count_sets_e_and_adds_nothing() {
         assert_eq!(seen, [(1, 1, false), (0, 2, false), (0, 2, true), (0, 2, true)]);
         assert!(frames.iter().all(|frame| checksums_hold(frame)));
         assert_eq!(frames[4], original);
-        let (hops, _) = told(&datagrams[0], Profile::default());
+        let (hops, _) = decoded(&datagrams[0], Profile::default());
         assert_eq!(hops.iter().map(|hop| hop.node_id).collect::<Vec<_>>(), [Some(1), Some(2), Some(5)]);
         assert_eq!(path[2].stats().hops_exceeded, 1);
     }
@@ -288,7 +288,7 @@ fn a_stack_never_outgrows_its_length_field() {
         assert!(checksums_hold(&frame));
     }
     assert_eq!(frame, original);
-    let (hops, _) = told(outbox.datagrams().next().unwrap().payload, Profile::default());
+    let (hops, _) = decoded(outbox.datagrams().next().unwrap().payload, Profile::default());
     assert_eq!(hops.len(), 20, "3 + 19 * 13 words are 250 of 255, and the sink in the header");
 }
 
@@ -299,7 +299,7 @@ fn one_switch_can_be_source_and_sink() {
         let original = frame(Family::V4, Transport::Tcp, 9);
         let (frames, datagrams) = travel(&mut switches(1, &config, Watch::new(Match::default())), &original);
         assert_eq!(frames[0], original);
-        let (hops, flow) = told(&datagrams[0], Profile::default());
+        let (hops, flow) = decoded(&datagrams[0], Profile::default());
         assert_eq!((hops.len(), hops[0].node_id, hops[0].hop_latency), (1, Some(1), Some(700)));
         assert_eq!(flow, flow_text(Family::V4, Transport::Tcp));
     }
@@ -318,7 +318,7 @@ fn in_mx_every_node_tells_and_nothing_is_pushed() {
         assert!(frames.iter().all(|frame| checksums_hold(frame)));
         assert_eq!((frames[0].clone(), frames[2].clone()), (frames[1].clone(), original));
         for (at, datagram) in datagrams.iter().enumerate() {
-            let (hops, flow) = told(datagram, profile(&config));
+            let (hops, flow) = decoded(datagram, profile(&config));
             // The node id is in the group header, and buffers are not available: bit 8 is not even asked for.
             let own = expected(at as u32 + 1, 0x7c00, true);
             let node_id = Some(at as u32 + 1);
@@ -430,11 +430,11 @@ fn groups_fill_and_are_flushed_and_sequences_count_datagrams() {
     };
     let last = 0x3f_ffff;
     assert_eq!(list(&outbox), [(0, last - 1, 3), (1, last - 1, 3), (0, last, 3)]);
-    assert!(!path[0].holds_reports());
+    assert!(!path[0].has_pending_reports());
     outbox.clear();
     let mut frame = frame(Family::V4, Transport::Udp, 50);
     path[0].forward(&mut frame, &Visit { egress_if: 2, ..visit(1) }, &mut outbox);
-    assert!(path[0].holds_reports() && list(&outbox).is_empty());
+    assert!(path[0].has_pending_reports() && list(&outbox).is_empty());
     path[0].flush(&mut outbox);
     assert_eq!(list(&outbox), [(0, 0, 1)], "22 bits wrap");
     let mut decoder = Decoder::new(Profile::default());

@@ -45,7 +45,7 @@ type Fixed = [u8; field::STACK];
 /// What the latest common report looked like, as far as it matters for being one: another that looks the same is one too,
 /// has records of the same layout, and need not be looked at field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Template {
     /// The report's first word.
     word: u32,
     /// EtherType, IP version and header length, type of service.
@@ -66,7 +66,7 @@ pub(crate) struct Look {
     shape: u64,
 }
 
-impl Look {
+impl Template {
     /// Of no report.
     pub(crate) const NONE: Self = Self {
         word: 0,
@@ -134,11 +134,11 @@ impl Look {
 pub(crate) fn read<'a>(
     payload: &'a [u8],
     profile: &Profile,
-    (layouts, latest): (&mut Layouts, &mut Look),
+    (layouts, latest): (&mut Layouts, &mut Template),
 ) -> Option<Brief<'a>> {
     let (fixed, rest) = payload.split_first_chunk::<{ field::STACK }>()?;
     if !latest.is_like(fixed) {
-        *latest = Look::of(fixed, profile, layouts)?;
+        *latest = Template::of(fixed, profile, layouts)?;
     }
     // What lies behind the packet's own end is padding.
     let records = rest.get(..usize::from(latest.records))?;

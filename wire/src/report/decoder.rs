@@ -15,15 +15,15 @@ pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
     /// Of the latest brief.
-    look: brief::Look,
+    look: brief::Template,
     /// Of the latest single record.
-    single: single::Look,
+    single: single::Template,
 }
 
 impl Decoder {
     /// A decoder for sources that speak as `profile` says.
     pub const fn new(profile: Profile) -> Self {
-        Self { profile, layouts: Layouts::new(), look: brief::Look::NONE, single: single::Look::NONE }
+        Self { profile, layouts: Layouts::new(), look: brief::Template::NONE, single: single::Template::NONE }
     }
 
     /// How this decoder reads.

@@ -81,7 +81,7 @@ mod mask {
 /// What the latest usual report looked like, as far as it matters for being one: another that looks the same is one too, has
 /// records of the same layouts, and need not be looked at field by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Template {
     head: u64,
     option: u64,
     int: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Look {
     shape: u64,
 }
 
-impl Look {
+impl Template {
     /// Of no report: more bits than are compared.
     pub(crate) const NONE: Self = Self {
         head: u64::MAX,
@@ -179,7 +179,7 @@ impl Look {
 
 /// What may be different from one usual report to the next and still be wrong.
 #[inline(always)]
-fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Look) -> bool {
+fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bool {
     let words = head[head::REPORT_LENGTH];
     let [version, ip] = [head[head::WORD] >> 4, inner[inner::VERSION] >> 4];
     // One report, as long as it says.
@@ -192,13 +192,13 @@ fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Look) -> bool {
 }
 
 #[inline(always)]
-pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Look) -> Option<Single<'a>> {
+pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Template) -> Option<Single<'a>> {
     let (head, rest) = payload.split_first_chunk::<{ head::LEN }>()?;
     let (own, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
     let (inner, rest) = rest.split_first_chunk::<{ inner::LEN }>()?;
     if !latest.is_like(head, inner) {
         let dst_port = |at: usize| rest.get(at..at + PORTS).map(|ports| u16_at(ports, 2));
-        *latest = Look::of(head, inner, profile, dst_port)?;
+        *latest = Template::of(head, inner, profile, dst_port)?;
     }
     let (carried, mut rest) = rest.split_at_checked(usize::from(latest.record))?;
     if latest.padded {

@@ -44,18 +44,18 @@ fn a_field_reads_back_as_it_is_written() {
 
 #[test]
 fn what_is_no_field_is_refused_by_what_is_wrong() {
-    let told = |text: &str| text.parse::<Field>().map(|field| field.to_string()).unwrap_err();
-    assert_eq!(told("flwo"), FieldError::Unknown("flwo".to_owned()));
-    assert_eq!(told("node:32"), FieldError::Width("32".to_owned()));
-    assert_eq!(told("node:u12"), FieldError::Width("u12".to_owned()));
-    assert_eq!(told("300:u8"), FieldError::Width("300:u8".to_owned()));
-    assert_eq!(told("7"), FieldError::Width("7".to_owned()));
-    assert_eq!(told("flow:u8"), FieldError::Fixed("flow:u8".to_owned()));
-    assert_eq!(told("sport[2]"), FieldError::Fixed("sport[2]".to_owned()));
-    assert_eq!(told("node[0]"), FieldError::Brackets("node".to_owned(), 255));
-    assert_eq!(told("pint_n"), FieldError::Brackets("pint_n".to_owned(), 255));
-    assert_eq!(told("top_key"), FieldError::Brackets("top_key".to_owned(), 40));
-    assert_eq!(told("key[41]"), FieldError::Brackets("key".to_owned(), 40));
+    let reported = |text: &str| text.parse::<Field>().map(|field| field.to_string()).unwrap_err();
+    assert_eq!(reported("flwo"), FieldError::Unknown("flwo".to_owned()));
+    assert_eq!(reported("node:32"), FieldError::Width("32".to_owned()));
+    assert_eq!(reported("node:u12"), FieldError::Width("u12".to_owned()));
+    assert_eq!(reported("300:u8"), FieldError::Width("300:u8".to_owned()));
+    assert_eq!(reported("7"), FieldError::Width("7".to_owned()));
+    assert_eq!(reported("flow:u8"), FieldError::Fixed("flow:u8".to_owned()));
+    assert_eq!(reported("sport[2]"), FieldError::Fixed("sport[2]".to_owned()));
+    assert_eq!(reported("node[0]"), FieldError::Brackets("node".to_owned(), 255));
+    assert_eq!(reported("pint_n"), FieldError::Brackets("pint_n".to_owned(), 255));
+    assert_eq!(reported("top_key"), FieldError::Brackets("top_key".to_owned(), 40));
+    assert_eq!(reported("key[41]"), FieldError::Brackets("key".to_owned(), 40));
 }
 
 #[test]

@@ -74,11 +74,11 @@ fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
     reporter.tick(999_999_999, &mut out);
     assert!(out.is_empty());
     reporter.tick(1_000_000_000, &mut out);
-    let mut told: Vec<_> = sent(&mut out).iter().map(|payload| payload[16..].to_vec()).collect();
-    told.sort();
+    let mut reported: Vec<_> = sent(&mut out).iter().map(|payload| payload[16..].to_vec()).collect();
+    reported.sort();
     let words = |bytes: &[u8]| bytes.to_vec();
     assert_eq!(
-        told,
+        reported,
         [
             words(&[0, 9, 0, 2, 0, 0, 0, 50, 0, 40, 10, 0, 0, 3]),
             words(&[10, 0, 0, 2, 0, 0, 0, 10, 0, 0, 0, 10]),
@@ -88,9 +88,9 @@ fn a_period_tells_who_meets_its_condition_and_a_window_of_all() {
     let flow = FlowKey::v4([10, 0, 0, 3], [10, 0, 0, 9], Some((1, 2)), 17);
     (0..11).for_each(|_| reporter.packet(&packet(&flow, 100), 1_500_000_000, &mut out));
     reporter.tick(2_000_000_000, &mut out);
-    let told = sent(&mut out);
-    assert_eq!(told[0][16..], [10, 0, 0, 3, 0, 0, 0, 11, 0, 0, 0, 51]);
-    assert_eq!(told[1][18..24], [0, 1, 0, 0, 0, 11]);
+    let reported = sent(&mut out);
+    assert_eq!(reported[0][16..], [10, 0, 0, 3, 0, 0, 0, 11, 0, 0, 0, 51]);
+    assert_eq!(reported[1][18..24], [0, 1, 0, 0, 0, 11]);
     let (_, stats) = reporter.tables().next().unwrap();
     assert_eq!((stats.records, stats.idle), (1, 3));
 }
@@ -104,7 +104,7 @@ fn a_flow_that_loses_too_much_is_told_once_a_period() {
     let tables = vec![table("flow", 1024, 1_000_000_000)];
     let config = Config { reporter: 7, mappings: vec![lossy], tables, ..Config::default() };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     reporter.tick(0, &mut out);
     for second in 0..2_u64 {
         for (src_port, losses) in [(1, 0), (2, 1), (3, 30)] {
@@ -121,10 +121,10 @@ fn a_flow_that_loses_too_much_is_told_once_a_period() {
         }
         reporter.tick((second + 1) * 1_000_000_000, &mut out);
         let sports = sent(&mut out).iter().map(|one| (one[16 + 9], one[16 + 13])).collect::<Vec<_>>();
-        told.push(sports);
+        reported.push(sports);
     }
     // 1 of 51 is more than 1 in 100, when there are 50.
-    assert_eq!(told, [[(2, 1), (3, 30)], [(2, 1), (3, 30)]]);
+    assert_eq!(reported, [[(2, 1), (3, 30)], [(2, 1), (3, 30)]]);
 }
 
 pub(super) fn sketch_config(kind: SketchKind, depth: u8, columns: u32, width: u8) -> sketches::Config {

@@ -32,7 +32,7 @@ impl Default for Link {
 
 /// A link at work. The frame being transmitted is not in the queue.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LinkQueue {
     link: Link,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
@@ -46,7 +46,7 @@ pub(super) struct Line {
     epoch: u32,
 }
 
-impl Line {
+impl LinkQueue {
     pub(super) fn new(link: Link) -> Self {
         Self {
             link,

@@ -122,7 +122,7 @@ impl Fabric {
 
     /// Takes the first packet that waits at an idle port and begins to send it.
     pub(super) fn transmit(&mut self, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
-        while let Some(slot) = self.ports[port as usize].take() {
+        while let Some(slot) = self.ports[port as usize].dequeue() {
             if self.pass_egress(slot, port, sink) == Verdict::Discard {
                 self.finish(slot, sink);
                 continue;
@@ -251,7 +251,7 @@ impl Fabric {
             let out = &mut self.ports[port];
             (out.up, out.busy) = (false, false);
             out.epoch += 1;
-            while let Some(slot) = self.ports[port].take() {
+            while let Some(slot) = self.ports[port].dequeue() {
                 self.drop_here(slot, self.ports[port].node, DropReason::LinkDown, sink);
             }
         }
@@ -259,7 +259,7 @@ impl Fabric {
     }
 
     /// Mends a link; routes use it after the convergence delay.
-    pub(super) fn mend(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
+    pub(super) fn restore(&mut self, link: usize, sink: &mut (impl FabricSink + ?Sized)) {
         if self.ports[link * 2].up {
             return;
         }
