@@ -328,7 +328,7 @@ fn contents(tree: &Value, out: &mut Map<String, Value>) {
     out.insert("path".into(), Value::Array(path));
     out.insert("hops".into(), hops.into_iter().map(Value::Object).collect());
     if !marks.is_empty() {
-        out.insert("marks".into(), json!(marks));
+        out.insert("annotations".into(), json!(marks));
     }
 }
 
@@ -481,7 +481,7 @@ fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
 /// What the vector expects to be shown; nothing of packets without telemetry, nor of frames that hold no datagram.
 fn expected(vector: &Vector) -> Vec<Value> {
     let telemetry = |object: &Value| {
-        ["int_version", "ioam", "error", "marks"].iter().any(|name| object.get(name).is_some())
+        ["int_version", "ioam", "error", "annotations"].iter().any(|name| object.get(name).is_some())
     };
     let below = |object: &Value| object["error"].as_str().is_some_and(|name| BELOW_UDP.contains(&name));
     let mut objects = vector.expected.clone();

@@ -144,7 +144,7 @@ fn brief_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Report<
     assert_eq!((whole.flags, whole.flow, whole.tunnel), (brief.flags, Some(brief.flow), None));
     assert_eq!((int.flags, int.stack.bytes), (brief.int_flags, brief.records));
     assert!(whole.own.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
-    assert_eq!(whole.marks, wire::Marks::default());
+    assert_eq!(whole.annotations, wire::Annotations::default());
 }
 
 /// The brief reading of an SF-INT report, likewise.
@@ -180,7 +180,7 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
     let tagged = [&payload[..at], &[0x81, 0, 0, 0], &payload[at..]].concat();
     let mut decoder = Decoder::new(*profile);
     let slow = decoder.reports(&tagged).next().expect("one report").expect("as good as without the tag");
-    assert_eq!((slow.flow, slow.tunnel, slow.marks), (first.flow, first.tunnel, first.marks));
+    assert_eq!((slow.flow, slow.tunnel, slow.annotations), (first.flow, first.tunnel, first.annotations));
     assert_eq!(slow.ioam, first.ioam);
     assert_eq!(slow.int, first.int);
 }

@@ -2077,7 +2077,7 @@ local function show_report(tree, tvb, pinfo, report, number)
   generated(sub:add(F.path, range(tvb, report.at, report.at), path_text(report.path)))
   generated(sub:add(F.path_hops, range(tvb, report.at, report.at), #report.path))
   if report.partial then anomaly(sub, tvb, "partial", "A TLV runs over the report's end and is left out") end
-  if report.odd_drop then anomaly(sub, tvb, "odd_drop_reason", "A drop reason without the drop flag") end
+  if report.odd_drop then anomaly(sub, tvb, "unflagged_drop_reason", "A drop reason without the drop flag") end
   if report.merged then anomaly(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end
   if report.flags.drop then
     local reason = report.drop and report.drop.value

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use dataplane::dta::{self, How, Kept, MAX_COLLECTORS, Outbox, Reporter, Spread};
+use dataplane::dta::{self, How, MAX_COLLECTORS, Outbox, Reporter, Spread, Unsent};
 use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
@@ -321,8 +321,8 @@ impl Sending {
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
         match self.reporter.send(operation, self.how, time::monotonic(), &mut self.outbox) {
             Ok(()) => {}
-            Err(Kept::Suppressed) => self.suppressed += 1,
-            Err(Kept::NoRoom) => self.no_room += 1,
+            Err(Unsent::Suppressed) => self.suppressed += 1,
+            Err(Unsent::NoRoom) => self.no_room += 1,
         }
     }
 

@@ -124,9 +124,9 @@ impl Dta {
             }
         });
         let mappings = reporter.mappings().map(|(mapping, stats)| {
-            let MappingStats { made, sent, held, suppressed, absent, size, no_room } = *stats;
+            let MappingStats { made, sent, pending, suppressed, absent, size, no_room } = *stats;
             let (name, on) = (mapping.name.clone(), mapping.on.word());
-            MappingView { name, on: on.into(), made, sent, held, suppressed, absent, size, no_room }
+            MappingView { name, on: on.into(), made, sent, pending, suppressed, absent, size, no_room }
         });
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
@@ -201,7 +201,7 @@ pub(crate) struct CollectorView {
     pub(crate) dropped_there: u64,
 }
 
-/// `made = sent + held + suppressed + absent + size + no_room`.
+/// `made = sent + pending + suppressed + absent + size + no_room`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MappingView {
@@ -209,7 +209,7 @@ pub(crate) struct MappingView {
     pub(crate) on: Name,
     pub(crate) made: u64,
     pub(crate) sent: u64,
-    pub(crate) held: u64,
+    pub(crate) pending: u64,
     pub(crate) suppressed: u64,
     pub(crate) absent: u64,
     pub(crate) size: u64,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use wire::aggregate::{Aggregate, Card, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
-use wire::report::{Flags, Marks};
+use wire::report::{Annotations, Flags};
 use wire::{Decoder, FlowKey, Hop, Ioam, Items, Profile, Refusal, Report, ethernet, ipv4, udp};
 
 /// One line per report, or per packet.
@@ -119,10 +119,10 @@ pub fn report(report: &Report<'_>) -> String {
         out.raw("gap", &inner);
     }
     out.ioam(report.ioam);
-    let set = |(mark, _): &(Marks, &str)| report.marks.contains(*mark);
-    let marks: Vec<_> = Marks::NAMES.iter().filter(|mark| set(mark)).collect();
-    if !marks.is_empty() {
-        out.list("marks", marks.iter().map(|(_, name)| format!("\"{name}\"")));
+    let set = |(mark, _): &(Annotations, &str)| report.annotations.contains(*mark);
+    let annotations: Vec<_> = Annotations::NAMES.iter().filter(|mark| set(mark)).collect();
+    if !annotations.is_empty() {
+        out.list("annotations", annotations.iter().map(|(_, name)| format!("\"{name}\"")));
     }
     out.finish()
 }
@@ -200,7 +200,7 @@ pub fn packet(contents: &Contents<'_>) -> String {
     }
     out.ioam(contents.ioam);
     if contents.destination {
-        out.list("marks", ["\"destination\""].iter());
+        out.list("annotations", ["\"destination\""].iter());
     }
     out.finish()
 }

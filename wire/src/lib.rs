@@ -38,4 +38,4 @@ pub use int::{Int, Layout, Stack};
 pub use ioam::Ioam;
 pub use profile::{Dialect, Profile, TelemetryPorts};
 pub use refusal::{Refusal, Unwritten};
-pub use report::{Decoder, Flags, Marks, Peek, Report, Reports, Single, Version, peek};
+pub use report::{Annotations, Decoder, Flags, Peek, Report, Reports, Single, Version, peek};

@@ -118,8 +118,9 @@ impl Inner {
         }
         let (mut readings, ends) = self.read(report, *envelope.units);
         let hops = ReadHops { readings: &readings, ends, units: *envelope.units };
-        let postcard =
-            report.has_own_hop() && readings.len() == 1 && !report.marks.contains(wire::Marks::MERGED);
+        let postcard = report.has_own_hop()
+            && readings.len() == 1
+            && !report.annotations.contains(wire::Annotations::MERGED);
         if !head.about.has_flow {
             self.state.counts.node_reports += 1;
             self.state.apply_nodes(&head, hops, sink);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use wire::int::Sf;
 use wire::ioam::Ioam;
 use wire::packet::Contents;
-use wire::report::{Flags, Marks, Report};
+use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
 
 use super::Refused;
@@ -41,7 +41,7 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
             });
         }
         ioam(o, report.ioam);
-        marks(o, report.marks);
+        annotations(o, report.annotations);
     });
     out.push('\n');
 }
@@ -57,7 +57,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>) {
         let found = super::hops_of(contents);
         hops(o, || found.iter().copied());
         ioam(o, contents.ioam);
-        marks(o, Marks::default().with(Marks::DESTINATION, contents.destination));
+        annotations(o, Annotations::default().with(Annotations::DESTINATION, contents.destination));
     });
     out.push('\n');
 }
@@ -81,11 +81,11 @@ fn flags(flags: Flags) -> Vec<&'static str> {
 }
 
 /// What is odd; left out when nothing is.
-fn marks(object: &mut Object<'_>, marks: Marks) {
-    let set = Marks::NAMES.iter().filter(|(mark, _)| marks.contains(*mark));
+fn annotations(object: &mut Object<'_>, annotations: Annotations) {
+    let set = Annotations::NAMES.iter().filter(|(mark, _)| annotations.contains(*mark));
     let names: Vec<&str> = set.map(|(_, name)| *name).collect();
     if !names.is_empty() {
-        object.field("marks", names);
+        object.field("annotations", names);
     }
 }
 

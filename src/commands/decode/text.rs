@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use wire::int::{Int, Sf};
 use wire::packet::Contents;
-use wire::report::{Flags, Marks, Report};
+use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
 use super::Refused;
@@ -38,8 +38,8 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
             gap.count, gap.source, gap.seq
         ));
     }
-    for (mark, text) in MARKS {
-        if report.marks.contains(mark) {
+    for (mark, text) in ANNOTATIONS {
+        if report.annotations.contains(mark) {
             out.push_str(&format!("  {text}\n"));
         }
     }
@@ -54,11 +54,11 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
 }
 
 /// What is odd about a report, in words.
-const MARKS: [(Marks, &str); 4] = [
-    (Marks::PARTIAL, "partial: a part of it runs over its end and was left out"),
-    (Marks::ODD_DROP_REASON, "odd: a drop reason without the drop flag"),
-    (Marks::MERGED, "the reporter's own data and the last record of the stack are one hop"),
-    (Marks::DESTINATION, "INT for the destination was stepped over"),
+const ANNOTATIONS: [(Annotations, &str); 4] = [
+    (Annotations::PARTIAL, "partial: a part of it runs over its end and was left out"),
+    (Annotations::UNFLAGGED_DROP_REASON, "anomaly: a drop reason without the drop flag"),
+    (Annotations::MERGED, "the reporter's own data and the last record of the stack are one hop"),
+    (Annotations::DESTINATION, "INT for the destination was stepped over"),
 ];
 
 /// The INT of one data packet.

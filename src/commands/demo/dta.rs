@@ -130,7 +130,7 @@ impl Reporters {
             for mapping in &view.mappings {
                 told.made += mapping.made;
                 told.sent += mapping.sent;
-                told.held += mapping.held;
+                told.held += mapping.pending;
                 for (reason, count) in [
                     ("suppressed", mapping.suppressed),
                     ("absent", mapping.absent),

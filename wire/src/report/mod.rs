@@ -100,13 +100,13 @@ impl Flags {
 
 /// What is odd about a report that is nevertheless given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Marks(pub u8);
+pub struct Annotations(pub u8);
 
-impl Marks {
+impl Annotations {
     /// A TLV ran over the report's end and was left out, with all behind it (ruling i).
     pub const PARTIAL: Self = Self(1);
     /// A drop reason without the drop flag (ruling e).
-    pub const ODD_DROP_REASON: Self = Self(2);
+    pub const UNFLAGGED_DROP_REASON: Self = Self(2);
     /// The reporter is also the top record of the stack: the two are one hop (ruling c).
     pub const MERGED: Self = Self(4);
     /// INT for the destination was stepped over.
@@ -115,7 +115,7 @@ impl Marks {
     /// All marks with their names, in the order in which they are listed.
     pub const NAMES: [(Self, &'static str); 4] = [
         (Self::PARTIAL, "partial"),
-        (Self::ODD_DROP_REASON, "odd_drop_reason"),
+        (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
         (Self::MERGED, "merged"),
         (Self::DESTINATION, "destination"),
     ];
@@ -136,7 +136,7 @@ impl Marks {
 
 /// The reporter's own metadata, from the report's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Own<'a> {
+pub struct ReporterMetadata<'a> {
     /// The items, as one record.
     pub record: &'a [u8],
     /// Where they lie.
@@ -145,7 +145,7 @@ pub struct Own<'a> {
     latency_from_stamps: bool,
 }
 
-impl<'a> Own<'a> {
+impl<'a> ReporterMetadata<'a> {
     #[inline]
     pub(crate) fn new(record: &'a [u8], layout: Layout) -> Self {
         Self { record, layout, latency_from_stamps: false }
@@ -181,7 +181,7 @@ pub struct Report<'a> {
     /// Why it was sent.
     pub flags: Flags,
     /// What is odd about it.
-    pub marks: Marks,
+    pub annotations: Annotations,
     /// RepType (2.0).
     pub report_type: Option<u8>,
     /// Ingress time stamp of the header (0.5 and 1.0), device units, 32 bits.
@@ -193,7 +193,7 @@ pub struct Report<'a> {
     /// Domain Specific ID (2.0).
     pub ds_id: u16,
     /// The reporter's own metadata, if it has any real item.
-    pub own: Option<Own<'a>>,
+    pub own: Option<ReporterMetadata<'a>>,
     /// The (inner) 5-tuple of the packet reported, as much of it as was not cut off.
     pub flow: Option<FlowKey>,
     /// The outer 5-tuple, if the packet was tunnelled.
@@ -219,7 +219,7 @@ impl<'a> Report<'a> {
         seq: 0,
         index: 0,
         flags: Flags(0),
-        marks: Marks(0),
+        annotations: Annotations(0),
         report_type: None,
         ts: None,
         drop_reason: None,
@@ -244,7 +244,7 @@ impl<'a> Report<'a> {
         self.seq = 0;
         self.index = 0;
         self.flags = Flags(0);
-        self.marks = Marks(0);
+        self.annotations = Annotations(0);
         self.report_type = None;
         self.ts = None;
         self.drop_reason = None;
@@ -315,7 +315,8 @@ impl<'a> Report<'a> {
     /// [`Report::int`] and [`Report::own`] for all that there is.
     #[inline]
     pub fn hop_count(&self) -> usize {
-        let own = self.own.is_some() && !self.marks.contains(Marks::MERGED) && !self.has_stray_own();
+        let own =
+            self.own.is_some() && !self.annotations.contains(Annotations::MERGED) && !self.has_stray_own();
         self.passed() + usize::from(own)
     }
 
@@ -336,7 +337,9 @@ impl<'a> Report<'a> {
             // What is told is the drop, not what the packet happened to carry.
             return self.own();
         }
-        if i > passed || (i == passed && (self.marks.contains(Marks::MERGED) || self.has_stray_own())) {
+        if i > passed
+            || (i == passed && (self.annotations.contains(Annotations::MERGED) || self.has_stray_own()))
+        {
             return Hop::default();
         }
         if i == passed {
@@ -347,7 +350,11 @@ impl<'a> Report<'a> {
             (None, Some(ioam)) => ioam.hop(i),
             (None, None) => Hop::default(),
         };
-        if i + 1 == passed && self.marks.contains(Marks::MERGED) { merge(hop, &self.own()) } else { hop }
+        if i + 1 == passed && self.annotations.contains(Annotations::MERGED) {
+            merge(hop, &self.own())
+        } else {
+            hop
+        }
     }
 
     /// The hops in forwarding order.
@@ -355,17 +362,17 @@ impl<'a> Report<'a> {
         (0..self.hop_count()).map(|i| self.hop(i))
     }
 
-    /// Marks that depend on the whole report.
+    /// Annotations that depend on the whole report.
     #[inline]
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
-        self.marks = self.marks.with(Marks::ODD_DROP_REASON, odd);
+        self.annotations = self.annotations.with(Annotations::UNFLAGGED_DROP_REASON, odd);
         if let (Some(_), Some(node), Some(int)) = (&self.own, self.node_id, &self.int) {
             let stack = &int.stack;
             let top = !stack.is_empty()
                 && stack.layout.node_id(stack.record(0)) == node
                 && int.sf.is_none_or(Sf::is_of_one_packet);
-            self.marks = self.marks.with(Marks::MERGED, top);
+            self.annotations = self.annotations.with(Annotations::MERGED, top);
         } else if self.ioam.is_some() {
             self.finish_ioam();
         }
@@ -382,7 +389,7 @@ impl<'a> Report<'a> {
         }
         let Stack { bytes, layout, .. } = int.stack;
         let (own, carried) = bytes.split_at_checked(layout.len()).ok_or(Refusal::BadSfStack)?;
-        self.own = Some(Own::new(own, layout));
+        self.own = Some(ReporterMetadata::new(own, layout));
         int.stack = Stack { bytes: carried, layout, count: 1 };
         Ok(())
     }
@@ -394,7 +401,7 @@ impl<'a> Report<'a> {
         let top = self.own.is_some()
             && self.node_id.is_some()
             && newest.and_then(|hop| hop.node_id) == self.node_id;
-        self.marks = self.marks.with(Marks::MERGED, self.int.is_none() && top);
+        self.annotations = self.annotations.with(Annotations::MERGED, self.int.is_none() && top);
     }
 }
 
@@ -557,7 +564,7 @@ fn walk_inside<'a>(
     report.tunnel = walk.out.tunnel;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
-    report.marks = report.marks.with(Marks::DESTINATION, walk.out.destination);
+    report.annotations = report.annotations.with(Annotations::DESTINATION, walk.out.destination);
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Telemetry Report 0.5: wire-formats section 2.4, and the two private kinds of host-int (section 8.1).
 
-use super::{First, Flags, Gap, Inside, Own, Peek, Peeked, Report, Version, drop_reason, inside};
+use super::{
+    First, Flags, Gap, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -249,11 +251,11 @@ pub(crate) fn read<'a>(
     match head.kind {
         1 => {
             report.drop_reason = drop_reason(&Layout::DROP_05, head.extra);
-            report.own = Some(Own::new(head.extra, Layout::DROP_05));
+            report.own = Some(ReporterMetadata::new(head.extra, Layout::DROP_05));
         }
         2 => {
-            let own = Own::new(head.extra, Layout::LOCAL_05);
-            report.own = Some(Own { latency_from_stamps: true, ..own });
+            let own = ReporterMetadata::new(head.extra, Layout::LOCAL_05);
+            report.own = Some(ReporterMetadata { latency_from_stamps: true, ..own });
         }
         3 => {
             report.gap = Some(gap(head.extra));

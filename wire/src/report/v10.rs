@@ -1,6 +1,6 @@
 //! Telemetry Report 1.0: wire-formats section 2.3. The truncated packet runs to the end of the datagram.
 
-use super::{First, Flags, Inside, Own, Peek, Peeked, Report, Version, drop_reason, inside};
+use super::{First, Flags, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside};
 use crate::bytes::{put_u32, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
@@ -202,7 +202,7 @@ pub(crate) fn read<'a>(
         let layout = *layouts.report_10(head.metadata);
         let record = &payload[LEN..head.len];
         report.drop_reason = drop_reason(&layout, record);
-        report.own = Some(Own::new(record, layout));
+        report.own = Some(ReporterMetadata::new(record, layout));
     }
     // Embedded INT is looked for whatever F says (ruling b).
     inside(report, head.inside(payload), profile, layouts)?;

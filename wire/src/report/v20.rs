@@ -1,6 +1,8 @@
 //! Telemetry Report 2.0: one group header, then individual reports. Wire-formats section 2.1; postcards, section 4.1.
 
-use super::{First, Flags, Inside, Marks, Own, Peek, Peeked, Report, Version, drop_reason, inside};
+use super::{
+    Annotations, First, Flags, Inside, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+};
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::header::{self, Carrier};
@@ -169,14 +171,14 @@ pub(crate) fn read<'a>(
         if main.bits & REAL_ITEMS != 0 {
             let layout = *layouts.report_20(main.bits);
             report.drop_reason = drop_reason(&layout, main.baseline);
-            report.own = Some(Own::new(main.baseline, layout));
+            report.own = Some(ReporterMetadata::new(main.baseline, layout));
         }
     }
     if inner_type == 0 && !report.inner.is_empty() {
         return Err(Refusal::LeftoverWords);
     }
-    let (packet, marks) = inner_packet(inner_type, report.inner, report.flags);
-    report.marks = marks;
+    let (packet, annotations) = inner_packet(inner_type, report.inner, report.flags);
+    report.annotations = annotations;
     if inner_type == DOMAIN_INNER && report.ds_id == REPORT_DOMAIN && report.flags.contains(Flags::FLOW) {
         compact(report, profile, layouts)?;
     } else {
@@ -207,7 +209,7 @@ fn flags(bytes: &[u8]) -> Flags {
 /// The packet inside a report, if its inner type has one, and what is odd about it. Only a report of a tracked flow may
 /// carry INT or IOAM.
 #[inline]
-fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (Inside<'_>, Marks) {
+fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (Inside<'_>, Annotations) {
     let seek = flags.contains(Flags::FLOW);
     let first = match inner_type {
         1 => return inner_tlvs(inner, seek),
@@ -216,15 +218,15 @@ fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (Inside<'_>, Mark
         5 => First::Ipv6,
         _ => First::Nothing,
     };
-    (Inside { first, packet: inner, seek }, Marks::default())
+    (Inside { first, packet: inner, seek }, Annotations::default())
 }
 
 /// Of two packet TLVs the first is the flow (ruling i).
-fn inner_tlvs(inner: &[u8], seek: bool) -> (Inside<'_>, Marks) {
+fn inner_tlvs(inner: &[u8], seek: bool) -> (Inside<'_>, Annotations) {
     let mut packets =
         Tlvs::new(inner).filter_map(|tlv| Some(Inside { first: tlv.first()?, packet: tlv.value, seek }));
-    let marks = Marks::default().with(Marks::PARTIAL, Tlvs::new(inner).is_partial());
-    (packets.next().unwrap_or(Inside::NOTHING), marks)
+    let annotations = Annotations::default().with(Annotations::PARTIAL, Tlvs::new(inner).is_partial());
+    (packets.next().unwrap_or(Inside::NOTHING), annotations)
 }
 
 /// One TLV of a report's inner contents.

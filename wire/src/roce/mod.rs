@@ -9,7 +9,7 @@ mod icrc;
 mod packet;
 mod write;
 
-pub use brief::{Brief, Prefix, Prefixes, Seen};
+pub use brief::{Beginning, Beginnings, Brief, Seen};
 pub use packet::{Ends, Packet, seal};
 pub use write::{Head, MixedFamilies, Path, Segment, Segments, Writer};
 

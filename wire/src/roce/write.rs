@@ -20,7 +20,7 @@ const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
 /// Bytes of the base transport header behind the acknowledge request: they change with each packet.
 const CHANGING: usize = 4;
 /// How many beginnings a writer keeps.
-const CACHED: usize = 8;
+const KEPT: usize = 8;
 
 /// The way that frames take.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -157,7 +157,7 @@ impl Head {
 
 /// What all frames with the same opcode, wake bit and length begin with.
 #[derive(Clone, Debug)]
-struct Prefix {
+struct Beginning {
     /// Opcode, flags and payload length; `None` was never used.
     of: Option<(u8, u8, u16)>,
     /// The CRC of all that does not change, but for the last `run_up` bytes of it.
@@ -167,7 +167,7 @@ struct Prefix {
     bytes: [u8; MAX_BEGINNING],
 }
 
-impl Prefix {
+impl Beginning {
     #[inline(always)]
     fn copy_to(&self, out: &mut [u8]) {
         // The usual lengths, IPv4 and IPv6 without a tag, need no call.
@@ -190,7 +190,7 @@ pub struct Writer {
     /// Bytes of a beginning.
     len: usize,
     choose: ChooseCrc32,
-    cached: [Prefix; CACHED],
+    kept: [Beginning; KEPT],
 }
 
 impl Writer {
@@ -203,7 +203,7 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty = |_| Prefix {
+        let empty = |_| Beginning {
             of: None,
             crc: icrc::Running::new(0),
             by: crc_32_update,
@@ -216,7 +216,7 @@ impl Writer {
             queue_pair,
             len,
             choose: choose_crc_32,
-            cached: core::array::from_fn(empty),
+            kept: core::array::from_fn(empty),
         })
     }
 
@@ -480,25 +480,25 @@ impl Writer {
 
     /// The beginning of such frames, made if it is not kept.
     #[inline]
-    fn beginning(&mut self, number: u8, opcode: Opcode, solicited: bool, payload_len: usize) -> &Prefix {
+    fn beginning(&mut self, number: u8, opcode: Opcode, solicited: bool, payload_len: usize) -> &Beginning {
         let pad = (payload_len.wrapping_neg() & 3) as u8;
         let flags = field::MIGRATED | if solicited { field::SOLICITED } else { 0 } | pad << 4;
         let of = Some((number, flags, payload_len as u16));
-        let at = (usize::from(number) ^ payload_len >> 2) % CACHED;
-        if self.cached[at].of != of {
+        let at = (usize::from(number) ^ payload_len >> 2) % KEPT;
+        if self.kept[at].of != of {
             self.begin(at, number, opcode, flags, payload_len);
         }
-        &self.cached[at]
+        &self.kept[at]
     }
 
     #[cold]
     fn begin(&mut self, at: usize, number: u8, opcode: Opcode, flags: u8, payload_len: usize) {
         let headers = self.path.headers_len();
         let len = self.frame_len(opcode, payload_len) - headers;
-        let cached = &mut self.cached[at];
-        cached.of = Some((number, flags, payload_len as u16));
-        self.path.emit(len, &mut cached.bytes);
-        let bth = &mut cached.bytes[headers..headers + BTH_LEN];
+        let kept = &mut self.kept[at];
+        kept.of = Some((number, flags, payload_len as u16));
+        self.path.emit(len, &mut kept.bytes);
+        let bth = &mut kept.bytes[headers..headers + BTH_LEN];
         bth.fill(0);
         bth[field::OPCODE] = number;
         bth[field::FLAGS] = flags;
@@ -507,20 +507,20 @@ impl Writer {
         put_u24(bth, field::QUEUE_PAIR, self.queue_pair);
         let crc = if self.path.source.is_ipv4() {
             let mut masked = [0; icrc::HEAD_V4];
-            masked.copy_from_slice(&cached.bytes[headers - 28..headers + BTH_LEN]);
+            masked.copy_from_slice(&kept.bytes[headers - 28..headers + BTH_LEN]);
             icrc::mask_v4(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
         } else {
             let mut masked = [0; icrc::HEAD_V6];
-            masked.copy_from_slice(&cached.bytes[headers - 48..headers + BTH_LEN]);
+            masked.copy_from_slice(&kept.bytes[headers - 48..headers + BTH_LEN]);
             icrc::mask_v6(&mut masked);
             icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
         let constant = headers + BTH_LEN - CHANGING;
         let covered = len - (BTH_LEN - CHANGING) - ICRC_LEN;
-        cached.run_up = icrc::Running::run_up(covered);
-        cached.by = (self.choose)(cached.run_up + covered);
-        cached.crc = icrc::Running::before(crc, &cached.bytes[constant - cached.run_up..constant]);
+        kept.run_up = icrc::Running::run_up(covered);
+        kept.by = (self.choose)(kept.run_up + covered);
+        kept.crc = icrc::Running::before(crc, &kept.bytes[constant - kept.run_up..constant]);
     }
 }
 
@@ -587,5 +587,5 @@ impl Iterator for Segments {
     }
 }
 
-// Prefixes hold every header that comes before extension headers, and those end where payload may begin.
+// Beginnings hold every header that comes before extension headers, and those end where payload may begin.
 const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);

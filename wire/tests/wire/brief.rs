@@ -62,7 +62,8 @@ fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
         (report.node_id, report.hw_id, report.seq, report.ts, report.flags, report.flow)
     );
     assert_eq!((brief.int_flags, brief.records, layout), (int.flags, int.stack.bytes, int.stack.layout));
-    let rest = (report.own, report.tunnel, report.ioam, report.drop_reason, report.marks.0, report.index);
+    let rest =
+        (report.own, report.tunnel, report.ioam, report.drop_reason, report.annotations.0, report.index);
     assert_eq!(rest, (None, None, None, None, 0, 0));
     true
 }

@@ -7,7 +7,7 @@ use wire::int::header::Md2;
 use wire::int::sf::{self, Sf, State};
 use wire::int::shim::{Next, Shim2};
 use wire::report::v20::{Group, GroupBuilder, Inner, MainRepr, Repr};
-use wire::{Decoder, Dialect, Flags, Hop, Layout, Marks, Profile, TelemetryPorts, ipv6};
+use wire::{Annotations, Decoder, Dialect, Flags, Hop, Layout, Profile, TelemetryPorts, ipv6};
 
 /// What makes a report.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
     let rest =
         (report.tunnel, report.ioam, report.gap, report.drop_reason, report.ts, report.flow_id, report.index);
     assert_eq!(rest, (None, None, None, None, None, None, 0));
-    assert!(report.marks.0 & !Marks::MERGED.0 == 0, "{:?}", report.marks);
+    assert!(report.annotations.0 & !Annotations::MERGED.0 == 0, "{:?}", report.annotations);
     true
 }
 
