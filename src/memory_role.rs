@@ -61,7 +61,7 @@ pub(crate) struct Memory {
     listen: SocketAddr,
     exchange: SocketAddr,
     /// Who is let in there.
-    door: Arc<exchange::server::Door>,
+    access: Arc<exchange::server::AccessControl>,
     pub(crate) source: DtaSource,
     offered: Vec<Offered>,
     responder: Mutex<Responder>,
@@ -152,7 +152,7 @@ impl Ready {
             instance: exchange::instance(),
             listen: receiver.as_ref().map_or(settings.listen, Receiver::local_addr),
             exchange: listening.address().unwrap_or(settings.exchange),
-            door: exchange::server::Door::new(secret),
+            access: exchange::server::AccessControl::new(secret),
             source,
             offered,
             responder: Mutex::new(responder),
@@ -246,8 +246,8 @@ impl Ready {
             None => Box::new(move || own.verbs.iter().for_each(|verbs| verbs.tell(&own, &wake, &stop))),
         };
         role.threads.push(control.spawn("responder", work)?);
-        let door = Arc::clone(&memory.door);
-        role.server = Some(listening.start(memory, door, control)?);
+        let access = Arc::clone(&memory.access);
+        role.server = Some(listening.start(memory, access, control)?);
         Ok(role)
     }
 }
@@ -260,7 +260,7 @@ impl Role {
 
     /// The secret of the exchange, if there is one.
     pub(crate) fn secret(&self) -> Option<&Arc<exchange::secret::SecretFile>> {
-        self.memory.door.secret()
+        self.memory.access.secret()
     }
 
     /// Where RoCEv2 comes to, and where translators ask.

@@ -394,13 +394,13 @@ fn who_has_another_secret_is_refused_until_it_is_told_the_right_one() {
     assert_eq!(tail["entries"][0]["data"], "00000007");
     let counts = keeper.get("/api/v1/dta")["translators"].clone();
     assert_eq!(
-        (counts["welcomed"].as_u64() >= Some(1), &counts["adds_up"]),
+        (counts["accepted"].as_u64() >= Some(1), &counts["adds_up"]),
         (true, &true.into()),
         "{counts}"
     );
     let refused = counts["refused"]["wrong_secret"].as_u64().unwrap();
     assert!(refused > 0, "{counts}");
-    metric(&keeper, &format!("hopwise_memory_exchange_accepted_total {}", counts["welcomed"]));
+    metric(&keeper, &format!("hopwise_memory_exchange_accepted_total {}", counts["accepted"]));
     metric(&keeper, &format!("hopwise_memory_exchange_refused_total{{reason=\"wrong_secret\"}} {refused}"));
 }
 

@@ -1,4 +1,4 @@
-//! The translator's side of the exchange: connects, says hello, stays, and comes again.
+//! The translator's side of the exchange: connects, sends hello, exchanges keepalives, and reconnects.
 
 use std::{
     io,
@@ -13,112 +13,112 @@ use std::{
 };
 
 use super::{
-    ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, VERSION, Welcome,
-    handshake::{Patience, Refused, Why, prove, told},
+    Accept, Connection, Hello, KEEPALIVE_INTERVAL, Message, PEER_TIMEOUT, Received, VERSION,
+    handshake::{HandshakeLimit, RefusalCause, Refused, prove, refusal_of},
     secret::SecretFile,
 };
 use crate::control::Control;
 use terminal::CliError;
 
-/// Waits between attempts: from this, doubled, up to the other.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// How soon a stop is noticed.
+/// Exponential backoff between attempts.
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// Poll interval, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(50);
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Timeout of TCP connects.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a link's thread tells the translator.
+/// Events that a link's thread sends to the translator.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// Connected: offer queue pairs. The address is ours, as the collector sees it. Answer by [`Link::hello`].
+pub(crate) enum LinkEvent {
+    /// Connected; the address is our own. The translator answers by [`Link::hello`].
     Reached(u8, IpAddr),
-    /// The collector answered.
-    Welcomed(u8, Box<Welcome>),
-    /// The connection has ended, for this reason, or could not be made.
+    /// The collector sent `accept`.
+    Accepted(u8, Box<Accept>),
+    /// The connection ended or failed, for this reason.
     Lost(u8, String),
 }
 
-/// What the translator tells a link's thread.
-enum Order {
+/// Commands of the translator to a link's thread.
+enum Command {
     Hello(Box<Hello>),
-    /// The connection is of no use any more: make a new one.
-    Again(String),
+    /// Close the connection and make a new one, for this reason.
+    Reconnect(String),
 }
 
 /// One collector's link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    orders: Sender<Order>,
+    commands: Sender<Command>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     refusals: Arc<Refusals>,
 }
 
-/// How often a link came to nothing, by reason.
+/// Failed connection attempts of a link, by cause.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals([AtomicU64; Why::COUNT]);
+pub(crate) struct Refusals([AtomicU64; RefusalCause::COUNT]);
 
 impl Refusals {
     /// All of them.
-    pub(crate) fn read(&self) -> [u64; Why::COUNT] {
-        // Relaxed: counts that travel alone.
+    pub(crate) fn read(&self) -> [u64; RefusalCause::COUNT] {
+        // Relaxed: independent counters.
         std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
     }
 
-    fn add(&self, why: Why) {
-        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    fn add(&self, cause: RefusalCause) {
+        self.0[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Link {
-    /// Starts connecting to the exchange at `to`, and talks to it only if it knows the secret, where there is one.
+    /// Starts to connect to the exchange at `to`; with a secret, the collector must prove that it knows it.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(
-        number: u8,
+        collector: u8,
         (to, secret): (SocketAddr, Option<Arc<SecretFile>>),
-        news: Sender<News>,
+        events: Sender<LinkEvent>,
         control: &Control,
     ) -> Result<Self, CliError> {
-        let (orders, inbox) = channel();
+        let (commands, inbox) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let refusals = Arc::new(Refusals::default());
         let mut worker = Worker {
-            number,
+            collector,
             to,
             secret,
-            news,
+            events,
             inbox,
             stop: Arc::clone(&stop),
             refusals: Arc::clone(&refusals),
-            told: None,
+            last_logged: None,
         };
-        let thread = control.spawn(&format!("exchange-{number}"), move || worker.work())?;
-        Ok(Self { orders, stop, thread: Some(thread), refusals })
+        let thread = control.spawn(&format!("exchange-{collector}"), move || worker.work())?;
+        Ok(Self { commands, stop, thread: Some(thread), refusals })
     }
 
-    /// How often it came to nothing, by reason.
+    /// Failed attempts, by cause.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// What to say, after [`News::Reached`].
+    /// Sends this hello, after [`LinkEvent::Reached`].
     pub(crate) fn hello(&self, hello: Hello) {
-        // Fails when the thread has ended, and hopwise with it.
-        let _ = self.orders.send(Order::Hello(Box::new(hello)));
+        // Fails only when the thread has ended, that is at shutdown.
+        let _ = self.commands.send(Command::Hello(Box::new(hello)));
     }
 
-    /// Connects anew: the queue pairs do not work any more.
-    pub(crate) fn again(&self, reason: &str) {
-        let _ = self.orders.send(Order::Again(reason.to_owned()));
+    /// Reconnects: the queue pairs are broken.
+    pub(crate) fn reconnect(&self, reason: &str) {
+        let _ = self.commands.send(Command::Reconnect(reason.to_owned()));
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -127,37 +127,37 @@ impl Drop for Link {
 }
 
 struct Worker {
-    number: u8,
+    collector: u8,
     to: SocketAddr,
     secret: Option<Arc<SecretFile>>,
-    news: Sender<News>,
-    inbox: Receiver<Order>,
+    events: Sender<LinkEvent>,
+    inbox: Receiver<Command>,
     stop: Arc<AtomicBool>,
     refusals: Arc<Refusals>,
-    /// The last reason that was told.
-    told: Option<String>,
+    /// The last reason that was logged.
+    last_logged: Option<String>,
 }
 
 impl Worker {
     fn work(&mut self) {
-        let mut wait = FIRST_WAIT;
+        let mut wait = MIN_BACKOFF;
         while !self.stopped() {
             let begun = Instant::now();
-            let reason = match self.once() {
+            let reason = match self.connect_once() {
                 Ok(reason) => reason,
                 Err(error) => format!("{error}"),
             };
             if self.stopped() {
                 return;
             }
-            if self.told.as_ref() != Some(&reason) {
-                tracing::warn!("collector {} ({}): {reason}; trying again", self.number, self.to);
-                self.told = Some(reason.clone());
+            if self.last_logged.as_ref() != Some(&reason) {
+                tracing::warn!("collector {} ({}): {reason}; retrying", self.collector, self.to);
+                self.last_logged = Some(reason.clone());
             }
-            let _ = self.news.send(News::Lost(self.number, reason));
-            // A link that was up for a while is tried at once.
-            wait = if begun.elapsed() > SILENCE { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
-            self.rest(wait);
+            let _ = self.events.send(LinkEvent::Lost(self.collector, reason));
+            // A link that was up for a while is retried soon.
+            wait = if begun.elapsed() > PEER_TIMEOUT { MIN_BACKOFF } else { (wait * 2).min(MAX_BACKOFF) };
+            self.sleep(wait);
         }
     }
 
@@ -165,92 +165,94 @@ impl Worker {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn rest(&self, wait: Duration) {
+    fn sleep(&self, wait: Duration) {
         let end = Instant::now() + wait;
         while Instant::now() < end && !self.stopped() {
             std::thread::sleep(SLEEP.min(wait));
         }
     }
 
-    /// One connection, from beginning to end; the reason of its end.
-    fn once(&mut self) -> io::Result<String> {
-        let stream = TcpStream::connect_timeout(&self.to, CONNECT)?;
+    /// Runs one connection; returns the reason of its end.
+    fn connect_once(&mut self) -> io::Result<String> {
+        let stream = TcpStream::connect_timeout(&self.to, CONNECT_TIMEOUT)?;
         let local = stream.local_addr()?.ip().to_canonical();
-        let mut lines = Lines::new(stream, SLEEP)?;
+        let mut connection = Connection::new(stream, SLEEP)?;
         if let Some(secret) = &self.secret {
             let secret = secret.current();
-            let patience = Patience { until: Instant::now() + SILENCE, stopped: &|| self.stopped() };
-            if let Err(refused) = prove(&mut lines, &secret, &patience) {
+            let limit = HandshakeLimit { until: Instant::now() + PEER_TIMEOUT, stopped: &|| self.stopped() };
+            if let Err(refused) = prove(&mut connection, &secret, &limit) {
                 return Ok(self.refused(refused));
             }
         }
-        lines.take_long();
-        // Orders for an earlier connection mean nothing any more.
+        connection.allow_long_lines();
+        // Discard commands for an earlier connection.
         while self.inbox.try_recv().is_ok() {}
-        let _ = self.news.send(News::Reached(self.number, local));
+        let _ = self.events.send(LinkEvent::Reached(self.collector, local));
         let hello = loop {
             match self.inbox.recv_timeout(SLEEP) {
-                Ok(Order::Hello(hello)) => break hello,
-                Ok(Order::Again(reason)) => return Ok(reason),
+                Ok(Command::Hello(hello)) => break hello,
+                Ok(Command::Reconnect(reason)) => return Ok(reason),
                 Err(_) if self.stopped() => return Ok("stopping".to_owned()),
                 Err(_) => {}
             }
         };
-        lines.send(&Message::Hello(*hello))?;
-        self.talk(&mut lines)
+        connection.send(&Message::Hello(*hello))?;
+        self.run_link(&mut connection)
     }
 
-    /// Counts it; the reason.
+    /// Counts the refusal; returns its text.
     fn refused(&self, refused: Refused) -> String {
-        if refused.why != Why::Stopped {
-            self.refusals.add(refused.why);
+        if refused.cause != RefusalCause::Stopped {
+            self.refusals.add(refused.cause);
         }
         refused.text
     }
 
-    fn talk(&mut self, lines: &mut Lines) -> io::Result<String> {
-        let (mut heard, mut said) = (Instant::now(), Instant::now());
+    fn run_link(&mut self, connection: &mut Connection) -> io::Result<String> {
+        let (mut received, mut sent) = (Instant::now(), Instant::now());
         while !self.stopped() {
-            match lines.receive() {
-                Read1::Message(message) => {
-                    heard = Instant::now();
+            match connection.receive() {
+                Received::Message(message) => {
+                    received = Instant::now();
                     match *message {
-                        Message::Welcome(welcome) if welcome.version != VERSION => {
-                            return Ok(format!("it speaks version {} of the exchange", welcome.version));
+                        Message::Accept(accept) if accept.version != VERSION => {
+                            return Ok(format!("it uses version {} of the exchange", accept.version));
                         }
-                        Message::Welcome(welcome) => {
-                            self.told = None;
-                            let _ = self.news.send(News::Welcomed(self.number, Box::new(welcome)));
+                        Message::Accept(accept) => {
+                            self.last_logged = None;
+                            let _ = self.events.send(LinkEvent::Accepted(self.collector, Box::new(accept)));
                         }
                         Message::Refused { reason, cause } => {
-                            return Ok(self.refused(told(&reason, cause.as_deref())));
+                            return Ok(self.refused(refusal_of(&reason, cause.as_deref())));
                         }
-                        Message::Hello(_) | Message::Alive => {}
-                        // Without a secret nothing of the kind was asked for, with one it is past.
+                        Message::Hello(_) | Message::Keepalive => {}
+                        // Authentication is over, or was never requested.
                         Message::Begin(_) | Message::Challenge { .. } | Message::Proof { .. } => {
                             return Ok(self.refused(Refused::new(
-                                Why::Malformed,
-                                "it speaks of secrets at the wrong time",
+                                RefusalCause::Malformed,
+                                "unexpected authentication message",
                             )));
                         }
                     }
                 }
-                Read1::Nothing => {}
-                Read1::Closed => return Ok("the exchange was closed".to_owned()),
-                Read1::Wrong(reason) => return Ok(self.refused(Refused::new(Why::Malformed, reason))),
-                Read1::Forged => {
-                    let text = "a message without its right tag: somebody is in between";
-                    return Ok(self.refused(Refused::new(Why::Forged, text)));
+                Received::Nothing => {}
+                Received::Closed => return Ok("the exchange was closed".to_owned()),
+                Received::Malformed(reason) => {
+                    return Ok(self.refused(Refused::new(RefusalCause::Malformed, reason)));
+                }
+                Received::Forged => {
+                    let text = "message with an invalid tag: possible man in the middle";
+                    return Ok(self.refused(Refused::new(RefusalCause::Forged, text)));
                 }
             }
-            if heard.elapsed() >= SILENCE {
-                return Ok(format!("silent for {} s", SILENCE.as_secs()));
+            if received.elapsed() >= PEER_TIMEOUT {
+                return Ok(format!("no message for {} s", PEER_TIMEOUT.as_secs()));
             }
-            if said.elapsed() >= ALIVE_EVERY {
-                said = Instant::now();
-                lines.send(&Message::Alive)?;
+            if sent.elapsed() >= KEEPALIVE_INTERVAL {
+                sent = Instant::now();
+                connection.send(&Message::Keepalive)?;
             }
-            if let Ok(Order::Again(reason)) = self.inbox.try_recv() {
+            if let Ok(Command::Reconnect(reason)) = self.inbox.try_recv() {
                 return Ok(reason);
             }
         }

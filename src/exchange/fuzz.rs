@@ -13,7 +13,7 @@ use dta::{
 use translator::trigger_text as trigger;
 
 use super::{
-    Message, Read1, Shape, read, read_nonce,
+    Message, Received, Shape, read, read_nonce,
     secret::{Nonces, Seals, SecretFile, Side},
     write,
 };
@@ -108,20 +108,20 @@ fn seals() -> [Seals; 2] {
 fn line(data: &[u8]) {
     let [mut translator, mut collector] = seals();
     match read(data, None) {
-        Read1::Message(message) => {
+        Received::Message(message) => {
             let sealed = write(&message, Some(&mut translator)).unwrap_or_default();
-            assert_eq!(read(&sealed, Some(&mut collector)), Read1::Message(message));
-            assert_eq!(read(&sealed, Some(&mut collector)), Read1::Forged, "once more");
+            assert_eq!(read(&sealed, Some(&mut collector)), Received::Message(message));
+            assert_eq!(read(&sealed, Some(&mut collector)), Received::Forged, "once more");
         }
-        Read1::Wrong(told) => assert!(!told.is_empty()),
+        Received::Malformed(told) => assert!(!told.is_empty()),
         other => panic!("{other:?}"),
     }
     let [mut translator, mut collector] = seals();
-    let own = write(&Message::Alive, Some(&mut translator)).unwrap_or_default();
+    let own = write(&Message::Keepalive, Some(&mut translator)).unwrap_or_default();
     let expected = if data.eq_ignore_ascii_case(&own) && data[64..] == own[64..] {
-        Read1::Message(Box::new(Message::Alive))
+        Received::Message(Box::new(Message::Keepalive))
     } else {
-        Read1::Forged
+        Received::Forged
     };
     assert_eq!(read(data, Some(&mut collector)), expected);
     let nonce = read_nonce(&String::from_utf8_lossy(data));
@@ -133,8 +133,8 @@ fn message(data: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Message>(data) else { return };
     let text = serde_json::to_vec(&message).unwrap_or_default();
     assert_eq!(serde_json::from_slice::<Message>(&text).ok().as_ref(), Some(&message));
-    let Message::Welcome(welcome) = message else { return };
-    for offer in &welcome.stores {
+    let Message::Accept(accept) = message else { return };
+    for offer in &accept.stores {
         offer.va();
         let Some(geometry) = offer.geometry() else { continue };
         assert!(geometry.check().is_ok() && geometry.body_len() <= offer.length);
@@ -302,29 +302,30 @@ fn messages_of_the_exchange() {
         r#""kind":"sketch","sketch":"count-min","depth":4,"columns":9,"width":8,"reporters":3"#,
         r#""kind":"postcarding","slots":16,"hops":5,"hash":"v1""#,
     ];
-    let welcome = |stores: &str| {
+    let accept = |stores: &str| {
         format!(
-            r#"{{"type":"welcome","version":1,"instance":"00ff","address":"10.0.0.9","port":4791,"mtu":1024,"unreliable":17,"reliable":18,"atomics":16,"stores":[{stores}]}}"#
+            r#"{{"type":"accept","version":1,"instance":"00ff","address":"10.0.0.9","port":4791,"mtu":1024,"unreliable":17,"reliable":18,"atomics":16,"stores":[{stores}]}}"#
         )
     };
     let refused = r#"{"type":"refused","reason":"no","cause":"no_secret"}"#;
-    let mut examples = owned(&[hello, refused, r#"{"type":"refused","reason":"no"}"#, r#"{"type":"alive"}"#]);
-    examples.extend(stores.iter().map(|shape| welcome(&store(shape))));
-    examples.push(welcome(&stores.map(store).join(",")));
+    let mut examples =
+        owned(&[hello, refused, r#"{"type":"refused","reason":"no"}"#, r#"{"type":"keepalive"}"#]);
+    examples.extend(stores.iter().map(|shape| accept(&store(shape))));
+    examples.push(accept(&stores.map(store).join(",")));
     run(message, 5, &examples);
 }
 
 #[test]
 fn lines_with_and_without_seals() {
     let digits = "0f".repeat(32);
-    let sealed = write(&Message::Alive, Some(&mut seals()[0])).unwrap_or_default();
+    let sealed = write(&Message::Keepalive, Some(&mut seals()[0])).unwrap_or_default();
     let examples = [
         format!(r#"{{"type":"begin","version":1,"nonce":"{digits}"}}"#),
         format!(r#"{{"type":"challenge","nonce":"{digits}"}}"#),
         format!(r#"{{"type":"proof","proof":"{digits}"}}"#),
-        r#"{"type":"alive"}"#.to_owned(),
+        r#"{"type":"keepalive"}"#.to_owned(),
         String::from_utf8_lossy(&sealed).into_owned(),
-        format!("{digits} {{\"type\":\"alive\"}}"),
+        format!("{digits} {{\"type\":\"keepalive\"}}"),
         digits,
     ];
     run(line, 6, &examples);

@@ -1,47 +1,47 @@
-//! What is said before a translator and a collector tell each other anything: where a secret is shared, each proves that it knows it, by
-//! HMAC-SHA256 over what both drew for this connection. The translator proves first: who merely connects gets nothing that depends on the secret.
+//! Authentication of the exchange: with a shared secret, each side proves that it knows it, by HMAC-SHA256 over both nonces of the
+//! connection. The translator proves first: an unauthenticated client receives nothing that depends on the secret.
 
 use std::{io, time::Instant};
 
 use super::{
-    Begin, Hello, Lines, Message, Read1, VERSION, read_nonce,
+    Begin, Connection, Hello, Message, Received, VERSION, read_nonce,
     secret::{Nonces, Secret, Side, nonce},
 };
 use dta::fields::{hex, unhex};
 
-/// Why a connection came to nothing.
+/// Why a connection failed or was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// One side has a secret, and the other proves none.
+pub(crate) enum RefusalCause {
+    /// One side has a secret, and the other sent no proof.
     NoSecret,
-    /// The other side proves another secret.
+    /// The proof is for another secret.
     WrongSecret,
-    /// It asks for proofs, and there is no secret here.
+    /// The translator requires proofs, and the collector has no secret.
     NotSecured,
-    /// A message without its right tag.
+    /// A message with an invalid tag.
     Forged,
-    /// No message, or none that belongs here.
+    /// Not a message, or one that is invalid in this state.
     Malformed,
-    /// Another version.
+    /// Unsupported version.
     Version,
-    /// Nothing whole came in time.
-    Silent,
-    /// The connection ended.
+    /// No complete message in time.
+    Timeout,
+    /// The connection was closed.
     Closed,
-    /// Others that have proved nothing came after it.
-    Crowded,
-    /// As many translators are connected as can be.
+    /// Evicted by newer pending connections.
+    Evicted,
+    /// The limit of connected translators is reached.
     Full,
-    /// The memory cannot serve it.
-    Unwelcome,
-    /// This program stops.
+    /// The memory cannot serve this translator.
+    Rejected,
+    /// This program is stopping.
     Stopped,
 }
 
-impl Why {
-    /// Of these there are so many.
+impl RefusalCause {
+    /// Number of causes.
     pub(crate) const COUNT: usize = 12;
-    /// All.
+    /// All causes.
     pub(crate) const ALL: [Self; Self::COUNT] = [
         Self::NoSecret,
         Self::WrongSecret,
@@ -49,15 +49,15 @@ impl Why {
         Self::Forged,
         Self::Malformed,
         Self::Version,
-        Self::Silent,
+        Self::Timeout,
         Self::Closed,
-        Self::Crowded,
+        Self::Evicted,
         Self::Full,
-        Self::Unwelcome,
+        Self::Rejected,
         Self::Stopped,
     ];
 
-    /// For programs.
+    /// Name in JSON and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::NoSecret => "no_secret",
@@ -66,97 +66,101 @@ impl Why {
             Self::Forged => "forged",
             Self::Malformed => "malformed",
             Self::Version => "version",
-            Self::Silent => "silent",
+            Self::Timeout => "timeout",
             Self::Closed => "closed",
-            Self::Crowded => "crowded",
+            Self::Evicted => "evicted",
             Self::Full => "full",
-            Self::Unwelcome => "unwelcome",
+            Self::Rejected => "rejected",
             Self::Stopped => "stopped",
         }
     }
 
-    /// That of this name.
+    /// The cause with this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|why| why.name() == name)
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
     }
 }
 
-/// Why, and a sentence for the other side.
+/// A refusal: its cause, and a sentence for the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    pub(crate) why: Why,
+    pub(crate) cause: RefusalCause,
     pub(crate) text: String,
 }
 
 impl Refused {
-    pub(crate) fn new(why: Why, text: impl Into<String>) -> Self {
-        Self { why, text: text.into() }
+    pub(crate) fn new(cause: RefusalCause, text: impl Into<String>) -> Self {
+        Self { cause, text: text.into() }
     }
 
-    /// As it is told to the other side, which can do something about it.
+    /// The message for the other side.
     pub(crate) fn message(self) -> Message {
-        Message::Refused { reason: self.text, cause: Some(self.why.name().to_owned()) }
+        Message::Refused { reason: self.text, cause: Some(self.cause.name().to_owned()) }
     }
 }
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
-        Self::new(Why::Closed, error.to_string())
+        Self::new(RefusalCause::Closed, error.to_string())
     }
 }
 
-/// How long is waited for the other side's first words, all together.
-pub(crate) struct Patience<'p> {
+/// Limits of the whole handshake.
+pub(crate) struct HandshakeLimit<'p> {
     pub(crate) until: Instant,
     pub(crate) stopped: &'p dyn Fn() -> bool,
 }
 
-impl Patience<'_> {
+impl HandshakeLimit<'_> {
     /// The next message.
-    pub(crate) fn hear(&self, lines: &mut Lines) -> Result<Message, Refused> {
+    pub(crate) fn receive(&self, connection: &mut Connection) -> Result<Message, Refused> {
         loop {
-            match lines.receive() {
-                Read1::Message(message) => return Ok(*message),
-                Read1::Closed => return Err(Refused::new(Why::Closed, "the exchange was closed")),
-                Read1::Wrong(reason) => return Err(Refused::new(Why::Malformed, reason)),
-                Read1::Forged => {
+            match connection.receive() {
+                Received::Message(message) => return Ok(*message),
+                Received::Closed => {
+                    return Err(Refused::new(RefusalCause::Closed, "the exchange was closed"));
+                }
+                Received::Malformed(reason) => return Err(Refused::new(RefusalCause::Malformed, reason)),
+                Received::Forged => {
                     return Err(Refused::new(
-                        Why::Forged,
-                        "a message without its right tag: somebody is in between",
+                        RefusalCause::Forged,
+                        "message with an invalid tag: possible man in the middle",
                     ));
                 }
-                Read1::Nothing if (self.stopped)() => return Err(Refused::new(Why::Stopped, "stopping")),
-                Read1::Nothing if Instant::now() >= self.until => {
-                    return Err(Refused::new(Why::Silent, "nothing whole was said in time"));
+                Received::Nothing if (self.stopped)() => {
+                    return Err(Refused::new(RefusalCause::Stopped, "stopping"));
                 }
-                Read1::Nothing => {}
+                Received::Nothing if Instant::now() >= self.until => {
+                    return Err(Refused::new(RefusalCause::Timeout, "no complete message in time"));
+                }
+                Received::Nothing => {}
             }
         }
     }
 }
 
-/// The collector's side: a hello of somebody who proved to know the secret, if there is one.
-pub(super) fn admit(
-    lines: &mut Lines,
+/// The collector's side: receives the hello, after the proofs if there is a secret.
+pub(super) fn receive_hello(
+    connection: &mut Connection,
     secret: Option<&Secret>,
-    patience: &Patience<'_>,
+    limit: &HandshakeLimit<'_>,
 ) -> Result<Hello, Refused> {
-    let first = match (patience.hear(lines)?, secret) {
+    let first = match (limit.receive(connection)?, secret) {
         (Message::Begin(begin), Some(secret)) => {
-            challenge(lines, &begin, secret, patience)?;
-            patience.hear(lines)?
+            challenge(connection, &begin, secret, limit)?;
+            limit.receive(connection)?
         }
         (Message::Begin(_), None) => {
             return Err(Refused::new(
-                Why::NotSecured,
+                RefusalCause::NotSecured,
                 "this collector has no secret: set [collector.memory] secret_file to a file with the translator's, or take secret_file out \
                  of [translator]",
             ));
         }
         (Message::Hello(_), Some(_)) => {
             return Err(Refused::new(
-                Why::NoSecret,
-                "this collector talks only to who knows its secret: set [translator] secret_file to a file with the secret that \
+                RefusalCause::NoSecret,
+                "this collector requires its secret: set [translator] secret_file to a file with the secret that \
                  [collector.memory] secret_file has",
             ));
         }
@@ -164,52 +168,60 @@ pub(super) fn admit(
     };
     match first {
         Message::Hello(hello) => hello.check().map(|()| hello),
-        _ => Err(Refused::new(Why::Malformed, "the first message must be a hello")),
+        _ => Err(Refused::new(RefusalCause::Malformed, "the first message must be a hello")),
     }
 }
 
 fn challenge(
-    lines: &mut Lines,
+    connection: &mut Connection,
     begin: &Begin,
     secret: &Secret,
-    patience: &Patience<'_>,
+    limit: &HandshakeLimit<'_>,
 ) -> Result<(), Refused> {
     check_version(begin.version)?;
     let translator = read_nonce(&begin.nonce).ok_or_else(no_nonce)?;
     let nonces = Nonces { translator, collector: nonce()? };
-    lines.send(&Message::Challenge { nonce: hex(&nonces.collector) })?;
-    expect_proof(patience.hear(lines)?, secret, Side::Translator, &nonces)?;
-    lines.send(&Message::Proof { proof: hex(&secret.proof(Side::Collector, &nonces)) })?;
-    lines.seal(secret.seals(Side::Collector, &nonces));
+    connection.send(&Message::Challenge { nonce: hex(&nonces.collector) })?;
+    expect_proof(limit.receive(connection)?, secret, Side::Translator, &nonces)?;
+    connection.send(&Message::Proof { proof: hex(&secret.proof(Side::Collector, &nonces)) })?;
+    connection.seal(secret.seals(Side::Collector, &nonces));
     Ok(())
 }
 
-/// The translator's side: afterwards the collector has proved that it knows the secret.
-pub(super) fn prove(lines: &mut Lines, secret: &Secret, patience: &Patience<'_>) -> Result<(), Refused> {
+/// The translator's side: returns once the collector has proved that it knows the secret.
+pub(super) fn prove(
+    connection: &mut Connection,
+    secret: &Secret,
+    limit: &HandshakeLimit<'_>,
+) -> Result<(), Refused> {
     let translator = nonce()?;
-    lines.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }))?;
-    let collector = match patience.hear(lines)? {
+    connection.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }))?;
+    let collector = match limit.receive(connection)? {
         Message::Challenge { nonce } => read_nonce(&nonce).ok_or_else(no_nonce)?,
-        Message::Refused { reason, cause } => return Err(told(&reason, cause.as_deref())),
-        _ => return Err(Refused::new(Why::NoSecret, UNPROVEN)),
+        Message::Refused { reason, cause } => return Err(refusal_of(&reason, cause.as_deref())),
+        _ => return Err(Refused::new(RefusalCause::NoSecret, UNPROVEN)),
     };
     let nonces = Nonces { translator, collector };
-    lines.send(&Message::Proof { proof: hex(&secret.proof(Side::Translator, &nonces)) })?;
-    expect_proof(patience.hear(lines)?, secret, Side::Collector, &nonces)?;
-    lines.seal(secret.seals(Side::Translator, &nonces));
+    connection.send(&Message::Proof { proof: hex(&secret.proof(Side::Translator, &nonces)) })?;
+    expect_proof(limit.receive(connection)?, secret, Side::Collector, &nonces)?;
+    connection.seal(secret.seals(Side::Translator, &nonces));
     Ok(())
 }
 
-const UNPROVEN: &str = "it proves no secret, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
+const UNPROVEN: &str = "it sent no proof, and [translator] has a secret_file: give the collector the same by [collector.memory] secret_file";
 
-/// What a translator makes of a refusal.
-pub(super) fn told(reason: &str, cause: Option<&str>) -> Refused {
-    // One that knows of no secrets has no names for its reasons either.
-    let named = |cause| Why::from_name(cause).filter(|why| *why != Why::Stopped).unwrap_or(Why::Unwelcome);
-    let why = cause.map_or(Why::Malformed, named);
-    // Who is not known to be a collector of ours may write anything.
+/// A collector's refusal, as the translator records it.
+pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {
+    // A collector without support for secrets sends no cause either.
+    let named = |cause| {
+        RefusalCause::from_name(cause)
+            .filter(|cause| *cause != RefusalCause::Stopped)
+            .unwrap_or(RefusalCause::Rejected)
+    };
+    let cause = cause.map_or(RefusalCause::Malformed, named);
+    // The text of an unauthenticated peer is untrusted.
     let clean: String = reason.chars().filter(|text| !text.is_control()).take(200).collect();
-    Refused::new(why, format!("refused: {clean}"))
+    Refused::new(cause, format!("refused: {clean}"))
 }
 
 fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) -> Result<(), Refused> {
@@ -218,25 +230,27 @@ fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) ->
             let proof = unhex(&proof).unwrap_or_default();
             secret.is_proof(&proof, of, nonces).then_some(()).ok_or_else(|| {
                 Refused::new(
-                    Why::WrongSecret,
+                    RefusalCause::WrongSecret,
                     "the secrets differ: give [collector.memory] secret_file and [translator] secret_file the same text, and reload both",
                 )
             })
         }
-        // Only a collector refuses, and only what it says is listened to.
-        Message::Refused { reason, cause } if of == Side::Collector => Err(told(&reason, cause.as_deref())),
-        _ => Err(Refused::new(Why::Malformed, "a proof must come now")),
+        // Only a collector sends refusals.
+        Message::Refused { reason, cause } if of == Side::Collector => {
+            Err(refusal_of(&reason, cause.as_deref()))
+        }
+        _ => Err(Refused::new(RefusalCause::Malformed, "expected a proof")),
     }
 }
 
 fn no_nonce() -> Refused {
-    Refused::new(Why::Malformed, "a nonce has 64 hexadecimal digits")
+    Refused::new(RefusalCause::Malformed, "a nonce has 64 hexadecimal digits")
 }
 
 pub(super) fn check_version(version: u32) -> Result<(), Refused> {
     if version == VERSION {
         return Ok(());
     }
-    let text = format!("this collector speaks version {VERSION} of the exchange, and not {version}");
-    Err(Refused::new(Why::Version, text))
+    let text = format!("this collector supports version {VERSION} of the exchange, not {version}");
+    Err(Refused::new(RefusalCause::Version, text))
 }

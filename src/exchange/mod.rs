@@ -1,15 +1,15 @@
-//! How a translator and a collector's memory find each other: a TCP connection on which each side sends JSON objects, one per
-//! line. Documented for others in `docs/reference/dta-exchange.md`.
+//! The exchange by which a translator and a collector's memory set up RDMA: a TCP connection on which each side sends JSON
+//! objects, one per line. The protocol is documented in `docs/reference/dta-exchange.md`.
 //!
-//! The translator says `hello`, the collector answers `welcome` (or `refused`), then both say `alive` every
-//! [`ALIVE_EVERY`]. A side that hears nothing for [`SILENCE`] closes; the translator comes again, waiting longer each time.
+//! The translator sends `hello`, the collector answers `accept` (or `refused`), then both send `keepalive` every
+//! [`KEEPALIVE_INTERVAL`]. A side that receives nothing for [`PEER_TIMEOUT`] closes; the translator reconnects with exponential backoff.
 //!
-//! Where a secret is shared, each first proves to the other that it knows it ([`handshake`]), and every message after that carries a tag.
+//! With a shared secret, each side first proves that it knows it ([`handshake`]), and every later message carries a tag.
 
+mod admission;
 pub(crate) mod client;
 #[cfg(test)]
 mod fuzz;
-mod hall;
 pub(crate) mod handshake;
 pub(crate) mod secret;
 #[cfg(test)]
@@ -28,55 +28,54 @@ use serde::{Deserialize, Serialize};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 
+pub(crate) use admission::{AdmissionView, by_name};
 use dta::fields::{hex, unhex};
-pub(crate) use hall::{HallView, by_name};
-use handshake::{Refused, Why, check_version};
+use handshake::{RefusalCause, Refused, check_version};
 use secret::{LEN, Nonce, Seals};
 
-/// The version of these messages. Another one is refused.
+/// Protocol version. Others are refused.
 pub(crate) const VERSION: u32 = 1;
-/// Each side speaks at least so often.
-pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// A side that says nothing for so long is gone.
-pub(crate) const SILENCE: Duration = Duration::from_secs(5);
-/// Longest line, bytes: 65,536 lists with their numbers, and room to spare.
-const LONGEST: usize = 4 << 20;
-/// Longest line of somebody who has proved nothing, and of a translator at any time, bytes.
-const LONGEST_SMALL: usize = 4 << 10;
+/// Longest time between two messages of a side.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// A side that sends nothing for this long counts as disconnected.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest line, bytes: enough for the sequence numbers of 65,536 lists.
+const MAX_LINE: usize = 4 << 20;
+/// Longest line of an unauthenticated peer, and of a translator at any time, bytes.
+const MAX_SHORT_LINE: usize = 4 << 10;
 
-/// A message. Unknown fields are ignored, so that a later minor change does not part old and new.
+/// A message. Unknown fields are ignored, so that minor changes stay compatible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// The translator's first where there is a secret.
+    /// The translator's first message, with a secret.
     Begin(Begin),
-    /// The collector's answer to that.
+    /// The collector's answer to `begin`.
     Challenge {
         /// In hexadecimal, drawn for this connection.
         nonce: String,
     },
-    /// I know the secret: the translator's, then the collector's.
+    /// Proof of knowing the secret: the translator's, then the collector's.
     Proof {
         /// In hexadecimal ([`secret::Secret::proof`]).
         proof: String,
     },
-    /// The translator's first otherwise.
+    /// The translator's first message, without a secret.
     Hello(Hello),
-    /// The collector's answer.
-    Welcome(Welcome),
-    /// The collector's answer when it will not.
+    /// The collector's answer to `hello`.
+    Accept(Accept),
+    /// The collector's refusal.
     Refused {
         /// One sentence.
         reason: String,
-        /// Its name ([`handshake::Why`]), where it has one.
+        /// Name of the cause ([`handshake::RefusalCause`]), if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
     },
-    /// I am still here.
-    Alive,
+    Keepalive,
 }
 
-/// A translator that wants proofs, and will give its own.
+/// A translator that requires proof of the secret and offers its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begin {
     /// [`VERSION`].
@@ -86,20 +85,20 @@ pub(crate) struct Begin {
 }
 
 /// Longest `instance`.
-const LONGEST_INSTANCE: usize = 64;
+const MAX_INSTANCE: usize = 64;
 
-/// What a translator says of itself, and what it offers.
+/// The translator's identity and its ends of the queue pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// [`VERSION`].
     pub(crate) version: u32,
-    /// Who it is, in hexadecimal: drawn at its start. One that comes again with the same `instance` and `link` is the same link.
+    /// Random ID of the process, in hexadecimal. A connection with the same `instance` and `link` is the same link reconnecting.
     pub(crate) instance: String,
-    /// Which of its links this is.
+    /// Number of this link.
     pub(crate) link: u8,
-    /// From where its RoCEv2 comes, and where answers go to.
+    /// Source address of its RoCEv2, and destination of responses.
     pub(crate) address: IpAddr,
-    /// The UDP port of both; RoCEv2 otherwise answers to port 4791 only.
+    /// UDP port of both; standard RoCEv2 responds to port 4791 only.
     pub(crate) port: u16,
     /// Longest payload of a packet, bytes.
     pub(crate) mtu: u16,
@@ -112,46 +111,46 @@ pub(crate) struct Hello {
 /// One end of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// Its number.
+    /// Queue pair number.
     pub(crate) queue_pair: u32,
-    /// The number of the first packet that it sends.
+    /// PSN of the first packet that it sends.
     pub(crate) psn: u32,
 }
 
-/// What a collector has, and its ends of the queue pairs.
+/// The collector's stores and its ends of the queue pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Welcome {
+pub(crate) struct Accept {
     /// [`VERSION`].
     pub(crate) version: u32,
-    /// Which memory this is, in hexadecimal: drawn at its start.
+    /// Random ID of this memory, in hexadecimal, drawn at its start.
     pub(crate) instance: String,
-    /// Where RoCEv2 is to be sent.
+    /// Destination address of RoCEv2.
     pub(crate) address: IpAddr,
     /// The UDP port there.
     pub(crate) port: u16,
-    /// Longest payload of a packet, bytes: the smaller of both wishes.
+    /// Longest payload of a packet, bytes: the smaller of both sides' limits.
     pub(crate) mtu: u16,
-    /// Its unreliable queue pair; none: everything goes by the reliable one.
+    /// Its unreliable queue pair; without one, everything uses the reliable one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unreliable: Option<u32>,
     /// Its reliable queue pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reliable: Option<u32>,
-    /// Additions that may wait for their answers at a time.
+    /// Most outstanding fetch-and-adds.
     pub(crate) atomics: u32,
-    /// The number of the packet that it expected next on this link's last reliable queue pair, if it still knows.
+    /// Next PSN that it expected on this link's previous reliable queue pair, if still known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) executed: Option<u32>,
-    /// What lies in its memory.
+    /// The DTA stores in its memory.
     pub(crate) stores: Vec<StoreOffer>,
 }
 
-/// A store: a region of memory, and what it means.
+/// A DTA store: a memory region and its layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoreOffer {
     /// Its name, for people.
     pub(crate) name: String,
-    /// The number of the region on this connection.
+    /// Index of the region on this connection.
     pub(crate) region: u16,
     /// The store ID or sketch ID; of lists, the first list ID.
     pub(crate) id: u32,
@@ -159,14 +158,14 @@ pub(crate) struct StoreOffer {
     pub(crate) address: String,
     /// Bytes of the body.
     pub(crate) length: u64,
-    /// The key (R_Key) that opens it.
+    /// The R_Key of the region.
     pub(crate) key: u32,
-    /// Its structure.
+    /// Its layout.
     #[serde(flatten)]
     pub(crate) shape: Shape,
 }
 
-/// The structure of a store, as [`Geometry`] says it, and what only the translator needs.
+/// The layout of a store, as [`Geometry`] states it, and what only the translator needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Shape {
@@ -184,7 +183,7 @@ pub(crate) enum Shape {
         /// Entries of 4 bytes are little-endian in memory, as the artifact's.
         #[serde(default)]
         swapped: bool,
-        /// The number of the next batch of each list (bare lists: the place of the next entry).
+        /// Next sequence number of each list (untagged lists: index of the next entry).
         next: Vec<u64>,
     },
     KeyIncrement {
@@ -206,7 +205,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape that tells of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
+    /// The shape of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
     pub(crate) fn of(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
         match *geometry {
             Geometry::KeyWrite { slots, data_len, family } => {
@@ -239,23 +238,23 @@ impl Shape {
 }
 
 impl Hello {
-    /// Is it one that we understand?
+    /// Checks version and instance.
     fn check(&self) -> Result<(), Refused> {
         check_version(self.version)?;
-        // It is kept for as long as the link's queue pairs are.
-        let digits = 1..=LONGEST_INSTANCE;
+        // The instance is stored as long as the link's queue pairs.
+        let digits = 1..=MAX_INSTANCE;
         if !digits.contains(&self.instance.len())
             || !self.instance.bytes().all(|byte| byte.is_ascii_alphanumeric())
         {
-            let text = format!("an instance has 1 to {LONGEST_INSTANCE} letters and digits");
-            return Err(Refused::new(Why::Malformed, text));
+            let text = format!("an instance has 1 to {MAX_INSTANCE} letters and digits");
+            return Err(Refused::new(RefusalCause::Malformed, text));
         }
         Ok(())
     }
 }
 
 impl StoreOffer {
-    /// The geometry that the other side told, if it is one.
+    /// The geometry of the offer, if it is valid.
     pub(crate) fn geometry(&self) -> Option<Geometry> {
         let geometry = match &self.shape {
             Shape::KeyWrite { slots, data, hash } => {
@@ -292,96 +291,95 @@ impl StoreOffer {
     }
 }
 
-/// A connection that speaks in lines.
+/// A connection that carries one message per line.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct Connection {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
-    /// A line that has come in part.
-    begun: Vec<u8>,
-    /// Longest line that is taken, bytes.
-    longest: usize,
-    /// After the proofs: every line begins with a tag.
+    /// A partially received line.
+    partial: Vec<u8>,
+    /// Longest accepted line, bytes.
+    max_line: usize,
+    /// After the proofs, every line begins with a tag.
     seals: Option<Seals>,
 }
 
-/// What reading a line gave.
+/// Result of receiving a line.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Read1 {
+pub(crate) enum Received {
     Message(Box<Message>),
-    /// Nothing whole came in time.
+    /// No complete line within the read timeout.
     Nothing,
     /// The other side closed.
     Closed,
-    /// It said what we do not understand: one sentence.
-    Wrong(String),
-    /// It lacks the tag that it must have: whoever sent this is not who proved something.
+    /// The line is no valid message: one sentence.
+    Malformed(String),
+    /// The tag is missing or invalid: the sender is not the authenticated peer.
     Forged,
 }
 
-impl Lines {
-    /// Speaks on `stream`; waits for a line at most `patience` at a time, and takes short lines only.
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
+impl Connection {
+    /// Wraps `stream` with this read timeout, for short lines only.
+    pub(crate) fn new(stream: TcpStream, read_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(read_timeout))?;
+        stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         let reader = BufReader::new(stream.try_clone()?);
-        Ok(Self { stream, reader, begun: Vec::new(), longest: LONGEST_SMALL, seals: None })
+        Ok(Self { stream, reader, partial: Vec::new(), max_line: MAX_SHORT_LINE, seals: None })
     }
 
-    /// From now on takes a collector's long lines, too.
-    pub(crate) fn take_long(&mut self) {
-        self.longest = LONGEST;
+    /// Accepts a collector's long lines from now on.
+    pub(crate) fn allow_long_lines(&mut self) {
+        self.max_line = MAX_LINE;
     }
 
-    /// From now on every line has a tag, both ways.
+    /// Every line carries a tag from now on, in both directions.
     pub(crate) fn seal(&mut self, seals: Seals) {
         self.seals = Some(seals);
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
         let mut line = write(message, self.seals.as_mut())?;
         line.push(b'\n');
         self.stream.write_all(&line)
     }
 
-    /// Listens, for as long as the patience is; hears at most once, so that who sends an octet now and then cannot keep us from
-    /// looking at the clock.
-    pub(crate) fn receive(&mut self) -> Read1 {
+    /// Receives, with one read at most, so that a peer that sends single bytes cannot delay the caller's deadline.
+    pub(crate) fn receive(&mut self) -> Received {
         let (whole, taken) = match self.reader.fill_buf() {
-            Ok([]) => return Read1::Closed,
+            Ok([]) => return Received::Closed,
             Ok(bytes) => {
                 let end = bytes.iter().position(|byte| *byte == b'\n');
                 let taken = end.map_or(bytes.len(), |end| end + 1);
-                self.begun.extend_from_slice(&bytes[..taken]);
+                self.partial.extend_from_slice(&bytes[..taken]);
                 (end.is_some(), taken)
             }
             Err(error) => {
                 use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-                let passes = matches!(error.kind(), WouldBlock | TimedOut | Interrupted);
-                return if passes { Read1::Nothing } else { Read1::Closed };
+                let transient = matches!(error.kind(), WouldBlock | TimedOut | Interrupted);
+                return if transient { Received::Nothing } else { Received::Closed };
             }
         };
         self.reader.consume(taken);
-        if self.begun.len() > self.longest {
-            let (most, unit) = if self.longest < 1 << 20 {
-                (self.longest >> 10, "KiB")
+        if self.partial.len() > self.max_line {
+            let (limit, unit) = if self.max_line < 1 << 20 {
+                (self.max_line >> 10, "KiB")
             } else {
-                (self.longest >> 20, "MiB")
+                (self.max_line >> 20, "MiB")
             };
-            return Read1::Wrong(format!("a line is longer than {most} {unit}"));
+            return Received::Malformed(format!("a line is longer than {limit} {unit}"));
         }
         if !whole {
-            return Read1::Nothing;
+            return Received::Nothing;
         }
-        let mut line = std::mem::take(&mut self.begun);
+        let mut line = std::mem::take(&mut self.partial);
         line.pop();
         read(&line, self.seals.as_mut())
     }
 }
 
-/// A message as a line without its end: behind its tag, in hexadecimal, and a space where there are seals.
+/// A message as a line without its newline; with seals, behind its tag in hexadecimal and a space.
 pub(crate) fn write(message: &Message, seals: Option<&mut Seals>) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let Some(seals) = seals else { return Ok(json) };
@@ -391,18 +389,18 @@ pub(crate) fn write(message: &Message, seals: Option<&mut Seals>) -> io::Result<
     Ok(line)
 }
 
-/// Reads such a line. Nothing of what is said is looked at before its tag is found right.
-pub(crate) fn read(line: &[u8], seals: Option<&mut Seals>) -> Read1 {
+/// Reads such a line. The message is parsed only after its tag is verified.
+pub(crate) fn read(line: &[u8], seals: Option<&mut Seals>) -> Received {
     let json = match seals {
         None => line,
         Some(seals) => match sealed(line, seals) {
             Some(json) => json,
-            None => return Read1::Forged,
+            None => return Received::Forged,
         },
     };
     match serde_json::from_slice(json) {
-        Ok(message) => Read1::Message(Box::new(message)),
-        Err(error) => Read1::Wrong(format!("this is no message of version {VERSION}: {error}")),
+        Ok(message) => Received::Message(Box::new(message)),
+        Err(error) => Received::Malformed(format!("not a message of version {VERSION}: {error}")),
     }
 }
 
@@ -419,7 +417,7 @@ pub(crate) fn read_nonce(text: &str) -> Option<Nonce> {
     unhex(digits)?.try_into().ok()
 }
 
-/// A number drawn at the start of a process, in hexadecimal.
+/// A random ID of this process, in hexadecimal.
 pub(crate) fn instance() -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

@@ -269,7 +269,7 @@ mod tests {
         );
         let mut seals = secret.seals(Side::Translator, &NONCES);
         seals.tag(b"first");
-        let tag = hex(&seals.tag(br#"{"type":"alive"}"#));
+        let tag = hex(&seals.tag(br#"{"type":"keepalive"}"#));
         assert_eq!(
             tag, "7b98863b73469c2f48d3412114db423c61235a3f5c1a6e73b0aca0ea5ea64bb0",
             "of the second message, number 1"

@@ -6,12 +6,12 @@ use std::{
     time::Instant,
 };
 
-use super::client::{Link, News};
-use super::hall::MOST_WAITING;
-use super::handshake::{Patience, prove};
+use super::admission::MAX_PENDING;
+use super::client::{Link, LinkEvent};
+use super::handshake::{HandshakeLimit, prove};
 use super::secret::{Nonces, SecretFile, Side};
-use super::server::{Door, Host, Listening, Server};
-use super::tests::{Book, PATIENCE, any, hello, welcome};
+use super::server::{AccessControl, Host, Listening, Server};
+use super::tests::{Book, PATIENCE, accept, any, hello};
 use super::*;
 use crate::control::Control;
 use crate::view::NamedCounts;
@@ -26,7 +26,7 @@ fn file(secret: &str) -> Arc<SecretFile> {
 /// A collector, and what it saw.
 struct Place {
     book: Arc<Book>,
-    door: Arc<Door>,
+    access: Arc<AccessControl>,
     at: std::net::SocketAddr,
     server: Option<Server>,
     control: Control,
@@ -35,36 +35,36 @@ struct Place {
 impl Place {
     fn open(secret: Option<&str>) -> Self {
         let (control, _messages) = Control::new();
-        let (book, door) = (Arc::new(Book::default()), Door::new(secret.map(file)));
+        let (book, access) = (Arc::new(Book::default()), AccessControl::new(secret.map(file)));
         let listening = Listening::open(any()).unwrap();
         let at = listening.address().unwrap();
         let host = Arc::clone(&book) as Arc<dyn Host>;
-        let server = Some(listening.start(host, Arc::clone(&door), &control).unwrap());
-        Self { book, door, at, server, control }
+        let server = Some(listening.start(host, Arc::clone(&access), &control).unwrap());
+        Self { book, access, at, server, control }
     }
 
     fn connect(&self) -> Raw {
         Raw::new(TcpStream::connect(self.at).unwrap())
     }
 
-    /// What became of all connections that ended or were welcomed, and that nothing is missing.
+    /// What became of all connections that ended or were accepted, and that nothing is missing.
     fn became(&self) -> NamedCounts {
-        let view = self.door.view();
+        let view = self.access.view();
         assert!(view.adds_up, "{view:?}");
         let mut all = view.refused;
-        if view.welcomed > 0 {
-            all.add("welcomed", view.welcomed);
+        if view.accepted > 0 {
+            all.add("accepted", view.accepted);
         }
         all
     }
 
     /// What a translator with this secret is told.
-    fn tried(&self, secret: Option<&str>) -> (News, [u64; Why::COUNT]) {
+    fn tried(&self, secret: Option<&str>) -> (LinkEvent, [u64; RefusalCause::COUNT]) {
         let (news, heard) = channel();
         let link = Link::start(0, (self.at, secret.map(file)), news, &self.control).unwrap();
         let told = loop {
             match heard.recv_timeout(PATIENCE).unwrap() {
-                News::Reached(..) => link.hello(hello("a1")),
+                LinkEvent::Reached(..) => link.hello(hello("a1")),
                 told => break told,
             }
         };
@@ -129,9 +129,9 @@ fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
 fn who_knows_the_secret_is_welcomed() {
     let place = Place::open(Some(SECRET));
     let (told, refusals) = place.tried(Some(SECRET));
-    let News::Welcomed(0, got) = told else { panic!("{told:?}") };
-    assert_eq!((*got, refusals), (welcome(), [0; Why::COUNT]));
-    assert_eq!(place.became(), [("welcomed", 1)]);
+    let LinkEvent::Accepted(0, got) = told else { panic!("{told:?}") };
+    assert_eq!((*got, refusals), (accept(), [0; RefusalCause::COUNT]));
+    assert_eq!(place.became(), [("accepted", 1)]);
     assert_eq!(place.book.read()[0], "a1 came");
 }
 
@@ -139,12 +139,12 @@ fn who_knows_the_secret_is_welcomed() {
 fn who_knows_another_is_told_so_and_learns_nothing() {
     let place = Place::open(Some(SECRET));
     let (told, refusals) = place.tried(Some(OTHER));
-    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
     assert!(
         reason.starts_with("refused: the secrets differ: give [collector.memory] secret_file"),
         "{reason}"
     );
-    assert_eq!(refusals[Why::WrongSecret as usize], 1);
+    assert_eq!(refusals[RefusalCause::WrongSecret as usize], 1);
     assert_eq!(place.became(), [("wrong_secret", 1)]);
     assert!(place.book.read().is_empty());
 }
@@ -153,9 +153,9 @@ fn who_knows_another_is_told_so_and_learns_nothing() {
 fn a_collector_with_a_secret_refuses_a_translator_without() {
     let place = Place::open(Some(SECRET));
     let (told, refusals) = place.tried(None);
-    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
     assert!(reason.contains("set [translator] secret_file to a file with the secret"), "{reason}");
-    assert_eq!(refusals[Why::NoSecret as usize], 1);
+    assert_eq!(refusals[RefusalCause::NoSecret as usize], 1);
     assert_eq!(place.became(), [("no_secret", 1)]);
     assert!(place.book.read().is_empty());
 }
@@ -164,27 +164,27 @@ fn a_collector_with_a_secret_refuses_a_translator_without() {
 fn a_translator_with_a_secret_refuses_a_collector_without() {
     let place = Place::open(None);
     let (told, refusals) = place.tried(Some(SECRET));
-    let News::Lost(0, reason) = told else { panic!("{told:?}") };
+    let LinkEvent::Lost(0, reason) = told else { panic!("{told:?}") };
     assert!(reason.contains("this collector has no secret: set [collector.memory] secret_file"), "{reason}");
-    assert_eq!(refusals[Why::NotSecured as usize], 1);
+    assert_eq!(refusals[RefusalCause::NotSecured as usize], 1);
     assert_eq!(place.became(), [("not_secured", 1)]);
 }
 
 /// Those that pose as a collector: what they answer to the beginning, and to the proof.
 #[test]
 fn who_poses_as_a_collector_hears_no_hello() {
-    let welcome = Message::Welcome(welcome());
+    let accept = Message::Accept(accept());
     let nonce = Message::Challenge { nonce: hex(&[9; LEN]) };
     let short = Message::Challenge { nonce: "00ff".to_owned() };
     let mirrored = |lines: &str| serde_json::from_str::<Message>(lines).unwrap();
-    for (first, second, why) in [
-        (welcome.clone(), None, Why::NoSecret),
-        (Message::Alive, None, Why::NoSecret),
-        (short, None, Why::Malformed),
-        (nonce.clone(), Some(welcome), Why::Malformed),
-        (nonce.clone(), Some(Message::Proof { proof: hex(&[0; LEN]) }), Why::WrongSecret),
+    for (first, second, cause) in [
+        (accept.clone(), None, RefusalCause::NoSecret),
+        (Message::Keepalive, None, RefusalCause::NoSecret),
+        (short, None, RefusalCause::Malformed),
+        (nonce.clone(), Some(accept), RefusalCause::Malformed),
+        (nonce.clone(), Some(Message::Proof { proof: hex(&[0; LEN]) }), RefusalCause::WrongSecret),
         // The translator's own proof, sent back.
-        (nonce, None, Why::WrongSecret),
+        (nonce, None, RefusalCause::WrongSecret),
     ] {
         let listener = std::net::TcpListener::bind(any()).unwrap();
         let (control, _messages) = Control::new();
@@ -193,8 +193,8 @@ fn who_poses_as_a_collector_hears_no_hello() {
         let link = Link::start(0, to, news, &control).unwrap();
         let mut collector = Raw::new(listener.accept().unwrap().0);
         assert!(matches!(collector.message(), Message::Begin(_)));
-        let challenged =
-            matches!(first, Message::Challenge { .. }) && why != Why::Malformed || second.is_some();
+        let challenged = matches!(first, Message::Challenge { .. }) && cause != RefusalCause::Malformed
+            || second.is_some();
         collector.tell(&first);
         if challenged {
             let shown = collector.hear();
@@ -202,9 +202,9 @@ fn who_poses_as_a_collector_hears_no_hello() {
             collector.tell(&second.unwrap_or_else(|| mirrored(&shown)));
         }
         let told = heard.recv_timeout(PATIENCE).unwrap();
-        assert!(matches!(told, News::Lost(..)), "{told:?}");
+        assert!(matches!(told, LinkEvent::Lost(..)), "{told:?}");
         assert_eq!(collector.hear(), "", "no hello");
-        assert_eq!(link.refusals().read()[why as usize], 1, "{why:?}");
+        assert_eq!(link.refusals().read()[cause as usize], 1, "{cause:?}");
     }
 }
 
@@ -259,9 +259,9 @@ fn after_the_proofs_only_what_is_sealed_counts() {
     let (mut raw, mut seals) = proved();
     raw.say(&good(&mut seals));
     let answer = raw.hear();
-    let Read1::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
-    assert_eq!(*answer, Message::Welcome(welcome()));
-    assert_eq!(place.became(), [("welcomed", 1), ("forged", 4)]);
+    let Received::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
+    assert_eq!(*answer, Message::Accept(accept()));
+    assert_eq!(place.became(), [("accepted", 1), ("forged", 4)]);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn what_is_cut_short_is_refused() {
         (begin("00ff", 1), "malformed"),
         (begin(&"x".repeat(64), 1), "malformed"),
         (begin(&hex(&[7; LEN]), 9), "version"),
-        (Message::Alive, "malformed"),
+        (Message::Keepalive, "malformed"),
     ] {
         let mut raw = place.connect();
         raw.tell(&first);
@@ -296,7 +296,7 @@ fn what_is_cut_short_is_refused() {
     assert_eq!(raw.hear(), "");
     // A line longer than anybody needs who has proved nothing.
     let mut raw = place.connect();
-    raw.say(&[b'x'; LONGEST_SMALL]);
+    raw.say(&[b'x'; MAX_SHORT_LINE]);
     assert!(raw.refused().1.contains("longer than 4 KiB"));
     let expected = [("closed", 1), ("malformed", 5), ("version", 1), ("wrong_secret", 1)];
     assert_eq!(place.became(), expected);
@@ -306,19 +306,19 @@ fn what_is_cut_short_is_refused() {
 fn who_fills_the_hall_keeps_nobody_out() {
     let mut place = Place::open(Some(SECRET));
     // Each is heard before the next comes, so that it is known who is the oldest.
-    let mut idle: Vec<Raw> = (0..MOST_WAITING).map(|_| place.connect()).collect();
+    let mut idle: Vec<Raw> = (0..MAX_PENDING).map(|_| place.connect()).collect();
     for raw in &mut idle {
         raw.begin();
     }
     let (told, _) = place.tried(Some(SECRET));
-    assert!(matches!(told, News::Welcomed(..)), "{told:?}");
+    assert!(matches!(told, LinkEvent::Accepted(..)), "{told:?}");
     assert_eq!(idle[0].hear(), "", "the oldest had to go");
-    let view = place.door.view();
-    assert_eq!((view.waiting, view.refused["crowded"]), (MOST_WAITING as u64 - 1, 1));
-    assert_eq!(place.became(), [("welcomed", 1), ("crowded", 1)]);
+    let view = place.access.view();
+    assert_eq!((view.pending, view.refused["evicted"]), (MAX_PENDING as u64 - 1, 1));
+    assert_eq!(place.became(), [("accepted", 1), ("evicted", 1)]);
     place.server = None;
-    let stopped = ("stopped", MOST_WAITING as u64 - 1);
-    assert_eq!(place.became(), [("welcomed", 1), ("crowded", 1), stopped]);
+    let stopped = ("stopped", MAX_PENDING as u64 - 1);
+    assert_eq!(place.became(), [("accepted", 1), ("evicted", 1), stopped]);
 }
 
 #[test]
@@ -352,8 +352,8 @@ fn a_collector_that_says_nothing_is_left_in_time() {
     let listener = std::net::TcpListener::bind(any()).unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _silent = listener.accept().unwrap();
-    let mut lines = Lines::new(stream, Duration::from_millis(1)).unwrap();
-    let patience = Patience { until: Instant::now(), stopped: &|| false };
+    let mut lines = Connection::new(stream, Duration::from_millis(1)).unwrap();
+    let patience = HandshakeLimit { until: Instant::now(), stopped: &|| false };
     let refused = prove(&mut lines, &file(SECRET).current(), &patience).unwrap_err();
-    assert_eq!(refused.why, Why::Silent);
+    assert_eq!(refused.cause, RefusalCause::Timeout);
 }

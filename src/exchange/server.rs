@@ -13,47 +13,47 @@ use std::{
 };
 
 use super::{
-    ALIVE_EVERY, Hello, Lines, Message, Read1, SILENCE, Welcome,
-    hall::{Hall, HallView, MOST_LINKS},
-    handshake::{Patience, Refused, Why, admit},
+    Accept, Connection, Hello, KEEPALIVE_INTERVAL, Message, PEER_TIMEOUT, Received,
+    admission::{Admission, AdmissionView, MAX_LINKS},
+    handshake::{HandshakeLimit, RefusalCause, Refused, receive_hello},
     secret::SecretFile,
 };
 use crate::control::Control;
 use terminal::CliError;
 
-/// How soon a stop is noticed.
+/// Poll interval of the threads, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// What answers hellos: the memory role.
+/// Answers hellos: the memory role.
 pub(crate) trait Host: Send + Sync + 'static {
-    /// Queue pairs for this translator, which reached us at `local`.
+    /// Creates queue pairs for this translator, which reached us at `local`.
     ///
     /// # Errors
     /// One sentence, for the translator's operator.
-    fn welcome(&self, hello: &Hello, local: IpAddr) -> Result<Welcome, String>;
+    fn accept(&self, hello: &Hello, local: IpAddr) -> Result<Accept, String>;
 
-    /// The connection on which this hello was answered with that welcome has ended.
-    fn gone(&self, hello: &Hello, welcome: &Welcome);
+    /// The connection on which `hello` was answered by `accept` has ended.
+    fn disconnected(&self, hello: &Hello, accept: &Accept);
 }
 
-/// The listening side at work.
+/// A running server of the exchange.
 #[derive(Debug)]
 pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The door: who must prove what, and what became of those that came.
+/// Access to the exchange: the secret that translators must prove, and admission control.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct AccessControl {
     secret: Option<Arc<SecretFile>>,
-    hall: Hall,
+    admission: Admission,
 }
 
-impl Door {
-    /// A door that opens to who knows this secret, or to all.
+impl AccessControl {
+    /// Admits translators that prove this secret; without one, all.
     pub(crate) fn new(secret: Option<Arc<SecretFile>>) -> Arc<Self> {
-        Arc::new(Self { secret, hall: Hall::default() })
+        Arc::new(Self { secret, admission: Admission::default() })
     }
 
     /// The secret, if there is one.
@@ -61,18 +61,18 @@ impl Door {
         self.secret.as_ref()
     }
 
-    /// What became of connections.
-    pub(crate) fn view(&self) -> HallView {
-        self.hall.view(self.secret.is_some())
+    /// Counters of connections.
+    pub(crate) fn view(&self) -> AdmissionView {
+        self.admission.view(self.secret.is_some())
     }
 }
 
-/// A listening socket, before anything is answered.
+/// A listening socket; nothing is accepted before [`Listening::start`].
 #[derive(Debug)]
 pub(crate) struct Listening(TcpListener);
 
 impl Listening {
-    /// Opens it.
+    /// Binds the address.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -87,32 +87,32 @@ impl Listening {
         })
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.0.local_addr().ok()
     }
 
-    /// Answers from now on.
+    /// Starts to accept connections.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system refuses a thread.
     pub(crate) fn start(
         self,
         host: Arc<dyn Host>,
-        door: Arc<Door>,
+        access: Arc<AccessControl>,
         control: &Control,
     ) -> Result<Server, CliError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let serving = Serving { host, door, stop: Arc::clone(&stop) };
+        let context = ConnectionContext { host, access, stop: Arc::clone(&stop) };
         let spawner = control.clone();
-        let work = move || accept(&self.0, &serving, &spawner);
+        let work = move || accept_connections(&self.0, &context, &spawner);
         Ok(Server { stop, thread: Some(control.spawn("exchange", work)?) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -120,17 +120,17 @@ impl Drop for Server {
     }
 }
 
-/// What a connection's thread needs.
+/// What the thread of a connection needs.
 #[derive(Clone)]
-struct Serving {
+struct ConnectionContext {
     host: Arc<dyn Host>,
-    door: Arc<Door>,
+    access: Arc<AccessControl>,
     stop: Arc<AtomicBool>,
 }
 
-fn accept(listener: &TcpListener, serving: &Serving, control: &Control) {
+fn accept_connections(listener: &TcpListener, context: &ConnectionContext, control: &Control) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while !serving.stop.load(Ordering::Relaxed) {
+    while !context.stop.load(Ordering::Relaxed) {
         let accepted = listener.accept().and_then(|(stream, from)| Ok((stream.try_clone()?, stream, from)));
         let Ok((same, stream, from)) = accepted else {
             std::thread::sleep(SLEEP);
@@ -138,17 +138,17 @@ fn accept(listener: &TcpListener, serving: &Serving, control: &Control) {
         };
         threads.retain(|thread| !thread.is_finished());
         let from = from.ip().to_canonical();
-        let number = serving.door.hall.enter(same, from);
-        let own = serving.clone();
+        let id = context.access.admission.register(same, from);
+        let own = context.clone();
         let work = move || {
-            if let Err(error) = own.serve(stream, number, from) {
+            if let Err(error) = own.serve(stream, id, from) {
                 tracing::debug!("exchange: {error}");
             }
         };
         match control.spawn("exchange-link", work) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                serving.door.hall.refuse(number, Why::Full);
+                context.access.admission.refuse(id, RefusalCause::Full);
                 tracing::warn!("exchange: {error}");
             }
         }
@@ -158,124 +158,136 @@ fn accept(listener: &TcpListener, serving: &Serving, control: &Control) {
     }
 }
 
-/// A connection, our address as the translator sees it, and what it said.
-type Heard = (Lines, IpAddr, Hello);
-/// A connection that it can be told by, if there is one, and why it is refused.
-type Unheard = (Option<Box<Lines>>, Refused);
+/// A connection after a valid hello.
+struct Greeted {
+    connection: Connection,
+    /// Our address as the translator sees it.
+    local: IpAddr,
+    hello: Hello,
+}
 
-impl Serving {
-    /// One translator's link, until it ends.
-    fn serve(&self, stream: TcpStream, number: u64, from: IpAddr) -> io::Result<()> {
-        let (door, stop) = (&self.door, &*self.stop);
-        let (mut lines, local, hello) = match self.hear(stream) {
-            Ok(heard) => heard,
-            Err((lines, refused)) => {
-                tell(from, &refused, door.hall.refuse(number, refused.why));
-                return lines.map_or(Ok(()), |lines| answer(lines, refused));
+/// A connection without a valid hello.
+struct Rejected {
+    /// For the answer; `None` if the connection could not be set up.
+    connection: Option<Box<Connection>>,
+    refused: Refused,
+}
+
+impl ConnectionContext {
+    /// Serves one translator's link, until it ends.
+    fn serve(&self, stream: TcpStream, id: u64, from: IpAddr) -> io::Result<()> {
+        let admission = &self.access.admission;
+        let Greeted { mut connection, local, hello } = match self.greet(stream) {
+            Ok(greeted) => greeted,
+            Err(Rejected { connection, refused }) => {
+                log_refusal(from, &refused, admission.refuse(id, refused.cause));
+                return connection.map_or(Ok(()), |connection| send_refusal(connection, refused));
             }
         };
-        let mut inside = match door.hall.admit(number) {
+        let mut admitted = match admission.admit(id) {
             None => return Ok(()),
-            Some(Ok(inside)) => inside,
-            Some(Err(may_tell)) => {
-                let text = format!("{MOST_LINKS} translators are connected, and more cannot be");
-                let refused = Refused::new(Why::Full, text);
-                tell(from, &refused, may_tell);
-                return lines.send(&refused.message());
+            Some(Ok(admitted)) => admitted,
+            Some(Err(log_permit)) => {
+                let text = format!("{MAX_LINKS} translators are connected, which is the limit");
+                let refused = Refused::new(RefusalCause::Full, text);
+                log_refusal(from, &refused, log_permit);
+                return connection.send(&refused.message());
             }
         };
-        let welcome = match welcome(&mut lines, self.host.as_ref(), &hello, local)? {
-            Ok(welcome) => welcome,
+        let accept = match ask_host(&mut connection, self.host.as_ref(), &hello, local)? {
+            Ok(accept) => accept,
             Err(reason) => {
-                let refused = Refused::new(Why::Unwelcome, reason);
-                tell(from, &refused, inside.refused(Why::Unwelcome));
-                return lines.send(&refused.message());
+                let refused = Refused::new(RefusalCause::Rejected, reason);
+                log_refusal(from, &refused, admitted.refused(RefusalCause::Rejected));
+                return connection.send(&refused.message());
             }
         };
-        inside.welcomed();
-        let said = lines.send(&Message::Welcome(welcome.clone()));
-        let outcome = said.and_then(|()| stay(&mut lines, stop));
-        self.host.gone(&hello, &welcome);
+        admitted.accepted();
+        let sent = connection.send(&Message::Accept(accept.clone()));
+        let outcome = sent.and_then(|()| keep_alive(&mut connection, &self.stop));
+        self.host.disconnected(&hello, &accept);
         outcome
     }
 
-    /// The hello of who may say one.
-    fn hear(&self, stream: TcpStream) -> Result<Heard, Unheard> {
-        let until = Instant::now() + SILENCE;
-        let lines = || {
+    /// Receives the hello of a translator that may connect.
+    fn greet(&self, stream: TcpStream) -> Result<Greeted, Rejected> {
+        let until = Instant::now() + PEER_TIMEOUT;
+        let set_up = || {
             stream.set_nonblocking(false)?;
             let local = stream.local_addr()?.ip().to_canonical();
-            Ok((local, Lines::new(stream, SLEEP)?))
+            Ok((local, Connection::new(stream, SLEEP)?))
         };
-        let (local, mut lines) = lines().map_err(|error: io::Error| (None, error.into()))?;
-        let patience = Patience { until, stopped: &|| self.stop.load(Ordering::Relaxed) };
-        let secret = self.door.secret.as_ref().map(|file| file.current());
-        match admit(&mut lines, secret.as_ref(), &patience) {
-            Ok(hello) => Ok((lines, local, hello)),
-            Err(refused) => Err((Some(Box::new(lines)), refused)),
+        let (local, mut connection) =
+            set_up().map_err(|error: io::Error| Rejected { connection: None, refused: error.into() })?;
+        let limit = HandshakeLimit { until, stopped: &|| self.stop.load(Ordering::Relaxed) };
+        let secret = self.access.secret.as_ref().map(|file| file.current());
+        match receive_hello(&mut connection, secret.as_ref(), &limit) {
+            Ok(hello) => Ok(Greeted { connection, local, hello }),
+            Err(refused) => Err(Rejected { connection: Some(Box::new(connection)), refused }),
         }
     }
 }
 
-/// Tells the other side why, if it is there to hear.
-fn answer(mut lines: Box<Lines>, refused: Refused) -> io::Result<()> {
-    match refused.why {
-        Why::Silent | Why::Closed | Why::Stopped => Ok(()),
-        _ => lines.send(&refused.message()),
+/// Sends the refusal, unless the other side is gone.
+fn send_refusal(mut connection: Box<Connection>, refused: Refused) -> io::Result<()> {
+    match refused.cause {
+        RefusalCause::Timeout | RefusalCause::Closed | RefusalCause::Stopped => Ok(()),
+        _ => connection.send(&refused.message()),
     }
 }
 
-/// Tells the log, if it may. What the other side wrote is not repeated there.
-fn tell(from: IpAddr, refused: &Refused, may: Option<u64>) {
-    let Some(untold) = may else { return };
-    let why = refused.why.name();
-    let more = if untold > 0 { format!(" ({untold} more since the last such line)") } else { String::new() };
-    if matches!(refused.why, Why::Malformed | Why::Version) {
-        tracing::warn!("exchange: one at {from} is refused: {why}{more}");
+/// Logs a refusal, if the rate limit permits. The log never repeats what the other side wrote.
+fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
+    let Some(unlogged) = permit else { return };
+    let cause = refused.cause.name();
+    let more =
+        if unlogged > 0 { format!(" ({unlogged} more since the last such line)") } else { String::new() };
+    if matches!(refused.cause, RefusalCause::Malformed | RefusalCause::Version) {
+        tracing::warn!("exchange: connection from {from} refused: {cause}{more}");
     } else {
-        tracing::warn!("exchange: one at {from} is refused: {why}: {}{more}", refused.text);
+        tracing::warn!("exchange: connection from {from} refused: {cause}: {}{more}", refused.text);
     }
 }
 
-/// What the host answers. It may take its time, for it looks at every list: meanwhile the translator hears that we are alive.
-fn welcome(
-    lines: &mut Lines,
+/// Asks the host for an answer. It reads every list, which may take a while: meanwhile the translator receives keepalives.
+fn ask_host(
+    connection: &mut Connection,
     host: &dyn Host,
     hello: &Hello,
     local: IpAddr,
-) -> io::Result<Result<Welcome, String>> {
+) -> io::Result<Result<Accept, String>> {
     std::thread::scope(|scope| {
-        let (told, answer) = sync_channel(1);
-        let work = move || drop(told.send(host.welcome(hello, local)));
-        std::thread::Builder::new().name("exchange-welcome".to_owned()).spawn_scoped(scope, work)?;
+        let (sender, answer) = sync_channel(1);
+        let work = move || drop(sender.send(host.accept(hello, local)));
+        std::thread::Builder::new().name("exchange-accept".to_owned()).spawn_scoped(scope, work)?;
         loop {
-            match answer.recv_timeout(ALIVE_EVERY) {
+            match answer.recv_timeout(KEEPALIVE_INTERVAL) {
                 Ok(answer) => return Ok(answer),
-                // One that has gone is noticed when it is answered.
-                Err(RecvTimeoutError::Timeout) => drop(lines.send(&Message::Alive)),
-                // It panicked, and so do we when it is joined.
+                // A translator that disconnected is noticed when it is answered.
+                Err(RecvTimeoutError::Timeout) => drop(connection.send(&Message::Keepalive)),
+                // The host panicked; joining its thread panics here too.
                 Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
             }
         }
     })
 }
 
-/// Both are alive, until one is not.
-fn stay(lines: &mut Lines, stop: &AtomicBool) -> io::Result<()> {
-    let (mut heard, mut said) = (Instant::now(), Instant::now());
-    while !stop.load(Ordering::Relaxed) && heard.elapsed() < SILENCE {
-        match lines.receive() {
-            Read1::Message(_) => heard = Instant::now(),
-            Read1::Nothing => {}
-            Read1::Forged => {
-                tracing::warn!("exchange: a message without its right tag; the connection is closed");
+/// Exchanges keepalives until one side stops.
+fn keep_alive(connection: &mut Connection, stop: &AtomicBool) -> io::Result<()> {
+    let (mut received, mut sent) = (Instant::now(), Instant::now());
+    while !stop.load(Ordering::Relaxed) && received.elapsed() < PEER_TIMEOUT {
+        match connection.receive() {
+            Received::Message(_) => received = Instant::now(),
+            Received::Nothing => {}
+            Received::Forged => {
+                tracing::warn!("exchange: message with an invalid tag; connection closed");
                 break;
             }
-            Read1::Closed | Read1::Wrong(_) => break,
+            Received::Closed | Received::Malformed(_) => break,
         }
-        if said.elapsed() >= ALIVE_EVERY {
-            said = Instant::now();
-            lines.send(&Message::Alive)?;
+        if sent.elapsed() >= KEEPALIVE_INTERVAL {
+            sent = Instant::now();
+            connection.send(&Message::Keepalive)?;
         }
     }
     Ok(())

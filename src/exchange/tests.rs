@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use super::client::{Link, News};
-use super::server::{Door, Host, Listening};
+use super::client::{Link, LinkEvent};
+use super::server::{AccessControl, Host, Listening};
 use super::*;
 use crate::control::Control;
 
@@ -61,8 +61,8 @@ fn offer(geometry: &Geometry) -> StoreOffer {
     }
 }
 
-pub(super) fn welcome() -> Welcome {
-    Welcome {
+pub(super) fn accept() -> Accept {
+    Accept {
         version: VERSION,
         instance: "00ff".to_owned(),
         address: LOCAL,
@@ -78,9 +78,9 @@ pub(super) fn welcome() -> Welcome {
 
 #[test]
 fn a_store_comes_out_as_it_went_in() {
-    let line = serde_json::to_string(&Message::Welcome(welcome())).unwrap();
-    let Ok(Message::Welcome(read)) = serde_json::from_str(&line) else { panic!("{line}") };
-    assert_eq!(read, welcome());
+    let line = serde_json::to_string(&Message::Accept(accept())).unwrap();
+    let Ok(Message::Accept(read)) = serde_json::from_str(&line) else { panic!("{line}") };
+    assert_eq!(read, accept());
     let told: Vec<_> = read.stores.iter().map(StoreOffer::geometry).collect();
     assert_eq!(told, geometries().into_iter().map(Some).collect::<Vec<_>>());
     assert_eq!(read.stores[0].va(), Some(u64::MAX - 4095), "addresses have 64 bits");
@@ -110,13 +110,13 @@ impl Book {
 }
 
 impl Host for Book {
-    fn welcome(&self, hello: &Hello, local: IpAddr) -> Result<Welcome, String> {
+    fn accept(&self, hello: &Hello, local: IpAddr) -> Result<Accept, String> {
         assert_eq!(local, LOCAL);
         self.0.lock().unwrap().push(format!("{} came", hello.instance));
-        if hello.instance == "bad" { Err("not you".to_owned()) } else { Ok(welcome()) }
+        if hello.instance == "bad" { Err("not you".to_owned()) } else { Ok(accept()) }
     }
 
-    fn gone(&self, hello: &Hello, _: &Welcome) {
+    fn disconnected(&self, hello: &Hello, _: &Accept) {
         self.0.lock().unwrap().push(format!("{} went", hello.instance));
     }
 }
@@ -131,20 +131,21 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
     let book = Arc::new(Book::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
+    let server =
+        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
     let (news, told) = channel();
     let link = Link::start(3, (address, None), news, &control).unwrap();
-    let Ok(News::Reached(3, LOCAL)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+    let Ok(LinkEvent::Reached(3, LOCAL)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
     link.hello(hello("a1"));
-    let Ok(News::Welcomed(3, got)) = told.recv_timeout(PATIENCE) else { panic!("not welcomed") };
-    assert_eq!(*got, welcome());
+    let Ok(LinkEvent::Accepted(3, got)) = told.recv_timeout(PATIENCE) else { panic!("not accepted") };
+    assert_eq!(*got, accept());
     // The translator finds its queue pairs broken, and comes again.
-    link.again("broken");
-    let Ok(News::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not lost") };
+    link.reconnect("broken");
+    let Ok(LinkEvent::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not lost") };
     assert_eq!(reason, "broken");
-    let Ok(News::Reached(..)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
+    let Ok(LinkEvent::Reached(..)) = told.recv_timeout(PATIENCE) else { panic!("not reached") };
     link.hello(hello("bad"));
-    let Ok(News::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not refused") };
+    let Ok(LinkEvent::Lost(3, reason)) = told.recv_timeout(PATIENCE) else { panic!("not refused") };
     assert_eq!(reason, "refused: not you");
     drop(link);
     drop(server);
@@ -155,12 +156,12 @@ fn a_translator_is_welcomed_and_its_end_is_noticed() {
 struct Slow(Mutex<Receiver<()>>);
 
 impl Host for Slow {
-    fn welcome(&self, _: &Hello, _: IpAddr) -> Result<Welcome, String> {
+    fn accept(&self, _: &Hello, _: IpAddr) -> Result<Accept, String> {
         self.0.lock().unwrap().recv_timeout(PATIENCE).map_err(|_| "nobody was told of us".to_owned())?;
-        Ok(welcome())
+        Ok(accept())
     }
 
-    fn gone(&self, _: &Hello, _: &Welcome) {}
+    fn disconnected(&self, _: &Hello, _: &Accept) {}
 }
 
 #[test]
@@ -169,21 +170,22 @@ fn who_has_many_lists_is_alive_while_it_looks_at_them() {
     let (go_on, heard) = channel();
     let listening = Listening::open(any()).unwrap();
     let mut stream = TcpStream::connect(listening.address().unwrap()).unwrap();
-    let _server = listening.start(Arc::new(Slow(Mutex::new(heard))), Door::new(None), &control).unwrap();
+    let _server =
+        listening.start(Arc::new(Slow(Mutex::new(heard))), AccessControl::new(None), &control).unwrap();
     stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
     let line = serde_json::to_string(&Message::Hello(hello("a1"))).unwrap() + "\n";
     stream.write_all(line.as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines();
     let mut read = || serde_json::from_str::<Message>(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(read(), Message::Alive);
+    assert_eq!(read(), Message::Keepalive);
     go_on.send(()).unwrap();
     let answer = loop {
         match read() {
-            Message::Alive => {}
+            Message::Keepalive => {}
             answer => break answer,
         }
     };
-    assert_eq!(answer, Message::Welcome(welcome()));
+    assert_eq!(answer, Message::Accept(accept()));
 }
 
 #[test]
@@ -192,25 +194,28 @@ fn a_collector_that_goes_and_comes_is_found_again() {
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
     let book = Arc::new(Book::default());
-    let server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
+    let server =
+        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
     let (news, told) = channel();
     let link = Link::start(0, (address, None), news, &control).unwrap();
     let mut answered = 0;
     let mut server = Some(server);
     while answered < 2 {
         match told.recv_timeout(PATIENCE).unwrap() {
-            News::Reached(..) => link.hello(hello("a1")),
-            News::Welcomed(..) => {
+            LinkEvent::Reached(..) => link.hello(hello("a1")),
+            LinkEvent::Accepted(..) => {
                 answered += 1;
                 drop(server.take());
             }
-            News::Lost(..) if server.is_none() => {
+            LinkEvent::Lost(..) if server.is_none() => {
                 let listening = Listening::open(address).unwrap();
                 server = Some(
-                    listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap(),
+                    listening
+                        .start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control)
+                        .unwrap(),
                 );
             }
-            News::Lost(..) => {}
+            LinkEvent::Lost(..) => {}
         }
     }
 }
@@ -221,13 +226,14 @@ fn what_is_no_hello_is_refused_in_words() {
     let book = Arc::new(Book::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let _server = listening.start(Arc::clone(&book) as Arc<dyn Host>, Door::new(None), &control).unwrap();
+    let _server =
+        listening.start(Arc::clone(&book) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
     let old = Message::Hello(Hello { version: 9, ..hello("x") });
     let long = Message::Hello(hello(&"0".repeat(65)));
     for (line, told) in [
-        ("GET / HTTP/1.1\r\n".to_owned(), "this is no message of version 1"),
-        ("{\"type\":\"alive\"}\n".to_owned(), "the first message must be a hello"),
-        (serde_json::to_string(&old).unwrap() + "\n", "speaks version 1 of the exchange, and not 9"),
+        ("GET / HTTP/1.1\r\n".to_owned(), "not a message of version 1"),
+        ("{\"type\":\"keepalive\"}\n".to_owned(), "the first message must be a hello"),
+        (serde_json::to_string(&old).unwrap() + "\n", "supports version 1 of the exchange, not 9"),
         (serde_json::to_string(&long).unwrap() + "\n", "an instance has 1 to 64 letters and digits"),
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -245,16 +251,16 @@ fn who_drips_does_not_hold_up() {
     let listener = std::net::TcpListener::bind(any()).unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut lines = Lines::new(stream, PATIENCE).unwrap();
+    let mut lines = Connection::new(stream, PATIENCE).unwrap();
     for octet in b"{\"type\":\"ali" {
         sender.write_all(&[*octet]).unwrap();
-        assert_eq!(lines.receive(), Read1::Nothing, "heard once, and no more waited for");
+        assert_eq!(lines.receive(), Received::Nothing, "heard once, and no more waited for");
     }
     sender.write_all(b"ve\"}\n{").unwrap();
-    assert_eq!(lines.receive(), Read1::Message(Box::new(Message::Alive)));
+    assert_eq!(lines.receive(), Received::Message(Box::new(Message::Keepalive)));
     drop(sender);
     let rest = [lines.receive(), lines.receive()];
-    assert_eq!(rest, [Read1::Nothing, Read1::Closed], "what was begun is no message");
+    assert_eq!(rest, [Received::Nothing, Received::Closed], "what was begun is no message");
 }
 
 #[test]
@@ -262,19 +268,19 @@ fn a_line_without_end_is_not_collected_for_ever() {
     let listener = std::net::TcpListener::bind(any()).unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
-    let mut lines = Lines::new(stream, Duration::from_secs(5)).unwrap();
-    lines.take_long();
+    let mut lines = Connection::new(stream, Duration::from_secs(5)).unwrap();
+    lines.allow_long_lines();
     let writing = std::thread::spawn(move || {
         let block = vec![b'x'; 1 << 16];
         while sender.write_all(&block).is_ok() {}
     });
     let heard = loop {
         match lines.receive() {
-            Read1::Nothing => {}
+            Received::Nothing => {}
             other => break other,
         }
     };
-    assert_eq!(heard, Read1::Wrong("a line is longer than 4 MiB".to_owned()));
+    assert_eq!(heard, Received::Malformed("a line is longer than 4 MiB".to_owned()));
     drop(lines);
     writing.join().unwrap();
 }

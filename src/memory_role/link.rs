@@ -13,7 +13,7 @@ use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 use super::kernel::{self, Kernel};
 use super::verbs::Verbs;
 use super::{Memory, RECEIVES};
-use crate::exchange::{End, Hello, Shape, StoreOffer, VERSION, Welcome, server::Host};
+use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
 
 /// Additions that a device has under way at a time, as its queue pairs are made ([`nic::verbs::ATOMICS`]).
 const CARD_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
@@ -58,7 +58,7 @@ pub(super) fn address_of(path: &Path) -> SocketAddr {
 }
 
 impl Host for Memory {
-    fn welcome(&self, hello: &Hello, _local: IpAddr) -> Result<Welcome, String> {
+    fn accept(&self, hello: &Hello, _local: IpAddr) -> Result<Accept, String> {
         if hello.address.is_ipv4() != self.listen.is_ipv4() {
             return Err(format!(
                 "this memory is at {}: come from an address of the same family",
@@ -101,7 +101,7 @@ impl Host for Memory {
         links.insert(name, link);
         drop(links);
         tracing::info!("the translator at {peer} is connected: {} store(s)", self.offered.len());
-        Ok(Welcome {
+        Ok(Accept {
             version: VERSION,
             instance: self.instance.clone(),
             address: self.listen.ip(),
@@ -119,10 +119,10 @@ impl Host for Memory {
         })
     }
 
-    fn gone(&self, hello: &Hello, welcome: &Welcome) {
+    fn disconnected(&self, hello: &Hello, accept: &Accept) {
         // One that came again before its old connection ended has other queue pairs by now.
         let name = (hello.instance.clone(), hello.link);
-        if let Some(link) = self.links().get_mut(&name).filter(|link| welcome.reliable == Some(link.reliable))
+        if let Some(link) = self.links().get_mut(&name).filter(|link| accept.reliable == Some(link.reliable))
         {
             // Its queue pairs stay: what is under way arrives, and how far it came is known when it comes again.
             (link.up, link.since) = (false, Instant::now());

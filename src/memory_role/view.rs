@@ -8,7 +8,7 @@ use wire::Refusal;
 
 use super::Memory;
 use super::kernel::{Kernel, Look};
-use crate::exchange::HallView;
+use crate::exchange::AdmissionView;
 use crate::view::{Name, NamedCounts};
 
 /// `/api/v1/dta`.
@@ -46,7 +46,7 @@ pub(crate) struct MemoryView {
     answers_lost: u64,
     pub(crate) links: Vec<LinkView>,
     /// Connections to the exchange.
-    pub(crate) translators: HallView,
+    pub(crate) translators: AdmissionView,
     pub(crate) events: EventsView,
     pub(crate) snapshots: SnapshotsView,
 }
@@ -198,7 +198,7 @@ impl Memory {
             naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
             answers_lost: count(&self.counts.answers_lost),
             links,
-            translators: self.door.view(),
+            translators: self.access.view(),
             events: self.events_view(),
             snapshots: self.snapshots_view(),
         }

@@ -162,11 +162,11 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
         view.translators.connections
     });
     let help = "Connections to the exchange accepted.";
-    one(text, view, ("memory_exchange_accepted_total", "counter", help), |view| view.translators.welcomed);
+    one(text, view, ("memory_exchange_accepted_total", "counter", help), |view| view.translators.accepted);
     let help = "Connections to the exchange refused, by reason.";
     by(text, view, ("memory_exchange_refused_total", "reason", help), |view| &view.translators.refused);
     let help = "Connections to the exchange not answered yet.";
-    one(text, view, ("memory_exchange_pending", "gauge", help), |view| view.translators.waiting);
+    one(text, view, ("memory_exchange_pending", "gauge", help), |view| view.translators.pending);
     let help = "List entries emitted as events.";
     one(text, view, ("memory_entries_reported_total", "counter", help), |view| view.events.entries);
     text.metric("memory_batches_lost_total", "counter", "List batches not emitted, by reason.");

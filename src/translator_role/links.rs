@@ -18,8 +18,8 @@ use crate::{
     config::translator::TranslatorSettings,
     control::Control,
     exchange::{
-        End, Hello, Shape, StoreOffer, VERSION, Welcome,
-        client::{Link, News},
+        Accept, End, Hello, Shape, StoreOffer, VERSION,
+        client::{Link, LinkEvent},
     },
 };
 use terminal::CliError;
@@ -55,7 +55,7 @@ pub(super) struct Parts<'p> {
 /// All of them.
 pub(super) struct Peers {
     pub(super) list: Vec<Peer>,
-    news: Inbox<News>,
+    news: Inbox<LinkEvent>,
     sockets: Vec<Receiver>,
     instance: String,
 }
@@ -65,7 +65,7 @@ impl Peers {
     pub(super) fn start(
         settings: &TranslatorSettings,
         secrets: &super::Secrets,
-        (news, inbox): (Sender<News>, Inbox<News>),
+        (news, inbox): (Sender<LinkEvent>, Inbox<LinkEvent>),
         control: &Control,
     ) -> Result<Self, CliError> {
         let mut list = Vec::new();
@@ -133,7 +133,7 @@ impl Peers {
     pub(super) fn mend(&mut self, links: &mut Road) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
-                peer.link.again(&format!("the reliable queue pair broke ({})", cause.name()));
+                peer.link.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
             }
         }
     }
@@ -142,9 +142,9 @@ impl Peers {
     pub(super) fn hear_news(&mut self, parts: &mut Parts<'_>) {
         while let Ok(news) = self.news.try_recv() {
             let (number, outcome) = match news {
-                News::Reached(number, local) => (number, self.greet(number, local, parts)),
-                News::Welcomed(number, welcome) => (number, self.connect(number, &welcome, parts)),
-                News::Lost(number, reason) => {
+                LinkEvent::Reached(number, local) => (number, self.greet(number, local, parts)),
+                LinkEvent::Accepted(number, accept) => (number, self.connect(number, &accept, parts)),
+                LinkEvent::Lost(number, reason) => {
                     parts.links.disconnect(number);
                     if let Some(peer) = self.list.get_mut(usize::from(number)) {
                         peer.lost = Some(reason);
@@ -153,7 +153,7 @@ impl Peers {
                 }
             };
             if let (Err(reason), Some(peer)) = (outcome, self.list.get_mut(usize::from(number))) {
-                peer.link.again(&reason);
+                peer.link.reconnect(&reason);
             }
         }
     }
@@ -211,40 +211,40 @@ impl Peers {
     }
 
     /// Connects to a collector that answered.
-    fn connect(&mut self, number: u8, welcome: &Welcome, parts: &mut Parts<'_>) -> Result<(), String> {
+    fn connect(&mut self, number: u8, accept: &Accept, parts: &mut Parts<'_>) -> Result<(), String> {
         let Parts { now, settings, translator, links } = parts;
         let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
         let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(Receiver::local_addr);
         let verbs = Road::verbs(settings).map(|address| SocketAddr::new(address, PORT));
         let source = verbs.or(socket).ok_or("no socket")?;
-        let target = SocketAddr::new(welcome.address, welcome.port);
-        let memory = memory(&welcome.stores, number, settings)?;
-        let regions: Vec<_> = welcome.stores.iter().filter_map(region).collect();
+        let target = SocketAddr::new(accept.address, accept.port);
+        let memory = memory(&accept.stores, number, settings)?;
+        let regions: Vec<_> = accept.stores.iter().filter_map(region).collect();
         translator.attach(number, memory).map_err(|error| format!("its stores cannot be used: {error}"))?;
-        let other = peer.instance.as_ref().is_some_and(|before| *before != welcome.instance);
+        let other = peer.instance.as_ref().is_some_and(|before| *before != accept.instance);
         if other {
             translator.renew(number, *links);
         }
         let connection = Connection {
             path: Path::new(source.ip(), target.ip(), source.port()),
-            mtu: welcome.mtu.into(),
-            unreliable: welcome.unreliable,
-            reliable: welcome.reliable,
-            atomic_depth: welcome.atomics,
+            mtu: accept.mtu.into(),
+            unreliable: accept.unreliable,
+            reliable: accept.reliable,
+            atomic_depth: accept.atomics,
             regions: &regions,
-            executed: welcome.executed.map(Psn::new),
+            executed: accept.executed.map(Psn::new),
         };
         links.connect(number, &connection, *now)?;
-        for store in welcome.stores.iter().filter(|store| is_new(&peer.stores, store)) {
+        for store in accept.stores.iter().filter(|store| is_new(&peer.stores, store)) {
             let Shape::Append { next, .. } = &store.shape else { continue };
             for (list, next) in (store.id..).zip(next) {
                 translator.set_next(number, list, *next);
             }
         }
         peer.restarts += u64::from(other);
-        peer.instance = Some(welcome.instance.clone());
+        peer.instance = Some(accept.instance.clone());
         peer.target = Some(target);
-        peer.stores.clone_from(&welcome.stores);
+        peer.stores.clone_from(&accept.stores);
         peer.lost = None;
         if let Some(trigger) = translator.unfit_trigger(number) {
             tracing::warn!(
