@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::frame::Envelope;
 use wire::report::v20::POSTCARD_DOMAIN;
-use wire::{Decoder, Flags, FlowKey, Items, Layout, Marks, Profile, Refusal, Version};
+use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
 
 /// What a frame is.
@@ -74,7 +74,7 @@ pub struct Hop {
     pub utilization: u64,
 }
 
-// Marks of `struct report`.
+// Annotations of `struct report`.
 pub const HAS_FLOW: u32 = 1;
 const HAS_NODE: u32 = 2;
 pub const HAS_REASON: u32 = 4;
@@ -151,7 +151,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.node_id.is_some(), HAS_NODE)
         | mark(report.drop_reason.is_some(), HAS_REASON)
         | mark(report.has_own_hop(), OWN_HOP)
-        | mark(report.marks.contains(Marks::MERGED), MERGED)
+        | mark(report.annotations.contains(Annotations::MERGED), MERGED)
         | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
